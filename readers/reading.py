@@ -1,0 +1,65 @@
+"""What every reading command gets: batches of one table, and what had to be said about reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from readers.findings import Finding
+from readers.tables import COVERAGE
+
+
+@dataclass(slots=True)
+class Coverage:
+    """What became of one file's bytes.
+
+    Units: bytes. `decoded + filler + damaged + unread = size`, for any input.
+    """
+
+    store: str
+    file: str
+    size_bytes: int
+    decoded_bytes: int = 0
+    filler_bytes: int = 0
+    damaged_bytes: int = 0
+
+    @property
+    def unread_bytes(self) -> int:
+        """What was left out because a bound was asked for."""
+        return self.size_bytes - self.decoded_bytes - self.filler_bytes - self.damaged_bytes
+
+
+@dataclass(slots=True)
+class Reading:
+    """Batches of one table, to be iterated once; findings, coverage and notes are complete when it has ended."""
+
+    schema: pa.Schema
+    batches: Iterable[pa.RecordBatch]
+    findings: list[Finding] = field(default_factory=list)
+    coverage: list[Coverage] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self.batches)
+
+    def table(self) -> pa.Table:
+        """All batches as one table; for results known to be small."""
+        return pa.Table.from_batches(list(self.batches), schema=self.schema)
+
+    def coverage_table(self) -> pa.Table:
+        """The rows of COVERAGE."""
+        rows = [
+            {
+                "store": c.store,
+                "file": c.file,
+                "size_bytes": c.size_bytes,
+                "decoded_bytes": c.decoded_bytes,
+                "filler_bytes": c.filler_bytes,
+                "damaged_bytes": c.damaged_bytes,
+                "unread_bytes": c.unread_bytes,
+            }
+            for c in self.coverage
+        ]
+        return pa.Table.from_pylist(rows, schema=COVERAGE)

@@ -1,0 +1,285 @@
+"""The Arrow schemas that every package speaks: one module constant per question, units last, unknown is null.
+
+Every row says where it comes from (`store`, and `file`, `position_bytes`, `length_bytes` where it is one place).
+The sentence and unit of each column travel in its field metadata; `rmqtx explain` and the man pages print them.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+
+def column(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
+    """A field that carries its own sentence."""
+    return pa.field(name, kind, metadata={"meaning": meaning})
+
+
+_STORE = column("store", pa.string(), "root directory of the store the row was read from")
+_PLACE = [
+    _STORE,
+    column("file", pa.string(), "file the row was read from"),
+    column("position_bytes", pa.int64(), "position of its first byte inside that file"),
+    column("length_bytes", pa.int32(), "bytes it occupies there"),
+]
+_COMMIT_LOG_OFFSET = column("commit_log_offset", pa.int64(), "global byte position of the record in the commit log")
+_QUEUE_ID = column("queue_id", pa.int32(), "queue number")
+_QUEUE_OFFSET = column("queue_offset", pa.int64(), "ordinal of the entry in its consume queue")
+_STORE_TIME = column("store_time_ms", pa.int64(), "broker clock when the record was appended")
+_TRANSACTION_ID = column("transaction_id", pa.string(), "property UNIQ_KEY, the client's message id")
+_PRODUCER_GROUP = column("producer_group", pa.string(), "property PGROUP, the group that is asked back")
+
+PROPERTIES = pa.map_(pa.string(), pa.string())
+
+RECORDS = pa.schema(
+    [
+        *_PLACE,
+        _COMMIT_LOG_OFFSET,
+        column("format_version", pa.int8(), "1 or 2, from the magic code; 2 has a two-byte topic length"),
+        column("topic", pa.string(), "topic of the record as stored"),
+        _QUEUE_ID,
+        _QUEUE_OFFSET,
+        column("transaction_id", pa.string(), "property UNIQ_KEY"),
+        column("keys", pa.string(), "property KEYS, business keys separated by spaces"),
+        column("tags", pa.string(), "property TAGS"),
+        column("born_time_ms", pa.int64(), "producer clock when the message was made"),
+        _STORE_TIME,
+        column("born_host", pa.string(), "producer address"),
+        column("store_host", pa.string(), "broker address"),
+        column("message_id", pa.string(), "offset message id: store host and commit-log offset in hexadecimal"),
+        column("flag", pa.int32(), "user flag, opaque to the broker"),
+        column("sys_flag", pa.int32(), "system flag bits"),
+        column("transaction_type", pa.string(), "none, prepared, commit or rollback, from the system flag"),
+        column("reconsume_times", pa.int32(), "deliveries that failed before this copy"),
+        column("prepared_transaction_offset", pa.int64(), "commit record: commit-log offset of the copy it names"),
+        column("producer_group", pa.string(), "property PGROUP"),
+        column("real_topic", pa.string(), "property REAL_TOPIC, where a half message will go"),
+        column("real_queue_id", pa.string(), "property REAL_QID"),
+        column("checks", pa.string(), "property TRANSACTION_CHECK_TIMES as stored"),
+        column("body_length_bytes", pa.int32(), "stored body length"),
+        column("body_crc", pa.int64(), "stored CRC-32 of the body, top bit cleared"),
+        column("body_crc_matches", pa.bool_(), "whether the stored CRC is right; null unless it was computed"),
+        column("properties", PROPERTIES, "all properties"),
+        column("body", pa.binary(), "the body, decompressed where that was asked; null unless asked for"),
+    ]
+)
+
+QUEUE_SLOTS = pa.schema(
+    [
+        *_PLACE,
+        column("topic", pa.string(), "topic, from the directory"),
+        column("queue_id", pa.int32(), "queue number, from the directory"),
+        _QUEUE_OFFSET,
+        _COMMIT_LOG_OFFSET,
+        column("record_length_bytes", pa.int32(), "length of the record it points at"),
+        column("tags_code", pa.int64(), "hash of the tag, or the due time in delayed topics"),
+        column("kind", pa.string(), "simple, batch, or pre-blank"),
+        column("batch_store_time_ms", pa.int64(), "batch queue: store time of the batch"),
+        column("batch_size", pa.int16(), "batch queue: messages in the batch"),
+        column("extension_address", pa.int64(), "address in the extension file, where the slot has one"),
+    ]
+)
+
+#: One half copy, put-back or original, as its transaction's words. Copies in the discard topic have the same columns.
+HALVES = pa.schema(
+    [
+        *_PLACE,
+        column("topic", pa.string(), "half topic, or the discard topic for a discard copy"),
+        _QUEUE_ID,
+        _QUEUE_OFFSET,
+        _COMMIT_LOG_OFFSET,
+        _STORE_TIME,
+        column("born_time_ms", pa.int64(), "producer clock when the message was made"),
+        column("message_id", pa.string(), "offset message id of this copy"),
+        _TRANSACTION_ID,
+        _PRODUCER_GROUP,
+        column("real_topic", pa.string(), "property REAL_TOPIC, where a commit delivers to"),
+        column("real_queue_id", pa.int32(), "property REAL_QID"),
+        column("keys", pa.string(), "property KEYS"),
+        column("checks_count", pa.int32(), "property TRANSACTION_CHECK_TIMES; null on a copy that was never checked"),
+        column("immunity_seconds", pa.int64(), "property CHECK_IMMUNITY_TIME_IN_SECONDS"),
+        column("prepared_queue_offset", pa.int64(), "property TRAN_PREPARED_QUEUE_OFFSET of an immunity put-back"),
+        column("has_transaction_property", pa.bool_(), "whether __transactionId__ is there (brokers from 5.1.0)"),
+        column("sys_flag", pa.int32(), "system flag bits"),
+        column("body_length_bytes", pa.int32(), "stored body length"),
+        column("body_is_readable", pa.bool_(), "false where the flag says compressed and the body is no such stream"),
+    ]
+)
+
+OPS = pa.schema(
+    [
+        *_PLACE,
+        _QUEUE_ID,
+        _QUEUE_OFFSET,
+        _COMMIT_LOG_OFFSET,
+        _STORE_TIME,
+        column("tags", pa.string(), "property TAGS; the check loop reads ops tagged d"),
+        column("body_form", pa.string(), "single (one number, to 5.0.0), list (from 5.1.0), or unreadable"),
+        column("half_queue_offsets", pa.list_(pa.int64()), "queue offsets of the half copies that it marks as ended"),
+    ]
+)
+
+#: A record whose system flag says COMMIT.
+FINALS = pa.schema(
+    [
+        *_PLACE,
+        column("topic", pa.string(), "topic it was written to"),
+        _QUEUE_ID,
+        _QUEUE_OFFSET,
+        _COMMIT_LOG_OFFSET,
+        _STORE_TIME,
+        column("born_time_ms", pa.int64(), "producer clock when the message was made"),
+        column("prepared_transaction_offset", pa.int64(), "commit-log offset of the copy that was committed"),
+        _TRANSACTION_ID,
+        _PRODUCER_GROUP,
+        column("keys", pa.string(), "property KEYS"),
+    ]
+)
+
+#: One half queue offset of one op message.
+MARKS = pa.schema(
+    [
+        _STORE,
+        _QUEUE_ID,
+        _QUEUE_OFFSET,
+        _COMMIT_LOG_OFFSET,
+        _STORE_TIME,
+        column("half_queue_offset", pa.int64(), "the half queue offset that the op names"),
+    ]
+)
+
+
+def _evidence(*fields: pa.Field) -> pa.DataType:
+    return pa.list_(pa.struct([_STORE, *fields]))
+
+
+HALF_COPY = _evidence(
+    _QUEUE_ID, _QUEUE_OFFSET, _COMMIT_LOG_OFFSET, _STORE_TIME,
+    column("checks_count", pa.int32(), "checks this copy had behind it when it was written"),
+)
+OP_MARK = _evidence(
+    _QUEUE_ID, _QUEUE_OFFSET, _COMMIT_LOG_OFFSET,
+    column("half_queue_offset", pa.int64(), "the half queue offset that the op names"), _STORE_TIME,
+)
+FINAL_RECORD = _evidence(
+    column("topic", pa.string(), "topic it was written to"), _QUEUE_ID, _QUEUE_OFFSET, _COMMIT_LOG_OFFSET, _STORE_TIME,
+)
+DISCARD_COPY = _evidence(_QUEUE_ID, _QUEUE_OFFSET, _COMMIT_LOG_OFFSET, _STORE_TIME)
+STATE_ENTRY = _evidence(
+    column("kind", pa.string(), "statetable, redolog, database or rocksdb"),
+    column("key", pa.string(), "key in that table"),
+    column("value", pa.string(), "value in that table"),
+    column("position_bytes", pa.int64(), "position in that file"),
+)
+
+TRANSACTIONS = pa.schema(
+    [
+        _STORE,
+        column("transaction_id", pa.string(), "UNIQ_KEY, else the offset message id of the first copy; never null"),
+        column("state", pa.string(), "PENDING, COMMITTED, ROLLED_BACK, DISCARDED, LOST or UNDECIDABLE"),
+        column("flags", pa.list_(pa.string()), "what is odd about it"),
+        column("reason", pa.string(), "why the state is what it is"),
+        column("advice", pa.string(), "commit, rollback, close, discard, resume, wait or none"),
+        _PRODUCER_GROUP,
+        column("topic", pa.string(), "the real topic"),
+        column("queue_id", pa.int32(), "the real queue number"),
+        column("keys", pa.string(), "business keys"),
+        column("born_time_ms", pa.int64(), "producer clock when the message was made"),
+        column("half_store_time_ms", pa.int64(), "broker clock at the first half copy"),
+        column("decided_time_ms", pa.int64(), "broker clock at the record that decided it; null while undecided"),
+        column("checks_count", pa.int32(), "most checks that any copy has behind it"),
+        column("half_copies", HALF_COPY, "every half copy, in log order"),
+        column("op_marks", OP_MARK, "every op number that names one of its copies"),
+        column("final_records", FINAL_RECORD, "every COMMIT record of it"),
+        column("discard_copies", DISCARD_COPY, "its copies in the discard topic"),
+        column("state_entries", STATE_ENTRY, "what tables beside the log say; empty for half/op topics"),
+    ]
+)
+
+FINDINGS = pa.schema(
+    [
+        _STORE,
+        column("code", pa.string(), "stable name of the kind of finding"),
+        column("severity", pa.string(), "error, warning or note"),
+        column("file", pa.string(), "file it concerns"),
+        column("position_bytes", pa.int64(), "first byte concerned, inside the file"),
+        column("length_bytes", pa.int64(), "bytes concerned"),
+        column("commit_log_offset", pa.int64(), "the same place as a commit-log offset, where there is one"),
+        column("expected", pa.string(), "what should have been there"),
+        column("actual", pa.string(), "what was found"),
+        column("meaning", pa.string(), "what it means for transactions"),
+        column("advice", pa.string(), "what to do next"),
+    ]
+)
+
+CURSORS = pa.schema(
+    [
+        _STORE,
+        column("file", pa.string(), "file the cursor was read from"),
+        column("topic", pa.string(), "topic"),
+        column("group", pa.string(), "consumer group"),
+        column("queue_id", pa.int32(), "queue number"),
+        column("next_queue_offset", pa.int64(), "queue offset of the next entry the group will read"),
+    ]
+)
+
+INDEX_ENTRIES = pa.schema(
+    [
+        *_PLACE,
+        column("entry_number", pa.int32(), "number of the entry in its file, from 1"),
+        column("key_hash", pa.int32(), "absolute Java hash of topic#key"),
+        _COMMIT_LOG_OFFSET,
+        column("store_time_ms", pa.int64(), "store time rebuilt from the entry, to the second"),
+        column("previous_entry_number", pa.int32(), "older entry of the same slot; 0 ends the chain"),
+    ]
+)
+
+CHECKPOINT = pa.schema(
+    [
+        *_PLACE,
+        column("field", pa.string(), "name of the value"),
+        column("value", pa.int64(), "the value"),
+        column("time_ms", pa.int64(), "the same where the value is a time"),
+        column("meaning", pa.string(), "what the broker means by it"),
+        column("since", pa.string(), "broker version that introduced it"),
+    ]
+)
+
+SEGMENTS = pa.schema(
+    [
+        _STORE,
+        column("kind", pa.string(), "commitlog, consumequeue, consumequeue_ext, batchconsumequeue or index"),
+        column("topic", pa.string(), "topic, for queues"),
+        column("queue_id", pa.int32(), "queue number, for queues"),
+        column("file", pa.string(), "the file"),
+        column("base_offset", pa.int64(), "offset of its first byte in its own log, from its name"),
+        column("size_bytes", pa.int64(), "length when the snapshot was taken"),
+    ]
+)
+
+#: What became of a file's bytes: decoded + filler + damaged + unread = size.
+COVERAGE = pa.schema(
+    [
+        _STORE,
+        column("file", pa.string(), "the file"),
+        column("size_bytes", pa.int64(), "its length when the snapshot was taken"),
+        column("decoded_bytes", pa.int64(), "bytes of sound structures"),
+        column("filler_bytes", pa.int64(), "blank records, preallocated space, unused entries"),
+        column("damaged_bytes", pa.int64(), "bytes that no layout explains"),
+        column("unread_bytes", pa.int64(), "bytes left out because a bound was asked for"),
+    ]
+)
+
+#: Every table by the name that commands, Spark and the documentation use.
+ALL_TABLES: dict[str, pa.Schema] = {
+    "records": RECORDS,
+    "queue_slots": QUEUE_SLOTS,
+    "halves": HALVES,
+    "ops": OPS,
+    "transactions": TRANSACTIONS,
+    "findings": FINDINGS,
+    "cursors": CURSORS,
+    "index_entries": INDEX_ENTRIES,
+    "checkpoint": CHECKPOINT,
+    "segments": SEGMENTS,
+    "coverage": COVERAGE,
+}
