@@ -129,6 +129,7 @@ FINALS = pa.schema(
         _STORE_TIME,
         column("born_time_ms", pa.int64(), "producer clock when the message was made"),
         column("prepared_transaction_offset", pa.int64(), "commit-log offset of the copy that was committed"),
+        column("prepared_message_id", pa.string(), "offset message id of that copy"),
         _TRANSACTION_ID,
         _PRODUCER_GROUP,
         column("keys", pa.string(), "property KEYS"),

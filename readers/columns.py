@@ -1,0 +1,138 @@
+"""Arrow columns out of positions in a buffer: views without copying, text that cannot fail, host addresses, hex ids."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Int64s = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
+
+#: Bytes that must lie behind the last position of a buffer that `views` and `words_at` look into.
+SLACK_BYTES = 16
+_VIEW = np.dtype([("length", "<i4"), ("head", "<u4"), ("buffer", "<i4"), ("offset", "<i4")])
+_INLINE_BYTES_MAX = 12
+
+
+def integers_at(data: Bytes, positions: Int64s, code: str) -> npt.NDArray[Any]:
+    """The big-endian integers of numpy type `code` at byte positions, in native order.
+
+    Raises: IndexError if a position leaves less than the integer's width.
+    """
+    kind = np.dtype(code)
+    view = np.ndarray((max(0, len(data) - kind.itemsize + 1),), kind, data, 0, (1,))
+    return view[positions].astype(kind.newbyteorder("="))
+
+
+def views(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s, valid: Bools | None = None) -> pa.Array:
+    """Byte strings inside a buffer as an Arrow binary-view column, without copying those longer than 12 bytes.
+
+    Shape:  one value per start; null where `valid` is false.
+    Needs:  SLACK_BYTES behind every start in `data`, and `data` shorter than 2 GiB.
+    """
+    count = len(starts)
+    table = np.zeros(count, _VIEW)
+    table["length"] = lengths
+    table["head"] = np.ndarray((len(data) - 3,), "<u4", data, 0, (1,))[starts]
+    table["offset"] = starts
+    short = np.flatnonzero(lengths <= _INLINE_BYTES_MAX)
+    if len(short):
+        raw = np.ndarray((len(data) - 11, 12), np.uint8, data, 0, (1, 1))[starts[short]]
+        raw[np.arange(12)[None, :] >= lengths[short][:, None]] = 0
+        table.view(np.uint8).reshape(count, 16)[short, 4:] = raw
+    bitmap = None
+    if valid is not None and not valid.all():
+        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.binary_view(), count, [bitmap, pa.py_buffer(table), buffer])
+
+
+def strings(column: pa.Array) -> pa.Array:
+    """The bytes as text. Bytes that are no UTF-8 are shown as backslash escapes, never dropped."""
+    plain = column.cast(pa.binary()) if column.type == pa.binary_view() else column
+    try:
+        return plain.cast(pa.string())
+    except pa.ArrowInvalid:
+        values = [None if v is None else v.decode("utf-8", "backslashreplace") for v in plain.to_pylist()]
+        return pa.array(values, pa.string())
+
+
+def integers(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Decimal text as integers; null where the text is no number that fits."""
+    digits = 9 if kind == pa.int32() else 18
+    good = pc.match_substring_regex(column, rf"^-?[0-9]{{1,{digits}}}$")
+    return pc.if_else(good, column, pa.scalar(None, column.type)).cast(kind)
+
+
+def nulls(count: int, kind: pa.DataType) -> pa.Array:
+    """A column of nulls."""
+    return pa.nulls(count, kind)
+
+
+_HEX = np.frombuffer(b"".join(b"%02X" % value for value in range(256)), np.uint8).reshape(256, 2)
+
+
+def hexadecimal(rows: npt.NDArray[np.uint8]) -> pa.Array:
+    """Rows of bytes as upper-case hexadecimal text."""
+    count, width = rows.shape
+    text = _HEX[rows].reshape(-1)
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(2 * width)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(text)])
+
+
+def _host_text(raw: bytes) -> str:
+    address = ipaddress.ip_address(raw[:-4])
+    port = int.from_bytes(raw[-4:], "big", signed=True)
+    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+
+
+def scatter(count: int, parts: Sequence[tuple[Bools, Callable[[Int64s], pa.Array]]]) -> pa.Array:
+    """One text column from parts that each cover some rows: (mask, rows → values)."""
+    full = [(mask, make) for mask, make in parts if mask.any()]
+    if len(full) == 1 and full[0][0].all():
+        return full[0][1](np.arange(count))
+    order = np.concatenate([np.flatnonzero(mask) for mask, _ in full]) if full else np.empty(0, np.int64)
+    values = pa.concat_arrays([pa.array([], pa.string()), *(make(np.flatnonzero(mask)) for mask, make in full)])
+    places = np.full(count, -1, np.int64)
+    places[order] = np.arange(len(order))
+    return values.take(pa.array(places, mask=places < 0))
+
+
+def hosts(data: Bytes, positions: Int64s, is_v6: Bools) -> pa.Array:
+    """Host fields (address and port) as text; few hosts write a log, so each is formatted once."""
+
+    def part(width: int) -> Callable[[Int64s], pa.Array]:
+        def make(rows: Int64s) -> pa.Array:
+            raw = np.ndarray((len(data) - width + 1, width), np.uint8, data, 0, (1, 1))[positions[rows]]
+            keys = pa.FixedSizeBinaryArray.from_buffers(
+                pa.binary(width), len(rows), [None, pa.py_buffer(np.ascontiguousarray(raw))]
+            ).dictionary_encode()
+            texts = pa.array([_host_text(value) for value in keys.dictionary.to_pylist()], pa.string())
+            return texts.take(keys.indices)
+
+        return make
+
+    return scatter(len(positions), [(~is_v6, part(8)), (is_v6, part(20))])
+
+
+def message_ids(data: Bytes, host_positions: Int64s, is_v6: Bools, offsets: Int64s) -> pa.Array:
+    """Offset message ids: store host, port and commit-log offset in upper-case hexadecimal.
+
+    Source: common/message/MessageDecoder.java createMessageId; FORMATS 8.9.
+    """
+    tails = np.ascontiguousarray(offsets.astype(">i8")).view(np.uint8).reshape(-1, 8)
+
+    def part(width: int) -> Callable[[Int64s], pa.Array]:
+        def make(rows: Int64s) -> pa.Array:
+            raw = np.ndarray((len(data) - width + 1, width), np.uint8, data, 0, (1, 1))[host_positions[rows]]
+            return hexadecimal(np.concatenate([raw, tails[rows]], axis=1))
+
+        return make
+
+    return scatter(len(offsets), [(~is_v6, part(8)), (is_v6, part(20))])

@@ -1,0 +1,48 @@
+"""Bodies as producers compress them: which kind the system flag says, whether the bytes are such a stream, undoing it.
+
+Source: common/sysflag/MessageSysFlag.java, common/compression; FORMATS 2.3, 2.5. LZ4 and ZSTD since 4.9.4/5.0.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import pyarrow as pa
+
+COMPRESSED = 0x1
+KIND_MASK = 0x700
+_LZ4, _ZSTD = 0x100, 0x200
+_LZ4_MAGIC, _ZSTD_MAGIC = b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd"
+
+#: A body is never inflated beyond this: brokers refuse bodies over 4 MiB, but a damaged or hostile one may claim more.
+INFLATED_BYTES_MAX = 256 << 20
+
+
+def is_stream(head: bytes, sys_flag: int) -> bool:
+    """Whether a body that the flag calls compressed begins like such a stream. `head`: its first four bytes."""
+    kind = sys_flag & KIND_MASK
+    if kind == _LZ4:
+        return head.startswith(_LZ4_MAGIC)
+    if kind == _ZSTD:
+        return head.startswith(_ZSTD_MAGIC)
+    return len(head) >= 2 and head[0] & 0x0F == 8 and int.from_bytes(head[:2], "big") % 31 == 0
+
+
+def inflate(body: bytes, sys_flag: int) -> bytes | None:
+    """The body as the producer gave it; None where the flag says compressed and the bytes are no whole stream."""
+    if not sys_flag & COMPRESSED:
+        return body
+    kind = sys_flag & KIND_MASK
+    if kind in (_LZ4, _ZSTD):
+        try:
+            with pa.CompressedInputStream(pa.BufferReader(body), "lz4" if kind == _LZ4 else "zstd") as stream:
+                inflated = stream.read(INFLATED_BYTES_MAX)
+        except (pa.ArrowInvalid, OSError):
+            return None
+        return bytes(inflated)
+    machine = zlib.decompressobj()
+    try:
+        inflated = machine.decompress(body, INFLATED_BYTES_MAX)
+    except zlib.error:
+        return None
+    return inflated if machine.eof else None

@@ -1,0 +1,262 @@
+"""Records as transactions' words: half copies, op messages, finals and discard copies, out of blocks of records.
+
+A half message is an ordinary record of the half topic; a check appends a copy of it; an op message names queue
+offsets of half copies that are ended; a final is the COMMIT record in the real topic; a copy in the discard topic says
+that the broker gave up. (TransactionalMessageBridge, TransactionalMessageServiceImpl; FORMATS 5.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers import compression
+from readers.columns import Bools, integers
+from readers.commit_log import record_columns, scan_segments
+from readers.findings import Finding
+from readers.properties import (
+    CHECK_TIMES,
+    IMMUNITY,
+    KEYS,
+    PREPARED_QUEUE_OFFSET,
+    PRODUCER_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TAGS,
+    TRANSACTION_ID,
+    UNIQ_KEY,
+)
+from readers.reading import Coverage, Reading
+from readers.record_block import Block
+from readers.record_layout import COMMIT, COMPRESSED, TRANSACTION_MASK
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, WAITING_TOPICS, Store
+from readers.tables import FINALS, HALVES, MARKS, OPS
+
+_PLACE = ["store", "file", "position_bytes", "length_bytes"]
+_DIGITS_MAX = 18
+
+
+def halves_of(block: Block, store: str) -> pa.RecordBatch:
+    """The records of a block, which are half or discard copies, as rows of HALVES."""
+    properties = block.properties
+    columns = [*_PLACE, "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms", "born_time_ms",
+               "message_id"]
+    arrays = dict(zip(columns, record_columns(block, store, columns), strict=True))
+    arrays |= {
+        "transaction_id": properties.text(UNIQ_KEY),
+        "producer_group": properties.text(PRODUCER_GROUP),
+        "real_topic": properties.text(REAL_TOPIC),
+        "real_queue_id": integers(properties.text(REAL_QUEUE_ID), pa.int32()),
+        "keys": properties.text(KEYS),
+        "checks_count": integers(properties.text(CHECK_TIMES), pa.int32()),
+        "immunity_seconds": integers(properties.text(IMMUNITY), pa.int64()),
+        "prepared_queue_offset": integers(properties.text(PREPARED_QUEUE_OFFSET), pa.int64()),
+        "has_transaction_property": pa.array(properties.locate(TRANSACTION_ID)[2]),
+        "sys_flag": pa.array(block.sys_flag),
+        "body_length_bytes": pa.array(block.body_lengths).cast(pa.int32()),
+        "body_is_readable": pa.array(_bodies_are_readable(block)),
+    }
+    return pa.RecordBatch.from_arrays([arrays[name] for name in HALVES.names], schema=HALVES)
+
+
+def _bodies_are_readable(block: Block) -> Bools:
+    """False where the flag says compressed and the body does not begin so.
+
+    Brokers before 4.6.0 put halves back inflated under the old flag (FORMATS 5.12 F14).
+    """
+    readable = np.ones(len(block), np.bool_)
+    for row in np.flatnonzero(block.sys_flag & COMPRESSED).tolist():
+        start, length = int(block.body_starts[row]), int(block.body_lengths[row])
+        head = block.data[start : start + min(4, length)].tobytes()
+        readable[row] = compression.is_stream(head, int(block.sys_flag[row]))
+    return readable
+
+
+def ops_of(block: Block, store: str) -> pa.RecordBatch:
+    """The records of a block, which are op messages, as rows of OPS.
+
+    Damage: a body that is no list of numbers, or whose CRC is wrong, has form `unreadable` and no numbers.
+    """
+    columns = [*_PLACE, "queue_id", "queue_offset", "commit_log_offset", "store_time_ms"]
+    arrays = dict(zip(columns, record_columns(block, store, columns), strict=True))
+    numbers, forms = parse_op_bodies(block.bodies().cast(pa.binary()), block.body_crc_matches())
+    arrays |= {"tags": block.properties.text(TAGS), "body_form": forms, "half_queue_offsets": numbers}
+    return pa.RecordBatch.from_arrays([arrays[name] for name in OPS.names], schema=OPS)
+
+
+def parse_op_bodies(bodies: pa.Array, intact: Bools) -> tuple[pa.Array, pa.Array]:
+    """Numbers and form of op bodies: `123` (to 5.0.0) or `123,124,` (from 5.1.0).
+
+    Shape:  (list<int64>, string); null list and form `unreadable` where a body is neither or is not intact.
+    Source: TransactionalMessageServiceImpl.fillOpRemoveMap; FORMATS 5.5.
+    """
+    count = len(bodies)
+    if not count:
+        return pa.array([], pa.list_(pa.int64())), pa.array([], pa.string())
+    offsets = np.frombuffer(bodies.buffers()[1], np.int32, count + 1 + bodies.offset)[bodies.offset :].astype(np.int64)
+    text = np.frombuffer(bodies.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    offsets = offsets - offsets[0]
+    commas = text == ord(",")
+    digits = (text >= ord("0")) & (text <= ord("9"))
+    lengths = np.diff(offsets)
+    full = lengths > 0
+    strange = np.zeros(count, np.int64)
+    has_comma = np.zeros(count, np.bool_)
+    owners = np.repeat(np.arange(count), lengths)
+    np.add.at(strange, owners[~(commas | digits)], 1)
+    has_comma[owners[commas]] = True
+    # A number begins at a digit whose neighbour before is none, or that begins a body.
+    begins = digits.copy()
+    begins[1:] &= ~digits[:-1]
+    body_starts = offsets[:-1][full]
+    begins[body_starts] |= digits[body_starts]
+    starts = np.flatnonzero(begins)
+    ends = digits.copy()
+    ends[:-1] &= ~digits[1:]
+    body_lasts = offsets[1:][full] - 1
+    ends[body_lasts] |= digits[body_lasts]
+    stops = np.flatnonzero(ends) + 1
+    widths = stops - starts
+    values = np.zeros(len(starts), np.int64)
+    for place in range(int(min(widths.max(initial=0), _DIGITS_MAX))):
+        rows = np.flatnonzero(widths > place)
+        values[rows] = values[rows] * 10 + (text[starts[rows] + place] - ord("0"))
+    number_owners = owners[starts]
+    strange[number_owners[widths > _DIGITS_MAX]] += 1
+    good = (strange == 0) & full & intact
+    keep = good[number_owners]
+    counts = np.bincount(number_owners[keep], minlength=count)
+    list_offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    numbers = pa.ListArray.from_arrays(pa.array(list_offsets, mask=np.append(~good, False)), pa.array(values[keep]))
+    forms = pa.array(np.where(good, np.where(has_comma, "list", "single"), "unreadable"), pa.string())
+    return numbers, forms
+
+
+def finals_of(block: Block, store: str) -> pa.RecordBatch:
+    """The records of a block, which are COMMIT records, as rows of FINALS."""
+    columns = [*_PLACE, "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms", "born_time_ms",
+               "prepared_transaction_offset", "transaction_id", "producer_group", "keys"]
+    arrays = dict(zip(columns, record_columns(block, store, columns), strict=True))
+    arrays["prepared_message_id"] = block.message_ids_of(block.header("prepared_transaction_offset"))
+    return pa.RecordBatch.from_arrays([arrays[name] for name in FINALS.names], schema=FINALS)
+
+
+def marks_of(ops: pa.RecordBatch) -> pa.RecordBatch:
+    """One row of MARKS for each half queue offset that an op names."""
+    numbers = ops["half_queue_offsets"]
+    owners = pc.list_parent_indices(numbers)
+    columns = [ops[name].take(owners) for name in MARKS.names[:-1]]
+    return pa.RecordBatch.from_arrays([*columns, numbers.flatten()], schema=MARKS)
+
+
+def is_final(block: Block) -> Bools:
+    """COMMIT records that are no redeliveries: a message that a consumer sent back keeps the flag."""
+    commits = (block.sys_flag & TRANSACTION_MASK) == COMMIT
+    rows = np.flatnonzero(commits)
+    commits[rows[block.take(rows).header("reconsume_times") > 0]] = False
+    return commits
+
+
+def witnesses_of(block: Block, store: str) -> dict[str, pa.RecordBatch]:
+    """The witnesses among the records of a block: table name → rows, only where there are any."""
+    found: dict[str, pa.RecordBatch] = {}
+    selections: list[tuple[str, Bools, Callable[[Block, str], pa.RecordBatch]]] = [
+        ("halves", block.topic_is(HALF_TOPIC), halves_of),
+        ("ops", block.topic_is(OP_TOPIC), ops_of),
+        ("finals", is_final(block), finals_of),
+        ("discards", block.topic_is(DISCARD_TOPIC), halves_of),
+    ]
+    for name, mask, make in selections:
+        if mask.any():
+            found[name] = make(block.take(mask), store)
+    return found
+
+
+def delayed_halves_of(block: Block, store: str) -> pa.RecordBatch | None:
+    """Half messages that a delay or timer property diverted from the half topic, as rows of HALVES.
+
+    Their REAL_TOPIC is the half topic itself: the true one is lost (FORMATS 5.12 F9).
+    """
+    waiting = np.zeros(len(block), np.bool_)
+    for topic in WAITING_TOPICS:
+        waiting |= block.topic_is(topic)
+    if not waiting.any():
+        return None
+    rows = halves_of(block.take(waiting), store)
+    mask = pc.equal(rows["real_topic"], HALF_TOPIC)
+    rows = rows.filter(pc.fill_null(mask, False))
+    return rows if rows.num_rows else None
+
+
+def scan_halves(
+    store: Store,
+    *,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    from_time_ms: int | None = None,
+    to_time_ms: int | None = None,
+) -> Reading:
+    """Every half copy of the log, or of a range of commit-log offsets or store times, as rows of HALVES.
+
+    Order: commit-log offset ascending.
+    """
+    return _scan(store, HALF_TOPIC, halves_of, HALVES, from_offset, to_offset, from_time_ms, to_time_ms)
+
+
+def scan_ops(
+    store: Store,
+    *,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    from_time_ms: int | None = None,
+    to_time_ms: int | None = None,
+) -> Reading:
+    """Every op message of the log, or of a range of commit-log offsets or store times, as rows of OPS.
+
+    Order:  commit-log offset ascending.
+    Damage: an unreadable body is a finding and stays a row.
+    """
+    return _scan(store, OP_TOPIC, ops_of, OPS, from_offset, to_offset, from_time_ms, to_time_ms)
+
+
+def _scan(
+    store: Store,
+    topic: str,
+    make: Callable[[Block, str], pa.RecordBatch],
+    schema: pa.Schema,
+    from_offset: int | None,
+    to_offset: int | None,
+    from_time_ms: int | None,
+    to_time_ms: int | None,
+) -> Reading:
+    findings: list[Finding] = list(store.findings)
+    coverage: list[Coverage] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for block in scan_segments(store, findings, coverage, from_offset=from_offset, to_offset=to_offset):
+            chosen = block.take(block.topic_is(topic))
+            if from_time_ms is not None or to_time_ms is not None:
+                chosen = chosen.within(from_time_ms, to_time_ms)
+            if len(chosen):
+                rows = make(chosen, store.root)
+                if schema is OPS:
+                    findings.extend(op_findings(rows, store.root))
+                yield rows
+
+    return Reading(schema, batches(), findings, coverage)
+
+
+def op_findings(ops: pa.RecordBatch | pa.Table, store: str) -> list[Finding]:
+    """One finding for each op message whose numbers cannot be read."""
+    bad = ops.filter(pc.equal(ops["body_form"], "unreadable"))
+    return [
+        Finding(
+            store, "op-unreadable", row["file"], row["position_bytes"], row["length_bytes"],
+            commit_log_offset=row["commit_log_offset"], expected="half queue offsets",
+            actual="other bytes, or a wrong CRC",
+        )
+        for row in bad.select(["file", "position_bytes", "length_bytes", "commit_log_offset"]).to_pylist()
+    ]

@@ -1,0 +1,315 @@
+"""Walking a segment of the commit log: records one after another, and what is none told apart.
+
+A record is *sound* when its magic code is known, its stored offset is the place where it stands, and its parts add up
+to its length. Everything else that is not zero is damage, torn or foreign; after it the scan goes on at the next
+sound record, which its own stored offset proves. So for any file: decoded + filler + damaged + unread = size.
+
+A broker's recovery is stricter: it stops at the first unsound record and forgets what follows (FORMATS 2.11). The two
+differ only in a log that was damaged in its middle, and then what follows is exactly what is wanted.
+"""
+
+from __future__ import annotations
+
+import bisect
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from readers.columns import SLACK_BYTES
+from readers.record_block import Block
+from readers.record_layout import (
+    AT,
+    BORN_V6,
+    IPV6_EXTRA_BYTES,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD,
+    RECORD_BYTES_MIN,
+    STORE_V6,
+)
+from readers.sources import OpenFile, Segment
+
+#: Bytes read at a time; a window holds some ten thousand records, and memory stays flat whatever the file's length.
+WINDOW_BYTES = 32 << 20
+_RESYNC_BYTES = 4 << 20
+_HEAD = struct.Struct(">iI20xq").unpack_from
+_HEAD_BYTES = 36
+_MAGIC_START = b"\xda\xa3\x20"
+_BLANK_BYTES = MAGIC_BLANK.to_bytes(4, "big")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A range of one file that is no record: blank, preallocated, damaged, torn or foreign. Units: bytes."""
+
+    kind: str
+    position_bytes: int
+    length_bytes: int
+
+    @property
+    def is_filler(self) -> bool:
+        """Whether nothing is missing there."""
+        return self.kind in ("blank", "preallocated")
+
+
+def walk(data: bytes, base_offset: int, position: int, limit: int) -> tuple[list[int], int]:
+    """Positions of the records that follow one another from `position`, and where the first that does not begins.
+
+    Units: bytes; `base_offset` is the commit-log offset of `data`; records end at or before `limit`.
+    """
+    starts: list[int] = []
+    add = starts.append
+    end = min(limit, len(data)) - _HEAD_BYTES
+    while position <= end:
+        length, magic, offset = _HEAD(data, position)
+        if (
+            (magic != MAGIC_V1 and magic != MAGIC_V2)
+            or offset != base_offset + position
+            or length < RECORD_BYTES_MIN
+            or position + length > limit
+        ):
+            break
+        add(position)
+        position += length
+    return starts, position
+
+
+class SegmentScan:
+    """One pass over a segment, or a range of it: blocks of sound records, and the spans that are none.
+
+    Shape:  iterate for blocks; `spans` and `decoded_bytes` are complete when the iteration has ended.
+    Order:  position ascending; a record is given exactly once. Records that begin in [from_position, to_position)
+            belong to this scan, also one that ends past it, and so does what is damaged behind them.
+    Damage: becomes spans; the scan goes on at the next record that its own stored offset proves.
+    """
+
+    def __init__(
+        self,
+        segment: Segment,
+        *,
+        from_position: int = 0,
+        to_position: int | None = None,
+        is_last: bool = True,
+        window_bytes: int = WINDOW_BYTES,
+    ) -> None:
+        """`is_last`: no later segment holds data, so zeros up to the end are preallocated space."""
+        self.segment = segment
+        self.spans: list[Span] = []
+        self.decoded_bytes = 0
+        self._from = from_position
+        self._to = segment.size_bytes if to_position is None else min(to_position, segment.size_bytes)
+        self._is_last = is_last
+        self._window_bytes = window_bytes
+        self._last_store_time_ms = 0
+
+    def __iter__(self) -> Iterator[Block]:
+        with self.segment.open() as file:
+            position: int | None = self._from
+            if self._from:
+                position = self._resync(file, self._from)
+            while position is not None and position < self._to:
+                data = file.read(position, self._window_bytes + SLACK_BYTES)
+                limit = len(data) - SLACK_BYTES
+                if position + len(data) >= self.segment.size_bytes:
+                    limit = len(data)
+                    data += bytes(SLACK_BYTES)
+                starts, stop = walk(data, self.segment.base_offset + position, 0, limit)
+                block, stop = self._block(file, data, position, starts, stop)
+                if len(block):
+                    self.decoded_bytes += int(block.lengths.sum())
+                    self._last_store_time_ms = int(block.take(np.array([len(block) - 1])).header("store_time_ms")[0])
+                    yield block
+                if position + stop < self._to and not self._goes_on(file, position + stop, stop):
+                    position = self._skip(file, position + stop)
+                else:
+                    position += stop
+
+    def _block(
+        self, file: OpenFile, data: bytes, position: int, starts: list[int], stop: int
+    ) -> tuple[Block, int]:
+        """The sound records among those walked; an unsound one that others follow is searched for records inside it."""
+        past = bisect.bisect_left(starts, self._to - position)
+        if past < len(starts):
+            stop = starts[past]
+            del starts[past:]
+        base = self.segment.base_offset + position
+        block = Block(data, base, position, self.segment.file, np.array(starts, np.int64))
+        sound = block.sound()
+        if sound.all():
+            return block, stop
+        if not sound[-1] and past == len(starts):  # its length, which led to where the walk ended, proves nothing
+            stop = starts.pop()
+            sound = sound[:-1]
+        kept: list[int] = []
+        for number, start in enumerate(starts):
+            if sound[number]:
+                kept.append(start)
+                continue
+            end = starts[number + 1] if number + 1 < len(starts) else stop
+            inside = self._records_inside(file, position + start + 1, position + end)
+            self._damage_between(position + start, inside, position + end)
+            kept.extend(place - position for place, _ in inside)
+        return Block(data, base, position, self.segment.file, np.array(kept, np.int64)), stop
+
+    def _records_inside(self, file: OpenFile, position: int, end: int) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        while (place := self._resync(file, position, end)) is not None:
+            length = _sound_length(file, place, self.segment.base_offset)
+            if length is None or place + length > end:
+                break
+            found.append((place, length))
+            position = place + length
+        return found
+
+    def _damage_between(self, position: int, records: list[tuple[int, int]], end: int) -> None:
+        for place, length in [*records, (end, 0)]:
+            if place > position:
+                self.spans.append(Span("damaged", position, place - position))
+            position = place + length
+
+    def _goes_on(self, file: OpenFile, position: int, walked_bytes: int) -> bool:
+        """Whether the walk only ended because its window did."""
+        length = _sound_length(file, position, self.segment.base_offset)
+        if length is None:
+            return False
+        if not walked_bytes:  # one record larger than the window
+            self._window_bytes = max(self._window_bytes, length)
+        return True
+
+    def _skip(self, file: OpenFile, position: int) -> int | None:
+        """Account for what is no record from `position` on; where the next record begins, if there is one."""
+        size = self.segment.size_bytes
+        head = file.read(position, _HEAD_BYTES)
+        if _is_blank(head, size - position):
+            self.spans.append(Span("blank", position, size - position))
+            return None
+        following = self._resync(file, position + 1)
+        if following is not None and not self._is_stale(file, following):
+            self.spans.append(Span("damaged", position, following - position))
+            return following
+        blank = self._find_blank(file, position + 1)
+        if blank is not None:
+            self.spans.append(Span("damaged", position, blank - position))
+            self.spans.append(Span("blank", blank, size - blank))
+            return None
+        end = data_end(file, position)
+        if end > position:
+            self.spans.append(Span(self._tail_kind(head, position, end), position, end - position))
+        if size > end:
+            self.spans.append(Span("preallocated" if self._is_last else "damaged", end, size - end))
+        return None
+
+    def _tail_kind(self, head: bytes, position: int, end: int) -> str:
+        """What the bytes behind the last sound record are.
+
+        Torn: a record that says it stands here and was not written to its end. Foreign: a record of another place,
+        as 5.5.0 leaves behind with writeWithoutMmap=true, or what recovery cut off.
+        """
+        if not self._is_last:
+            return "damaged"
+        if len(head) < _HEAD_BYTES:
+            return "torn"
+        length, magic, offset = _HEAD(head, 0)
+        is_here = offset == self.segment.base_offset + position
+        if is_here and magic in (MAGIC_V1, MAGIC_V2):
+            return "torn" if position + length > end else "damaged"
+        return "damaged" if is_here else "foreign"
+
+    def _is_stale(self, file: OpenFile, position: int) -> bool:
+        """Whether a record behind a break is older than those before it.
+
+        Recovery only moves the write position; what it cut off stays in the file until later writes cover it, and such
+        records must not come back as evidence.
+        """
+        if not self._is_last:
+            return False
+        head = file.read(position, RECORD.size_bytes + IPV6_EXTRA_BYTES)
+        sys_flag = int.from_bytes(head[AT["sys_flag"] : AT["sys_flag"] + 4], "big")
+        place = AT["store_time_ms"] + (IPV6_EXTRA_BYTES if sys_flag & BORN_V6 else 0)
+        return int.from_bytes(head[place : place + 8], "big", signed=True) < self._last_store_time_ms
+
+    def _resync(self, file: OpenFile, position: int, end: int | None = None) -> int | None:
+        """Where the first sound record that begins in [position, end) begins."""
+        base = self.segment.base_offset
+        for start, data in _windows(file, position, end, overlap=_HEAD_BYTES):
+            found = data.find(_MAGIC_START, 4)
+            while found >= 0:
+                place = found - 4
+                if place + _HEAD_BYTES <= len(data) and _HEAD(data, place)[2] == base + start + place:
+                    length = _sound_length(file, start + place, base)
+                    if length is not None and (end is None or start + place < end):
+                        return start + place
+                found = data.find(_MAGIC_START, found + 1)
+        return None
+
+    def _find_blank(self, file: OpenFile, position: int) -> int | None:
+        for start, data in _windows(file, position, None, overlap=8):
+            found = data.find(_BLANK_BYTES, 4)
+            while found >= 0:
+                place = start + found - 4
+                if _is_blank(data[found - 4 : found + 4], self.segment.size_bytes - place):
+                    return place
+                found = data.find(_BLANK_BYTES, found + 1)
+        return None
+
+
+def _windows(file: OpenFile, position: int, end: int | None, *, overlap: int) -> Iterator[tuple[int, bytes]]:
+    """Pieces of a file that overlap, holes left out."""
+    stop = file.size_bytes if end is None else min(end + overlap, file.size_bytes)
+    while position < stop:
+        position = max(position, file.next_data(position) - overlap)
+        data = file.read(position, min(_RESYNC_BYTES, stop - position))
+        if len(data) <= overlap and position + len(data) < stop:
+            return
+        if data:
+            yield position, data
+        if position + len(data) >= stop:
+            return
+        position += len(data) - overlap
+
+
+def data_end(file: OpenFile, position: int) -> int:
+    """Just past the last byte from `position` on that is not zero; `position` if all are."""
+    end = position
+    while (position := file.next_data(position)) < file.size_bytes:
+        data = file.read(position, _RESYNC_BYTES)
+        stripped = len(data.rstrip(b"\0"))
+        if stripped:
+            end = position + stripped
+        position += len(data)
+    return end
+
+
+def _is_blank(head: bytes, left_bytes: int) -> bool:
+    return len(head) >= 8 and int.from_bytes(head[:4], "big") == left_bytes and head[4:8] == _BLANK_BYTES
+
+
+def _sound_length(file: OpenFile, position: int, base_offset: int) -> int | None:
+    """The length of the record that begins at a position, if it is sound; a few small reads, whatever its length."""
+    head = file.read(position, RECORD.size_bytes + 2 * IPV6_EXTRA_BYTES)
+    if len(head) < RECORD_BYTES_MIN - 3:
+        return None
+    length, magic, offset = _HEAD(head, 0)
+    if magic not in (MAGIC_V1, MAGIC_V2) or offset != base_offset + position or length < RECORD_BYTES_MIN:
+        return None
+    sys_flag = int.from_bytes(head[AT["sys_flag"] : AT["sys_flag"] + 4], "big")
+    shift = sum(IPV6_EXTRA_BYTES for bit in (BORN_V6, STORE_V6) if sys_flag & bit)
+    place = AT["body_length_bytes"] + shift
+    body_length = int.from_bytes(head[place : place + 4], "big", signed=True)
+    if body_length < 0 or position + length > file.size_bytes:
+        return None
+    width = 2 if magic == MAGIC_V2 else 1
+    topic_at = position + RECORD.size_bytes + shift + body_length
+    topic_length = int.from_bytes(file.read(topic_at, width), "big", signed=True)
+    if topic_length < 0:
+        return None
+    sizes_at = topic_at + width + topic_length
+    if sizes_at + 2 > position + length:
+        return None
+    properties_length = int.from_bytes(file.read(sizes_at, 2), "big", signed=True)
+    if properties_length < 0 or sizes_at + 2 + properties_length != position + length:
+        return None
+    return int(length)
