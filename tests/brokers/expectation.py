@@ -1,0 +1,161 @@
+"""What must be found in a store, worked out from the truth of its run.
+
+The witnesses, all of them on the broker's and the client's side: messages that a consumer got, records that the broker served from a copy
+of the store (`after_record`: half copies, ops, finals, discard copies, with their places), decisions and checks as the producer saw them,
+and, for what is still open, what the same broker asked or put back again when it was started on the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tests.brokers.rig import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+
+Event = dict[str, Any]
+Row = dict[str, Any]
+TRANSACTION_BITS, COMMIT_BITS = 0xC, 0x8
+IMMUNITY = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+
+
+class Truth:
+    """The lines of a truth file, sorted by what they are."""
+
+    def __init__(self, lines: Iterable[Event]) -> None:
+        self.lines = list(lines)
+        self.kinds: dict[str, list[Event]] = {}
+        for line in self.lines:
+            self.kinds.setdefault(line["event"], []).append(line)
+        records = self.of("after_record")
+        self.halves = [record for record in records if record["topic"] == HALF_TOPIC]
+        self.discard_copies = [record for record in records if record["topic"] == DISCARD_TOPIC]
+        self.ops = [record for record in records if record["topic"] == OP_TOPIC and record["queue_id"] == 0]
+        self.finals = [record for record in records if record["system_flag"] & TRANSACTION_BITS == COMMIT_BITS]
+        self.log_end: int = self.of("log_end")[-1]["commit_log_offset"]
+        self.op_numbers = {number for op in self.ops for number in numbers(op)}
+        self.half_places = {record["commit_log_offset"]: record["queue_offset"] for record in self.halves}
+
+    def of(self, kind: str) -> list[Event]:
+        """The lines of one kind."""
+        return self.kinds.get(kind, [])
+
+
+def numbers(op: Event) -> list[int]:
+    """The half queue offsets that an op record names."""
+    return [int(part) for part in (op["body_text"] or "").split(",") if part]
+
+
+def belongs(event: Event, sent: Event) -> bool:
+    """Does a line speak of the transaction that was sent?"""
+    if sent["transaction_id"] is not None:
+        return bool(event.get("transaction_id") == sent["transaction_id"])
+    return bool(event.get("case") == sent["case"])
+
+
+def place(record: Event) -> Row:
+    """Where a record lies."""
+    return {name: record[name] for name in ("queue_id", "queue_offset", "commit_log_offset")}
+
+
+def expected_rows(lines: Iterable[Event]) -> list[Row]:
+    """One row for each transaction whose half the broker acknowledged, in the order of their halves."""
+    truth = Truth(lines)
+    sent = [event for event in truth.of("sent") if event["kind"] == "transaction"]
+    return [expected_row(event, truth) for event in sorted(sent, key=lambda event: int(event["commit_log_offset"]))]
+
+
+def expected_row(sent: Event, truth: Truth) -> Row:
+    """What must be said of one transaction, and by which witnesses."""
+
+    def mine(events: Iterable[Event]) -> list[Event]:
+        return [event for event in events if belongs(event, sent)]
+
+    halves = mine(truth.halves)
+    finals = mine(truth.finals)
+    discard_copies = mine(truth.discard_copies)
+    logged = mine(truth.of("discard_logged"))
+    checks = mine(truth.of("check"))
+    copy_numbers = {copy["queue_offset"] for copy in halves}
+    answers = [check for check in checks if check["answer"] in ("COMMIT_MESSAGE", "ROLLBACK_MESSAGE")]
+    places = truth.half_places
+    named = {event["queue_offset"] for event in mine(truth.of("decision")) + answers if event["commit_log_offset"] in places}
+    marked = copy_numbers & truth.op_numbers
+    decided = marked & named
+    """Copies that an op names because of a decision on that very copy; an op on another copy is a foreign number."""
+    foreign = marked - named
+    delivered = {
+        (event["topic"], event["queue_id"], event["queue_offset"])
+        for event in mine(truth.of("delivered")) + mine(truth.of("after_delivered"))
+        if event["commit_log_offset"] < truth.log_end and event["topic"] != DISCARD_TOPIC
+    }
+    asked = mine(truth.of("after_check"))
+    put_back = mine(truth.of("after_put_back"))
+    still_open = bool(asked or put_back)
+
+    state, flags = judge(finals, decided, foreign, still_open, discard_copies, logged, truth)
+    newest = max(copy_numbers, default=None)
+    return {
+        "transaction_id": sent["transaction_id"] or (halves[0]["transaction_id"] if halves else None) or sent["offset_message_id"],
+        "plan": sent["plan"],
+        "case": sent["case"],
+        "state": state,
+        "open": still_open,
+        "asked_after_restart": bool(asked),
+        "flags_at_least": sorted(flags),
+        "producer_group": sent["producer_group"],
+        "topic": sent["topic"],
+        "queue_id": sent["queue_id"],
+        "keys": sent["keys"],
+        "half_queue_offset": sent["queue_offset"],
+        "half_commit_log_offset": sent["commit_log_offset"],
+        "deliveries_count": len(delivered),
+        "checks_seen": len(checks),
+        "discard_seen": bool(discard_copies or logged),
+        "newest_half_queue_offset": newest,
+        "half_copies": [
+            place(copy) | {"checks_count": int(copy["properties"].get("TRANSACTION_CHECK_TIMES", 0))} for copy in halves
+        ],
+        "op_marks": [
+            place(op) | {"half_queue_offset": number} for op in truth.ops for number in sorted(set(numbers(op)) & copy_numbers)
+        ],
+        "final_records": [{"topic": record["topic"]} | place(record) for record in finals],
+        "discard_copies": [place(record) for record in discard_copies],
+    }
+
+
+def judge(
+    finals: list[Event], decided: set[int], foreign: set[int], still_open: bool,
+    discard_copies: list[Event], logged: list[Event], truth: Truth,
+) -> tuple[str, set[str]]:  # fmt: skip
+    """State and certain flags, in the order of judgement: committed, rolled back, still open, discarded, lost."""
+    flags: set[str] = set()
+    if finals:
+        first = min(record["commit_log_offset"] for record in finals)
+        if len(finals) > 1:
+            flags.add("duplicate_commit")
+        if still_open:
+            flags.add("open_after_decision" if decided else "commit_without_op")
+        earlier = {number for op in truth.ops if op["commit_log_offset"] < first for number in numbers(op)}
+        if decided & earlier:
+            flags.add("commit_after_rollback")
+        if discard_copies:
+            after = first > max(record["commit_log_offset"] for record in discard_copies)
+            flags.add("commit_after_discard" if after else "discarded_though_decided")
+        return "COMMITTED", flags
+    if decided:
+        if still_open:
+            flags.add("open_after_decision")
+        if discard_copies:
+            flags.add("discarded_though_decided")
+        return "ROLLED_BACK", flags
+    if foreign:
+        flags.add("masked")
+    if still_open:
+        if discard_copies:
+            flags.add("resumed")
+        return "PENDING", flags
+    if discard_copies:
+        return "DISCARDED", flags
+    if logged:
+        return "DISCARDED", flags | {"without_copy"}
+    return "LOST", flags

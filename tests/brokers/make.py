@@ -1,0 +1,81 @@
+"""Make a store from a recipe: run it, run its copy, work out the expected rows, pack."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.brokers import corpus
+from tests.brokers.expectation import expected_rows
+from tests.brokers.histories import HISTORIES
+from tests.brokers.recipes import Recipe
+from tests.brokers.stage import Play
+
+AT_ONCE = 2
+
+
+def play(recipe: Recipe, out: Path) -> Play:
+    """Play a recipe in a directory: the store is then `out/store`, the truth in the result."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    run = Play(recipe.script, out)
+    with run.rig:
+        run.run(HISTORIES)
+    run.after()
+    return run
+
+
+def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
+    """Write a finished run into a directory of the corpus; gives the expected rows."""
+    found = corpus.machine_paths(run.rig.store, (str(run.out), str(Path.home()) + "/", tempfile.gettempdir() + "/"))
+    if found:
+        raise RuntimeError(f"{recipe.name}: paths of this machine in the store: {found}")
+    rows = expected_rows(run.truth)
+    to.mkdir(parents=True, exist_ok=True)
+    corpus.pack(run.rig.store, to / corpus.STORE)
+    corpus.write_rows(to / corpus.TRUTH, run.truth)
+    corpus.write_rows(to / corpus.EXPECTED, rows)
+    script = recipe.script
+    conf = {"storePathRootDir": "store", "storePathCommitLog": "store/commitlog"} | run.rig.conf
+    described = {
+        "name": recipe.name, "about": recipe.about, "version": script.version, "seed": script.seed, "stop": script.stop,
+        "histories": dict(script.histories), "topics": dict(script.topics), "groups": list(script.groups), "broker_conf": conf,
+        "states": dict(sorted(Counter(row["state"] for row in rows).items())),
+    }  # fmt: skip
+    (to / corpus.RECIPE).write_text(json.dumps(described, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return rows
+
+
+def make(recipe: Recipe, to: Path | None = None, keep: bool = False, tries: int = 2) -> str:
+    """Make one store of the corpus; gives a line about it."""
+    out = Path(tempfile.gettempdir()) / "rmqtx-brokers" / recipe.name
+    for attempt in range(1, tries + 1):
+        try:
+            run = play(recipe, out)
+            rows = save(recipe, run, to or corpus.CORPUS / recipe.name)
+        except Exception:
+            if attempt == tries:
+                return f"{recipe.name}: FAILED\n{traceback.format_exc(limit=-2)}see {out}"
+        else:
+            break
+    if not keep:
+        shutil.rmtree(out)
+    states = Counter(row["state"] for row in rows)
+    told = ", ".join(f"{state} {count}" for state, count in sorted(states.items()))
+    return f"{recipe.name}: {len(rows)} transactions ({told}), {sum(row['open'] for row in rows)} open"
+
+
+def make_all(recipes: Iterable[Recipe], at_once: int = AT_ONCE, keep: bool = False) -> bool:
+    """Make stores, some at once; says whether all were made."""
+    good = True
+    with ThreadPoolExecutor(at_once) as pool:
+        for line in pool.map(lambda recipe: make(recipe, keep=keep), recipes):
+            print(line, flush=True)
+            good = good and "FAILED" not in line
+    return good

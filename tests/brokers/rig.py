@@ -1,0 +1,362 @@
+"""One name server, one broker and official clients of a named version, as processes on 127.0.0.1."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+from urllib.parse import quote
+
+from tests.brokers import maven
+from tests.brokers.maven import why_not
+
+__all__ = ["Agent", "Event", "Rig", "why_not"]
+
+Event = dict[str, Any]
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+COMMIT, ROLLBACK = 8, 12
+BROKER_PORT, NAME_SERVER_PORT, PORT_STEP = 10911, 9876, 20
+REQUEST_END_TRANSACTION, REQUEST_RESUME, REQUEST_TOPIC, REQUEST_CONFIG = 37, 323, 17, 25
+
+JAVA_OPTIONS = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+)
+LOGBACK = """<configuration><appender name="F" class="ch.qos.logback.core.FileAppender"><file>{file}</file><encoder>
+<pattern>%d %p %c{{0}} %m%n</pattern></encoder></appender><root level="INFO"><appender-ref ref="F"/></root></configuration>
+"""
+
+SMALL: dict[str, str] = {
+    "brokerClusterName": "rmqtx",
+    "brokerName": "broker-a",
+    "brokerId": "0",
+    "brokerIP1": "127.0.0.1",
+    "mappedFileSizeCommitLog": str(1 << 18),
+    "mappedFileSizeConsumeQueue": str(20 * 1000),
+    "maxIndexNum": "4000",
+    "maxHashSlotNum": "1000",
+    "transactionTimeOut": "2000",
+    "transactionCheckMax": "5",
+    "transactionCheckInterval": "1000",
+    "flushDiskType": "ASYNC_FLUSH",
+    "autoCreateTopicEnable": "true",
+    "diskMaxUsedSpaceRatio": "98",
+    "fileReservedTime": "48",
+    "traceTopicEnable": "false",
+    "defaultTopicQueueNums": "4",
+    "waitTimeMillsInSendQueue": "20000",
+    "osPageCacheBusyTimeOutMills": "20000",
+    "waitTimeMillsInPullQueue": "20000",
+    "waitTimeMillsInTransactionQueue": "20000",
+}
+"""The broker configuration of every store of ours, unless a recipe says otherwise: small files, short intervals."""
+SMALL_5: dict[str, str] = {"transactionOpBatchInterval": "500", "timerWheelEnable": "false"}
+"""What 5.x has besides."""
+
+
+def now_ms() -> int:
+    """The wall clock, as the client's events have it."""
+    return time.time_ns() // 1_000_000
+
+
+def _free(*ports: int) -> bool:
+    for port in ports:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                return False
+    return True
+
+
+def claim_ports() -> tuple[int, int, socket.socket]:
+    """A broker port (its neighbours, fast and HA, are free too), a name server port, and the claim to both.
+
+    The claim is a UDP socket bound to the broker's port: two rigs, even of two processes, cannot hold it at once.
+    """
+    for step in range(0, 2000, PORT_STEP):
+        broker, names = BROKER_PORT + step, NAME_SERVER_PORT + step
+        claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            claim.bind(("127.0.0.1", broker))
+        except OSError:
+            claim.close()
+            continue
+        if _free(broker - 2, broker, broker + 1, names):
+            return broker, names, claim
+        claim.close()
+    raise RuntimeError("no free ports")
+
+
+class Agent:
+    """One process of official clients (Scenario.java): commands go in, events come out."""
+
+    def __init__(self, rig: Rig, log: str, on_event: Callable[[Event], None] | None = None) -> None:
+        self._on_event = on_event
+        self._events: dict[str, Event] = {}
+        self._numbers = itertools.count(1)
+        self._came = threading.Condition()
+        self.failed: list[Event] = []
+        self._log = (rig.out / log).open("ab")
+        options = ["-Xmx512m", *JAVA_OPTIONS, f"-Duser.home={rig.home}", "-Drocketmq.client.rebalance.waitInterval=1000"]
+        self.process = subprocess.Popen(
+            ["java", *options, "-cp", rig.classpath, "Scenario", rig.name_server],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, cwd=rig.out, text=True, encoding="utf-8", bufsize=1,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._await("ready", 60)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if not line.startswith("{"):
+                continue
+            event: Event = json.loads(line)
+            reference = event.pop("ref", None) or ("ready" if event["event"] == "ready" else None)
+            if self._on_event is not None and event["event"] not in ("ready", "done", "response", "pulled"):
+                self._on_event(event)
+            with self._came:
+                if event["event"] == "error":
+                    self.failed.append(event)
+                if reference is not None:
+                    self._events[reference] = event
+                self._came.notify_all()
+        with self._came:
+            self._came.notify_all()
+
+    def _await(self, reference: str, timeout: float) -> Event:
+        end = time.monotonic() + timeout
+        with self._came:
+            while reference not in self._events:
+                if self.process.poll() is not None:
+                    raise RuntimeError("the client process ended")
+                if time.monotonic() > end:
+                    raise TimeoutError(reference)
+                self._came.wait(0.5)
+            return self._events.pop(reference)
+
+    def start(self, word: str, **fields: object) -> str:
+        """Send a command; gives the reference to wait for."""
+        reference = f"{word}{next(self._numbers)}"
+        parts = [word, f"ref={reference}"]
+        for name, value in fields.items():
+            if value is not None:
+                parts.append(f"{quote(name.replace('__', '.'))}={quote(str(value), safe='')}")
+        assert self.process.stdin is not None
+        with self._came:
+            self.process.stdin.write("\t".join(parts) + "\n")
+            self.process.stdin.flush()
+        return reference
+
+    def wait(self, reference: str, timeout: float = 90) -> Event:
+        """The answer to a command sent by `start`; an error of the client is raised."""
+        answer = self._await(reference, timeout)
+        if answer["event"] == "error":
+            raise RuntimeError(str(answer["error"]))
+        return answer
+
+    def do(self, word: str, patience: float = 90, **fields: object) -> Event:
+        """Send a command and wait for its answer."""
+        return self.wait(self.start(word, **fields), patience)
+
+    def kill(self) -> None:
+        """End the clients at once, without a word to the broker."""
+        self.process.kill()
+        self.process.wait()
+        self._reader.join(10)
+        self._log.close()
+
+    def close(self) -> None:
+        """End the clients; the broker sees their connections close."""
+        try:
+            assert self.process.stdin is not None
+            self.process.stdin.write("quit\n")
+            self.process.stdin.flush()
+            self.process.wait(20)
+        except (OSError, ValueError, subprocess.TimeoutExpired):
+            self.process.kill()
+            self.process.wait()
+        self._reader.join(10)
+        self._log.close()
+
+
+class Rig:
+    """A broker and a name server of one version in one output directory (`store/`, `home/`, logs)."""
+
+    def __init__(self, version: str, out: Path, conf: Mapping[str, str] | None = None, ipv6: bool = False) -> None:
+        self.version = version
+        self.out = out.resolve()
+        self.home = self.out / "home"
+        self.store = self.out / "store"
+        (self.home / "conf").mkdir(parents=True, exist_ok=True)
+        self.classpath = maven.classpath(version)
+        self.port, self.names_port, self._claim = claim_ports()
+        self.host = "[::1]" if ipv6 else "127.0.0.1"
+        self.conf = dict(SMALL) | (SMALL_5 if version.startswith("5.") else {}) | dict(conf or {})
+        self._processes: dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]] = {}
+        self._agents: list[Agent] = []
+        for name in ("namesrv", "broker", "tools"):  # 4.x does not start without them
+            text = LOGBACK.format(file=self.out / f"{name}-logback.log")
+            (self.home / "conf" / f"logback_{name}.xml").write_text(text)
+
+    @property
+    def name_server(self) -> str:
+        """The address of the name server."""
+        return f"{self.host}:{self.names_port}"
+
+    @property
+    def address(self) -> str:
+        """The address of the broker."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """The version as numbers, for comparisons."""
+        return tuple(int(part) for part in self.version.split("."))
+
+    # ---- processes
+
+    def _java(self, name: str, main: str, conf: Path) -> None:
+        log = (self.out / f"{name}.log").open("ab")
+        command = ["java", "-Xmx1g", *JAVA_OPTIONS, f"-Duser.home={self.home}", "-Drocketmq.client.logUseSlf4j=false"]
+        process = subprocess.Popen(
+            [*command, "-cp", self.classpath, main, "-c", str(conf)],
+            env=dict(os.environ, ROCKETMQ_HOME=str(self.home)), stdout=log, stderr=subprocess.STDOUT, cwd=self.out,
+        )  # fmt: skip
+        self._processes[name] = (process, log)
+
+    def _wait_port(self, name: str, port: int, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        process = self._processes[name][0]
+        while time.monotonic() < end:
+            if process.poll() is not None:
+                raise RuntimeError(f"{name} {self.version} ended with {process.returncode}, see {self.out}")
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.1)
+        raise RuntimeError(f"{name} {self.version} does not listen on {port}, see {self.out}")
+
+    def start_names(self) -> None:
+        """Start the name server."""
+        conf = self.home / "conf" / "namesrv.conf"
+        conf.write_text(f"listenPort={self.names_port}\n")
+        self._java("namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", conf)
+        self._wait_port("namesrv", self.names_port, 60)
+
+    def full_conf(self) -> dict[str, str]:
+        """The configuration with what depends on this machine."""
+        paths = {"storePathRootDir": str(self.store), "storePathCommitLog": str(self.store / "commitlog")}
+        wanted = dict(self.conf)
+        for name in ("storePathCommitLog", "readOnlyCommitLogStorePaths"):
+            if name in wanted:
+                wanted[name] = ",".join(str(self.store / part.removeprefix("store/")) for part in wanted[name].split(","))
+        return {"namesrvAddr": self.name_server, "listenPort": str(self.port)} | paths | wanted
+
+    def start_broker(self) -> None:
+        """Start the broker on the store, and wait until the name server knows it."""
+        conf = self.home / "conf" / "broker.conf"
+        conf.write_text("".join(f"{name}={value}\n" for name, value in self.full_conf().items()))
+        self._java("broker", "org.apache.rocketmq.broker.BrokerStartup", conf)
+        self._wait_port("broker", self.port, 120)
+
+    def stop(self, name: str, how: signal.Signals = signal.SIGTERM) -> int:
+        """Stop a process by a signal; gives its exit status."""
+        process, log = self._processes.pop(name)
+        process.send_signal(how)
+        try:
+            status = process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        finally:
+            log.close()
+        return status
+
+    def agent(self, log: str = "client.log", on_event: Callable[[Event], None] | None = None) -> Agent:
+        """A process of official clients."""
+        agent = Agent(self, log, on_event)
+        self._agents.append(agent)
+        return agent
+
+    def close(self) -> None:
+        """End everything that still runs, at once."""
+        for agent in self._agents:
+            if agent.process.poll() is None:
+                agent.kill()
+        for name in list(self._processes):
+            if self._processes[name][0].poll() is None:
+                self.stop(name, signal.SIGKILL)
+        self._claim.close()
+
+    def __enter__(self) -> Rig:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # ---- requests, sent by the client's own remoting layer
+
+    def request(self, agent: Agent, code: int, body: bytes | None = None, timeout: float = 15, **fields: object) -> Event:
+        """Any remoting request to the broker; the answer has `code`, `remark`, `fields`, `body`."""
+        named = {f"f.{name}": value for name, value in fields.items() if value is not None}
+        encoded = None if body is None else base64.b64encode(body).decode()
+        return agent.do(
+            "request", timeout + 5, address=self.address, code=code, body=encoded, timeout=int(timeout * 1000), **named
+        )
+
+    def wait_broker(self, agent: Agent) -> None:
+        """Wait until the name server has the broker's address (request 106, cluster information)."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            answer = agent.do("request", address=self.name_server, code=106, timeout=5000)
+            if self.conf["brokerName"] in str(answer["body"]):
+                return
+            time.sleep(0.2)
+        raise TimeoutError("the broker did not register")
+
+    def create_topic(self, agent: Agent, topic: str, queues: int = 4, attributes: str | None = None) -> None:
+        """Create or change a topic on the broker."""
+        answer = self.request(
+            agent, REQUEST_TOPIC, topic=topic, defaultTopic="TBW102", readQueueNums=queues, writeQueueNums=queues, perm=6,
+            topicFilterType="SINGLE_TAG", topicSysFlag=0, order="false", attributes=attributes,
+        )  # fmt: skip
+        if answer["code"] != 0:
+            raise RuntimeError(f"topic {topic}: {answer}")
+
+    def set_config(self, agent: Agent, **values: str) -> None:
+        """Change settings of the running broker, which then also hold for its next start."""
+        self.conf.update(values)
+        text = "".join(f"{name}={value}\n" for name, value in values.items())
+        answer = self.request(agent, REQUEST_CONFIG, text.encode())
+        if answer["code"] != 0:
+            raise RuntimeError(f"configuration {values}: {answer}")
+
+    def pull(self, agent: Agent, topic: str, queue: int = 0, offset: int = 0, bodies: bool = False) -> list[Event]:
+        """The records of a queue from an offset on, as the broker serves them and the official decoder reads them."""
+        answer = agent.do(
+            "pull", address=self.address, topic=topic, queue=queue, offset=offset, bodies="yes" if bodies else None
+        )
+        records: list[Event] = answer["records"]
+        return records
