@@ -15,7 +15,7 @@ from readers.properties import CHECK_TIMES, KEYS, PRODUCER_GROUP, REAL_QUEUE_ID,
 from readers.reading import Coverage, Reading
 from readers.record_block import Block
 from readers.record_layout import COMPRESSED, TRANSACTION_MASK
-from readers.segment_scan import SegmentScan, Span, data_end
+from readers.segment_scan import SegmentScan, Span
 from readers.sources import Segment
 from readers.store import Store
 from readers.tables import RECORDS
@@ -124,33 +124,45 @@ def scan_segments(
             findings.append(
                 Finding(store.root, "unreadable-file", segment.file, error.position_bytes, actual=str(error))
             )
-        part.decoded_bytes = scan.decoded_bytes
-        for span in scan.spans:
-            if span.is_filler:
-                part.filler_bytes += span.length_bytes
-            else:
-                part.damaged_bytes += span.length_bytes
-                findings.append(_span_finding(store, segment, span))
+        part.count(scan.decoded_bytes, scan.spans)
+        findings.extend(span_findings(store, segment, scan.spans))
 
 
 def last_with_data(segments: tuple[Segment, ...]) -> int:
     """Base offset of the last segment that holds anything; brokers create the next file before they need it."""
     for segment in reversed(segments):
-        try:
-            with segment.open() as file:
-                if data_end(file, 0):
-                    return segment.base_offset
-        except SourceError:
-            continue  # the scan itself reports it
+        if written_bytes(segment):
+            return segment.base_offset
     return segments[0].base_offset if segments else 0
 
 
-def _span_finding(store: Store, segment: Segment, span: Span) -> Finding:
-    code = {"torn": "tail-torn", "foreign": "tail-foreign"}.get(span.kind, "record-damaged")
-    return Finding(
-        store.root, code, segment.file, span.position_bytes, span.length_bytes,
-        commit_log_offset=segment.base_offset + span.position_bytes,
-    )
+def written_bytes(segment: Segment) -> int:
+    """About how many bytes of a segment are written, by a few probes; a log is written from its beginning on."""
+    try:
+        with segment.open() as file:
+            low, high = 0, -(-segment.size_bytes // _PROBE_BYTES)
+            while low < high:
+                middle = (low + high) // 2
+                if file.read(middle * _PROBE_BYTES, _PROBE_BYTES).strip(b"\0"):
+                    low = middle + 1
+                else:
+                    high = middle
+            return min(low * _PROBE_BYTES, segment.size_bytes)
+    except SourceError:  # the scan itself reports it
+        return segment.size_bytes
+
+
+def span_findings(store: Store, segment: Segment, spans: list[Span]) -> list[Finding]:
+    """One finding for each span that is damaged, torn or foreign."""
+    codes = {"torn": "tail-torn", "foreign": "tail-foreign"}
+    return [
+        Finding(
+            store.root, codes.get(span.kind, "record-damaged"), segment.file, span.position_bytes, span.length_bytes,
+            commit_log_offset=segment.base_offset + span.position_bytes,
+        )
+        for span in spans
+        if not span.is_filler
+    ]
 
 
 def scan_records(
@@ -197,6 +209,7 @@ def scan_records(
 
 _ON_DEMAND = ("body", "body_crc_matches")
 _BATCH_RECORDS_MAX = 65_536
+_PROBE_BYTES = 4096
 
 
 def _chosen(block: Block, topic: str | None, from_time_ms: int | None, to_time_ms: int | None) -> Block:

@@ -20,14 +20,11 @@ from readers.findings import Finding
 from readers.properties import (
     CHECK_TIMES,
     IMMUNITY,
-    KEYS,
     PREPARED_QUEUE_OFFSET,
-    PRODUCER_GROUP,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     TAGS,
     TRANSACTION_ID,
-    UNIQ_KEY,
 )
 from readers.reading import Coverage, Reading
 from readers.record_block import Block
@@ -35,31 +32,48 @@ from readers.record_layout import COMMIT, COMPRESSED, TRANSACTION_MASK
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, WAITING_TOPICS, Store
 from readers.tables import FINALS, HALVES, MARKS, OPS
 
-_PLACE = ["store", "file", "position_bytes", "length_bytes"]
 _DIGITS_MAX = 18
+_Column = Callable[[Block], pa.Array]
+#: Columns of HALVES and FINALS that the record itself does not have under the same name.
+_HALF_COLUMNS: dict[str, _Column] = {
+    "real_queue_id": lambda block: integers(block.properties.text(REAL_QUEUE_ID), pa.int32()),
+    "checks_count": lambda block: integers(block.properties.text(CHECK_TIMES), pa.int32()),
+    "immunity_seconds": lambda block: integers(block.properties.text(IMMUNITY), pa.int64()),
+    "prepared_queue_offset": lambda block: integers(block.properties.text(PREPARED_QUEUE_OFFSET), pa.int64()),
+    "has_transaction_property": lambda block: pa.array(block.properties.locate(TRANSACTION_ID)[2]),
+    "body_is_readable": lambda block: pa.array(_bodies_are_readable(block)),
+    "prepared_message_id": lambda block: block.message_ids_of(block.header("prepared_transaction_offset")),
+}
 
 
-def halves_of(block: Block, store: str) -> pa.RecordBatch:
+def _rows(block: Block, store: str, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of a witness table: its own columns where it has any of a name, the record's for the rest."""
+    arrays = [
+        _HALF_COLUMNS[name](block) if name in _HALF_COLUMNS else record_columns(block, store, [name])[0]
+        for name in schema.names
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _subset(schema: pa.Schema, names: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in names])
+
+
+#: What the verdict needs of HALVES and FINALS.
+JUDGED_HALVES = _subset(HALVES, (
+    "store", "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms", "born_time_ms", "message_id",
+    "transaction_id", "producer_group", "real_topic", "real_queue_id", "keys", "checks_count", "immunity_seconds",
+    "prepared_queue_offset", "body_is_readable",
+))
+JUDGED_FINALS = _subset(FINALS, (
+    "store", "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms", "born_time_ms",
+    "prepared_transaction_offset", "prepared_message_id", "transaction_id", "producer_group", "keys",
+))
+
+
+def halves_of(block: Block, store: str, schema: pa.Schema = HALVES) -> pa.RecordBatch:
     """The records of a block, which are half or discard copies, as rows of HALVES."""
-    properties = block.properties
-    columns = [*_PLACE, "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms", "born_time_ms",
-               "message_id"]
-    arrays = dict(zip(columns, record_columns(block, store, columns), strict=True))
-    arrays |= {
-        "transaction_id": properties.text(UNIQ_KEY),
-        "producer_group": properties.text(PRODUCER_GROUP),
-        "real_topic": properties.text(REAL_TOPIC),
-        "real_queue_id": integers(properties.text(REAL_QUEUE_ID), pa.int32()),
-        "keys": properties.text(KEYS),
-        "checks_count": integers(properties.text(CHECK_TIMES), pa.int32()),
-        "immunity_seconds": integers(properties.text(IMMUNITY), pa.int64()),
-        "prepared_queue_offset": integers(properties.text(PREPARED_QUEUE_OFFSET), pa.int64()),
-        "has_transaction_property": pa.array(properties.locate(TRANSACTION_ID)[2]),
-        "sys_flag": pa.array(block.sys_flag),
-        "body_length_bytes": pa.array(block.body_lengths).cast(pa.int32()),
-        "body_is_readable": pa.array(_bodies_are_readable(block)),
-    }
-    return pa.RecordBatch.from_arrays([arrays[name] for name in HALVES.names], schema=HALVES)
+    return _rows(block, store, schema)
 
 
 def _bodies_are_readable(block: Block) -> Bools:
@@ -80,7 +94,8 @@ def ops_of(block: Block, store: str) -> pa.RecordBatch:
 
     Damage: a body that is no list of numbers, or whose CRC is wrong, has form `unreadable` and no numbers.
     """
-    columns = [*_PLACE, "queue_id", "queue_offset", "commit_log_offset", "store_time_ms"]
+    columns = ["store", "file", "position_bytes", "length_bytes", "queue_id", "queue_offset", "commit_log_offset",
+               "store_time_ms"]
     arrays = dict(zip(columns, record_columns(block, store, columns), strict=True))
     numbers, forms = parse_op_bodies(block.bodies().cast(pa.binary()), block.body_crc_matches())
     arrays |= {"tags": block.properties.text(TAGS), "body_form": forms, "half_queue_offsets": numbers}
@@ -135,13 +150,9 @@ def parse_op_bodies(bodies: pa.Array, intact: Bools) -> tuple[pa.Array, pa.Array
     return numbers, forms
 
 
-def finals_of(block: Block, store: str) -> pa.RecordBatch:
+def finals_of(block: Block, store: str, schema: pa.Schema = FINALS) -> pa.RecordBatch:
     """The records of a block, which are COMMIT records, as rows of FINALS."""
-    columns = [*_PLACE, "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms", "born_time_ms",
-               "prepared_transaction_offset", "transaction_id", "producer_group", "keys"]
-    arrays = dict(zip(columns, record_columns(block, store, columns), strict=True))
-    arrays["prepared_message_id"] = block.message_ids_of(block.header("prepared_transaction_offset"))
-    return pa.RecordBatch.from_arrays([arrays[name] for name in FINALS.names], schema=FINALS)
+    return _rows(block, store, schema)
 
 
 def marks_of(ops: pa.RecordBatch) -> pa.RecordBatch:
@@ -154,41 +165,46 @@ def marks_of(ops: pa.RecordBatch) -> pa.RecordBatch:
 
 def is_final(block: Block) -> Bools:
     """COMMIT records that are no redeliveries: a message that a consumer sent back keeps the flag."""
-    commits = (block.sys_flag & TRANSACTION_MASK) == COMMIT
+    commits: Bools = (block.sys_flag & TRANSACTION_MASK) == COMMIT
     rows = np.flatnonzero(commits)
     commits[rows[block.take(rows).header("reconsume_times") > 0]] = False
     return commits
 
 
 def witnesses_of(block: Block, store: str) -> dict[str, pa.RecordBatch]:
-    """The witnesses among the records of a block: table name → rows, only where there are any."""
+    """The witnesses among the records of a block: halves, ops, finals, discards → rows, only where there are any.
+
+    Shape: JUDGED_HALVES, OPS, JUDGED_FINALS, JUDGED_HALVES.
+    """
     found: dict[str, pa.RecordBatch] = {}
-    selections: list[tuple[str, Bools, Callable[[Block, str], pa.RecordBatch]]] = [
-        ("halves", block.topic_is(HALF_TOPIC), halves_of),
-        ("ops", block.topic_is(OP_TOPIC), ops_of),
-        ("finals", is_final(block), finals_of),
-        ("discards", block.topic_is(DISCARD_TOPIC), halves_of),
-    ]
-    for name, mask, make in selections:
-        if mask.any():
-            found[name] = make(block.take(mask), store)
+    is_half = block.topic_is(HALF_TOPIC) | _is_delayed_half(block)
+    if is_half.any():
+        found["halves"] = halves_of(block.take(is_half), store, JUDGED_HALVES)
+    is_op = block.topic_is(OP_TOPIC)
+    if is_op.any():
+        found["ops"] = ops_of(block.take(is_op), store)
+    commits = is_final(block)
+    if commits.any():
+        found["finals"] = finals_of(block.take(commits), store, JUDGED_FINALS)
+    is_discard = block.topic_is(DISCARD_TOPIC)
+    if is_discard.any():
+        found["discards"] = halves_of(block.take(is_discard), store, JUDGED_HALVES)
     return found
 
 
-def delayed_halves_of(block: Block, store: str) -> pa.RecordBatch | None:
-    """Half messages that a delay or timer property diverted from the half topic, as rows of HALVES.
+def _is_delayed_half(block: Block) -> Bools:
+    """Half messages that a delay or timer property diverted from the half topic.
 
     Their REAL_TOPIC is the half topic itself: the true one is lost (FORMATS 5.12 F9).
     """
     waiting = np.zeros(len(block), np.bool_)
     for topic in WAITING_TOPICS:
         waiting |= block.topic_is(topic)
-    if not waiting.any():
-        return None
-    rows = halves_of(block.take(waiting), store)
-    mask = pc.equal(rows["real_topic"], HALF_TOPIC)
-    rows = rows.filter(pc.fill_null(mask, False))
-    return rows if rows.num_rows else None
+    rows = np.flatnonzero(waiting)
+    if len(rows):
+        real_topics = block.take(rows).properties.text(REAL_TOPIC)
+        waiting[rows] = np.asarray(pc.fill_null(pc.equal(real_topics, HALF_TOPIC), False))
+    return waiting
 
 
 def scan_halves(

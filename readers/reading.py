@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import pyarrow as pa
 
 from readers.findings import Finding
 from readers.tables import COVERAGE
+
+
+class SpanLike(Protocol):
+    """A range of a file that is no structure."""
+
+    @property
+    def length_bytes(self) -> int:
+        """Its length."""
+
+    @property
+    def is_filler(self) -> bool:
+        """Whether nothing is missing there."""
 
 
 @dataclass(slots=True)
@@ -24,6 +37,15 @@ class Coverage:
     decoded_bytes: int = 0
     filler_bytes: int = 0
     damaged_bytes: int = 0
+
+    def count(self, decoded_bytes: int, spans: Iterable[SpanLike]) -> None:
+        """Add what a scan of the file, or of a part of it, gave."""
+        self.decoded_bytes += decoded_bytes
+        for span in spans:
+            if span.is_filler:
+                self.filler_bytes += span.length_bytes
+            else:
+                self.damaged_bytes += span.length_bytes
 
     @property
     def unread_bytes(self) -> int:

@@ -103,7 +103,7 @@ class SegmentScan:
         self._to = segment.size_bytes if to_position is None else min(to_position, segment.size_bytes)
         self._is_last = is_last
         self._window_bytes = window_bytes
-        self._last_store_time_ms = 0
+        self.last_store_time_ms = 0
 
     def __iter__(self) -> Iterator[Block]:
         with self.segment.open() as file:
@@ -120,7 +120,7 @@ class SegmentScan:
                 block, stop = self._block(file, data, position, starts, stop)
                 if len(block):
                     self.decoded_bytes += int(block.lengths.sum())
-                    self._last_store_time_ms = int(block.take(np.array([len(block) - 1])).header("store_time_ms")[0])
+                    self.last_store_time_ms = int(block.take(np.array([len(block) - 1])).header("store_time_ms")[0])
                     yield block
                 if position + stop < self._to and not self._goes_on(file, position + stop, stop):
                     position = self._skip(file, position + stop)
@@ -197,12 +197,12 @@ class SegmentScan:
             return None
         end = data_end(file, position)
         if end > position:
-            self.spans.append(Span(self._tail_kind(head, position, end), position, end - position))
+            self.spans.append(Span(self._tail_kind(file, head, position, end), position, end - position))
         if size > end:
             self.spans.append(Span("preallocated" if self._is_last else "damaged", end, size - end))
         return None
 
-    def _tail_kind(self, head: bytes, position: int, end: int) -> str:
+    def _tail_kind(self, file: OpenFile, head: bytes, position: int, end: int) -> str:
         """What the bytes behind the last sound record are.
 
         Torn: a record that says it stands here and was not written to its end. Foreign: a record of another place,
@@ -216,7 +216,7 @@ class SegmentScan:
         is_here = offset == self.segment.base_offset + position
         if is_here and magic in (MAGIC_V1, MAGIC_V2):
             return "torn" if position + length > end else "damaged"
-        return "damaged" if is_here else "foreign"
+        return "foreign" if not is_here and self._is_stale(file, position) else "damaged"
 
     def _is_stale(self, file: OpenFile, position: int) -> bool:
         """Whether a record behind a break is older than those before it.
@@ -229,7 +229,7 @@ class SegmentScan:
         head = file.read(position, RECORD.size_bytes + IPV6_EXTRA_BYTES)
         sys_flag = int.from_bytes(head[AT["sys_flag"] : AT["sys_flag"] + 4], "big")
         place = AT["store_time_ms"] + (IPV6_EXTRA_BYTES if sys_flag & BORN_V6 else 0)
-        return int.from_bytes(head[place : place + 8], "big", signed=True) < self._last_store_time_ms
+        return int.from_bytes(head[place : place + 8], "big", signed=True) < self.last_store_time_ms
 
     def _resync(self, file: OpenFile, position: int, end: int | None = None) -> int | None:
         """Where the first sound record that begins in [position, end) begins."""

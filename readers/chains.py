@@ -1,0 +1,296 @@
+"""Which witness belongs to which transaction: half copies, op marks, finals and discard copies joined into chains.
+
+A transaction is the chain of half copies with one UNIQ_KEY, PGROUP and REAL_TOPIC (FORMATS 5.11 R1); a half without
+UNIQ_KEY is a chain of its own. A final belongs where the copy it names belongs, else where its id does; an op mark
+belongs to every copy with the queue offset that it names. No rule of a state is here: `transactions.py` judges chains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.columns import Bools, Int64s
+from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES
+from readers.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, MARKS, OP_MARK
+
+_SEPARATOR = "\x01"
+_QUEUE_SHIFT = 47
+
+
+def int64s(column: pa.ChunkedArray | pa.Array, missing: int = -1) -> Int64s:
+    """A column as native integers; `missing` stands for null."""
+    values: Int64s = np.asarray(pc.fill_null(column.cast(pa.int64()), missing))
+    return values
+
+
+def _joined(*columns: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise(
+        *columns, _SEPARATOR, null_handling="replace", null_replacement=""
+    )
+
+
+def _numbers_of(values: pa.ChunkedArray, among: pa.Array) -> Int64s:
+    return int64s(pc.index_in(values, value_set=among))
+
+
+@dataclass(frozen=True, slots=True)
+class Witnesses:
+    """What logs say of some transactions, whole transactions only.
+
+    Shape: JUDGED_HALVES, MARKS, JUDGED_FINALS, and JUDGED_HALVES for discard copies, from one store or several.
+    """
+
+    halves: pa.Table
+    marks: pa.Table
+    finals: pa.Table
+    discards: pa.Table
+
+    @staticmethod
+    def of(
+        halves: list[pa.RecordBatch],
+        marks: list[pa.RecordBatch],
+        finals: list[pa.RecordBatch],
+        discards: list[pa.RecordBatch],
+    ) -> Witnesses:
+        """The same from batches."""
+        return Witnesses(
+            pa.Table.from_batches(halves, JUDGED_HALVES),
+            pa.Table.from_batches(marks, MARKS),
+            pa.Table.from_batches(finals, JUDGED_FINALS),
+            pa.Table.from_batches(discards, JUDGED_HALVES),
+        )
+
+
+class Group:
+    """The rows of one witness table, sorted by transaction and then in log order.
+
+    Shape: `number` is the transaction of each row; the rows of transaction t are `rows[starts[t]:starts[t + 1]]`.
+    """
+
+    def __init__(self, table: pa.Table, number: Int64s, rank: Int64s, count: int) -> None:
+        order = np.lexsort((rank, number))
+        self.table = table.take(pa.array(order))
+        self.number = number[order]
+        self.rank = rank[order]
+        self.count = count
+        self.counts = np.bincount(self.number, minlength=count).astype(np.int64)
+        self.starts = np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def integers(self, name: str, missing: int = -1) -> Int64s:
+        """A column as native integers, in the group's order."""
+        return int64s(self.table[name], missing)
+
+    def any_of(self, rows: Bools) -> Bools:
+        """Per transaction, whether any of its rows is chosen."""
+        return np.bincount(self.number[rows], minlength=self.count) > 0
+
+    def count_of(self, rows: Bools) -> Int64s:
+        """Per transaction, how many of its rows are chosen."""
+        return np.bincount(self.number[rows], minlength=self.count).astype(np.int64)
+
+    def highest(self, values: Int64s, none: int) -> Int64s:
+        """Per transaction, the highest of a value over its rows."""
+        result = np.full(self.count, none, np.int64)
+        np.maximum.at(result, self.number, values)
+        return result
+
+    def lowest(self, values: Int64s, none: int, rows: Bools | None = None) -> Int64s:
+        """Per transaction, the lowest of a value over its (chosen) rows."""
+        result = np.full(self.count, none, np.int64)
+        chosen = slice(None) if rows is None else rows
+        np.minimum.at(result, self.number[chosen], values[chosen])
+        return result
+
+    @property
+    def first(self) -> Int64s:
+        """Row of the first witness of each transaction; meaningless where it has none."""
+        return np.minimum(self.starts[:-1], max(0, len(self) - 1))
+
+    @property
+    def last(self) -> Int64s:
+        """Row of the last witness of each transaction; meaningless where it has none."""
+        return np.maximum(self.starts[1:] - 1, 0)
+
+    @property
+    def has(self) -> Bools:
+        """Whether a transaction has any such witness."""
+        return self.counts > 0
+
+    def at(self, name: str, rows: Int64s, has: Bools | None = None) -> pa.Array:
+        """A column at one row per transaction, null where the transaction has none."""
+        mask = ~(self.has if has is None else has)
+        column = self.table[name]
+        if not len(self):
+            return pa.nulls(len(rows), column.type)
+        taken = column.take(pa.array(rows, mask=mask))
+        return pa.concat_arrays(taken.chunks) if isinstance(taken, pa.ChunkedArray) else taken
+
+    def lists(self, kind: pa.DataType) -> pa.Array:
+        """The rows as evidence, one list per transaction."""
+        fields = list(kind.value_type)
+        arrays = [self.table[field.name].combine_chunks().cast(field.type) for field in fields]
+        structs = pa.StructArray.from_arrays(arrays, fields=fields)
+        return pa.ListArray.from_arrays(pa.array(self.starts.astype(np.int32)), structs, type=kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where records stand: store number and position, searchable."""
+
+    stores: Int64s
+    positions: Int64s
+    owners: Int64s
+
+    def find(self, stores: Int64s, positions: Int64s) -> tuple[Int64s, Int64s]:
+        """Every match of the given places: (row of the question, owner)."""
+        asked: list[Int64s] = []
+        owners: list[Int64s] = []
+        for store in np.unique(stores).tolist():
+            here = np.flatnonzero(self.stores == store)
+            here = here[np.argsort(self.positions[here], kind="stable")]
+            rows = np.flatnonzero(stores == store)
+            low = np.searchsorted(self.positions[here], positions[rows], "left")
+            high = np.searchsorted(self.positions[here], positions[rows], "right")
+            counts = high - low
+            asked.append(np.repeat(rows, counts))
+            steps = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+            owners.append(self.owners[here[np.repeat(low, counts) + steps]])
+        empty = np.empty(0, np.int64)
+        return np.concatenate([empty, *asked]), np.concatenate([empty, *owners])
+
+
+class Chains:
+    """Witnesses grouped by transaction.
+
+    Shape: `count` transactions; `halves`, `marks`, `finals`, `discards` as groups; `half_marks` joins the two.
+    Order: transactions in the order of their first half copy, discard copy or final.
+    """
+
+    def __init__(self, witnesses: Witnesses) -> None:
+        self.stores: list[str] = pc.unique(
+            pa.chunked_array(
+                [chunk for table in (witnesses.halves, witnesses.discards, witnesses.finals, witnesses.marks)
+                 for chunk in table["store"].chunks], pa.string()
+            )
+        ).to_pylist()
+        half_count = witnesses.halves.num_rows
+        copies = pa.concat_tables([witnesses.halves, witnesses.discards])
+        identity = pc.coalesce(copies["transaction_id"], pc.binary_join_element_wise("", copies["message_id"], "\0"))
+        encoded = _joined(identity, copies["producer_group"], copies["real_topic"]).combine_chunks().dictionary_encode()
+        copy_numbers = int64s(encoded.indices)
+        known = encoded.dictionary
+        copy_stores = self._store_numbers(copies)
+        copy_positions = int64s(copies["commit_log_offset"])
+
+        final_numbers, count = self._final_numbers(
+            witnesses.finals, copies, copy_numbers, copy_stores, copy_positions, known
+        )
+        self.count = count
+        half_stores, queue_places = copy_stores[:half_count], self._queue_places(witnesses.halves)
+        places = _Places(half_stores, queue_places, np.arange(half_count))
+        mark_rows, mark_halves = places.find(
+            self._store_numbers(witnesses.marks),
+            int64s(witnesses.marks["queue_id"]) * (1 << _QUEUE_SHIFT) + int64s(witnesses.marks["half_queue_offset"]),
+        )
+        self.orphan_marks = witnesses.marks.filter(
+            pa.array(~np.isin(np.arange(witnesses.marks.num_rows), mark_rows))
+        )
+        attached = witnesses.marks.take(pa.array(mark_rows))
+        attached = attached.append_column("_half", pa.array(mark_halves))
+
+        self.halves = self._group(
+            witnesses.halves.append_column("_row", pa.array(np.arange(half_count))), copy_numbers[:half_count]
+        )
+        self.discards = self._group(witnesses.discards, copy_numbers[half_count:])
+        self.finals = self._group(witnesses.finals, final_numbers)
+        self.marks = self._group(attached, copy_numbers[mark_halves])
+        row_of = np.empty(half_count, np.int64)
+        row_of[self.halves.integers("_row")] = np.arange(half_count)
+        #: For each row of `marks`, the row of `halves` that it marks.
+        self.half_of_mark: Int64s = row_of[self.marks.integers("_half")] if len(self.marks) else np.empty(0, np.int64)
+
+    @staticmethod
+    def _queue_places(table: pa.Table) -> Int64s:
+        return int64s(table["queue_id"]) * (1 << _QUEUE_SHIFT) + int64s(table["queue_offset"])
+
+    def _store_numbers(self, table: pa.Table) -> Int64s:
+        return _numbers_of(table["store"], pa.array(self.stores, pa.string()))
+
+    def _group(self, table: pa.Table, number: Int64s) -> Group:
+        # In one store the log itself gives the order; between stores only their clocks do.
+        order = "commit_log_offset" if len(self.stores) <= 1 else "store_time_ms"
+        return Group(table, number, int64s(table[order]), self.count)
+
+    def _final_numbers(
+        self,
+        finals: pa.Table,
+        copies: pa.Table,
+        copy_numbers: Int64s,
+        copy_stores: Int64s,
+        copy_positions: Int64s,
+        known: pa.Array,
+    ) -> tuple[Int64s, int]:
+        """The transaction of each final, and how many transactions there are with those known by finals alone."""
+        count = len(known)
+        numbers = np.full(finals.num_rows, -1, np.int64)
+        if not finals.num_rows:
+            return numbers, count
+        places = _Places(copy_stores, copy_positions, np.arange(len(copy_positions)))
+        rows, named = places.find(self._store_numbers(finals), int64s(finals["prepared_transaction_offset"], -2))
+        # A named offset 0 may be "none": the id must agree where the final has one (it is copied from the half).
+        same = pc.equal(
+            finals["transaction_id"].take(pa.array(rows)), copies["transaction_id"].take(pa.array(named))
+        )
+        without = pc.is_null(finals["transaction_id"].take(pa.array(rows)))
+        agrees = pc.fill_null(pc.or_(pc.fill_null(same, False), without), False)
+        chosen = np.flatnonzero(np.asarray(agrees))
+        numbers[rows[chosen]] = copy_numbers[named[chosen]]
+
+        exact = _joined(finals["transaction_id"], finals["producer_group"], finals["topic"])
+        has_id = np.asarray(pc.is_valid(finals["transaction_id"]))
+        found = _numbers_of(exact, known)
+        numbers = np.where((numbers < 0) & has_id, found, numbers)
+        short = _joined(copies["transaction_id"], copies["producer_group"])
+        shorts = pc.unique(short)
+        owner = np.zeros(len(shorts) + 1, np.int64)
+        owner[_numbers_of(short, shorts)] = copy_numbers
+        place = _numbers_of(_joined(finals["transaction_id"], finals["producer_group"]), shorts)
+        numbers = np.where((numbers < 0) & has_id & (place >= 0), owner[place], numbers)
+
+        alone = np.flatnonzero(numbers < 0)
+        if len(alone):
+            rest = finals.take(pa.array(alone))
+            identity = pc.coalesce(rest["transaction_id"], rest["prepared_message_id"])
+            encoded = _joined(identity, rest["producer_group"]).combine_chunks().dictionary_encode()
+            numbers[alone] = int64s(encoded.indices) + count
+            count += len(encoded.dictionary)
+        return numbers, count
+
+    @cached_property
+    def named_finals(self) -> Bools:
+        """Rows of `finals` that are decisions: they name a copy.
+
+        A final that waited for its time is written again when it is due, with the COMMIT flag and no named copy; that
+        is the delivery of a decision, not another one. Offset 0 is a name only where the log's first record is a half.
+        """
+        prepared = self.finals.integers("prepared_transaction_offset")
+        firsts = self.halves.lowest(self.halves.integers("commit_log_offset"), 1)
+        is_decision: Bools = (prepared != 0) | (firsts[self.finals.number] == 0)
+        return is_decision
+
+    def evidence(self) -> dict[str, pa.Array]:
+        """The evidence lists of TRANSACTIONS."""
+        return {
+            "half_copies": self.halves.lists(HALF_COPY),
+            "op_marks": self.marks.lists(OP_MARK),
+            "final_records": self.finals.lists(FINAL_RECORD),
+            "discard_copies": self.discards.lists(DISCARD_COPY),
+        }

@@ -1,0 +1,332 @@
+"""Runs the kernels over a store on this machine: in this process for small stores, in one per core for large ones.
+
+Memory is bounded whatever the log's length: witnesses are set aside by transaction (`spool.py`), and one partition
+after another is judged. The rules are in `transactions.py`, and the same function judges what the fast path finds.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from readers.chains import Witnesses
+from readers.columns import Int64s
+from readers.commit_log import last_with_data, span_findings, written_bytes
+from readers.errors import SourceError
+from readers.findings import Finding
+from readers.foreign import find_foreign_decisions
+from readers.half_queue import JUDGED_HALVES, halves_of, marks_of, op_findings, witnesses_of
+from readers.missing import missing_bytes
+from readers.reading import Coverage, Reading
+from readers.record_block import Block
+from readers.segment_scan import SegmentScan, Span
+from readers.sources import Segment
+from readers.spool import Spool, identities_of_finals, identities_of_halves, partition_numbers
+from readers.store import Store
+from readers.store_view import SettingsOf, StoreFacts, store_facts
+from readers.tables import TRANSACTIONS
+from readers.transactions import StoreView, judge
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+Progress = Callable[[int, int], None]
+
+#: One task of a scan. Large enough that its start is nothing, small enough that two cores end together.
+SPLIT_BYTES = 128 << 20
+#: Below this a second process costs more than it saves.
+ONE_PROCESS_BYTES_MAX = 192 << 20
+#: Log bytes whose transactions are judged at once.
+PARTITION_BYTES = 96 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """A range of a segment to scan, and where its witnesses go."""
+
+    store: str
+    segment: Segment
+    from_position: int
+    to_position: int
+    is_last: bool
+    partitions_count: int
+    directory: Path | None
+    stem: str
+    at_ms: int | None
+
+
+@dataclass(slots=True)
+class _Scanned:
+    """What one split gave. `half_places`: queue offset and partition; offsets are of the commit log, in bytes."""
+
+    split: _Split
+    spool: Spool
+    decoded_bytes: int = 0
+    spans: list[Span] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    half_queue_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    half_partitions: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
+    half_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    op_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    final_prepared_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    final_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    checks_seen_max: int = 0
+    last_store_time_ms: int = 0
+    error: SourceError | None = None
+
+
+def _scan_split(split: _Split) -> _Scanned:
+    """Scan one split and set its witnesses aside."""
+    scan = SegmentScan(
+        split.segment, from_position=split.from_position, to_position=split.to_position, is_last=split.is_last
+    )
+    result = _Scanned(split, Spool(split.partitions_count, split.directory))
+    found: dict[str, list[pa.RecordBatch]] = {"halves": [], "ops": [], "finals": [], "discards": []}
+    try:
+        for block in scan:
+            kept = block if split.at_ms is None else block.within(None, split.at_ms + 1)
+            for name, rows in witnesses_of(kept, split.store).items():
+                found[name].append(rows)
+    except SourceError as error:
+        result.error = error
+    result.decoded_bytes, result.spans = scan.decoded_bytes, scan.spans
+    result.last_store_time_ms = scan.last_store_time_ms
+    _set_aside(result, found)
+    return result
+
+
+def _set_aside(result: _Scanned, found: dict[str, list[pa.RecordBatch]]) -> None:
+    split, spool = result.split, result.spool
+    count = split.partitions_count
+    for name, identities in (
+        ("halves", identities_of_halves), ("discards", identities_of_halves), ("finals", identities_of_finals)
+    ):
+        if found[name]:
+            numbers = np.concatenate([partition_numbers(identities(rows), count) for rows in found[name]])
+            spool.add(name, found[name], numbers, split.stem)
+            if name == "halves":
+                result.half_partitions = numbers.astype(np.uint16)
+    if found["ops"]:
+        # Where op numbers go is known when all halves are: until then they are one partition.
+        marks = [marks_of(rows) for rows in found["ops"]]
+        whole = Spool(1, split.directory)
+        whole.add("marks-unsorted", marks, np.zeros(sum(len(rows) for rows in marks), np.int64), split.stem)
+        spool.merge(whole)
+        for rows in found["ops"]:
+            result.findings.extend(op_findings(rows, split.store))
+    result.half_queue_offsets = _column(found["halves"], "queue_offset")
+    result.half_offsets = _column(found["halves"], "commit_log_offset")
+    result.op_offsets = _column(found["ops"], "commit_log_offset")
+    result.final_offsets = _column(found["finals"], "commit_log_offset")
+    result.final_prepared_offsets = _column(found["finals"], "prepared_transaction_offset")
+    result.checks_seen_max = int(_column(found["halves"], "checks_count").max(initial=0))
+
+
+def _column(batches: list[pa.RecordBatch], name: str) -> Int64s:
+    parts = [np.asarray(rows[name].fill_null(0).cast(pa.int64())) for rows in batches]
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def _splits(
+    number: int, store: Store, partitions_count: int, directory: Path | None, at_ms: int | None
+) -> Iterator[_Split]:
+    last = last_with_data(store.commit_log)
+    for segment in store.commit_log:
+        is_last = segment.base_offset >= last
+        for begin in range(0, segment.size_bytes, SPLIT_BYTES):
+            end = min(begin + SPLIT_BYTES, segment.size_bytes)
+            stem = f"{number}-{segment.base_offset:020d}-{begin}"
+            yield _Split(
+                store.root, segment, begin, end, is_last, partitions_count, directory, stem, at_ms
+            )
+
+
+class _Marks:
+    """Op marks sent to the partitions of the halves that they name."""
+
+    def __init__(self, scanned: list[_Scanned], partitions_count: int) -> None:
+        self.partitions_count = partitions_count
+        offsets = np.concatenate([np.empty(0, np.int64), *(s.half_queue_offsets for s in scanned)])
+        partitions = np.concatenate([np.empty(0, np.uint16), *(s.half_partitions for s in scanned)])
+        order = np.argsort(offsets, kind="stable")
+        self._offsets, self._partitions = offsets[order], partitions[order]
+
+    def spread(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
+        """The marks that name a half, once for each partition that has one; and those partitions."""
+        numbers = np.asarray(rows["half_queue_offset"])
+        low = np.searchsorted(self._offsets, numbers, "left")
+        high = np.searchsorted(self._offsets, numbers, "right")
+        counts = high - low
+        owners = np.repeat(np.arange(len(numbers)), counts)
+        steps = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        partitions = self._partitions[np.repeat(low, counts) + steps].astype(np.int64)
+        if (counts > 1).any():  # a damaged queue offset: two halves claim one number
+            _, kept = np.unique(owners * self.partitions_count + partitions, return_index=True)
+            owners, partitions = owners[kept], partitions[kept]
+        return rows.take(pa.array(owners)), partitions
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """One partition to judge."""
+
+    spool: Spool
+    number: int
+    views: dict[str, StoreView]
+
+
+def _judge_partition(task: _Verdict) -> list[pa.RecordBatch]:
+    spool, number = task.spool, task.number
+    table = judge(
+        Witnesses.of(*(spool.part(name, number) for name in ("halves", "marks", "finals", "discards"))), task.views
+    )
+    return list(table.combine_chunks().to_batches())
+
+
+def _judge_to_file(task: _Verdict) -> Path:
+    assert task.spool.directory is not None
+    path = task.spool.directory / f"verdicts-{task.number}.arrow"
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, TRANSACTIONS) as writer:
+        for batch in _judge_partition(task):
+            writer.write_batch(batch)
+    return path
+
+
+def audit(
+    stores: list[Store],
+    settings_of: SettingsOf,
+    *,
+    at_ms: int | None = None,
+    processes: int | None = None,
+    temporary_directory: str | None = None,
+    progress: Progress | None = None,
+) -> Reading:
+    """The verdict on every transaction of the stores, which are one audit: copies and decisions join across them.
+
+    Shape:  batches of TRANSACTIONS. `processes`: at most so many; None is one per core, and one for small stores.
+    Order:  of the first witness, within a partition; a store below ONE_PROCESS_BYTES_MAX is one partition.
+    Damage: findings; what it makes unknowable is UNDECIDABLE.
+    Raises: SourceError if nothing at all can be read.
+    """
+    reading = Reading(TRANSACTIONS, [])
+    reading.batches = _audit(reading, stores, settings_of, at_ms, processes, temporary_directory, progress)
+    return reading
+
+
+def _audit(
+    reading: Reading,
+    stores: list[Store],
+    settings_of: SettingsOf,
+    at_ms: int | None,
+    processes: int | None,
+    temporary_directory: str | None,
+    progress: Progress | None,
+) -> Iterator[pa.RecordBatch]:
+    facts = {store.root: store_facts(store, settings_of) for store in stores}
+    total = sum(written_bytes(segment) for store in stores for segment in store.commit_log)
+    workers = processes or os.cpu_count() or 1
+    is_small = total <= ONE_PROCESS_BYTES_MAX
+    with tempfile.TemporaryDirectory(prefix="rmqtx-", dir=temporary_directory) as name:
+        directory = None if is_small else Path(name)
+        count = 1 if is_small else max(2, -(-total // PARTITION_BYTES))
+        splits = [s for number, store in enumerate(stores) for s in _splits(number, store, count, directory, at_ms)]
+        with _Workers(1 if is_small else workers) as pool:
+            spool = Spool(count, directory)
+            scanned: dict[str, list[_Scanned]] = {store.root: [] for store in stores}
+            done = 0
+            for result in pool.run(_scan_split, splits):
+                spool.merge(result.spool)
+                scanned[result.split.store].append(result)
+                done += result.decoded_bytes
+                if progress is not None:
+                    progress(min(done, total), total)
+            for store in stores:
+                _conclude(facts[store.root], scanned[store.root], reading, spool)
+            views = {root: fact.view(at_ms) for root, fact in facts.items()}
+            tasks = [_Verdict(spool, number, views) for number in range(count)]
+            if directory is None:
+                yield from _judge_partition(tasks[0])
+            else:
+                for path in pool.run(_judge_to_file, tasks):
+                    with pa.memory_map(str(path)) as file:
+                        verdicts = pa.ipc.open_file(file)
+                        yield from (verdicts.get_batch(i) for i in range(verdicts.num_record_batches))
+                    path.unlink()
+
+
+class _Workers:
+    """Processes that run tasks in order, or this one."""
+
+    def __init__(self, processes: int) -> None:
+        # Spawned, not forked: Arrow's threads do not survive a fork.
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(processes, mp_context=context) if processes > 1 else None
+
+    def __enter__(self) -> _Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def run(self, function: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
+        """The results, in the tasks' order."""
+        return self._pool.map(function, tasks) if self._pool is not None else map(function, tasks)
+
+
+def _conclude(facts: StoreFacts, scanned: list[_Scanned], reading: Reading, spool: Spool) -> None:
+    """What is known of a store when all its splits are scanned: coverage, findings, missing bytes, where marks go."""
+    store = facts.store
+    coverage = {segment.file: Coverage(store.root, segment.file, segment.size_bytes) for segment in store.commit_log}
+    found: list[Finding] = []
+    damaged: list[tuple[Segment, int, int]] = []
+    for result in scanned:
+        segment = result.split.segment
+        coverage[segment.file].count(result.decoded_bytes, result.spans)
+        found.extend(span_findings(store, segment, result.spans))
+        found.extend(result.findings)
+        damaged.extend((segment, s.position_bytes, s.length_bytes) for s in result.spans if s.kind == "damaged")
+        if result.error is not None:
+            found.append(Finding(store.root, "unreadable-file", segment.file, actual=str(result.error)))
+        facts.checks_seen_max = max(facts.checks_seen_max, result.checks_seen_max)
+    reading.coverage.extend(coverage.values())
+
+    def every(name: str) -> Int64s:
+        return np.concatenate([np.empty(0, np.int64), *(getattr(result, name) for result in scanned)])
+
+    facts.foreign_decisions.extend(
+        find_foreign_decisions(store, every("half_offsets"), every("final_offsets"), every("final_prepared_offsets"))
+    )
+    missing = missing_bytes(
+        store, damaged, [*facts.findings, *found], every("half_offsets"), every("op_offsets")
+    )
+    facts.missing.extend(missing.ranges)
+    facts.findings.extend([*found, *missing.findings])
+    _add_damaged_halves(missing.damaged_halves, scanned, spool, store)
+    marks = _Marks(scanned, spool.partitions_count)
+    for result in scanned:
+        for batch in result.spool.part("marks-unsorted", 0):
+            rows, partitions = marks.spread(batch)
+            if len(rows):
+                spool.add("marks", [rows], partitions, result.split.stem)
+    reading.findings.extend(facts.findings)
+
+
+def _add_damaged_halves(blocks: list[Block], scanned: list[_Scanned], spool: Spool, store: Store) -> None:
+    """Half copies that are damaged stay in their chains, so that marks and copies still find their transaction."""
+    if not blocks:
+        return
+    rows = [halves_of(block, store.root, JUDGED_HALVES) for block in blocks]
+    numbers = np.concatenate([partition_numbers(identities_of_halves(row), spool.partitions_count) for row in rows])
+    spool.add("halves", rows, numbers, f"{scanned[0].split.stem}-damaged")
+    scanned[0].half_queue_offsets = np.append(scanned[0].half_queue_offsets, _column(rows, "queue_offset"))
+    scanned[0].half_partitions = np.append(scanned[0].half_partitions, numbers.astype(np.uint16))

@@ -1,0 +1,87 @@
+"""What a store says beside its records, put together for the verdict: cursors, settings, the moment it is known up to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.broker_settings import BrokerSettings
+from readers.checkpoint import flushed_time_ms
+from readers.consume_queue import open_queue
+from readers.cursors import CheckCursors, check_cursors
+from readers.errors import SourceError
+from readers.findings import Finding
+from readers.store import HALF_TOPIC, OP_TOPIC, Store
+from readers.transactions import ForeignDecision, MissingRange, StoreView
+
+SettingsOf = Callable[[Store], BrokerSettings]
+
+
+@dataclass(slots=True)
+class StoreFacts:
+    """One store on its way to a verdict. `findings` and `missing` grow while its records are read.
+
+    The cursors are read when this is made, that is before any record: a decision that arrives in between can then only
+    be missed for a half that was still open at that moment.
+    """
+
+    store: Store
+    settings: BrokerSettings
+    cursors: CheckCursors
+    reference_time_ms: int
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[MissingRange] = field(default_factory=list)
+    foreign_decisions: list[ForeignDecision] = field(default_factory=list)
+    checks_seen_max: int = 0
+
+    def view(self, at_ms: int | None) -> StoreView:
+        """The same as the verdict takes it."""
+        return StoreView(
+            store=self.store.root,
+            settings=self.settings,
+            half_cursors=_from_minimum(self.store, HALF_TOPIC, self.cursors.half),
+            op_cursors=_from_minimum(self.store, OP_TOPIC, self.cursors.op),
+            log_begin_offset=self.store.log_begin_offset,
+            reference_time_ms=self.reference_time_ms if at_ms is None else min(at_ms, self.reference_time_ms),
+            at_ms=at_ms,
+            checks_seen_max=self.checks_seen_max,
+            missing=tuple(self.missing),
+            foreign_decisions=tuple(self.foreign_decisions),
+        )
+
+
+def _from_minimum(store: Store, topic: str, cursors: dict[int, int] | None) -> dict[int, int] | None:
+    """Cursors with queue 0 filled in: without an entry the check starts at the queue's minimum (FORMATS 5.7 step 1)."""
+    if cursors is None or 0 in cursors:
+        return cursors
+    try:
+        with open_queue(store, topic, 0) as queue:
+            return {**cursors, 0: queue.min_offset}
+    except SourceError:
+        return {**cursors, 0: 0}
+
+
+def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
+    """The facts of a store, before its records are read.
+
+    Damage: cursors that cannot be read are unknown and a finding.
+    """
+    cursors = check_cursors(store)
+    facts = StoreFacts(
+        store=store,
+        settings=settings_of(store),
+        cursors=cursors,
+        reference_time_ms=store.taken_time_ms if store.in_use else flushed_time_ms(store) or store.taken_time_ms,
+    )
+    facts.findings.extend(store.findings)
+    facts.findings.extend(cursors.findings)
+    return facts
+
+
+def checks_seen_max(halves: pa.Table) -> int:
+    """The most checks that any half copy shows; 0 if none does."""
+    highest = pc.max(halves["checks_count"]).as_py()
+    return int(highest or 0)

@@ -1,0 +1,600 @@
+"""Chains and verdicts: the one place where the rules of a transaction's state live. Arrow in, Arrow out.
+
+A verdict is a claim about what the broker recorded and what it will do next. Order of judgement:
+
+(a) a COMMIT record that names a half or discard copy, or carries the id → COMMITTED;
+(b) else an op mark on a half copy → ROLLED_BACK, unless a decision on a record outside the half topic explains the op;
+(c) else a half copy, later than any discard copy, that the check has still before it → PENDING;
+(d) else a discard copy, or spent checks where the version writes none → DISCARDED;
+(e) else LOST.
+
+UNDECIDABLE replaces any of these where bytes that could have said otherwise are missing, and its reason names them.
+Source: TransactionalMessageServiceImpl.check, EndTransactionProcessor; FORMATS 5.7 to 5.12, 9.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.broker_settings import BrokerSettings
+from readers.chains import Chains, Witnesses, int64s
+from readers.columns import Bools, Int64s
+from readers.store import HALF_TOPIC
+from readers.tables import TRANSACTIONS
+
+STATES: dict[str, str] = {
+    "PENDING": "the broker still has it before it and will ask the producer, or nothing ever ended it",
+    "COMMITTED": "a COMMIT record exists: the message was written to its real topic",
+    "ROLLED_BACK": "an op message ended it and no COMMIT record exists",
+    "DISCARDED": "the broker gave up on it: a copy in TRANS_CHECK_MAX_TIME_TOPIC, or spent checks before 4.5.2",
+    "LOST": "nothing will happen to it any more, and nothing shows that the broker meant it",
+    "UNDECIDABLE": "evidence that could decide it is missing; the reason names what",
+}
+
+FINAL_SLACK_MS = 60_000
+EXPIRES_SOON_MS = 6 * 3_600_000
+CLOCK_AHEAD_MS = 5_000
+CLOCK_BEHIND_MS = 600_000
+CHECK_PASS_MS_MAX = 60_000
+
+FLAGS: dict[str, str] = {
+    "duplicate_commit": "more than one COMMIT record names one of its copies: consumers get the message as often",
+    "commit_without_op": "a COMMIT record and no op mark: while the check has a copy before it, it will be asked again "
+    "and may be delivered again",
+    "commit_after_rollback": "a COMMIT record was written after an op message had ended it",
+    "commit_after_discard": "a COMMIT record was written after the broker had given up on it",
+    "discarded_though_decided": "the broker discarded a copy although a commit or rollback was already recorded",
+    "open_after_decision": "it is decided, but a copy without a valid op is still before the check: it is asked again",
+    "conflict": "both a commit and a rollback record exist (designs before 4.3)",
+    "unanswerable": "the table's number is not the record's: every answer is refused (3.1)",
+    "never_asked": "no table entry: the broker never asks for it (3.1)",
+    "stalled": "pending, and its newest copy has waited longer than two check intervals, the timeout and one pass "
+    f"of {CHECK_PASS_MS_MAX // 1000} s without being checked",
+    "never_checked": "pending, older than the timeout and one check interval, and no copy shows a check",
+    "immune": "pending, and the immunity time its producer asked for is not over",
+    "resumed": "a half copy is later than a discard copy: somebody had it checked again",
+    "escaped": "half copies were stored by different brokers (a slave acting as master handed it on, 5.1.0+)",
+    "expires_soon": f"pending, and less than {EXPIRES_SOON_MS // 3_600_000} h of fileReservedTime are left: "
+    "then the check discards it unasked",
+    "orphan_op": "an op message names it, but the half record itself cannot be read",
+    "poison": "pending, and the check loop cannot ask for it: its body, group or real topic is unusable",
+    "masked": "an op number that belongs to another record hides it from the check: it will not be asked",
+    "delayed_half": "a delay or timer property diverted the half message itself; its real topic is lost",
+    "bad_body": "a copy says compressed and is not (put back by a broker before 4.6.0, resumed before 5.3.2): "
+    "consumers cannot read it",
+    "clock_skew": f"born more than {CLOCK_AHEAD_MS // 1000} s after or {CLOCK_BEHIND_MS // 60_000} min before it was "
+    "stored: ages are not what they seem, and checks come at once or too late",
+    "without_copy": "discarded by a version that writes no copy of what it discards (4.3.0 to 4.5.1)",
+}
+
+ADVICE: dict[str, str] = {
+    "commit": "a ledger says that the local transaction was done: force the commit",
+    "rollback": "a ledger says that the local transaction was not done: force the rollback",
+    "close": "it is decided but will be asked again: write only the missing op (a rollback on the newest copy)",
+    "discard": "give it up, keeping a copy",
+    "resume": "have the broker ask the producer again",
+    "wait": "the broker will ask the producer; act only if the application cannot answer",
+    "none": "nothing to do",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MissingRange:
+    """Bytes of a commit log that cannot be read, and what is known of what stood there.
+
+    Units: commit-log offsets in bytes. If `is_identified`, only transactions with one of the ids, a copy at one of the
+    prepared offsets, or a copy with one of the op numbers can be concerned; else any whose verdict relies on absence.
+    """
+
+    store: str
+    begin_offset: int
+    end_offset: int
+    what: str
+    is_identified: bool = False
+    transaction_ids: tuple[str, ...] = ()
+    prepared_offsets: tuple[int, ...] = ()
+    half_queue_offsets: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignDecision:
+    """A COMMIT record that names a record outside the half topic: its op carries that record's queue offset.
+
+    Source: EndTransactionProcessor (the record's topic is not tested, to 5.3.3); FORMATS 9.4.
+    """
+
+    store: str
+    queue_id: int
+    queue_offset: int
+    final_offset: int
+    final_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreView:
+    """What a store says beside its records.
+
+    `half_cursors` and `op_cursors` are next queue offsets by queue; None where they are unknown. `reference_time_ms` is
+    the moment up to which the store is known: now for a running broker, else the end of its log.
+    """
+
+    store: str
+    settings: BrokerSettings
+    half_cursors: Mapping[int, int] | None
+    op_cursors: Mapping[int, int] | None
+    log_begin_offset: int
+    reference_time_ms: int
+    at_ms: int | None = None
+    checks_seen_max: int = 0
+    missing: tuple[MissingRange, ...] = ()
+    foreign_decisions: tuple[ForeignDecision, ...] = field(default=(), repr=False)
+
+
+_Text = Callable[["pa.Array | Int64s"], pa.Array]
+
+
+class Judgement:
+    """The rules, over all transactions of some chains at once.
+
+    Shape: every attribute has one value per transaction, or one per half copy where its name says so.
+    """
+
+    def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
+        self.chains = chains
+        self.views = views
+        self.halves, self.marks, self.finals, self.discards = (
+            chains.halves, chains.marks, chains.finals, chains.discards
+        )
+        self._judge_copies()
+        self._judge_witnesses()
+        self._judge_states()
+        self._judge_flags()
+
+    # -- copies ---------------------------------------------------------------------------------------------------
+
+    def _per_row(self, group_stores: pa.ChunkedArray, value_of: Mapping[str, int]) -> Int64s:
+        """A number of each row's store."""
+        names = self.chains.stores
+        table = np.array([value_of[name] for name in names] or [0], np.int64)
+        return table[int64s(pc.index_in(group_stores, value_set=pa.array(names, pa.string())), 0)]
+
+    def _cursor_per_row(self, is_half: bool, stores: pa.ChunkedArray, queues: Int64s) -> tuple[Int64s, Bools]:
+        """Each row's check cursor, and whether it is known."""
+        cursors, known = np.zeros(len(queues), np.int64), np.zeros(len(queues), np.bool_)
+        for name, view in self.views.items():
+            by_queue = view.half_cursors if is_half else view.op_cursors
+            if by_queue is None:
+                continue
+            here = np.asarray(pc.equal(stores, name)) if len(self.views) > 1 else np.ones(len(queues), np.bool_)
+            known |= here
+            for queue_id, cursor in by_queue.items():
+                cursors[here & (queues == queue_id)] = cursor
+        return cursors, known
+
+    def _judge_copies(self) -> None:
+        halves, marks = self.halves, self.marks
+        queue_offsets = halves.integers("queue_offset")
+        cursor, self.cursor_is_known_per_copy = self._cursor_per_row(
+            True, halves.table["store"], halves.integers("queue_id")
+        )
+        in_half_topic = np.asarray(pc.equal(halves.table["topic"], HALF_TOPIC))
+        self.cursor_per_copy = cursor
+        self.is_before_per_copy = self.cursor_is_known_per_copy & in_half_topic & (queue_offsets >= cursor)
+
+        op_cursor, op_cursor_known = self._cursor_per_row(False, marks.table["store"], marks.integers("queue_id"))
+        self.is_foreign_mark, self.is_doubtful_mark = self._foreign_marks()
+        decides = ~self.is_foreign_mark
+        # The check reads ops from the op cursor on; one before it hides nothing any more (cursors set back by hand).
+        seen = ~op_cursor_known | (marks.integers("queue_offset") >= op_cursor)
+        copies = len(halves)
+        self.is_marked_per_copy = np.bincount(self.chains.half_of_mark[decides], minlength=copies) > 0
+        self.is_hidden_per_copy = np.bincount(self.chains.half_of_mark[seen], minlength=copies) > 0
+        self.is_open_per_copy = self.is_before_per_copy & ~self.is_hidden_per_copy
+
+    def _foreign_marks(self) -> tuple[Bools, Bools]:
+        """Op marks that a foreign decision explains, and those among them that could also be the half's own."""
+        marks = self.marks
+        foreign, doubtful = np.zeros(len(marks), np.bool_), np.zeros(len(marks), np.bool_)
+        for view in self.views.values():
+            for decision in view.foreign_decisions:
+                rows = np.flatnonzero(
+                    (marks.integers("half_queue_offset") == decision.queue_offset)
+                    & (marks.integers("queue_id") == decision.queue_id)
+                    & (marks.integers("commit_log_offset") > decision.final_offset)
+                    & np.asarray(pc.equal(marks.table["store"], decision.store))
+                    & ~foreign
+                )
+                if len(rows):
+                    row = rows[np.argmin(marks.integers("commit_log_offset")[rows])]
+                    foreign[row] = True
+                    waited_ms = int(marks.integers("store_time_ms")[row]) - decision.final_time_ms
+                    doubtful[row] = waited_ms > view.settings.transaction_op_batch_interval_ms + FINAL_SLACK_MS
+        return foreign, doubtful
+
+    # -- transactions ---------------------------------------------------------------------------------------------
+
+    def _judge_witnesses(self) -> None:
+        far = np.iinfo(np.int64).max
+        halves, marks, finals, discards = self.halves, self.marks, self.finals, self.discards
+        own = ~self.is_foreign_mark
+        named = self.chains.named_finals
+        self.marks_count = marks.count_of(own)
+        self.commits_count = finals.count_of(named)
+        self.first_mark_rank = marks.lowest(marks.rank, far, own)
+        self.first_final_rank = finals.lowest(finals.rank, far)
+        self.first_discard_rank = discards.lowest(discards.rank, far)
+        self.last_discard_rank = discards.highest(discards.rank, -1)
+        self.newest_half_rank = halves.highest(halves.rank, -1)
+        later = halves.rank > self.last_discard_rank[halves.number]
+        self.is_waiting = halves.any_of(self.is_before_per_copy & later)
+        self.is_asked_again = halves.any_of(self.is_open_per_copy)
+        self.checks_count = np.maximum(
+            halves.highest(halves.integers("checks_count", 0), 0),
+            discards.highest(discards.integers("checks_count", 0), 0),
+        )
+        self.newest_checks = np.where(
+            halves.has, halves.integers("checks_count", 0)[halves.last] if len(halves) else 0, 0
+        )
+
+    def _store_of_transaction(self) -> pa.Array:
+        columns = [
+            group.at("store", group.first) for group in (self.halves, self.discards, self.finals)
+        ]
+        return pc.coalesce(*columns)
+
+    def _judge_states(self) -> None:
+        count = self.chains.count
+        halves, finals, discards = self.halves, self.finals, self.discards
+        self.store = self._store_of_transaction()
+        is_committed = finals.has
+        is_marked = self.marks_count > 0
+        cursor_known = np.ones(count, np.bool_)
+        cursor_known[halves.number[~self.cursor_is_known_per_copy]] = False
+        spent = self._spent_checks()
+        states = np.select(
+            [is_committed, is_marked, self.is_waiting, discards.has, spent],
+            ["COMMITTED", "ROLLED_BACK", "PENDING", "DISCARDED", "DISCARDED"],
+            "LOST",
+        ).astype("U11")
+        self.is_without_copy = spent & (states == "DISCARDED") & ~discards.has
+        self.undecidable_reason = np.full(count, "", object)
+
+        newest_after_discard = halves.has & (self.newest_half_rank > self.last_discard_rank)
+        only_cursor = ~is_committed & ~is_marked & newest_after_discard
+        self._undecide(only_cursor & ~cursor_known, "the check cursor is unknown (no config/consumerOffset.json)")
+        past = np.zeros(count, np.bool_)
+        for name, view in self.views.items():
+            if view.at_ms is not None:
+                past |= np.asarray(pc.equal(self.store, name))
+        # Cursors only move forward in a running broker: what is still before the check now was so then.
+        self._undecide(
+            only_cursor & past & ~self.is_waiting,
+            "cursors have no history: as of a past time only they could decide it",
+        )
+        self._undecide_where_log_begins_later(states)
+        doubtful = self.marks.any_of(self.is_doubtful_mark) & ~is_committed & ~is_marked
+        self._undecide(doubtful, "its op number may as well belong to a decision on another record")
+        self._undecide_where_bytes_are_missing(states)
+        self.state = np.where(self.undecidable_reason == "", states, "UNDECIDABLE")
+
+    def _undecide(self, rows: Bools, reason: str) -> None:
+        rows = rows & (self.undecidable_reason == "")
+        self.undecidable_reason[rows] = reason
+
+    def _spent_checks(self) -> Bools:
+        """Whether the newest copy had all its checks, in a store whose version writes no discard copies."""
+        limits, silent = {}, {}
+        for name, view in self.views.items():
+            settings = view.settings
+            # transactionCheckMax is not in a store: unless it was given, the most checks seen there stand for it.
+            limits[name] = (
+                settings.transaction_check_max
+                if settings.check_max_is_configured
+                else min(settings.transaction_check_max, view.checks_seen_max or settings.transaction_check_max)
+            )
+            silent[name] = int(settings.writes_discard_copy is not True)
+        stores = pa.chunked_array([pc.fill_null(self.store, self.chains.stores[0] if self.chains.stores else "")])
+        limit, is_silent = self._per_row(stores, limits), self._per_row(stores, silent)
+        return self.halves.has & (is_silent > 0) & (limit > 0) & (self.newest_checks >= limit)
+
+    def _undecide_where_log_begins_later(self, states: npt.NDArray[np.str_]) -> None:
+        begins = {name: view.log_begin_offset for name, view in self.views.items()}
+        stores = pa.chunked_array([pc.fill_null(self.store, self.chains.stores[0] if self.chains.stores else "")])
+        begin = self._per_row(stores, begins)
+        halves = self.halves
+        is_copy = (halves.integers("checks_count", 0) > 0) | (halves.integers("prepared_queue_offset") >= 0)
+        first_is_copy = np.where(halves.has, is_copy[halves.first] if len(halves) else False, True)
+        rows = (begin > 0) & first_is_copy & (states != "COMMITTED")
+        self._undecide(rows, "the log begins later: earlier copies and what may have decided them are gone")
+
+    def _undecide_where_bytes_are_missing(self, states: npt.NDArray[np.str_]) -> None:
+        halves, count = self.halves, self.chains.count
+        relies_on_absence = states != "COMMITTED"
+        for view in self.views.values():
+            for missing in view.missing:
+                here = np.asarray(pc.fill_null(pc.equal(self.store, missing.store), False))
+                if missing.is_identified:
+                    hit = np.zeros(count, np.bool_)
+                    for name, values in (
+                        ("commit_log_offset", missing.prepared_offsets),
+                        ("queue_offset", missing.half_queue_offsets),
+                    ):
+                        if values:
+                            hit |= halves.any_of(np.isin(halves.integers(name), np.array(values, np.int64)))
+                    if missing.transaction_ids:
+                        ids = pa.array(missing.transaction_ids, pa.string())
+                        hit |= np.asarray(pc.is_in(self._identity(), value_set=ids))
+                else:
+                    offsets = halves.integers("commit_log_offset")
+                    hit = halves.any_of(offsets < missing.end_offset) | ~halves.has
+                    hit |= halves.any_of(halves.integers("checks_count", 0) > 0)
+                self._undecide(here & hit & relies_on_absence, f"bytes of the log are missing: {missing.what}")
+
+    def _identity(self) -> pa.Array:
+        halves, discards, finals = self.halves, self.discards, self.finals
+        return pc.coalesce(
+            halves.at("transaction_id", halves.first),
+            halves.at("message_id", halves.first),
+            discards.at("transaction_id", discards.first),
+            discards.at("message_id", discards.first),
+            finals.at("transaction_id", finals.first),
+            finals.at("prepared_message_id", finals.first),
+        )
+
+    def _judge_flags(self) -> None:
+        halves, discards = self.halves, self.discards
+        count = self.chains.count
+        is_committed, is_decided = self.state == "COMMITTED", np.isin(self.state, ["COMMITTED", "ROLLED_BACK"])
+        is_pending = self.state == "PENDING"
+        has_mark, has_discard = self.marks_count > 0, discards.has
+        self.born_time_ms = self._first_of("born_time_ms")
+        self.half_store_time_ms = halves.at("store_time_ms", halves.first)
+        born, stored = int64s(self.born_time_ms), int64s(self.half_store_time_ms)
+        newest_stored = np.where(halves.has, halves.integers("store_time_ms")[halves.last] if len(halves) else 0, 0)
+        immunity = np.where(halves.has, halves.integers("immunity_seconds")[halves.last] if len(halves) else -1, -1)
+        stores = pa.chunked_array([pc.fill_null(self.store, self.chains.stores[0] if self.chains.stores else "")])
+        views = self.views
+        now = self._per_row(stores, {n: v.reference_time_ms for n, v in views.items()})
+        timeout = self._per_row(stores, {n: v.settings.transaction_time_out_ms for n, v in views.items()})
+        interval = self._per_row(stores, {n: v.settings.transaction_check_interval_ms for n, v in views.items()})
+        reserved = self._per_row(stores, {n: v.settings.file_reserved_time_hours * 3_600_000 for n, v in views.items()})
+        is_immune = is_pending & (immunity > 0) & (now - born < immunity * 1000)
+        waited = now - newest_stored
+        readable = np.asarray(pc.fill_null(halves.table["body_is_readable"], True))
+        askable = np.asarray(
+            pc.and_(pc.is_valid(halves.table["producer_group"]), pc.is_valid(halves.table["real_topic"]))
+        )
+        open_later = halves.any_of(self.is_open_per_copy & (halves.rank > self.last_discard_rank[halves.number]))
+        foreign = self.marks.any_of(self.is_foreign_mark)
+        hosts = pc.utf8_slice_codeunits(halves.table["message_id"], 0, 16).combine_chunks().dictionary_encode()
+        host = int64s(hosts.indices) if len(halves) else np.empty(0, np.int64)
+        self.flags: dict[str, Bools] = {
+            "duplicate_commit": self.commits_count > 1,
+            "commit_without_op": is_committed & halves.has & ~has_mark,
+            "commit_after_rollback": is_committed & has_mark & (self.first_final_rank > self.first_mark_rank),
+            "commit_after_discard": is_committed & has_discard & (self.first_final_rank > self.first_discard_rank),
+            "discarded_though_decided": has_discard & is_decided
+            & (np.minimum(self.first_final_rank, self.first_mark_rank) < self.last_discard_rank),
+            "open_after_decision": is_decided & has_mark & self.is_asked_again,
+            "conflict": np.zeros(count, np.bool_),
+            "unanswerable": np.zeros(count, np.bool_),
+            "never_asked": np.zeros(count, np.bool_),
+            "stalled": is_pending & ~is_immune & (waited > timeout + 2 * interval + CHECK_PASS_MS_MAX),
+            "never_checked": is_pending & (self.checks_count == 0) & (waited > timeout + interval) & ~is_immune,
+            "immune": is_immune,
+            "resumed": has_discard & (self.newest_half_rank > self.first_discard_rank),
+            "escaped": halves.highest(host, -1) > halves.lowest(host, 1 << 62),
+            "expires_soon": is_pending & (now - born > reserved - EXPIRES_SOON_MS),
+            "orphan_op": np.zeros(count, np.bool_),
+            "poison": is_pending & halves.any_of(self.is_before_per_copy & ~(readable & askable)),
+            "masked": foreign & ~is_committed & ~has_mark,
+            "delayed_half": halves.any_of(np.asarray(pc.not_equal(halves.table["topic"], HALF_TOPIC))),
+            "bad_body": halves.any_of(~readable)
+            | discards.any_of(~np.asarray(pc.fill_null(discards.table["body_is_readable"], True))),
+            "clock_skew": halves.has & ((born - stored > CLOCK_AHEAD_MS) | (stored - born > CLOCK_BEHIND_MS)),
+            "without_copy": self.is_without_copy & (self.state == "DISCARDED"),
+        }
+        self.is_closable = is_decided & self.is_asked_again
+        self.is_open_undecided = open_later
+
+    def _first_of(self, name: str) -> pa.Array:
+        """A column that halves, discard copies and finals share, of the transaction's first witness."""
+        return pc.coalesce(*(g.at(name, g.first) for g in (self.halves, self.discards, self.finals)))
+
+    # -- rows -----------------------------------------------------------------------------------------------------
+
+    def _decided_time(self) -> pa.Array:
+        finals, discards, marks = self.finals, self.discards, self.marks
+        far = np.iinfo(np.int64).max
+        marked = marks.lowest(marks.integers("store_time_ms"), far, ~self.is_foreign_mark)
+        times = np.select(
+            [self.state == "COMMITTED", self.state == "ROLLED_BACK", (self.state == "DISCARDED") & discards.has],
+            [
+                finals.lowest(finals.integers("store_time_ms"), far),
+                marked,
+                discards.highest(discards.integers("store_time_ms"), 0),
+            ],
+            far,
+        )
+        return pa.array(times, pa.int64(), mask=times == far)
+
+    def _flag_lists(self) -> pa.Array:
+        names = list(self.flags)
+        matrix = np.stack([self.flags[name] for name in names], axis=1)
+        offsets = np.concatenate([[0], np.cumsum(matrix.sum(axis=1))]).astype(np.int32)
+        values = pa.array(names, pa.string()).take(pa.array(np.nonzero(matrix)[1]))
+        return pa.ListArray.from_arrays(pa.array(offsets), values, type=TRANSACTIONS.field("flags").type)
+
+    def _reasons(self) -> pa.Array:
+        """One sentence per transaction, made of a few patterns with the offsets that prove it."""
+        def text(values: pa.Array | Int64s) -> pa.Array:
+            return pc.fill_null((values if isinstance(values, pa.Array) else pa.array(values)).cast(pa.string()), "?")
+
+        def join(*parts: pa.Array | str) -> pa.Array:
+            return pc.binary_join_element_wise(*parts, "")
+
+        halves, finals, discards, marks = self.halves, self.finals, self.discards, self.marks
+        newest = text(halves.at("queue_offset", halves.last))
+        cursor = text(np.where(halves.has, self.cursor_per_copy[halves.last] if len(halves) else 0, 0))
+        own_first = marks.lowest(np.arange(len(marks)), len(marks), ~self.is_foreign_mark)
+        has_own = self.marks_count > 0
+        own = np.minimum(own_first, max(0, len(marks) - 1))
+        committed = join(
+            "COMMIT record at commit-log offset ", text(finals.at("commit_log_offset", finals.first)),
+            pa.array(np.where(halves.has | discards.has, "", ", its half message is no longer in the log")),
+        )
+        rolled_back = join(
+            "op message at commit-log offset ", text(marks.at("commit_log_offset", own, has_own)),
+            " ended half queue offset ", text(marks.at("half_queue_offset", own, has_own)), ", no COMMIT record",
+        )
+        pending = join(
+            "half queue offset ", newest, " is not before the check cursor ", cursor, ", no op, no COMMIT record"
+        )
+        discarded = pc.if_else(
+            pa.array(self.is_without_copy),
+            join("checked ", text(self.newest_checks), " times, then dropped by the check (no copy, as before 4.5.2)"),
+            join(
+                "copy in TRANS_CHECK_MAX_TIME_TOPIC at commit-log offset ",
+                text(discards.at("commit_log_offset", discards.last)), " after ", text(self.checks_count), " checks",
+            ),
+        )
+        lost = join("every copy, the newest at half queue offset ", newest, ", lies before the check cursor ", cursor,
+                    ": no op, no COMMIT record, no discard copy")
+        undecidable = pa.array([str(reason) for reason in np.unique(self.undecidable_reason)] or [""])
+        chosen = np.unique(self.undecidable_reason, return_inverse=True)[1]
+        by_state = {
+            "COMMITTED": committed, "ROLLED_BACK": rolled_back, "PENDING": pending, "DISCARDED": discarded,
+            "LOST": lost, "UNDECIDABLE": undecidable.take(pa.array(chosen)),
+        }
+        reasons = pa.nulls(self.chains.count, pa.string())
+        for state, sentence in by_state.items():
+            reasons = pc.if_else(pa.array(self.state == state), sentence, reasons)
+        return self._with_oddities(reasons, text)
+
+    def _with_oddities(self, reasons: pa.Array, text: _Text) -> pa.Array:
+        additions: list[tuple[str, pa.Array | str]] = [
+            ("duplicate_commit", pc.binary_join_element_wise(
+                "; committed ", text(self.commits_count), " times, so delivered as often", ""
+            )),
+            ("commit_without_op", "; no op message"),
+            ("commit_after_rollback", "; the op before it was a rollback"),
+            ("commit_after_discard", "; committed after it was discarded"),
+            ("discarded_though_decided", "; discarded although it was decided"),
+            ("resumed", "; checked again after it was discarded"),
+            ("masked", "; an op number of another record hides it from the check"),
+            ("poison", "; the check cannot ask for it"),
+            ("expires_soon", "; it nears fileReservedTime"),
+        ]
+        for flag, sentence in additions:
+            rows = self.flags[flag]
+            if rows.any():
+                reasons = pc.if_else(pa.array(rows), pc.binary_join_element_wise(reasons, sentence, ""), reasons)
+        if self.is_closable.any():
+            reasons = pc.if_else(
+                pa.array(self.is_closable),
+                pc.binary_join_element_wise(reasons, "; a copy is still before the check: it will be asked again", ""),
+                reasons,
+            )
+        return reasons
+
+    def _advice(self) -> pa.Array:
+        return pa.array(
+            np.select(
+                [
+                    self.is_closable,
+                    (self.state == "PENDING") & self.flags["masked"],
+                    self.state == "PENDING",
+                    np.isin(self.state, ["DISCARDED", "LOST"]),
+                ],
+                ["close", "resume", "wait", "resume"],
+                "none",
+            )
+        )
+
+    def table(self) -> pa.Table:
+        """The rows of TRANSACTIONS.
+
+        Order: as the chains are ordered.
+        """
+        halves, finals = self.halves, self.finals
+        waiting_topic = pc.coalesce(
+            halves.at("real_topic", halves.first),
+            self.discards.at("real_topic", self.discards.first),
+            finals.at("topic", finals.last),
+        )
+        columns = {
+            "store": self.store,
+            "transaction_id": self._identity(),
+            "state": pa.array(self.state),
+            "flags": self._flag_lists(),
+            "reason": self._reasons(),
+            "advice": self._advice(),
+            "producer_group": self._first_of("producer_group"),
+            "topic": waiting_topic,
+            "queue_id": pc.coalesce(
+                halves.at("real_queue_id", halves.first),
+                self.discards.at("real_queue_id", self.discards.first),
+                finals.at("queue_id", finals.last),
+            ),
+            "keys": self._first_of("keys"),
+            "born_time_ms": self.born_time_ms,
+            "half_store_time_ms": self.half_store_time_ms,
+            "decided_time_ms": self._decided_time(),
+            "checks_count": pa.array(self.checks_count).cast(pa.int32()),
+            **self.chains.evidence(),
+            "state_entries": _empty_lists(self.chains.count, TRANSACTIONS.field("state_entries").type),
+        }
+        return pa.Table.from_arrays([columns[name] for name in TRANSACTIONS.names], schema=TRANSACTIONS)
+
+
+def _empty_lists(count: int, kind: pa.DataType) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), pa.array([], kind.value_type), type=kind)
+
+
+def judge(witnesses: Witnesses, views: Mapping[str, StoreView]) -> pa.Table:
+    """The verdict on every transaction that the witnesses are of.
+
+    Shape: one row of TRANSACTIONS per transaction.
+    Order: first half copy, then those known by discard copies or finals alone.
+    """
+    return Judgement(Chains(witnesses), views).table()
+
+
+def foreign_decisions(finals: pa.Table, outside: pa.Table) -> list[ForeignDecision]:
+    """Decisions on records outside the half topic.
+
+    `outside`: records that are no half copies (finals and discard copies) with store, queue_id, queue_offset and
+    commit_log_offset. Only queue 0 matters, because the op goes to the op queue of that number and half queues are 0.
+    """
+    if not finals.num_rows or not outside.num_rows:
+        return []
+    offsets = pc.unique(outside["commit_log_offset"].combine_chunks())
+    hits = finals.filter(
+        pc.and_(pc.is_in(finals["prepared_transaction_offset"], value_set=offsets),
+                pc.not_equal(finals["prepared_transaction_offset"], 0))
+    )
+    found = []
+    named = {
+        (row["store"], row["commit_log_offset"]): row
+        for row in outside.filter(
+            pc.is_in(outside["commit_log_offset"], value_set=pc.unique(hits["prepared_transaction_offset"]))
+        ).select(["store", "commit_log_offset", "queue_id", "queue_offset"]).to_pylist()
+    }
+    for row in hits.select(
+        ["store", "prepared_transaction_offset", "commit_log_offset", "store_time_ms"]
+    ).to_pylist():
+        record = named.get((row["store"], row["prepared_transaction_offset"]))
+        if record is not None:
+            found.append(
+                ForeignDecision(
+                    row["store"], record["queue_id"], record["queue_offset"],
+                    row["commit_log_offset"], row["store_time_ms"],
+                )
+            )
+    return sorted(found, key=lambda decision: decision.final_offset)
