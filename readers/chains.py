@@ -1,8 +1,9 @@
 """Which witness belongs to which transaction: half copies, op marks, finals and discard copies joined into chains.
 
-A transaction is the chain of half copies with one UNIQ_KEY, PGROUP and REAL_TOPIC (FORMATS 5.11 R1); a half without
-UNIQ_KEY is a chain of its own. A final belongs where the copy it names belongs, else where its id does; an op mark
-belongs to every copy with the queue offset that it names. No rule of a state is here: `transactions.py` judges chains.
+A transaction is the chain of half copies with one UNIQ_KEY, PGROUP and REAL_TOPIC (FORMATS 5.11 R1). Copies of a half
+without UNIQ_KEY are known by what a put-back keeps (born time and host, body, keys), unless two originals share that:
+then each copy is judged by its own offset. A final belongs where the copy it names belongs, else where its id does; an
+op mark belongs to every copy with the queue offset that it names. No rule of a state is here: `transactions.py` judges.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from readers.columns import Bools, Int64s
 from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES
+from readers.store import DISCARD_TOPIC, HALF_TOPIC
 from readers.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, MARKS, OP_MARK
 
 _SEPARATOR = "\x01"
@@ -133,12 +135,15 @@ class Group:
         taken = column.take(pa.array(rows, mask=mask))
         return pa.concat_arrays(taken.chunks) if isinstance(taken, pa.ChunkedArray) else taken
 
-    def lists(self, kind: pa.DataType) -> pa.Array:
-        """The rows as evidence, one list per transaction."""
+    def lists(self, kind: pa.DataType, rows: Bools | None = None) -> pa.Array:
+        """The (chosen) rows as evidence, one list per transaction."""
         fields = list(kind.value_type)
-        arrays = [self.table[field.name].combine_chunks().cast(field.type) for field in fields]
+        table, starts = self.table, self.starts
+        if rows is not None and not rows.all():
+            table, starts = table.filter(pa.array(rows)), np.concatenate([[0], np.cumsum(self.count_of(rows))])
+        arrays = [table[field.name].combine_chunks().cast(field.type) for field in fields]
         structs = pa.StructArray.from_arrays(arrays, fields=fields)
-        return pa.ListArray.from_arrays(pa.array(self.starts.astype(np.int32)), structs, type=kind)
+        return pa.ListArray.from_arrays(pa.array(starts.astype(np.int32)), structs, type=kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +172,19 @@ class _Places:
         return np.concatenate([empty, *asked]), np.concatenate([empty, *owners])
 
 
+def _identities(copies: pa.Table) -> pa.ChunkedArray:
+    """The UNIQ_KEY of each copy, else its fingerprint, else (where originals share one) its own message id."""
+    prints = copies["fingerprint"]
+    original = pc.and_(
+        pc.is_valid(prints), pc.and_(pc.is_null(copies["checks_count"]), pc.is_null(copies["prepared_queue_offset"]))
+    )
+    counts = pc.value_counts(prints.filter(pc.and_(original, pc.not_equal(copies["topic"], DISCARD_TOPIC))))
+    if len(counts):
+        shared = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+        prints = pc.if_else(pc.is_in(prints, value_set=shared), copies["message_id"], prints)
+    return pc.coalesce(copies["transaction_id"], pc.binary_join_element_wise("", prints, "\0"))
+
+
 class Chains:
     """Witnesses grouped by transaction.
 
@@ -183,7 +201,7 @@ class Chains:
         ).to_pylist()
         half_count = witnesses.halves.num_rows
         copies = pa.concat_tables([witnesses.halves, witnesses.discards])
-        identity = pc.coalesce(copies["transaction_id"], pc.binary_join_element_wise("", copies["message_id"], "\0"))
+        identity = _identities(copies)
         encoded = _joined(identity, copies["producer_group"], copies["real_topic"]).combine_chunks().dictionary_encode()
         copy_numbers = int64s(encoded.indices)
         known = encoded.dictionary
@@ -218,8 +236,10 @@ class Chains:
         self.half_of_mark: Int64s = row_of[self.marks.integers("_half")] if len(self.marks) else np.empty(0, np.int64)
 
     @staticmethod
-    def _queue_places(table: pa.Table) -> Int64s:
-        return int64s(table["queue_id"]) * (1 << _QUEUE_SHIFT) + int64s(table["queue_offset"])
+    def _queue_places(halves: pa.Table) -> Int64s:
+        """Queue and queue offset as one number; -1 for a half that waits in another topic."""
+        places = int64s(halves["queue_id"]) * (1 << _QUEUE_SHIFT) + int64s(halves["queue_offset"])
+        return np.where(np.asarray(pc.equal(halves["topic"], HALF_TOPIC)), places, -1)
 
     def _store_numbers(self, table: pa.Table) -> Int64s:
         return _numbers_of(table["store"], pa.array(self.stores, pa.string()))
@@ -258,17 +278,18 @@ class Chains:
         has_id = np.asarray(pc.is_valid(finals["transaction_id"]))
         found = _numbers_of(exact, known)
         numbers = np.where((numbers < 0) & has_id, found, numbers)
-        short = _joined(copies["transaction_id"], copies["producer_group"])
+        short = _joined(pc.coalesce(copies["transaction_id"], copies["fingerprint"]), copies["producer_group"])
         shorts = pc.unique(short)
         owner = np.zeros(len(shorts) + 1, np.int64)
         owner[_numbers_of(short, shorts)] = copy_numbers
-        place = _numbers_of(_joined(finals["transaction_id"], finals["producer_group"]), shorts)
-        numbers = np.where((numbers < 0) & has_id & (place >= 0), owner[place], numbers)
+        identity = pc.coalesce(finals["transaction_id"], finals["fingerprint"])
+        place = _numbers_of(_joined(identity, finals["producer_group"]), shorts)
+        numbers = np.where((numbers < 0) & (place >= 0), owner[place], numbers)
 
         alone = np.flatnonzero(numbers < 0)
         if len(alone):
             rest = finals.take(pa.array(alone))
-            identity = pc.coalesce(rest["transaction_id"], rest["prepared_message_id"])
+            identity = pc.coalesce(rest["transaction_id"], rest["fingerprint"])
             encoded = _joined(identity, rest["producer_group"]).combine_chunks().dictionary_encode()
             numbers[alone] = int64s(encoded.indices) + count
             count += len(encoded.dictionary)
@@ -289,7 +310,7 @@ class Chains:
     def evidence(self) -> dict[str, pa.Array]:
         """The evidence lists of TRANSACTIONS."""
         return {
-            "half_copies": self.halves.lists(HALF_COPY),
+            "half_copies": self.halves.lists(HALF_COPY, np.asarray(pc.equal(self.halves.table["topic"], HALF_TOPIC))),
             "op_marks": self.marks.lists(OP_MARK),
             "final_records": self.finals.lists(FINAL_RECORD),
             "discard_copies": self.discards.lists(DISCARD_COPY),

@@ -20,11 +20,14 @@ from readers.findings import Finding
 from readers.properties import (
     CHECK_TIMES,
     IMMUNITY,
+    KEYS,
     PREPARED_QUEUE_OFFSET,
+    PRODUCER_GROUP,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     TAGS,
     TRANSACTION_ID,
+    UNIQ_KEY,
 )
 from readers.reading import Coverage, Reading
 from readers.record_block import Block
@@ -42,8 +45,27 @@ _HALF_COLUMNS: dict[str, _Column] = {
     "prepared_queue_offset": lambda block: integers(block.properties.text(PREPARED_QUEUE_OFFSET), pa.int64()),
     "has_transaction_property": lambda block: pa.array(block.properties.locate(TRANSACTION_ID)[2]),
     "body_is_readable": lambda block: pa.array(_bodies_are_readable(block)),
+    "fingerprint": lambda block: _fingerprints(block),
     "prepared_message_id": lambda block: block.message_ids_of(block.header("prepared_transaction_offset")),
 }
+
+
+def _fingerprints(block: Block) -> pa.Array:
+    """What all copies of a message without UNIQ_KEY share, its final too; null where there is a UNIQ_KEY.
+
+    A put-back copy has the body, the born time and host, and the properties of the message.
+    """
+    rows = np.flatnonzero(~block.properties.locate(UNIQ_KEY)[2])
+    alone = block.take(rows)
+    texts = pc.binary_join_element_wise(
+        pa.array(alone.header("born_time_ms")).cast(pa.string()), alone.born_hosts(),
+        pa.array(alone.header("body_crc")).cast(pa.string()),
+        *(alone.properties.text(name) for name in (PRODUCER_GROUP, KEYS)),
+        " ", null_handling="replace", null_replacement="",
+    )
+    places = np.full(len(block), -1, np.int64)
+    places[rows] = np.arange(len(rows))
+    return texts.take(pa.array(places, mask=places < 0))
 
 
 def _rows(block: Block, store: str, schema: pa.Schema) -> pa.RecordBatch:
@@ -55,8 +77,11 @@ def _rows(block: Block, store: str, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+_FINGERPRINT = pa.field("fingerprint", pa.string())
+
+
 def _subset(schema: pa.Schema, names: tuple[str, ...]) -> pa.Schema:
-    return pa.schema([schema.field(name) for name in names])
+    return pa.schema([*(schema.field(name) for name in names), _FINGERPRINT])
 
 
 #: What the verdict needs of HALVES and FINALS.
@@ -156,11 +181,15 @@ def finals_of(block: Block, store: str, schema: pa.Schema = FINALS) -> pa.Record
 
 
 def marks_of(ops: pa.RecordBatch) -> pa.RecordBatch:
-    """One row of MARKS for each half queue offset that an op names."""
-    numbers = ops["half_queue_offsets"]
-    owners = pc.list_parent_indices(numbers)
-    columns = [ops[name].take(owners) for name in MARKS.names[:-1]]
-    return pa.RecordBatch.from_arrays([*columns, numbers.flatten()], schema=MARKS)
+    """One row of MARKS for each half queue offset that an op names; one that it names twice counts once."""
+    lists = ops["half_queue_offsets"]
+    owners = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
+    numbers = np.asarray(lists.flatten())
+    order = np.lexsort((numbers, owners))
+    repeated = (np.diff(owners[order]) == 0) & (np.diff(numbers[order]) == 0)
+    kept = np.delete(np.arange(len(numbers)), order[1:][repeated])
+    columns = [ops[name].take(pa.array(owners[kept])) for name in MARKS.names[:-1]]
+    return pa.RecordBatch.from_arrays([*columns, pa.array(numbers[kept])], schema=MARKS)
 
 
 def is_final(block: Block) -> Bools:

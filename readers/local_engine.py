@@ -31,7 +31,7 @@ from readers.reading import Coverage, Reading
 from readers.record_block import Block
 from readers.segment_scan import SegmentScan, Span
 from readers.sources import Segment
-from readers.spool import Spool, identities_of_finals, identities_of_halves, partition_numbers
+from readers.spool import Spool, identities, partition_numbers
 from readers.store import Store
 from readers.store_view import SettingsOf, StoreFacts, store_facts
 from readers.tables import TRANSACTIONS
@@ -107,9 +107,7 @@ def _scan_split(split: _Split) -> _Scanned:
 def _set_aside(result: _Scanned, found: dict[str, list[pa.RecordBatch]]) -> None:
     split, spool = result.split, result.spool
     count = split.partitions_count
-    for name, identities in (
-        ("halves", identities_of_halves), ("discards", identities_of_halves), ("finals", identities_of_finals)
-    ):
+    for name in ("halves", "discards", "finals"):
         if found[name]:
             numbers = np.concatenate([partition_numbers(identities(rows), count) for rows in found[name]])
             spool.add(name, found[name], numbers, split.stem)
@@ -326,7 +324,7 @@ def _add_damaged_halves(blocks: list[Block], scanned: list[_Scanned], spool: Spo
     if not blocks:
         return
     rows = [halves_of(block, store.root, JUDGED_HALVES) for block in blocks]
-    numbers = np.concatenate([partition_numbers(identities_of_halves(row), spool.partitions_count) for row in rows])
+    numbers = np.concatenate([partition_numbers(identities(row), spool.partitions_count) for row in rows])
     spool.add("halves", rows, numbers, f"{scanned[0].split.stem}-damaged")
     scanned[0].half_queue_offsets = np.append(scanned[0].half_queue_offsets, _column(rows, "queue_offset"))
     scanned[0].half_partitions = np.append(scanned[0].half_partitions, numbers.astype(np.uint16))

@@ -91,11 +91,6 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
-def identities_of_halves(rows: pa.RecordBatch) -> pa.Array:
-    """What decides the partition of a half or discard copy."""
-    return pc.coalesce(rows["transaction_id"], rows["message_id"])
-
-
-def identities_of_finals(rows: pa.RecordBatch) -> pa.Array:
-    """What decides the partition of a final: its id, else the message id of the copy it names."""
-    return pc.coalesce(rows["transaction_id"], rows["prepared_message_id"])
+def identities(rows: pa.RecordBatch) -> pa.Array:
+    """What decides the partition of a half copy, discard copy or final."""
+    return pc.coalesce(rows["transaction_id"], rows["fingerprint"])

@@ -1,4 +1,4 @@
-"""What a store says beside its records, put together for the verdict: cursors, settings, the moment it is known up to."""
+"""What a store says beside its records, put together for the verdict: cursors, settings, until when it is known."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from readers.consume_queue import open_queue
 from readers.cursors import CheckCursors, check_cursors
 from readers.errors import SourceError
 from readers.findings import Finding
+from readers.record_at import block_at
 from readers.store import HALF_TOPIC, OP_TOPIC, Store
 from readers.transactions import ForeignDecision, MissingRange, StoreView
 
@@ -74,11 +75,28 @@ def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
         store=store,
         settings=settings_of(store),
         cursors=cursors,
-        reference_time_ms=store.taken_time_ms if store.in_use else flushed_time_ms(store) or store.taken_time_ms,
+        reference_time_ms=store.taken_time_ms if store.in_use else _known_until_ms(store),
     )
     facts.findings.extend(store.findings)
     facts.findings.extend(cursors.findings)
     return facts
+
+
+def _known_until_ms(store: Store) -> int:
+    """The moment at which a stopped store ends: its last flush, or the last half or op message if that is later."""
+    times = [flushed_time_ms(store) or 0]
+    log = store.log()
+    try:
+        for topic in (HALF_TOPIC, OP_TOPIC):
+            with open_queue(store, topic, 0) as queue:
+                last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
+                blocks = [block_at(log, offset) for offset in last]
+            times.extend(int(block.header("store_time_ms")[0]) for block in blocks if block is not None)
+    except SourceError:
+        pass  # the queue is missing or unreadable, which the reading itself reports
+    finally:
+        log.close()
+    return max(times) or store.taken_time_ms
 
 
 def checks_seen_max(halves: pa.Table) -> int:
