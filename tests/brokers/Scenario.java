@@ -143,6 +143,7 @@ public class Scenario {
     static void producer(Map<String, String> f) throws Exception {
         if (f.containsKey("compress")) System.setProperty("rocketmq.message.compressType", f.get("compress"));
         TransactionMQProducer p = new TransactionMQProducer(f.get("group"));
+        System.clearProperty("rocketmq.message.compressType");
         p.setNamesrvAddr(nameServer);
         p.setSendMsgTimeout(15000);
         p.setHeartbeatBrokerInterval(1000);

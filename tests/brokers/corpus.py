@@ -80,7 +80,7 @@ def broker_conf(name: str) -> str:
 
 def pack(store: Path, archive: Path) -> None:
     """Pack a store so that the same bytes give the same archive: sorted, no owner, no times."""
-    with tarfile.open(archive, "w:xz", format=tarfile.PAX_FORMAT, preset=9 | lzma.PRESET_EXTREME) as tar:
+    with lzma.open(archive, "wb", preset=9 | lzma.PRESET_EXTREME) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
         for path in [store, *sorted(store.rglob("*"))]:
             inside = Path("store") / path.relative_to(store)
             info = tarfile.TarInfo(inside.as_posix())

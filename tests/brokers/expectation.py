@@ -8,6 +8,7 @@ and, for what is still open, what the same broker asked or put back again when i
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from tests.brokers.rig import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
@@ -30,7 +31,13 @@ class Truth:
         self.halves = [record for record in records if record["topic"] == HALF_TOPIC]
         self.discard_copies = [record for record in records if record["topic"] == DISCARD_TOPIC]
         self.ops = [record for record in records if record["topic"] == OP_TOPIC and record["queue_id"] == 0]
-        self.finals = [record for record in records if record["system_flag"] & TRANSACTION_BITS == COMMIT_BITS]
+        self.finals = [
+            record for record in records
+            if record["system_flag"] & TRANSACTION_BITS == COMMIT_BITS and record["topic"] not in (HALF_TOPIC, DISCARD_TOPIC)
+        ]  # fmt: skip
+        """A commit of a delayed half puts a record of that type into the half topic: no consumer gets that, so it is no final."""
+        cursors = [line["queue_offset"] for line in self.of("after_cursor") if line["topic"] == HALF_TOPIC]
+        self.half_cursor: int | None = cursors[-1] if cursors else None
         self.log_end: int = self.of("log_end")[-1]["commit_log_offset"]
         self.op_numbers = {number for op in self.ops for number in numbers(op)}
         self.half_places = {record["commit_log_offset"]: record["queue_offset"] for record in self.halves}
@@ -38,6 +45,21 @@ class Truth:
     def of(self, kind: str) -> list[Event]:
         """The lines of one kind."""
         return self.kinds.get(kind, [])
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The transaction's half queue offsets that ops name, by what the decision on that very copy was."""
+
+    rollback: set[int]
+    commit: set[int]
+    foreign: set[int]
+    """Named by an op though nobody decided on that copy: the number of some record outside the half topic."""
+
+
+def verdict(event: Event) -> str:
+    """What a decision, or the answer to a check, says."""
+    return str(event.get("what") or event.get("answer"))
 
 
 def numbers(op: Event) -> list[int]:
@@ -78,11 +100,13 @@ def expected_row(sent: Event, truth: Truth) -> Row:
     copy_numbers = {copy["queue_offset"] for copy in halves}
     answers = [check for check in checks if check["answer"] in ("COMMIT_MESSAGE", "ROLLBACK_MESSAGE")]
     places = truth.half_places
-    named = {event["queue_offset"] for event in mine(truth.of("decision")) + answers if event["commit_log_offset"] in places}
+    decisions = [event for event in mine(truth.of("decision")) + answers if event["commit_log_offset"] in places]
     marked = copy_numbers & truth.op_numbers
-    decided = marked & named
-    """Copies that an op names because of a decision on that very copy; an op on another copy is a foreign number."""
-    foreign = marked - named
+    marks = Marks(
+        rollback=marked & {event["queue_offset"] for event in decisions if verdict(event) == "ROLLBACK_MESSAGE"},
+        commit=marked & {event["queue_offset"] for event in decisions if verdict(event) == "COMMIT_MESSAGE"},
+        foreign=marked - {event["queue_offset"] for event in decisions},
+    )
     delivered = {
         (event["topic"], event["queue_id"], event["queue_offset"])
         for event in mine(truth.of("delivered")) + mine(truth.of("after_delivered"))
@@ -90,10 +114,10 @@ def expected_row(sent: Event, truth: Truth) -> Row:
     }
     asked = mine(truth.of("after_check"))
     put_back = mine(truth.of("after_put_back"))
-    still_open = bool(asked or put_back)
-
-    state, flags = judge(finals, decided, foreign, still_open, discard_copies, logged, truth)
     newest = max(copy_numbers, default=None)
+    stuck = truth.half_cursor is not None and newest is not None and newest >= truth.half_cursor and newest not in marked
+    still_open = bool(asked or put_back or stuck)
+    state, flags = judge(finals, marks, still_open, discard_copies, logged, truth)
     return {
         "transaction_id": sent["transaction_id"] or (halves[0]["transaction_id"] if halves else None) or sent["offset_message_id"],
         "plan": sent["plan"],
@@ -124,9 +148,8 @@ def expected_row(sent: Event, truth: Truth) -> Row:
 
 
 def judge(
-    finals: list[Event], decided: set[int], foreign: set[int], still_open: bool,
-    discard_copies: list[Event], logged: list[Event], truth: Truth,
-) -> tuple[str, set[str]]:  # fmt: skip
+    finals: list[Event], marks: Marks, still_open: bool, discard_copies: list[Event], logged: list[Event], truth: Truth
+) -> tuple[str, set[str]]:
     """State and certain flags, in the order of judgement: committed, rolled back, still open, discarded, lost."""
     flags: set[str] = set()
     if finals:
@@ -134,21 +157,23 @@ def judge(
         if len(finals) > 1:
             flags.add("duplicate_commit")
         if still_open:
-            flags.add("open_after_decision" if decided else "commit_without_op")
+            flags.add("open_after_decision" if marks.rollback or marks.commit else "commit_without_op")
         earlier = {number for op in truth.ops if op["commit_log_offset"] < first for number in numbers(op)}
-        if decided & earlier:
+        if marks.rollback & earlier:
             flags.add("commit_after_rollback")
         if discard_copies:
             after = first > max(record["commit_log_offset"] for record in discard_copies)
             flags.add("commit_after_discard" if after else "discarded_though_decided")
         return "COMMITTED", flags
-    if decided:
+    if marks.rollback:
         if still_open:
             flags.add("open_after_decision")
         if discard_copies:
             flags.add("discarded_though_decided")
         return "ROLLED_BACK", flags
-    if foreign:
+    if marks.commit:
+        flags.add("delayed_half")
+    if marks.foreign:
         flags.add("masked")
     if still_open:
         if discard_copies:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from random import Random
@@ -120,6 +121,19 @@ def compressed_checked(play: Play, count: int, rng: Random) -> None:
         play.send("compressed_checked", number, rng, checks=("COMMIT", "UNKNOWN")[number % 2], body=body)
     sent = [play.cases[f"compressed_checked.{number}"] for number in range(count)]
     play.until_discarded(sent[1::2])
+
+
+@history()
+def codecs(play: Play, count: int, rng: Random) -> None:
+    """Bodies compressed by LZ4 and by ZSTD (5.x clients); committed, rolled back, committed at the first check."""
+    for group, codec in (("lz4_shop", "LZ4"), ("zstd_shop", "ZSTD"), ("zlib_shop", "ZLIB")):
+        play.join_group(group, compress=codec)
+        for number in range(count):
+            body = order(rng, f"{codec}.{number}", rng.randrange(5000, 9000))
+            first = ("COMMIT", "UNKNOWN", "ROLLBACK")[number % 3]
+            play.send(f"codecs_{codec.lower()}", number, rng, group=group, first=first, checks="COMMIT", body=body)
+        waiting = [play.cases[f"codecs_{codec.lower()}.{number}"] for number in range(1, count, 3)]
+        play.until_delivered(waiting)
 
 
 @history(phase=1)
@@ -337,57 +351,36 @@ def offset_message_id(play: Play, one: Transaction, topic: str = DISCARD_TOPIC) 
 
 @history()
 def commit_names_final(play: Play, count: int, rng: Random) -> None:
-    """COMMIT by hand naming the final record (queue 0): delivered again, and its op hides the half with that number.
-
-    For each, a victim is sent whose half queue offset equals the final's queue offset: `masked_victim`.
-    """
+    """COMMIT by hand naming a final record in queue 0: delivered again, and the op hides the half whose number the final has (before 5.5)."""
     topic = next(iter(play.script.topics))
+    victims = 0
     for number in range(count):
-        half_next = play.send("mask_probe", number, rng, first="ROLLBACK", topic=topic)
-        play.until_sent([half_next])
-        wanted = half_next.original[0] + 3
-        filler = 0
-        while True:
-            end = max((record["queue_offset"] for record in play.rig.pull(play.agent, topic, 0)), default=-1)
-            if end + 1 >= wanted:
-                break
-            ordinary_to(play, f"mask_filler_{number}", filler, rng, topic, wanted - end - 1)
-            filler += 1
-        one = raw_half_to(play, "commit_names_final", number, rng, topic)
-        play.end(one, COMMIT, one.original)
+        probe = play.send("mask_probe", number, rng, first="ROLLBACK", topic=topic)
+        play.until_sent([probe])
+        here = max((record["queue_offset"] for record in play.rig.pull(play.agent, topic)), default=-1) + 1
+        fill_queue(play, number, rng, topic, probe.original[0] + 6 - here)
+        one = play.send("commit_names_final", number, rng, topic=topic, first="COMMIT")
         play.until_delivered([one])
         final = one.deliveries[0]
-        victims: list[Transaction] = []
         while True:
-            victim = play.send("masked_victim", len(list(v for v in play.cases if v.startswith("masked_victim"))), rng, topic=topic)
+            victim = play.send("mask_victim", victims, rng, topic=topic)
+            victims += 1
             play.until_sent([victim])
-            victims.append(victim)
             if victim.original[0] >= final["queue_offset"]:
                 break
-        play.record("masking", case=one.case, number=final["queue_offset"], victim=victims[-1].original[0])
+        play.record("masking", case=one.case, number=final["queue_offset"], victim=victim.case, half=victim.original[0])
         play.end(one, COMMIT, (final["queue_offset"], final["commit_log_offset"]))
+    time.sleep(int(play.rig.conf["transactionTimeOut"]) / 1000 + int(play.rig.conf["transactionCheckMax"]) + 4)
 
 
-def ordinary_to(play: Play, plan: str, number: int, rng: Random, topic: str, count: int) -> None:
-    """Fill queue 0 of a topic with ordinary messages by raw requests."""
+def fill_queue(play: Play, number: int, rng: Random, topic: str, count: int) -> None:
+    """Ordinary messages into queue 0 of a topic, by raw requests."""
     for extra in range(count):
         play.rig.request(
-            play.agent, 10, order(rng, plan), producerGroup="filler", topic=topic, defaultTopic="TBW102", defaultTopicQueueNums=4,
+            play.agent, 10, order(rng, "filler"), producerGroup="filler", topic=topic, defaultTopic="TBW102", defaultTopicQueueNums=4,
             queueId=0, sysFlag=0, bornTimestamp=int(time.time() * 1000), flag=0, reconsumeTimes=0, unitMode="false", batch="false",
-            properties=f"UNIQ_KEY\x01FILL{number:04}{extra:08}\x02", maxReconsumeTimes=0,
+            properties=f"UNIQ_KEY\x01FILLER{number:04}{extra:06}\x02", maxReconsumeTimes=0,
         )  # fmt: skip
-
-
-def raw_half_to(play: Play, plan: str, number: int, rng: Random, topic: str) -> Transaction:
-    """A half for queue 0 of a topic, sent by the client as any other, until one falls on queue 0."""
-    attempt = number * 100
-    while True:
-        one = play.send(plan, attempt, rng, topic=topic, checks="ROLLBACK")
-        play.until_sent([one])
-        if one.known["queue_id"] == 0:
-            return one
-        play.end(one, ROLLBACK, one.original)
-        attempt += 1
 
 
 @history()
@@ -459,22 +452,31 @@ def retried(play: Play) -> int:
 
 @history()
 def half_cursor_set_back(play: Play, count: int, rng: Random) -> None:
-    """Broker stopped, the half cursor in consumerOffset.json (and, for even seeds, .bak) set back, broker started again for a few passes."""
-    play.send_all("half_cursor_set_back.commit", count, rng, first="COMMIT")
-    play.send_all("half_cursor_set_back.rollback", count, rng, first="ROLLBACK")
-    play.send_all("half_cursor_set_back.unanswered", 1, rng)
-    time.sleep(4)
+    """Broker stopped, the half cursor in consumerOffset.json set back to 0, broker started again for a few passes."""
+    cursor_back(play, count, rng, with_backup=False)
+
+
+@history()
+def half_cursor_set_back_with_backup(play: Play, count: int, rng: Random) -> None:
+    """The same, in consumerOffset.json.bak too."""
+    cursor_back(play, count, rng, with_backup=True)
+
+
+def cursor_back(play: Play, count: int, rng: Random, with_backup: bool) -> None:
+    """The two histories above."""
+    sent = play.send_all("cursor_back_commit", count, rng, first="COMMIT")
+    play.send_all("cursor_back_rollback", count, rng, first="ROLLBACK")
+    lost = play.send_all("cursor_back_discarded", 2, rng)
+    play.until_delivered(sent)
+    play.until_discarded(lost)
     play.halt("clean")
-    set_half_cursor(play, 0, with_backup=play.script.seed % 2 == 0)
+    set_half_cursor(play, 0, with_backup)
     play.boot()
-    play.record("again", after="half cursor set back")
-    time.sleep(5)
+    time.sleep(4)
 
 
 def set_half_cursor(play: Play, to: int, with_backup: bool) -> None:
     """Edit the half topic's committed offset as an operator would."""
-    import re
-
     config = play.rig.store / "config"
     names = ["consumerOffset.json", *(["consumerOffset.json.bak"] if with_backup else [])]
     for name in names:
@@ -547,7 +549,7 @@ def pending_resumed(play: Play, count: int, rng: Random) -> None:
     play.epilogues.append(("pending_resumed", resume))
 
 
-@history(phase=1)
+@history(phase=2)
 def pending_without_id(play: Play, count: int, rng: Random) -> None:
     """Half messages without UNIQ_KEY that nobody has decided when the broker stops."""
     for number in range(count):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tests.brokers.maven import VERSIONS
-from tests.brokers.stage import DEFAULT_TOPICS, Script
+from tests.brokers.stage import Script
 
 ALWAYS: Mapping[str, int] = {
     "commit": 16, "rollback": 8, "commit_at_check_1": 4, "commit_at_check_2": 3, "rollback_at_check_1": 3, "rollback_at_check_2": 2,
@@ -25,6 +26,13 @@ REREADING: Mapping[str, int] = {"compressed_checked": 4}
 """A compressed half survives being put back (4.6 and later)."""
 RESUMING: Mapping[str, int] = {"resumed_then_commit": 2, "resumed_then_discarded": 1, "pending_resumed": 2}
 """Request 323 (4.5.2 and later)."""
+SOME = (
+    "commit", "rollback", "commit_at_check_1", "rollback_at_check_1", "never_answered", "immunity", "compressed", "foreign_words",
+    "ordinary", "batch", "late_commit", "late_rollback", "double_commit", "pending",
+)  # fmt: skip
+"""The histories of a store that is there for its form."""
+SEGMENTS: Mapping[str, str] = {"mappedFileSizeCommitLog": str(1 << 16)}
+"""Commit-log files so small that there are several."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
     made: dict[str, Recipe] = {}
 
     def add(name: str, about: str, version: str, histories: Mapping[str, int], **more: object) -> None:
-        usual = 1000 + len(made)
+        usual = zlib.crc32(name.encode()) % 10000
         script = Script(version, usual if seed is None else seed, dict(histories), **more)  # type: ignore[arg-type]
         made[name] = Recipe(name, about, script)
 
@@ -65,15 +73,64 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
         five = release(version) >= (5, 0)
         add(f"common-{version}", "Every common history; stopped cleanly.", version, {**common(version), "pending_never_checked": 3})
         ending = {**halved(common(version)), **({"op_batch_lost": 6} if five else {})}
-        lost = "; the op batch of the last decisions was lost with it" if five else ""
-        add(f"killed-{version}", f"Every common history; the broker was killed (SIGKILL){lost}.", version, ending, stop="kill")
+        lost = "; the ops of the last decisions were still in its memory" if five else ""
+        add(
+            f"killed-{version}", f"Every common history; the broker was killed (SIGKILL){lost}. Several commit-log files.", version,
+            ending, stop="kill", conf=SEGMENTS,
+        )  # fmt: skip
         add(
             f"fifteen-{version}", "One transaction, never answered, checked fifteen times, then discarded.", version,
             {"fifteen_checks": 1}, conf={"transactionCheckMax": "15", "transactionTimeOut": "1000"},
         )  # fmt: skip
+        add(
+            f"busystop-{version}", "Stopped cleanly while checks were going on: the broker puts halves back until its last moment.",
+            version, {"commit": 4, "rollback": 2, "pending": 8}, topics={"orders": 1},
+        )  # fmt: skip
+    for version in ("4.3.0", "4.4.0"):
+        add(
+            f"poison-{version}", "A compressed half that was put back, unreadable: the check loop ends there at each pass.", version,
+            {"commit": 3, "never_answered": 1, "poison": 2},
+        )  # fmt: skip
+    for version in VERSIONS:
+        timer = {"timerWheelEnable": "true", "mappedFileSizeTimerLog": "65536"} if release(version) >= (5, 0) else {}
+        delays = {"delayed_level": 2, **({"delayed_timer": 6} if timer else {}), "delayed_ordinary": 2, "commit": 2}
+        add(f"delayed-{version}", "Delay levels and timers on transactional messages.", version, delays, conf=timer)
+    for version in ("4.9.7", "5.1.4", "5.3.3", "5.5.0"):
+        small = {name: count for name, count in halved(common(version)).items() if name in SOME}
+        backup = "half_cursor_set_back" if version in ("4.9.7", "5.3.3") else "half_cursor_set_back_with_backup"
+        add(f"cursorback-{version}", "The half cursor was set back while the broker was stopped.", version, {backup: 4})
+        add(
+            f"masked-{version}", "Decisions by hand that name final records and discard copies.", version,
+            {"commit_names_final": 2, "decision_names_discard": 2}, topics={"orders": 1}, conf={"transactionTimeOut": "3000"},
+        )  # fmt: skip
+        add(
+            f"multipath-{version}", "A commit log over two directories.", version, small,
+            conf={**SEGMENTS, "storePathCommitLog": "store/commitlog-a,store/commitlog-b"},
+        )  # fmt: skip
+        add(
+            f"ipv6-{version}", "Broker, name server and clients on ::1: both hosts take 16 bytes.", version, small, ipv6=True,
+            conf={"brokerIP1": "::1"},
+        )  # fmt: skip
+    for version in ("4.9.7", "5.3.3"):
+        add(
+            f"cqext-{version}", "Consume queue extension files (enableConsumeQueueExt).", version,
+            {name: count for name, count in halved(common(version)).items() if name in SOME},
+            conf={"enableConsumeQueueExt": "true", "mappedFileSizeConsumeQueueExt": "65536"},
+        )  # fmt: skip
+    for version in ("5.1.4", "5.3.3", "5.5.0"):
+        small = {name: count for name, count in halved(common(version)).items() if name in SOME}
+        add(
+            f"batchcq-{version}", "A topic with a batch consume queue (46-byte entries) and inner batches.", version, small,
+            topics={"orders": 2, "archive": 2}, attributes={"archive": "+queue.type=BatchCQ"},
+        )  # fmt: skip
+        add(
+            f"longtopic-{version}", "A retry topic of more than 127 bytes: records of the second magic.", version,
+            {**small, "refused_by_consumer": 3},
+        )  # fmt: skip
+        add(f"codecs-{version}", "Bodies compressed by LZ4, ZSTD and ZLIB.", version, {"codecs": 6, "pending": 4})
+    for version in ("5.3.3", "5.5.0"):
+        add(
+            f"propcrc-{version}", "A checksum in each record's properties (enabledAppendPropCRC).", version,
+            {name: count for name, count in halved(common(version)).items() if name in SOME}, conf={"enabledAppendPropCRC": "true"},
+        )  # fmt: skip
     return made
-
-
-LONG = "a_topic_of_more_than_one_hundred_and_twenty_seven_bytes_"
-Maker = Callable[[], None]
-TOPICS = DEFAULT_TOPICS

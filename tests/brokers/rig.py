@@ -29,7 +29,8 @@ OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 COMMIT, ROLLBACK = 8, 12
 BROKER_PORT, NAME_SERVER_PORT, PORT_STEP = 10911, 9876, 20
-REQUEST_END_TRANSACTION, REQUEST_RESUME, REQUEST_TOPIC, REQUEST_CONFIG = 37, 323, 17, 25
+CHECK_GROUP = "CID_RMQ_SYS_TRANS"
+REQUEST_OFFSET, REQUEST_TOPIC, REQUEST_CONFIG, REQUEST_END_TRANSACTION, REQUEST_RESUME = 14, 17, 25, 37, 323
 
 JAVA_OPTIONS = (
     "-XX:+UseSerialGC",
@@ -71,6 +72,8 @@ SMALL: dict[str, str] = {
 """The broker configuration of every store of ours, unless a recipe says otherwise: small files, short intervals."""
 SMALL_5: dict[str, str] = {"transactionOpBatchInterval": "500", "timerWheelEnable": "false"}
 """What 5.x has besides."""
+OLD_NAMES = {"mappedFileSizeCommitLog": "mapedFileSizeCommitLog", "mappedFileSizeConsumeQueue": "mapedFileSizeConsumeQueue"}
+"""How versions before 4.9 spell these."""
 
 
 def now_ms() -> int:
@@ -272,6 +275,8 @@ class Rig:
         for name in ("storePathCommitLog", "readOnlyCommitLogStorePaths"):
             if name in wanted:
                 wanted[name] = ",".join(str(self.store / part.removeprefix("store/")) for part in wanted[name].split(","))
+        if self.release < (4, 9):
+            wanted |= {old: wanted[new] for new, old in OLD_NAMES.items()}
         return {"namesrvAddr": self.name_server, "listenPort": str(self.port)} | paths | wanted
 
     def start_broker(self) -> None:
@@ -322,9 +327,8 @@ class Rig:
         """Any remoting request to the broker; the answer has `code`, `remark`, `fields`, `body`."""
         named = {f"f.{name}": value for name, value in fields.items() if value is not None}
         encoded = None if body is None else base64.b64encode(body).decode()
-        return agent.do(
-            "request", timeout + 5, address=self.address, code=code, body=encoded, timeout=int(timeout * 1000), **named
-        )
+        named |= {"address": self.address, "code": code, "body": encoded, "timeout": int(timeout * 1000)}
+        return agent.wait(agent.start("request", **named), timeout + 5)
 
     def wait_broker(self, agent: Agent) -> None:
         """Wait until the name server has the broker's address (request 106, cluster information)."""
@@ -352,6 +356,11 @@ class Rig:
         answer = self.request(agent, REQUEST_CONFIG, text.encode())
         if answer["code"] != 0:
             raise RuntimeError(f"configuration {values}: {answer}")
+
+    def cursor(self, agent: Agent, topic: str) -> int | None:
+        """How far the broker's check has come in one of its two topics."""
+        answer = self.request(agent, REQUEST_OFFSET, consumerGroup=CHECK_GROUP, topic=topic, queueId=0)
+        return int(answer["fields"]["offset"]) if answer["code"] == 0 else None
 
     def pull(self, agent: Agent, topic: str, queue: int = 0, offset: int = 0, bodies: bool = False) -> list[Event]:
         """The records of a queue from an offset on, as the broker serves them and the official decoder reads them."""

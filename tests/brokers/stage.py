@@ -81,7 +81,6 @@ class Script:
     topics: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_TOPICS))
     attributes: Mapping[str, str] = field(default_factory=dict)
     groups: tuple[str, ...] = ("shop",)
-    compress: str | None = None
     ipv6: bool = False
 
 
@@ -258,7 +257,7 @@ class Play:
         if self.rig.release >= DISCARD_COPIES_SINCE:
             self.agent.do("consumer", group="watch", topics=DISCARD_TOPIC)
         for group in self.groups or self.script.groups:
-            self.join_group(group, compress=self.script.compress)
+            self.join_group(group)
 
     def halt(self, how: Stop) -> None:
         """Stop the broker, then the clients."""
@@ -358,6 +357,8 @@ class Play:
                 agent.do("producer", group=group, topic=next(iter(self.script.topics)))
             agent.do("consumer", group="after", topics=",".join(self.script.topics))
             self._wait_asked(wait_seconds)
+            for topic in (HALF_TOPIC, OP_TOPIC):
+                self.record("after_cursor", topic=topic, queue_offset=rig.cursor(agent, topic))
             topics = [(HALF_TOPIC, 1), (OP_TOPIC, 4), (DISCARD_TOPIC, 1), *self.script.topics.items()]
             for topic, queues in topics:
                 for queue in range(queues):
