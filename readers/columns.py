@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 

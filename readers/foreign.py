@@ -10,6 +10,7 @@ import numpy as np
 
 from readers.columns import Int64s
 from readers.record_at import block_at
+from readers.record_block import Block
 from readers.store import HALF_TOPIC, Store
 from readers.transactions import ForeignDecision
 
@@ -31,15 +32,18 @@ def find_foreign_decisions(
             final = block_at(log, int(final_offsets[row]))
             if named is None or final is None or named.topic_is(HALF_TOPIC)[0]:
                 continue
-            found.append(
-                ForeignDecision(
-                    store.root,
-                    int(named.header("queue_id")[0]),
-                    int(named.header("queue_offset")[0]),
-                    int(final_offsets[row]),
-                    int(final.header("store_time_ms")[0]),
-                )
-            )
+            found.append(foreign_decision(store.root, named, final))
     finally:
         log.close()
     return sorted(found, key=lambda decision: decision.final_offset)
+
+
+def foreign_decision(store: str, named: Block, final: Block) -> ForeignDecision:
+    """The decision that a final of one record is; both blocks hold one record."""
+    return ForeignDecision(
+        store,
+        int(named.header("queue_id")[0]),
+        int(named.header("queue_offset")[0]),
+        int(final.commit_log_offsets[0]),
+        int(final.header("store_time_ms")[0]),
+    )

@@ -54,10 +54,10 @@ class PropertyAreas:
     @cached_property
     def _pieces(self) -> Int64s:
         """First byte of every piece of the areas, ascending, each once; pieces of the spare area left out."""
-        starts = np.concatenate([self._offsets[:-2], self._separators + 1])
-        starts.sort()
-        starts = starts[: np.searchsorted(starts, self._offsets[self.count])]
-        return starts[np.append(True, np.diff(starts) > 0)] if len(starts) else starts
+        begins = np.zeros(len(self._bytes) + 1, np.bool_)
+        begins[self._offsets[:-2]] = True
+        begins[self._separators + 1] = True
+        return np.flatnonzero(begins[: self._offsets[self.count]])
 
     @cached_property
     def _words(self) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:

@@ -94,8 +94,12 @@ class SegmentScan:
         to_position: int | None = None,
         is_last: bool = True,
         window_bytes: int = WINDOW_BYTES,
+        stops_at_break: bool = False,
     ) -> None:
-        """`is_last`: no later segment holds data, so zeros up to the end are preallocated space."""
+        """`is_last`: no later segment holds data, so zeros up to the end are preallocated space.
+
+        `stops_at_break`: end at the first place that is no record, as recovery does, and account for nothing behind.
+        """
         self.segment = segment
         self.spans: list[Span] = []
         self.decoded_bytes = 0
@@ -103,6 +107,7 @@ class SegmentScan:
         self._to = segment.size_bytes if to_position is None else min(to_position, segment.size_bytes)
         self._is_last = is_last
         self._window_bytes = window_bytes
+        self._stops_at_break = stops_at_break
         self.last_store_time_ms = 0
 
     def __iter__(self) -> Iterator[Block]:
@@ -123,7 +128,7 @@ class SegmentScan:
                     self.last_store_time_ms = int(block.take(np.array([len(block) - 1])).header("store_time_ms")[0])
                     yield block
                 if position + stop < self._to and not self._goes_on(file, position + stop, stop):
-                    position = self._skip(file, position + stop)
+                    position = None if self._stops_at_break else self._skip(file, position + stop)
                 else:
                     position += stop
 

@@ -1,0 +1,314 @@
+"""The fast path: some transactions' witnesses by cursors, queues and index, without reading the log end to end.
+
+It costs what the open window costs, not what the log costs: the half queue from the check cursor on, the op queue from
+the first copy's place on, and for each transaction a look into the index for its other copies, its final and its
+discard copy. What neither queue nor index covers (the log's tail after a crash, holes between index files) is scanned.
+Whatever cannot be trusted is said in `Untrusted`, and the caller scans the log instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.chains import Witnesses
+from readers.columns import Int32s, Int64s
+from readers.consume_queue import open_queue
+from readers.errors import RmqtxError
+from readers.foreign import foreign_decision
+from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES, marks_of, op_findings, ops_of, witnesses_of
+from readers.index import open_index
+from readers.record_at import block_at, blocks_at
+from readers.record_block import Block
+from readers.segment_scan import SegmentScan
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, WAITING_TOPICS
+from readers.store_view import StoreFacts
+from readers.tables import MARKS
+from readers.transactions import ForeignDecision
+
+#: A window larger than this is read faster by a scan of the log.
+WINDOW_SLOTS_MAX = 1 << 20
+#: Real topics in whose queue 0 a wrongly named final is looked for.
+_TOPICS_MAX = 256
+_MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
+_OPS_AT_ONCE = 1 << 16
+
+
+def offset_of(identity: str) -> int | None:
+    """The commit-log offset in an offset message id."""
+    return int(identity[-16:], 16) if _MESSAGE_ID.fullmatch(identity) else None
+
+
+class Untrusted(RmqtxError):
+    """The derived files cannot carry the answer; the reason says which, and the log is scanned instead."""
+
+
+class DerivedFiles:
+    """One store, read by its derived files.
+
+    Shape:  `open_transactions()` and `transactions_of(identity)` name transactions, `witnesses(...)` gives whole ones.
+            The store's facts get what was found on the way.
+    Raises: Untrusted; SourceError if files vanish.
+    """
+
+    def __init__(self, facts: StoreFacts) -> None:
+        self._facts = facts
+        self._store = facts.store
+        self._rows: dict[str, list[pa.RecordBatch]] = {"halves": [], "finals": [], "discards": []}
+        self._seen: set[int] = set()
+        self._marks: list[pa.RecordBatch] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> DerivedFiles:
+        self._require_trust()
+        self._log = self._stack.enter_context(closing(self._store.log()))
+        self._index = self._stack.enter_context(open_index(self._store))
+        self._half_queue = self._stack.enter_context(open_queue(self._store, HALF_TOPIC, 0))
+        self._op_queue = self._stack.enter_context(open_queue(self._store, OP_TOPIC, 0))
+        if not self._index.exists and self._half_queue.exists:
+            raise Untrusted("there is no index")
+        if not self._half_queue.exists and self._store.commit_log:
+            raise Untrusted("there is no consume queue of the half topic")
+        self._read_uncovered()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def open_transactions(self) -> dict[str, str | None]:
+        """Every transaction with a half copy that the check has before it: id → real topic."""
+        self._read_window()
+        halves = self._table("halves")
+        if pc.any(pc.is_null(halves["transaction_id"])).as_py():
+            raise Untrusted("half messages without UNIQ_KEY are before the check: the index does not know them")
+        return self._named(halves)
+
+    def transactions_of(self, identity: str) -> dict[str, str | None]:
+        """The transactions that an id, a message id of any copy or final, or a business key names: id → real topic."""
+        if _MESSAGE_ID.fullmatch(identity):
+            block = block_at(self._log, int(identity[-16:], 16))
+            if block is not None and block.message_ids().to_pylist()[0] == identity.upper():
+                self._add(block)
+        self._read_hits([f"{topic}#{identity}".encode() for topic in (HALF_TOPIC, DISCARD_TOPIC)])
+        named: dict[str, str | None] = {}
+        for name in ("halves", "discards", "finals"):
+            table = self._table(name)
+            keys = pc.split_pattern(pc.fill_null(table["keys"], ""), " ").to_pylist()
+            for row, words in zip(table.to_pylist(), keys, strict=True):
+                names = {row["transaction_id"], row.get("message_id"), *words}
+                if name == "finals":
+                    names.add(identity if row["commit_log_offset"] == offset_of(identity) else None)
+                if identity in names or identity.upper() in names:
+                    if row["transaction_id"] is None:
+                        raise Untrusted("the transaction has no UNIQ_KEY: the index does not know it")
+                    named.setdefault(row["transaction_id"], row["real_topic"] if name != "finals" else row["topic"])
+        return named
+
+    @staticmethod
+    def _named(halves: pa.Table) -> dict[str, str | None]:
+        return dict(zip(halves["transaction_id"].to_pylist(), halves["real_topic"].to_pylist(), strict=True))
+
+    def witnesses(self, named: dict[str, str | None]) -> Witnesses:
+        """Half copies, op marks, finals and discard copies of some transactions: id → real topic."""
+        if named:
+            self._follow_index(named)
+            if self._table("halves").num_rows:
+                self._read_holes()
+                self._require_whole_chains()
+                self._read_ops()
+        self._facts.findings.extend(
+            [*self._half_queue.findings, *self._op_queue.findings, *self._index.findings]
+        )
+        kept = self._of(list(named))
+        self._find_foreign(kept)
+        return kept
+
+    # -- what may be trusted --------------------------------------------------------------------------------------
+
+    def _require_trust(self) -> None:
+        if self._store.has_rocksdb_queues:
+            raise Untrusted("the consume queues are in RocksDB")
+        if self._facts.cursors.half is None or self._facts.cursors.op is None:
+            raise Untrusted("the check cursors are unknown")
+        holes = [f for f in self._store.findings if f.code in ("segment-gap", "segment-overlap", "segment-size")]
+        if holes:
+            raise Untrusted(f"the commit log has a {holes[0].code}")
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def _read_window(self) -> None:
+        queue = self._half_queue
+        cursor = (self._facts.cursors.half or {}).get(0, queue.min_offset)
+        if cursor > queue.max_offset:
+            raise Untrusted(f"the check cursor {cursor} lies beyond the half queue's end {queue.max_offset}")
+        if queue.max_offset - cursor > WINDOW_SLOTS_MAX:
+            raise Untrusted(f"{queue.max_offset - cursor} half messages lie before the check")
+        begin = max(cursor, queue.min_offset)
+        numbers, offsets, lengths, _ = queue.read(begin, queue.max_offset)
+        if len(numbers) != queue.max_offset - begin:
+            raise Untrusted("the half queue has slots that cannot be")
+        self._read(HALF_TOPIC, numbers, offsets, lengths)
+
+    def _read(self, topic: str, numbers: Int64s, offsets: Int64s, lengths: Int32s) -> None:
+        """Records that queue slots point at; every one must be there and be what its slot says."""
+        found = 0
+        for block in blocks_at(self._log, offsets.tolist(), lengths.tolist()):
+            if not block.topic_is(topic).all():
+                raise Untrusted(f"the queue of {topic} points at records of other topics")
+            place = np.searchsorted(offsets, block.commit_log_offsets)
+            if (numbers[place] != block.header("queue_offset")).any():
+                raise Untrusted(f"the queue of {topic} and its records number them differently")
+            found += len(block)
+            self._add(block)
+        if found != len(offsets):
+            raise Untrusted(f"{len(offsets) - found} records that the queue of {topic} points at cannot be read")
+
+    def _add(self, block: Block) -> None:
+        """Keep the witnesses of a block, each record once."""
+        fresh = np.array([offset not in self._seen for offset in block.commit_log_offsets.tolist()], np.bool_)
+        block = block.take(fresh)
+        self._seen.update(block.commit_log_offsets.tolist())
+        for name, rows in witnesses_of(block, self._store.root).items():
+            if name == "ops":
+                self._facts.findings.extend(op_findings(rows, self._store.root))
+                self._marks.append(marks_of(rows))
+            else:
+                self._rows[name].append(rows)
+
+    def _read_uncovered(self) -> None:
+        """The tail of the log that was not dispatched to queues and index when the broker was killed, or is being.
+
+        After a clean stop nothing is behind (the broker removes `abort` only then).
+        """
+        if not (self._store.aborted or self._store.in_use):
+            return
+        last = [self._index.covered_until_offset]
+        for queue in (self._half_queue, self._op_queue):
+            last.extend(queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist())
+        for block in self._scan(max(last), None):
+            self._add(block)
+
+    def _scan(self, from_offset: int, to_offset: int | None) -> Iterator[Block]:
+        for segment in self._store.commit_log:
+            begin = max(0, from_offset - segment.base_offset)
+            end = segment.size_bytes if to_offset is None else min(segment.size_bytes, to_offset - segment.base_offset)
+            if begin < end:
+                yield from SegmentScan(segment, from_position=begin, to_position=end, stops_at_break=True)
+
+    # -- whole transactions ---------------------------------------------------------------------------------------
+
+    def _table(self, name: str) -> pa.Table:
+        return pa.Table.from_batches(self._rows[name], JUDGED_FINALS if name == "finals" else JUDGED_HALVES)
+
+    def _follow_index(self, named: dict[str, str | None]) -> None:
+        """Other copies, finals and discard copies of the transactions, by the index."""
+        waiting = [topic for topic in WAITING_TOPICS if self._store.queue_directory(topic, 0).parent.is_dir()]
+        keys = [f"{topic}#{name}".encode() for name, topic in named.items() if topic]
+        for topic in (HALF_TOPIC, DISCARD_TOPIC, *waiting):
+            keys.extend(f"{topic}#{name}".encode() for name in named)
+        self._read_hits(keys)
+
+    def _read_hits(self, keys: list[bytes]) -> None:
+        _, offsets = self._index.find(keys)
+        for offset in np.unique(offsets).tolist():
+            if offset not in self._seen:
+                block = block_at(self._log, offset)
+                if block is not None:
+                    self._add(block)
+
+    def _read_holes(self) -> None:
+        """Stretches between index files: a recovered broker rebuilds its last index file from a later place on."""
+        position = self._first_offset()
+        for begin, end in self._index.covered_ranges:
+            if begin > position:
+                for block in self._scan(position, begin):
+                    self._add(block)
+            position = max(position, end)
+
+    def _first_offset(self) -> int:
+        """Commit-log offset of the first half copy that is known."""
+        return int(pc.min(self._table("halves")["commit_log_offset"]).as_py())
+
+    def _require_whole_chains(self) -> None:
+        """Every put-back has its predecessors: checks n needs n copies before it, unless the log begins later."""
+        halves = self._table("halves")
+        checks = pc.fill_null(halves["checks_count"], 0)
+        is_first = pc.is_null(halves["checks_count"])
+        table = pa.table({"id": halves["transaction_id"], "checks": checks, "known": is_first})
+        grouped = table.group_by("id").aggregate([("checks", "max"), ("known", "any")])
+        without = grouped.filter(pc.and_(pc.greater(grouped["checks_max"], 0), pc.invert(grouped["known_any"])))
+        if without.num_rows and self._store.log_begin_offset == 0:
+            raise Untrusted("the index does not know the first copy of a transaction before the check")
+
+    def _read_ops(self) -> None:
+        """Op messages from the first copy's place on; an older op cannot name any of the copies."""
+        wanted = pc.unique(self._table("halves")["queue_offset"])
+        queue = self._op_queue
+        begin = queue.offset_of(self._first_offset())
+        while begin < queue.max_offset:
+            end = min(begin + _OPS_AT_ONCE, queue.max_offset)
+            _, offsets, lengths, _ = queue.read(begin, end)
+            for block in blocks_at(self._log, offsets.tolist(), lengths.tolist()):
+                block = block.take(block.topic_is(OP_TOPIC))
+                rows = ops_of(block, self._store.root)
+                self._facts.findings.extend(op_findings(rows, self._store.root))
+                marks = marks_of(rows)
+                self._marks.append(marks.filter(pc.is_in(marks["half_queue_offset"], value_set=wanted)))
+            begin = end
+
+    def _of(self, ids: list[str]) -> Witnesses:
+        """Only the rows of the window's transactions."""
+        names = pa.array(ids, pa.string())
+
+        def chosen(name: str) -> pa.Table:
+            table = self._table(name)
+            return table.filter(pc.is_in(table["transaction_id"], value_set=names))
+
+        halves = chosen("halves")
+        marks = pa.Table.from_batches(self._marks, MARKS)
+        marks = marks.filter(pc.is_in(marks["half_queue_offset"], value_set=pc.unique(halves["queue_offset"])))
+        marks = marks.group_by(MARKS.names, use_threads=False).aggregate([]).select(MARKS.names)
+        return Witnesses(halves, marks.cast(MARKS), chosen("finals"), chosen("discards"))
+
+    # -- op numbers of other records ------------------------------------------------------------------------------
+
+    def _find_foreign(self, kept: Witnesses) -> None:
+        """Decisions that named a discard copy or a final with the queue offset of a marked half (FORMATS 9.4)."""
+        numbers = pc.unique(kept.marks["half_queue_offset"]).to_pylist()
+        found: list[ForeignDecision] = []
+        for topic in self._decidable_topics() if numbers else []:
+            with open_queue(self._store, topic, 0) as queue:
+                for number in numbers:
+                    if queue.first_offset <= number < queue.max_offset:
+                        for offset in queue.read(number, number + 1)[1].tolist():
+                            found.extend(self._decisions_on(offset))
+        self._facts.foreign_decisions.extend(sorted(set(found), key=lambda decision: decision.final_offset))
+
+    def _decidable_topics(self) -> list[str]:
+        topics = [topic for topic, queue_id in self._store.queues() if queue_id == 0]
+        topics = [topic for topic in topics if topic not in (HALF_TOPIC, OP_TOPIC) and not topic.startswith("%")]
+        if len(topics) > _TOPICS_MAX:
+            raise Untrusted(f"{len(topics)} topics: a decision on another record is looked for by scanning")
+        return topics
+
+    def _decisions_on(self, offset: int) -> list[ForeignDecision]:
+        """The finals that name the record at an offset."""
+        named = block_at(self._log, offset)
+        if named is None:
+            return []
+        name = named.properties.text("UNIQ_KEY").to_pylist()[0]
+        topics = {named.properties.text("REAL_TOPIC").to_pylist()[0], named.topic_texts().to_pylist()[0]} - {None}
+        if name is None:
+            return []
+        _, hits = self._index.find([f"{topic}#{name}".encode() for topic in sorted(topics)])
+        blocks = [block_at(self._log, hit) for hit in np.unique(hits).tolist()]
+        return [
+            foreign_decision(self._store.root, named, block)
+            for block in blocks
+            if block is not None and int(block.header("prepared_transaction_offset")[0]) == offset != 0
+        ]

@@ -1,0 +1,154 @@
+"""The small questions: what is pending, and what became of one transaction. By the derived files, else by a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.chains import Witnesses
+from readers.derived_files import DerivedFiles, Untrusted, offset_of
+from readers.errors import NoSuchTransaction
+from readers.local_engine import Progress, audit
+from readers.reading import Reading
+from readers.store import Store
+from readers.store_view import SettingsOf, StoreFacts, store_facts
+from readers.tables import TRANSACTIONS
+from readers.transactions import judge
+
+_Named = dict[str, str | None]
+
+
+def pending(
+    stores: list[Store],
+    settings_of: SettingsOf,
+    *,
+    at_ms: int | None = None,
+    scan: bool = False,
+    progress: Progress | None = None,
+) -> Reading:
+    """The transactions that the broker still has before it: PENDING, and decided ones that it will ask again.
+
+    Shape:  rows of TRANSACTIONS, the same as `audit` gives for them. Rows that are not PENDING have the advice `close`.
+    Order:  first half copy.
+    Damage: where derived files cannot be trusted the log is scanned, and a note says so. `scan` and `at_ms` always do.
+    """
+    facts = {store.root: store_facts(store, settings_of) for store in stores}
+    reading = Reading(TRANSACTIONS, [])
+
+    def by_queues(files: list[DerivedFiles]) -> _Named:
+        named: _Named = {}
+        for part in files:
+            named.update(part.open_transactions())
+        return named
+
+    table = None if scan or at_ms is not None else _by_derived_files(reading, facts, by_queues)
+    if table is None:
+        reading.batches = _scanned(reading, stores, settings_of, at_ms, progress, _open_rows)
+    else:
+        reading.batches = _open_rows(table).to_batches()
+    return reading
+
+
+def show(
+    stores: list[Store],
+    settings_of: SettingsOf,
+    identity: str,
+    *,
+    at_ms: int | None = None,
+    scan: bool = False,
+    progress: Progress | None = None,
+) -> Reading:
+    """The transactions that an id, the message id of any of their records, or a business key names.
+
+    Shape:  rows of TRANSACTIONS.
+    Order:  first half copy.
+    Raises: NoSuchTransaction if nothing in the stores has that name.
+    """
+    facts = {store.root: store_facts(store, settings_of) for store in stores}
+    reading = Reading(TRANSACTIONS, [])
+
+    def by_name(files: list[DerivedFiles]) -> _Named:
+        named: _Named = {}
+        for part in files:
+            named.update(part.transactions_of(identity))
+        if not named:
+            raise Untrusted(f"the index does not know {identity}")
+        return named
+
+    table = None if scan or at_ms is not None else _by_derived_files(reading, facts, by_name)
+    if table is None:
+        def chosen(rows: pa.Table) -> pa.Table:
+            return rows.filter(_is_named(rows, identity))
+
+        table = pa.Table.from_batches(_scanned(reading, stores, settings_of, at_ms, progress, chosen), TRANSACTIONS)
+    if not table.num_rows:
+        raise NoSuchTransaction(
+            f"no transaction {identity} in {', '.join(store.root for store in stores)}",
+            advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
+        )
+    reading.batches = table.to_batches()
+    return reading
+
+
+def _by_derived_files(
+    reading: Reading, facts: dict[str, StoreFacts], name: Callable[[list[DerivedFiles]], _Named]
+) -> pa.Table | None:
+    """Verdicts by the derived files of all stores; None, with a note, where they cannot be trusted."""
+    try:
+        with ExitStack() as stack:
+            files = [stack.enter_context(DerivedFiles(fact)) for fact in facts.values()]
+            named = name(files)
+            parts = [part.witnesses(named) for part in files]
+    except Untrusted as reason:
+        reading.notes.append(f"the log is scanned, because {reason.message}")
+        return None
+    witnesses = Witnesses(
+        *(
+            pa.concat_tables([getattr(part, kind) for part in parts])
+            for kind in ("halves", "marks", "finals", "discards")
+        )
+    )
+    reading.notes.append("read by cursors, queues and index")
+    for fact in facts.values():
+        reading.findings.extend(fact.findings)
+    return judge(witnesses, {root: fact.view(None) for root, fact in facts.items()})
+
+
+def _scanned(
+    reading: Reading,
+    stores: list[Store],
+    settings_of: SettingsOf,
+    at_ms: int | None,
+    progress: Progress | None,
+    choose: Callable[[pa.Table], pa.Table],
+) -> Iterator[pa.RecordBatch]:
+    """The chosen rows of an audit, whose findings and coverage become the reading's."""
+    whole = audit(stores, settings_of, at_ms=at_ms, progress=progress)
+    reading.findings, reading.coverage = whole.findings, whole.coverage
+    for batch in whole:
+        yield from choose(pa.Table.from_batches([batch])).to_batches()
+
+
+def _open_rows(rows: pa.Table) -> pa.Table:
+    return rows.filter(pc.or_(pc.equal(rows["state"], "PENDING"), pc.equal(rows["advice"], "close")))
+
+
+def _is_named(rows: pa.Table, identity: str) -> pa.Array:
+    """Which rows have the identity as id, as one of their keys, or as the message id of one of their records."""
+    words = pc.split_pattern(pc.fill_null(rows["keys"], ""), " ")
+    offset = offset_of(identity)
+    named = []
+    for row_id, keys, *lists in zip(
+        rows["transaction_id"].to_pylist(),
+        words.to_pylist(),
+        *(rows[name].to_pylist() for name in ("half_copies", "final_records", "discard_copies")),
+        strict=True,
+    ):
+        at_offset = offset is not None and any(
+            entry["commit_log_offset"] == offset for entries in lists for entry in entries
+        )
+        named.append(identity in (row_id, *keys) or row_id == identity.upper() or at_offset)
+    return pa.array(named, pa.bool_())

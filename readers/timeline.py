@@ -1,0 +1,130 @@
+"""One transaction's life in order, and which consumer groups have read past its final."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from readers.cursors import read_cursors
+from readers.record_at import block_at
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
+
+TIMELINE = pa.schema(
+    [
+        pa.field("time_ms", pa.int64()),
+        pa.field("event", pa.string()),
+        pa.field("store", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("queue_id", pa.int32()),
+        pa.field("queue_offset", pa.int64()),
+        pa.field("commit_log_offset", pa.int64()),
+        pa.field("message_id", pa.string()),
+        pa.field("detail", pa.string()),
+    ]
+)
+CONSUMERS = pa.schema(
+    [
+        pa.field("store", pa.string()),
+        pa.field("group", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("queue_id", pa.int32()),
+        pa.field("final_queue_offset", pa.int64()),
+        pa.field("next_queue_offset", pa.int64()),
+        pa.field("is_past", pa.bool_()),
+    ]
+)
+
+
+def timeline(transaction: dict[str, Any], stores: list[Store]) -> pa.Table:
+    """What happened to a transaction (a row of TRANSACTIONS as a dictionary), one row an event.
+
+    Shape: TIMELINE. The first copy is `sent`; a copy with more checks than the one before is a `check` (the broker put
+           it back and asked), one with a restarted count a `resumed`, any other a `put back`.
+    Order: time, then place in the log.
+    """
+    events: list[dict[str, Any]] = []
+    born = transaction["born_time_ms"]
+    if born is not None:
+        events.append({"time_ms": born, "event": "born", "detail": "producer clock"})
+    before: int | None = None
+    for copy in transaction["half_copies"]:
+        checks = copy["checks_count"]
+        event, detail = _copy_event(before, checks, is_first=copy is transaction["half_copies"][0])
+        events.append(_event(copy, event, HALF_TOPIC, detail))
+        before = checks or 0
+    for mark in transaction["op_marks"]:
+        events.append(_event(mark, "op", OP_TOPIC, f"ends half queue offset {mark['half_queue_offset']}"))
+    for number, final in enumerate(transaction["final_records"], 1):
+        detail = "COMMIT record: consumers can read it" if number == 1 else f"COMMIT record number {number}"
+        events.append(_event(final, "commit", final["topic"], detail))
+    for copy in transaction["discard_copies"]:
+        events.append(_event(copy, "discard", DISCARD_TOPIC, "the broker gave up on it"))
+    roots = {store.root: store for store in stores}
+    _add_message_ids(events, roots)
+    events.sort(key=lambda event: (event["time_ms"], event.get("commit_log_offset") or -1))
+    return pa.Table.from_pylist(events, schema=TIMELINE)
+
+
+def _copy_event(before: int | None, checks: int | None, *, is_first: bool) -> tuple[str, str]:
+    if is_first:
+        detail = "half message stored" if not checks else f"first copy left in the log, {checks} checks before it"
+        return "sent", detail
+    if checks == 0:
+        return "resumed", "put back with no checks behind it"
+    if checks is not None and checks > (before or 0):
+        return "check", f"check {checks}: put back and asked"
+    return "put back", "copied to the end of the half queue"
+
+
+def _event(entry: dict[str, Any], event: str, topic: str, detail: str) -> dict[str, Any]:
+    return {
+        "time_ms": entry["store_time_ms"],
+        "event": event,
+        "store": entry["store"],
+        "topic": topic,
+        "queue_id": entry["queue_id"],
+        "queue_offset": entry["queue_offset"],
+        "commit_log_offset": entry["commit_log_offset"],
+        "detail": detail,
+    }
+
+
+def _add_message_ids(events: list[dict[str, Any]], roots: dict[str, Store]) -> None:
+    for root, store in roots.items():
+        log = store.log()
+        for event in events:
+            if event.get("store") == root and event.get("commit_log_offset") is not None:
+                block = block_at(log, event["commit_log_offset"])
+                event["message_id"] = None if block is None else block.message_ids().to_pylist()[0]
+        log.close()
+
+
+def consumers_past(transaction: dict[str, Any], stores: list[Store]) -> pa.Table:
+    """For each final and each consumer group of its topic: whether the group's cursor is past it.
+
+    A message that was committed is not thereby consumed: a group whose next queue offset is not past the final has
+    not confirmed it.
+    Shape: CONSUMERS.
+    Order: final, then group.
+    """
+    rows: list[dict[str, Any]] = []
+    for store in stores:
+        cursors = read_cursors(store).table().to_pylist()
+        for final in transaction["final_records"]:
+            if final["store"] != store.root:
+                continue
+            for cursor in cursors:
+                if cursor["topic"] == final["topic"] and cursor["queue_id"] == final["queue_id"]:
+                    rows.append(
+                        {
+                            "store": store.root,
+                            "group": cursor["group"],
+                            "topic": final["topic"],
+                            "queue_id": final["queue_id"],
+                            "final_queue_offset": final["queue_offset"],
+                            "next_queue_offset": cursor["next_queue_offset"],
+                            "is_past": cursor["next_queue_offset"] > final["queue_offset"],
+                        }
+                    )
+    return pa.Table.from_pylist(rows, schema=CONSUMERS)
