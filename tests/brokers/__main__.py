@@ -6,9 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.brokers import maven
+from tests.brokers import corpus, maven, table
+from tests.brokers.expectation import expected_rows
 from tests.brokers.histories import HISTORIES
-from tests.brokers.make import make_all, play, save
+from tests.brokers.make import make_all, make_example, play, save
 from tests.brokers.recipes import Recipe, common, recipes
 from tests.brokers.stage import Script
 
@@ -30,6 +31,9 @@ def arguments() -> argparse.ArgumentParser:
     every.add_argument("--at-once", type=int, default=2, help="brokers running at the same time (default 2)")
     every.add_argument("--keep", action="store_true", help="keep the working directories")
     every.add_argument("--list", action="store_true", help="only list the names")
+    commands.add_parser("expect", help="work out the expected rows of all committed stores again from their truth")
+    commands.add_parser("table", help="write the generated parts of docs/corpus.md again")
+    commands.add_parser("example", help="make the example store again")
     return parser
 
 
@@ -40,10 +44,20 @@ def main() -> int:
         for recipe in recipes().values():
             print(f"{recipe.name:24} {recipe.about}")
         return 0
+    if options.command == "expect":
+        for name in corpus.corpus_names():
+            corpus.write_rows(corpus.CORPUS / name / corpus.EXPECTED, expected_rows(corpus.truth(name)))
+        return 0
+    if options.command == "table":
+        table.write()
+        return 0
     reason = maven.why_not()
     if reason is not None:
         print(f"no broker can be run here: {reason}", file=sys.stderr)
         return 2
+    if options.command == "example":
+        print(make_example())
+        return 0
     if options.command == "run":
         wanted = dict(common(options.version))
         if options.history:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from random import Random
 
-from tests.brokers.rig import COMMIT, DISCARD_TOPIC, HALF_TOPIC, ROLLBACK, Event
+from tests.brokers.rig import COMMIT, DISCARD_TOPIC, ROLLBACK
 from tests.brokers.stage import Act, Play, Transaction, order
 
 Program = Callable[[Play, int, Random], None]
@@ -470,24 +469,9 @@ def cursor_back(play: Play, count: int, rng: Random, with_backup: bool) -> None:
     play.until_delivered(sent)
     play.until_discarded(lost)
     play.halt("clean")
-    set_half_cursor(play, 0, with_backup)
+    play.set_half_cursor(0, with_backup)
     play.boot()
-    time.sleep(4)
-
-
-def set_half_cursor(play: Play, to: int, with_backup: bool) -> None:
-    """Edit the half topic's committed offset as an operator would."""
-    config = play.rig.store / "config"
-    names = ["consumerOffset.json", *(["consumerOffset.json.bak"] if with_backup else [])]
-    for name in names:
-        path = config / name
-        if not path.exists():
-            continue
-        text = path.read_text()
-        pattern = re.compile(r'("' + HALF_TOPIC + r'@CID_RMQ_SYS_TRANS":\s*\{\s*"?0"?:\s*)(\d+)')
-        found = pattern.search(text)
-        path.write_text(pattern.sub(lambda match: match.group(1) + str(to), text))
-        play.record("edited", file=f"config/{name}", was=int(found.group(2)) if found else None, now=to)
+    time.sleep(3)
 
 
 # ---- what the end of the store leaves open

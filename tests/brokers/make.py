@@ -7,28 +7,41 @@ import shutil
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.brokers import corpus
+from tests.brokers import corpus, shop
 from tests.brokers.expectation import expected_rows
 from tests.brokers.histories import HISTORIES
 from tests.brokers.recipes import Recipe
-from tests.brokers.stage import Play
+from tests.brokers.stage import Act, Play
 
 AT_ONCE = 2
 
 
-def play(recipe: Recipe, out: Path) -> Play:
+def play(recipe: Recipe, out: Path, acts: Mapping[str, Act] = HISTORIES) -> Play:
     """Play a recipe in a directory: the store is then `out/store`, the truth in the result."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     run = Play(recipe.script, out)
     with run.rig:
-        run.run(HISTORIES)
+        run.run(acts)
     run.after()
     return run
+
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def make_example() -> str:
+    """Make the example store; gives a line about it."""
+    recipe = shop.recipe()
+    out = Path(tempfile.gettempdir()) / "rmqtx-brokers" / recipe.name
+    run = play(recipe, out, shop.ACTS)
+    rows = save(recipe, run, out / "packed")
+    shutil.copyfile(out / "packed" / corpus.STORE, EXAMPLES / f"{recipe.name}.tar.xz")
+    return f"{recipe.name}: {tell(rows)}"
 
 
 def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
@@ -66,9 +79,14 @@ def make(recipe: Recipe, to: Path | None = None, keep: bool = False, tries: int 
             break
     if not keep:
         shutil.rmtree(out)
+    return f"{recipe.name}: {tell(rows)}"
+
+
+def tell(rows: list[corpus.Row]) -> str:
+    """The rows in a few words."""
     states = Counter(row["state"] for row in rows)
     told = ", ".join(f"{state} {count}" for state, count in sorted(states.items()))
-    return f"{recipe.name}: {len(rows)} transactions ({told}), {sum(row['open'] for row in rows)} open"
+    return f"{len(rows)} transactions ({told}), {sum(row['open'] for row in rows)} open"
 
 
 def make_all(recipes: Iterable[Recipe], at_once: int = AT_ONCE, keep: bool = False) -> bool:

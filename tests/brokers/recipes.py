@@ -31,7 +31,7 @@ SOME = (
     "ordinary", "batch", "late_commit", "late_rollback", "double_commit", "pending",
 )  # fmt: skip
 """The histories of a store that is there for its form."""
-SEGMENTS: Mapping[str, str] = {"mappedFileSizeCommitLog": str(1 << 16)}
+SEGMENTS: Mapping[str, str] = {"mappedFileSizeCommitLog": str(1 << 14)}
 """Commit-log files so small that there are several."""
 
 
@@ -95,14 +95,20 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
         timer = {"timerWheelEnable": "true", "mappedFileSizeTimerLog": "65536"} if release(version) >= (5, 0) else {}
         delays = {"delayed_level": 2, **({"delayed_timer": 6} if timer else {}), "delayed_ordinary": 2, "commit": 2}
         add(f"delayed-{version}", "Delay levels and timers on transactional messages.", version, delays, conf=timer)
-    for version in ("4.9.7", "5.1.4", "5.3.3", "5.5.0"):
-        small = {name: count for name, count in halved(common(version)).items() if name in SOME}
-        backup = "half_cursor_set_back" if version in ("4.9.7", "5.3.3") else "half_cursor_set_back_with_backup"
-        add(f"cursorback-{version}", "The half cursor was set back while the broker was stopped.", version, {backup: 4})
+    for number, version in enumerate(VERSIONS):
+        backup = ("half_cursor_set_back", "half_cursor_set_back_with_backup")[number % 2]
+        add(f"cursorback-{version}", "The half cursor was set back while the broker was stopped; it then ran again.", version, {backup: 4})
+        add(
+            f"cursoredited-{version}", "The half cursor was set back after the last stop.", version,
+            {name: count for name, count in halved(common(version)).items() if name in SOME}, half_cursor=0,
+        )  # fmt: skip
+        discards = {"decision_names_discard": 2} if release(version) >= (4, 6) else {}
         add(
             f"masked-{version}", "Decisions by hand that name final records and discard copies.", version,
-            {"commit_names_final": 2, "decision_names_discard": 2}, topics={"orders": 1}, conf={"transactionTimeOut": "3000"},
+            {"commit_names_final": 2, **discards}, topics={"orders": 1}, conf={"transactionTimeOut": "3000"},
         )  # fmt: skip
+    for version in ("4.9.7", "5.1.4", "5.3.3", "5.5.0"):
+        small = {name: count for name, count in halved(common(version)).items() if name in SOME}
         add(
             f"multipath-{version}", "A commit log over two directories.", version, small,
             conf={**SEGMENTS, "storePathCommitLog": "store/commitlog-a,store/commitlog-b"},
@@ -121,7 +127,7 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
         small = {name: count for name, count in halved(common(version)).items() if name in SOME}
         add(
             f"batchcq-{version}", "A topic with a batch consume queue (46-byte entries) and inner batches.", version, small,
-            topics={"orders": 2, "archive": 2}, attributes={"archive": "+queue.type=BatchCQ"},
+            topics={"orders": 2, "archive": 2}, attributes={"archive": "+queue.type=BatchCQ"}, conf={"mapperFileSizeBatchConsumeQueue": "46000"},
         )  # fmt: skip
         add(
             f"longtopic-{version}", "A retry topic of more than 127 bytes: records of the second magic.", version,

@@ -23,7 +23,7 @@ from random import Random
 from typing import Literal
 
 from tests.brokers import rig as rigs
-from tests.brokers.rig import COMMIT, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROLLBACK, Agent, Event, Rig, now_ms
+from tests.brokers.rig import COMMIT, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Agent, Event, Rig, now_ms
 
 Stop = Literal["clean", "kill"]
 DEFAULT_TOPICS = {"orders": 4, "payments": 2}
@@ -82,6 +82,8 @@ class Script:
     attributes: Mapping[str, str] = field(default_factory=dict)
     groups: tuple[str, ...] = ("shop",)
     ipv6: bool = False
+    half_cursor: int | None = None
+    """Where to set the half cursor after the stop."""
 
 
 class Play:
@@ -237,9 +239,9 @@ class Play:
         self.rig.set_config(self.agent, **values)
         self.record("config", **values)
 
-    def join_group(self, group: str, **more: object) -> None:
+    def join_group(self, group: str, compress: str | None = None) -> None:
         """Start a producer."""
-        self.agent.do("producer", group=group, topic=next(iter(self.script.topics)), **more)
+        self.agent.do("producer", group=group, topic=next(iter(self.script.topics)), compress=compress)
         self.groups.add(group)
 
     # ---- start, stop
@@ -256,7 +258,7 @@ class Play:
         self.agent.do("consumer", group="warehouse", topics=",".join(self.script.topics))
         if self.rig.release >= DISCARD_COPIES_SINCE:
             self.agent.do("consumer", group="watch", topics=DISCARD_TOPIC)
-        for group in self.groups or self.script.groups:
+        for group in sorted(self.groups) or self.script.groups:
             self.join_group(group)
 
     def halt(self, how: Stop) -> None:
@@ -266,6 +268,18 @@ class Play:
         self.record("stopped", how=how)
         self.agent.kill()
         self.read_log()
+
+    def set_half_cursor(self, to: int, with_backup: bool) -> None:
+        """Edit the half topic's committed offset in the stopped broker's configuration, as an operator would."""
+        pattern = re.compile(r'("' + HALF_TOPIC + "@" + rigs.CHECK_GROUP + r'":\s*\{\s*"?0"?:\s*)(\d+)')
+        for name in ("consumerOffset.json", *(("consumerOffset.json.bak",) if with_backup else ())):
+            path = self.rig.store / "config" / name
+            text = path.read_text()
+            found = pattern.search(text)
+            if found is None:
+                raise RuntimeError(f"no half cursor in {path}")
+            path.write_text(pattern.sub(lambda match: match.group(1) + str(to), text))
+            self.record("edited", file=f"config/{name}", was=int(found.group(2)), now=to)
 
     def read_log(self) -> None:
         """Where a version writes no discard copy: its log line says that it gave up."""
@@ -338,6 +352,8 @@ class Play:
         self.halt(self.script.stop)
         stopping.set()
         watcher.join()
+        if self.script.half_cursor is not None:
+            self.set_half_cursor(self.script.half_cursor, with_backup=False)
 
     def after(self, wait_seconds: float = 8) -> None:
         """Start the same version on a copy of the finished store, answer UNKNOW to every check, and note what is asked and put back."""

@@ -1,0 +1,92 @@
+"""docs/corpus.md: its generated parts."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from tests.brokers import corpus
+from tests.brokers.histories import HISTORIES
+from tests.brokers.maven import VERSIONS
+from tests.brokers.recipes import release
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "corpus.md"
+NOT_TRANSACTIONS = ("ordinary", "batch", "delayed_ordinary", "refused_by_consumer")
+REASONS: tuple[tuple[str, tuple[int, ...], tuple[int, ...], str], ...] = (
+    ("resumed_.*|pending_resumed", (0,), (4, 5, 2), "request 323 exists from 4.5.2 on"),
+    ("compressed_checked", (0,), (4, 6), "before 4.6 such a half cannot be read again: see poison"),
+    ("poison.*", (4, 6), (99,), "compressed halves survive being put back from 4.6 on"),
+    ("op_batch_lost", (0,), (5, 1), "ops are written at once before 5.1"),
+    ("codecs_.*", (0,), (5, 0), "the client knows only zlib"),
+    ("delayed_timer", (0,), (5, 0), "timers come with 5.0"),
+    ("decision_names_discard", (0,), (4, 5, 2), "no discard copy is written before 4.5.2"),
+    ("refused_by_consumer", (0,), (5, 1), "topics over 127 bytes come with 5.1"),
+)
+"""Why a history is missing: its plan, from which version, below which version, the reason."""
+
+
+def reason(plan: str, version: str) -> str | None:
+    """Why a version has none of a plan."""
+    for pattern, since, below, why in REASONS:
+        if re.fullmatch(pattern, plan) and since <= release(version) < below:
+            return why
+    return None
+
+
+def counts() -> dict[str, Counter[str]]:
+    """How often each plan was played, by version."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for name in corpus.corpus_names():
+        version = corpus.recipe(name)["version"]
+        for row in corpus.expected(name):
+            found[row["plan"]][version] += 1
+        for line in corpus.truth(name):
+            if line["event"] == "sent" and line["plan"] in NOT_TRANSACTIONS:
+                found[line["plan"]][version] += 1
+    return found
+
+
+def history_table() -> str:
+    """Histories by versions."""
+    played = counts()
+    notes: list[str] = []
+    lines = [f"| history | {' | '.join(VERSIONS)} |", f"|---|{'---|' * len(VERSIONS)}"]
+    for plan in sorted(played):
+        cells = []
+        for version in VERSIONS:
+            count = played[plan][version]
+            why = None if count else reason(plan, version) or "MISSING"
+            if why is not None and why not in notes:
+                notes.append(why)
+            cells.append(str(count) if why is None else f"0 [{notes.index(why) + 1}]")
+        lines.append(f"| {plan} | {' | '.join(cells)} |")
+    lines.append("")
+    lines += [f"[{number}] {why}.  " for number, why in enumerate(notes, 1)]
+    return "\n".join(lines)
+
+
+def store_table() -> str:
+    """The stores."""
+    lines = ["| store | broker | stop | seed | transactions | states | what is in it |", "|---|---|---|---|---|---|---|"]
+    for name in corpus.corpus_names():
+        recipe = corpus.recipe(name)
+        rows = corpus.expected(name)
+        states = ", ".join(f"{count} {state}" for state, count in sorted(Counter(row["state"] for row in rows).items()))
+        cells = (name, recipe["version"], recipe["stop"], recipe["seed"], len(rows), states, recipe["about"])
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def words() -> str:
+    """What the histories are."""
+    return "\n".join(f"- **{name}**: {act.words}" for name, act in HISTORIES.items())
+
+
+def write() -> None:
+    """Put the generated parts between their marks in the document."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    for name, part in (("histories", words()), ("counts", history_table()), ("stores", store_table())):
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        text = pattern.sub(lambda found, part=part: f"{found.group(1)}\n{part}\n\n{found.group(2)}", text)  # type: ignore[misc]
+    DOCUMENT.write_text(text, encoding="utf-8")

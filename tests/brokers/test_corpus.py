@@ -1,0 +1,58 @@
+"""The corpus itself: its rows follow from its truth, what was planned happened, nothing of the machine that made it is in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.brokers import corpus
+from tests.brokers.expectation import expected_rows
+from tests.brokers.stage import log_end
+
+OUTCOMES: tuple[tuple[str, set[str]], ...] = (
+    ("commit|commit_at_check_.|local_transaction_throws|many_keys|double_commit|triple_commit", {"COMMITTED"}),
+    ("commit_after_.*|rollback_after_commit|resumed_then_commit|.*late_.*commit|cursor_back_commit", {"COMMITTED"}),
+    ("commit_names_final|poison_commit_at_check|delayed_level", {"COMMITTED"}),
+    ("rollback|rollback_at_check_.|rollback_after_discard|.*late_rollback|.*_then_rollback|cursor_back_rollback", {"ROLLED_BACK"}),
+    ("mask_probe|poison_rollback", {"ROLLED_BACK"}),
+    ("never_answered|producer_group_gone|resumed_then_discarded|fifteen_checks|cursor_back_discarded", {"DISCARDED"}),
+    ("pending.*|poison|poison_before|poison_after", {"PENDING"}),
+    ("mask_victim", {"LOST", "DISCARDED"}),
+    ("delayed_timer", {"DISCARDED", "PENDING", "LOST"}),
+    ("op_batch_lost", {"COMMITTED", "PENDING"}),
+    ("bare|compressed|codecs_.*|without_id|foreign_words", {"COMMITTED", "ROLLED_BACK"}),
+    ("immunity|compressed_checked|decision_names_discard", {"COMMITTED", "DISCARDED"}),
+)
+"""What may become of each plan."""
+MACHINE = re.compile(rb"/(?:tmp|root|home|work|Users)/[\w.-]+")
+
+
+@pytest.fixture(params=corpus.corpus_names())
+def name(request: pytest.FixtureRequest) -> str:
+    """Each store in turn."""
+    return str(request.param)
+
+
+def test_rows_follow_from_the_truth(name: str) -> None:
+    assert corpus.expected(name) == expected_rows(corpus.truth(name))
+
+
+def test_what_was_planned_happened(name: str) -> None:
+    for row in corpus.expected(name):
+        allowed = [states for pattern, states in OUTCOMES if re.fullmatch(pattern, row["plan"])]
+        assert allowed, row["plan"]
+        assert row["state"] in set().union(*allowed), row
+
+
+def test_nothing_of_the_machine_is_in_it(name: str, tmp_path: Path) -> None:
+    root = corpus.unpack(name, tmp_path)
+    found = {
+        (path.relative_to(root), match.group())
+        for path in root.rglob("*") if path.is_file() and path.stat().st_size < 1 << 20
+        for match in MACHINE.finditer(path.read_bytes())
+    }  # fmt: skip
+    assert not found
+    assert not MACHINE.search((corpus.CORPUS / name / corpus.RECIPE).read_bytes())
+    assert log_end(root) == next(line for line in corpus.truth(name) if line["event"] == "log_end")["commit_log_offset"]
