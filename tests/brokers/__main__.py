@@ -22,7 +22,9 @@ def arguments() -> argparse.ArgumentParser:
     one.add_argument("version", help=f"one of {', '.join(maven.VERSIONS)} (others may work)")
     one.add_argument("out", type=Path, help="directory for the store, its truth and the logs")
     one.add_argument("--seed", type=int, default=1)
-    one.add_argument("--history", nargs="*", metavar="NAME[:COUNT]", help=f"default: the common ones; known: {', '.join(HISTORIES)}")
+    one.add_argument(
+        "--history", nargs="*", metavar="NAME[:COUNT]", help=f"default: the common ones; known: {', '.join(HISTORIES)}"
+    )
     one.add_argument("--kill", action="store_true", help="end the broker by SIGKILL")
     one.add_argument("--conf", nargs="*", default=[], metavar="NAME=VALUE", help="broker settings")
     every = commands.add_parser("corpus", help="make the committed stores again")
@@ -67,12 +69,13 @@ def main() -> int:
         script = Script(options.version, options.seed, wanted, "kill" if options.kill else "clean", conf)
         recipe = Recipe("run", "One run.", script)
         rows = save(recipe, play(recipe, options.out), options.out / "packed")
-        print(f"{len(rows)} transactions, store {options.out / 'store'}, truth and expected rows in {options.out / 'packed'}")
+        print(f"{len(rows)} transactions, store {options.out / 'store'}, truth and rows in {options.out / 'packed'}")
         return 0
     chosen = [
-        recipe for recipe in recipes(options.seed).values()
+        recipe
+        for recipe in recipes(options.seed).values()
         if not options.only or any(recipe.name.startswith(name) for name in options.only)
-    ]  # fmt: skip
+    ]
     return 0 if make_all(chosen, options.at_once, options.keep) else 1
 
 

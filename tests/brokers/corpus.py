@@ -65,7 +65,9 @@ def truth(name: str) -> list[Row]:
 
 
 def recipe(name: str) -> Row:
-    """How the store was made: version, seed, histories, broker configuration, how it was stopped, what is unusual in it."""
+    """How the store was made: version, seed, histories, broker configuration, how it was stopped, what is unusual in
+    it.
+    """
     found: Row = json.loads((CORPUS / name / RECIPE).read_text(encoding="utf-8"))
     return found
 
@@ -80,7 +82,10 @@ def broker_conf(name: str) -> str:
 
 def pack(store: Path, archive: Path) -> None:
     """Pack a store so that the same bytes give the same archive: sorted, no owner, no times."""
-    with lzma.open(archive, "wb", preset=9 | lzma.PRESET_EXTREME) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
+    with (
+        lzma.open(archive, "wb", preset=9 | lzma.PRESET_EXTREME) as packed,
+        tarfile.open(fileobj=packed, mode="w") as tar,
+    ):
         for path in [store, *sorted(store.rglob("*"))]:
             inside = Path("store") / path.relative_to(store)
             info = tarfile.TarInfo(inside.as_posix())

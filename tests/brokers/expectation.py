@@ -1,8 +1,9 @@
 """What must be found in a store, worked out from the truth of its run.
 
-The witnesses, all of them on the broker's and the client's side: messages that a consumer got, records that the broker served from a copy
-of the store (`after_record`: half copies, ops, finals, discard copies, with their places), decisions and checks as the producer saw them,
-and, for what is still open, what the same broker asked or put back again when it was started on the copy.
+The witnesses, all of them on the broker's and the client's side: messages that a consumer got, records that the broker
+served from a copy of the store (`after_record`: half copies, ops, finals, discard copies, with their places), decisions
+and checks as the producer saw them, and, for what is still open, what the same broker asked or put back when it was
+started on the copy.
 """
 
 from __future__ import annotations
@@ -33,10 +34,14 @@ class Truth:
         self.discard_copies = [record for record in records if record["topic"] == DISCARD_TOPIC]
         self.ops = [record for record in records if record["topic"] == OP_TOPIC and record["queue_id"] == 0]
         self.finals = [
-            record for record in records
-            if record["system_flag"] & TRANSACTION_BITS == COMMIT_BITS and record["topic"] not in (HALF_TOPIC, DISCARD_TOPIC)
-        ]  # fmt: skip
-        """A commit of a delayed half puts a record of that type into the half topic: no consumer gets that, so it is no final."""
+            record
+            for record in records
+            if record["system_flag"] & TRANSACTION_BITS == COMMIT_BITS
+            and record["topic"] not in (HALF_TOPIC, DISCARD_TOPIC)
+        ]
+        """A commit of a delayed half puts a record of that type into the half topic: no consumer gets that, so it is
+        no final.
+        """
         cursors = [line["queue_offset"] for line in self.of("after_cursor") if line["topic"] == HALF_TOPIC]
         self.half_cursor: int | None = cursors[-1] if cursors else None
         self.log_end: int = self.of("log_end")[-1]["commit_log_offset"]
@@ -116,11 +121,15 @@ def expected_row(sent: Event, truth: Truth) -> Row:
     asked = mine(truth.of("after_check"))
     put_back = mine(truth.of("after_put_back"))
     newest = max(copy_numbers, default=None)
-    stuck = truth.half_cursor is not None and newest is not None and newest >= truth.half_cursor and newest not in marked
+    stuck = (
+        truth.half_cursor is not None and newest is not None and newest >= truth.half_cursor and newest not in marked
+    )
     still_open = bool(asked or put_back or stuck)
     state, flags = judge(finals, marks, still_open, discard_copies, logged, truth)
     return {
-        "transaction_id": sent["transaction_id"] or (halves[0]["transaction_id"] if halves else None) or sent["offset_message_id"],
+        "transaction_id": sent["transaction_id"]
+        or (halves[0]["transaction_id"] if halves else None)
+        or sent["offset_message_id"],
         "plan": sent["plan"],
         "case": sent["case"],
         "state": state,
@@ -141,7 +150,9 @@ def expected_row(sent: Event, truth: Truth) -> Row:
             place(copy) | {"checks_count": int(copy["properties"].get("TRANSACTION_CHECK_TIMES", 0))} for copy in halves
         ],
         "op_marks": [
-            place(op) | {"half_queue_offset": number} for op in truth.ops for number in sorted(set(numbers(op)) & copy_numbers)
+            place(op) | {"half_queue_offset": number}
+            for op in truth.ops
+            for number in sorted(set(numbers(op)) & copy_numbers)
         ],
         "final_records": [{"topic": record["topic"]} | place(record) for record in finals],
         "discard_copies": [place(record) for record in discard_copies],

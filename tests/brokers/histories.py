@@ -82,7 +82,9 @@ def never_answered(play: Play, count: int, rng: Random) -> None:
 
 @history()
 def producer_group_gone(play: Play, count: int, rng: Random) -> None:
-    """The only producer of the group leaves before the first check; checks are counted and nobody hears them, until the discard."""
+    """The only producer of the group leaves before the first check; checks are counted and nobody hears them, until
+    the discard.
+    """
     play.join_group("gone")
     sent = play.send_all("producer_group_gone", count, rng, group="gone")
     play.agent.do("leave", group="gone")
@@ -95,9 +97,13 @@ def producer_group_gone(play: Play, count: int, rng: Random) -> None:
 
 @history()
 def immunity(play: Play, count: int, rng: Random) -> None:
-    """CHECK_IMMUNITY_TIME_IN_SECONDS: put back without being asked until it is over; then committed at the first check, or never."""
+    """CHECK_IMMUNITY_TIME_IN_SECONDS: put back without being asked until it is over; then committed at the first
+    check, or never.
+    """
     waiting = [
-        play.send("immunity", number, rng, checks=rng.choice(("COMMIT", "UNKNOWN")), **{f"p.{IMMUNITY}": rng.choice((3, 4))})
+        play.send(
+            "immunity", number, rng, checks=rng.choice(("COMMIT", "UNKNOWN")), **{f"p.{IMMUNITY}": rng.choice((3, 4))}
+        )
         for number in range(count)
     ]
     for one in waiting:
@@ -137,7 +143,9 @@ def codecs(play: Play, count: int, rng: Random) -> None:
 
 @history(phase=1)
 def poison(play: Play, count: int, rng: Random) -> None:
-    """A compressed half put back by a broker before 4.6 cannot be read again: each pass ends there, and repeats what came before it."""
+    """A compressed half put back by a broker before 4.6 cannot be read again: each pass ends there, and repeats what
+    came before it.
+    """
     play.send_all("poison_before", count, rng)
     play.send_all("poison_commit_at_check", count, rng, checks="COMMIT")
     play.send_all("poison", count, rng, body=order(rng, "poison", 6000))
@@ -162,9 +170,16 @@ def foreign_words(play: Play, count: int, rng: Random) -> None:
         word = words[number % len(words)]
         first = ("COMMIT", "ROLLBACK", "UNKNOWN")[number % 3]
         play.send(
-            "foreign_words", number, rng, first=first, checks="COMMIT", keys=f"{word}-{number}", tags=word,
-            body=f"{word} {number}".encode(), **{f"p.{word}": word * 3, "p.note": f"a=b;{word}"},
-        )  # fmt: skip
+            "foreign_words",
+            number,
+            rng,
+            first=first,
+            checks="COMMIT",
+            keys=f"{word}-{number}",
+            tags=word,
+            body=f"{word} {number}".encode(),
+            **{f"p.{word}": word * 3, "p.note": f"a=b;{word}"},
+        )
 
 
 @history()
@@ -207,18 +222,44 @@ def raw_half(play: Play, plan: str, number: int, rng: Random) -> Transaction:
     named = {"TRAN_MSG": "true", "PGROUP": group, "KEYS": f"K-{case}", "TAGS": "raw", "WAIT": "true", "case": case}
     properties = "".join(f"{name}\x01{value}\x02" for name, value in named.items())
     answer = play.rig.request(
-        play.agent, 10, order(rng, case), producerGroup=group, topic=topic, defaultTopic="TBW102", defaultTopicQueueNums=4, queueId=0,
-        sysFlag=4, bornTimestamp=int(time.time() * 1000), flag=0, properties=properties, reconsumeTimes=0, unitMode="false",
-        batch="false", maxReconsumeTimes=0,
-    )  # fmt: skip
+        play.agent,
+        10,
+        order(rng, case),
+        producerGroup=group,
+        topic=topic,
+        defaultTopic="TBW102",
+        defaultTopicQueueNums=4,
+        queueId=0,
+        sysFlag=4,
+        bornTimestamp=int(time.time() * 1000),
+        flag=0,
+        properties=properties,
+        reconsumeTimes=0,
+        unitMode="false",
+        batch="false",
+        maxReconsumeTimes=0,
+    )
     if answer["code"] != 0:
         raise RuntimeError(f"{case}: {answer}")
     message_id = answer["fields"]["msgId"]
     play.record(
-        "sent", case=case, plan=plan, kind="transaction", transaction_id=None, message_id=message_id, producer_group=group, topic=topic,
-        queue_id=0, queue_offset=int(answer["fields"]["queueOffset"]), commit_log_offset=int(message_id[-16:], 16),
-        offset_message_id=message_id, keys=named["KEYS"], tags="raw", flag=0, status="SEND_OK",
-    )  # fmt: skip
+        "sent",
+        case=case,
+        plan=plan,
+        kind="transaction",
+        transaction_id=None,
+        message_id=message_id,
+        producer_group=group,
+        topic=topic,
+        queue_id=0,
+        queue_offset=int(answer["fields"]["queueOffset"]),
+        commit_log_offset=int(message_id[-16:], 16),
+        offset_message_id=message_id,
+        keys=named["KEYS"],
+        tags="raw",
+        flag=0,
+        status="SEND_OK",
+    )
     return one
 
 
@@ -227,13 +268,17 @@ def raw_half(play: Play, plan: str, number: int, rng: Random) -> Transaction:
 
 @history()
 def late_commit(play: Play, count: int, rng: Random) -> None:
-    """COMMIT after the first check has put a newer copy back: it names the old copy, the newer one is asked until the discard."""
+    """COMMIT after the first check has put a newer copy back: it names the old copy, the newer one is asked until the
+    discard.
+    """
     play.until_discarded(play.send_all("late_commit", count, rng, first="COMMIT@1"))
 
 
 @history()
 def late_rollback(play: Play, count: int, rng: Random) -> None:
-    """ROLLBACK after the first check has put a newer copy back: it names the old copy, the newer one is asked until the discard."""
+    """ROLLBACK after the first check has put a newer copy back: it names the old copy, the newer one is asked until
+    the discard.
+    """
     play.until_discarded(play.send_all("late_rollback", count, rng, first="ROLLBACK@1"))
 
 
@@ -254,7 +299,9 @@ def late_rollback_then_commit(play: Play, count: int, rng: Random) -> None:
 @history()
 def late_rollback_then_rollback(play: Play, count: int, rng: Random) -> None:
     """ROLLBACK naming an old copy, then ROLLBACK at the third check."""
-    sent = play.send_all("late_rollback_then_rollback", count, rng, first="ROLLBACK@1", checks="UNKNOWN,UNKNOWN,ROLLBACK")
+    sent = play.send_all(
+        "late_rollback_then_rollback", count, rng, first="ROLLBACK@1", checks="UNKNOWN,UNKNOWN,ROLLBACK"
+    )
     play.until_checked(sent, 3)
 
 
@@ -340,7 +387,7 @@ def resumed_then_discarded(play: Play, count: int, rng: Random) -> None:
 
 
 def offset_message_id(play: Play, one: Transaction, topic: str = DISCARD_TOPIC) -> str:
-    """The id by place of the transaction's newest record in a system topic: the host of its first id, another offset."""
+    """The id by place of the newest record in a system topic: the host of the first id, another offset."""
     found = play.last_copy(one, topic)
     return str(one.known["offset_message_id"])[:-16] + f"{found[1]:016X}"
 
@@ -350,7 +397,9 @@ def offset_message_id(play: Play, one: Transaction, topic: str = DISCARD_TOPIC) 
 
 @history()
 def commit_names_final(play: Play, count: int, rng: Random) -> None:
-    """COMMIT by hand naming a final record in queue 0: delivered again, and the op hides the half whose number the final has (before 5.5)."""
+    """COMMIT by hand naming a final record in queue 0: delivered again, and the op hides the half whose number the
+    final has (before 5.5).
+    """
     topic = next(iter(play.script.topics))
     victims = 0
     for number in range(count):
@@ -376,10 +425,23 @@ def fill_queue(play: Play, number: int, rng: Random, topic: str, count: int) -> 
     """Ordinary messages into queue 0 of a topic, by raw requests."""
     for extra in range(count):
         play.rig.request(
-            play.agent, 10, order(rng, "filler"), producerGroup="filler", topic=topic, defaultTopic="TBW102", defaultTopicQueueNums=4,
-            queueId=0, sysFlag=0, bornTimestamp=int(time.time() * 1000), flag=0, reconsumeTimes=0, unitMode="false", batch="false",
-            properties=f"UNIQ_KEY\x01FILLER{number:04}{extra:06}\x02", maxReconsumeTimes=0,
-        )  # fmt: skip
+            play.agent,
+            10,
+            order(rng, "filler"),
+            producerGroup="filler",
+            topic=topic,
+            defaultTopic="TBW102",
+            defaultTopicQueueNums=4,
+            queueId=0,
+            sysFlag=0,
+            bornTimestamp=int(time.time() * 1000),
+            flag=0,
+            reconsumeTimes=0,
+            unitMode="false",
+            batch="false",
+            properties=f"UNIQ_KEY\x01FILLER{number:04}{extra:06}\x02",
+            maxReconsumeTimes=0,
+        )
 
 
 @history()
@@ -426,12 +488,16 @@ def delayed_ordinary(play: Play, count: int, rng: Random) -> None:
 @history()
 def fifteen_checks(play: Play, count: int, rng: Random) -> None:
     """Checked until transactionCheckMax and then discarded, with nothing else in the store."""
-    play.until_discarded(play.send_all("fifteen_checks", count, rng, topic="orders", keys="ORDER-1", tags="created"), seconds=120)
+    play.until_discarded(
+        play.send_all("fifteen_checks", count, rng, topic="orders", keys="ORDER-1", tags="created"), seconds=120
+    )
 
 
 @history()
 def refused_by_consumer(play: Play, count: int, rng: Random) -> None:
-    """Ordinary messages that a consumer group with a long name refuses once: they go to its retry topic (over 127 bytes: V2 records)."""
+    """Ordinary messages that a consumer group with a long name refuses once: they go to its retry topic (over 127
+    bytes: V2 records).
+    """
     topic = next(iter(play.script.topics))
     group = "consumer_of_a_very_long_name_" + "x" * 100
     play.agent.do("consumer", group=group, topics=topic, fail=1)
@@ -441,7 +507,9 @@ def refused_by_consumer(play: Play, count: int, rng: Random) -> None:
 
 
 def retried(play: Play) -> int:
-    """How many deliveries came from a retry topic (the client shows the original topic again, so the place tells them apart)."""
+    """How many deliveries came from a retry topic (the client shows the original topic again, so the place tells them
+    apart).
+    """
     places: dict[str, set[int]] = {}
     for event in list(play.truth):
         if event["event"] == "delivered" and str(event["case"]).startswith("refused_by_consumer"):
@@ -491,7 +559,9 @@ def pending(play: Play, count: int, rng: Random) -> None:
 
 @history(phase=2)
 def pending_never_checked(play: Play, count: int, rng: Random) -> None:
-    """Sent when transactionTimeOut has just been raised: not checked before the stop, nor is anything else while the broker shuts down."""
+    """Sent when transactionTimeOut has just been raised: not checked before the stop, nor is anything else while the
+    broker shuts down.
+    """
     play.config(transactionTimeOut="600000")
     time.sleep(1.2)
     play.send_all("pending_never_checked", count, rng)
@@ -542,7 +612,9 @@ def pending_without_id(play: Play, count: int, rng: Random) -> None:
 
 @history(phase=1)
 def op_batch_lost(play: Play, count: int, rng: Random) -> None:
-    """Decisions whose ops wait in the broker's memory (5.1 and later, transactionOpBatchInterval raised) when it is killed."""
+    """Decisions whose ops wait in the broker's memory (5.1 and later, transactionOpBatchInterval raised) when it is
+    killed.
+    """
     play.config(transactionOpBatchInterval="60000")
     time.sleep(2)
     sent = [

@@ -57,10 +57,17 @@ def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
     script = recipe.script
     conf = {"storePathRootDir": "store", "storePathCommitLog": "store/commitlog"} | run.rig.conf
     described = {
-        "name": recipe.name, "about": recipe.about, "version": script.version, "seed": script.seed, "stop": script.stop,
-        "histories": dict(script.histories), "topics": dict(script.topics), "groups": list(script.groups), "broker_conf": conf,
+        "name": recipe.name,
+        "about": recipe.about,
+        "version": script.version,
+        "seed": script.seed,
+        "stop": script.stop,
+        "histories": dict(script.histories),
+        "topics": dict(script.topics),
+        "groups": list(script.groups),
+        "broker_conf": conf,
         "states": dict(sorted(Counter(row["state"] for row in rows).items())),
-    }  # fmt: skip
+    }
     (to / corpus.RECIPE).write_text(json.dumps(described, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return rows
 

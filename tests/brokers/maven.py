@@ -18,7 +18,8 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0<
 {dependencies}
 </dependencies></project>
 """
-DEPENDENCY = "<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-{module}</artifactId><version>{version}</version></dependency>"
+DEPENDENCY = """<dependency><groupId>org.apache.rocketmq</groupId>
+<artifactId>rocketmq-{module}</artifactId><version>{version}</version></dependency>"""
 
 
 def cache_directory() -> Path:
@@ -38,7 +39,9 @@ def why_not() -> str | None:
     text = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
     found = re.search(r'version "(\d+)', text)
     if found is None or int(found.group(1)) < JAVA_WANTED:
-        return f"Java {JAVA_WANTED} or later is wanted, java -version says: {text.splitlines()[0] if text else 'nothing'}"
+        return (
+            f"Java {JAVA_WANTED} or later is wanted, java -version says: {text.splitlines()[0] if text else 'nothing'}"
+        )
     return None
 
 
@@ -64,5 +67,7 @@ def classpath(version: str) -> str:
     digest = hashlib.sha256(SCENARIO.read_bytes()).hexdigest()[:12]
     classes = cache_directory() / version / f"classes-{digest}"
     if not (classes / "Scenario.class").exists():
-        subprocess.run(["javac", "-nowarn", "-cp", found, "-d", str(classes), str(SCENARIO)], check=True, capture_output=True)
+        subprocess.run(
+            ["javac", "-nowarn", "-cp", found, "-d", str(classes), str(SCENARIO)], check=True, capture_output=True
+        )
     return f"{classes}{os.pathsep}{found}"

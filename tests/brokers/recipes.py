@@ -10,26 +10,64 @@ from tests.brokers.maven import VERSIONS
 from tests.brokers.stage import Script
 
 ALWAYS: Mapping[str, int] = {
-    "commit": 16, "rollback": 8, "commit_at_check_1": 4, "commit_at_check_2": 3, "rollback_at_check_1": 3, "rollback_at_check_2": 2,
-    "local_transaction_throws": 1, "never_answered": 3, "producer_group_gone": 2, "immunity": 4, "compressed": 4, "bare": 4,
-    "foreign_words": 6, "many_keys": 3, "ordinary": 12, "batch": 3, "without_id": 2, "late_commit": 2, "late_rollback": 2,
-    "late_commit_then_commit": 2, "late_rollback_then_commit": 1, "late_rollback_then_rollback": 1, "double_commit": 2,
-    "triple_commit": 1, "commit_after_rollback": 2, "rollback_after_commit": 1, "commit_after_discard": 2,
+    "commit": 16,
+    "rollback": 8,
+    "commit_at_check_1": 4,
+    "commit_at_check_2": 3,
+    "rollback_at_check_1": 3,
+    "rollback_at_check_2": 2,
+    "local_transaction_throws": 1,
+    "never_answered": 3,
+    "producer_group_gone": 2,
+    "immunity": 4,
+    "compressed": 4,
+    "bare": 4,
+    "foreign_words": 6,
+    "many_keys": 3,
+    "ordinary": 12,
+    "batch": 3,
+    "without_id": 2,
+    "late_commit": 2,
+    "late_rollback": 2,
+    "late_commit_then_commit": 2,
+    "late_rollback_then_commit": 1,
+    "late_rollback_then_rollback": 1,
+    "double_commit": 2,
+    "triple_commit": 1,
+    "commit_after_rollback": 2,
+    "rollback_after_commit": 1,
+    "commit_after_discard": 2,
     "rollback_after_discard": 1,
-}  # fmt: skip
+}
 """What every version can do."""
 ENDING: Mapping[str, int] = {
-    "pending": 8, "pending_immune": 2, "pending_late_commit": 2, "pending_late_rollback": 2, "pending_without_id": 1,
-}  # fmt: skip
+    "pending": 8,
+    "pending_immune": 2,
+    "pending_late_commit": 2,
+    "pending_late_rollback": 2,
+    "pending_without_id": 1,
+}
 """What is open when the broker stops."""
 REREADING: Mapping[str, int] = {"compressed_checked": 4}
 """A compressed half survives being put back (4.6 and later)."""
 RESUMING: Mapping[str, int] = {"resumed_then_commit": 2, "resumed_then_discarded": 1, "pending_resumed": 2}
 """Request 323 (4.5.2 and later)."""
 SOME = (
-    "commit", "rollback", "commit_at_check_1", "rollback_at_check_1", "never_answered", "immunity", "compressed", "foreign_words",
-    "ordinary", "batch", "late_commit", "late_rollback", "double_commit", "pending",
-)  # fmt: skip
+    "commit",
+    "rollback",
+    "commit_at_check_1",
+    "rollback_at_check_1",
+    "never_answered",
+    "immunity",
+    "compressed",
+    "foreign_words",
+    "ordinary",
+    "batch",
+    "late_commit",
+    "late_rollback",
+    "double_commit",
+    "pending",
+)
 """The histories of a store that is there for its form."""
 SEGMENTS: Mapping[str, str] = {"mappedFileSizeCommitLog": str(1 << 14)}
 """Commit-log files so small that there are several."""
@@ -71,72 +109,120 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
 
     for version in VERSIONS:
         five = release(version) >= (5, 0)
-        add(f"common-{version}", "Every common history; stopped cleanly.", version, {**common(version), "pending_never_checked": 3})
+        add(
+            f"common-{version}",
+            "Every common history; stopped cleanly.",
+            version,
+            {**common(version), "pending_never_checked": 3},
+        )
         ending = {**halved(common(version)), **({"op_batch_lost": 6} if five else {})}
         lost = "; the ops of the last decisions were still in its memory" if five else ""
         add(
-            f"killed-{version}", f"Every common history; the broker was killed (SIGKILL){lost}. Several commit-log files.", version,
-            ending, stop="kill", conf=SEGMENTS,
-        )  # fmt: skip
+            f"killed-{version}",
+            f"Every common history; the broker was killed (SIGKILL){lost}. Several commit-log files.",
+            version,
+            ending,
+            stop="kill",
+            conf=SEGMENTS,
+        )
         add(
-            f"fifteen-{version}", "One transaction, never answered, checked fifteen times, then discarded.", version,
-            {"fifteen_checks": 1}, conf={"transactionCheckMax": "15", "transactionTimeOut": "1000"},
-        )  # fmt: skip
+            f"fifteen-{version}",
+            "One transaction, never answered, checked fifteen times, then discarded.",
+            version,
+            {"fifteen_checks": 1},
+            conf={"transactionCheckMax": "15", "transactionTimeOut": "1000"},
+        )
         add(
-            f"busystop-{version}", "Stopped cleanly while checks were going on: the broker puts halves back until its last moment.",
-            version, {"commit": 4, "rollback": 2, "pending": 8}, topics={"orders": 1},
-        )  # fmt: skip
+            f"busystop-{version}",
+            "Stopped cleanly while checks were going on: the broker puts halves back until its last moment.",
+            version,
+            {"commit": 4, "rollback": 2, "pending": 8},
+            topics={"orders": 1},
+        )
     for version in ("4.3.0", "4.4.0"):
         add(
-            f"poison-{version}", "A compressed half that was put back, unreadable: the check loop ends there at each pass.", version,
+            f"poison-{version}",
+            "A compressed half that was put back, unreadable: the check loop ends there at each pass.",
+            version,
             {"commit": 3, "never_answered": 1, "poison": 2},
-        )  # fmt: skip
+        )
     for version in VERSIONS:
         timer = {"timerWheelEnable": "true", "mappedFileSizeTimerLog": "65536"} if release(version) >= (5, 0) else {}
         delays = {"delayed_level": 2, **({"delayed_timer": 6} if timer else {}), "delayed_ordinary": 2, "commit": 2}
         add(f"delayed-{version}", "Delay levels and timers on transactional messages.", version, delays, conf=timer)
     for number, version in enumerate(VERSIONS):
         backup = ("half_cursor_set_back", "half_cursor_set_back_with_backup")[number % 2]
-        add(f"cursorback-{version}", "The half cursor was set back while the broker was stopped; it then ran again.", version, {backup: 4})
         add(
-            f"cursoredited-{version}", "The half cursor was set back after the last stop.", version,
-            {name: count for name, count in halved(common(version)).items() if name in SOME}, half_cursor=0,
-        )  # fmt: skip
+            f"cursorback-{version}",
+            "The half cursor was set back while the broker was stopped; it then ran again.",
+            version,
+            {backup: 4},
+        )
+        add(
+            f"cursoredited-{version}",
+            "The half cursor was set back after the last stop.",
+            version,
+            {name: count for name, count in halved(common(version)).items() if name in SOME},
+            half_cursor=0,
+        )
         discards = {"decision_names_discard": 2} if release(version) >= (4, 6) else {}
         add(
-            f"masked-{version}", "Decisions by hand that name final records and discard copies.", version,
-            {"commit_names_final": 2, **discards}, topics={"orders": 1}, conf={"transactionTimeOut": "3000"},
-        )  # fmt: skip
+            f"masked-{version}",
+            "Decisions by hand that name final records and discard copies.",
+            version,
+            {"commit_names_final": 2, **discards},
+            topics={"orders": 1},
+            conf={"transactionTimeOut": "3000"},
+        )
     for version in ("4.9.7", "5.1.4", "5.3.3", "5.5.0"):
         small = {name: count for name, count in halved(common(version)).items() if name in SOME}
         add(
-            f"multipath-{version}", "A commit log over two directories.", version, small,
+            f"multipath-{version}",
+            "A commit log over two directories.",
+            version,
+            small,
             conf={**SEGMENTS, "storePathCommitLog": "store/commitlog-a,store/commitlog-b"},
-        )  # fmt: skip
+        )
         add(
-            f"ipv6-{version}", "Broker, name server and clients on ::1: both hosts take 16 bytes.", version, small, ipv6=True,
+            f"ipv6-{version}",
+            "Broker, name server and clients on ::1: both hosts take 16 bytes.",
+            version,
+            small,
+            ipv6=True,
             conf={"brokerIP1": "::1"},
-        )  # fmt: skip
+        )
     for version in ("4.9.7", "5.3.3"):
         add(
-            f"cqext-{version}", "Consume queue extension files (enableConsumeQueueExt).", version,
+            f"cqext-{version}",
+            "Consume queue extension files (enableConsumeQueueExt).",
+            version,
             {name: count for name, count in halved(common(version)).items() if name in SOME},
             conf={"enableConsumeQueueExt": "true", "mappedFileSizeConsumeQueueExt": "65536"},
-        )  # fmt: skip
+        )
     for version in ("5.1.4", "5.3.3", "5.5.0"):
         small = {name: count for name, count in halved(common(version)).items() if name in SOME}
         add(
-            f"batchcq-{version}", "A topic with a batch consume queue (46-byte entries) and inner batches.", version, small,
-            topics={"orders": 2, "archive": 2}, attributes={"archive": "+queue.type=BatchCQ"}, conf={"mapperFileSizeBatchConsumeQueue": "46000"},
-        )  # fmt: skip
+            f"batchcq-{version}",
+            "A topic with a batch consume queue (46-byte entries) and inner batches.",
+            version,
+            small,
+            topics={"orders": 2, "archive": 2},
+            attributes={"archive": "+queue.type=BatchCQ"},
+            conf={"mapperFileSizeBatchConsumeQueue": "46000"},
+        )
         add(
-            f"longtopic-{version}", "A retry topic of more than 127 bytes: records of the second magic.", version,
+            f"longtopic-{version}",
+            "A retry topic of more than 127 bytes: records of the second magic.",
+            version,
             {**small, "refused_by_consumer": 3},
-        )  # fmt: skip
+        )
         add(f"codecs-{version}", "Bodies compressed by LZ4, ZSTD and ZLIB.", version, {"codecs": 6, "pending": 4})
     for version in ("5.3.3", "5.5.0"):
         add(
-            f"propcrc-{version}", "A checksum in each record's properties (enabledAppendPropCRC).", version,
-            {name: count for name, count in halved(common(version)).items() if name in SOME}, conf={"enabledAppendPropCRC": "true"},
-        )  # fmt: skip
+            f"propcrc-{version}",
+            "A checksum in each record's properties (enabledAppendPropCRC).",
+            version,
+            {name: count for name, count in halved(common(version)).items() if name in SOME},
+            conf={"enabledAppendPropCRC": "true"},
+        )
     return made

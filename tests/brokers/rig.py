@@ -43,7 +43,8 @@ JAVA_OPTIONS = (
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
 )
 LOGBACK = """<configuration><appender name="F" class="ch.qos.logback.core.FileAppender"><file>{file}</file><encoder>
-<pattern>%d %p %c{{0}} %m%n</pattern></encoder></appender><root level="INFO"><appender-ref ref="F"/></root></configuration>
+<pattern>%d %p %c{{0}} %m%n</pattern></encoder></appender>
+<root level="INFO"><appender-ref ref="F"/></root></configuration>
 """
 
 SMALL: dict[str, str] = {
@@ -72,7 +73,10 @@ SMALL: dict[str, str] = {
 """The broker configuration of every store of ours, unless a recipe says otherwise: small files, short intervals."""
 SMALL_5: dict[str, str] = {"transactionOpBatchInterval": "500", "timerWheelEnable": "false"}
 """What 5.x has besides."""
-OLD_NAMES = {"mappedFileSizeCommitLog": "mapedFileSizeCommitLog", "mappedFileSizeConsumeQueue": "mapedFileSizeConsumeQueue"}
+OLD_NAMES = {
+    "mappedFileSizeCommitLog": "mapedFileSizeCommitLog",
+    "mappedFileSizeConsumeQueue": "mapedFileSizeConsumeQueue",
+}
 """How versions before 4.9 spell these."""
 
 
@@ -121,11 +125,22 @@ class Agent:
         self._came = threading.Condition()
         self.failed: list[Event] = []
         self._log = (rig.out / log).open("ab")
-        options = ["-Xmx512m", *JAVA_OPTIONS, f"-Duser.home={rig.home}", "-Drocketmq.client.rebalance.waitInterval=1000"]
+        options = [
+            "-Xmx512m",
+            *JAVA_OPTIONS,
+            f"-Duser.home={rig.home}",
+            "-Drocketmq.client.rebalance.waitInterval=1000",
+        ]
         self.process = subprocess.Popen(
             ["java", *options, "-cp", rig.classpath, "Scenario", rig.name_server],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, cwd=rig.out, text=True, encoding="utf-8", bufsize=1,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            cwd=rig.out,
+            text=True,
+            encoding="utf-8",
+            bufsize=1,
+        )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self._await("ready", 60)
@@ -245,8 +260,11 @@ class Rig:
         command = ["java", "-Xmx1g", *JAVA_OPTIONS, f"-Duser.home={self.home}", "-Drocketmq.client.logUseSlf4j=false"]
         process = subprocess.Popen(
             [*command, "-cp", self.classpath, main, "-c", str(conf)],
-            env=dict(os.environ, ROCKETMQ_HOME=str(self.home)), stdout=log, stderr=subprocess.STDOUT, cwd=self.out,
-        )  # fmt: skip
+            env=dict(os.environ, ROCKETMQ_HOME=str(self.home)),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=self.out,
+        )
         self._processes[name] = (process, log)
 
     def _wait_port(self, name: str, port: int, seconds: float) -> None:
@@ -274,7 +292,9 @@ class Rig:
         wanted = dict(self.conf)
         for name in ("storePathCommitLog", "readOnlyCommitLogStorePaths"):
             if name in wanted:
-                wanted[name] = ",".join(str(self.store / part.removeprefix("store/")) for part in wanted[name].split(","))
+                wanted[name] = ",".join(
+                    str(self.store / part.removeprefix("store/")) for part in wanted[name].split(",")
+                )
         if self.release < (4, 9):
             wanted |= {old: wanted[new] for new, old in OLD_NAMES.items()}
         return {"namesrvAddr": self.name_server, "listenPort": str(self.port)} | paths | wanted
@@ -318,12 +338,16 @@ class Rig:
     def __enter__(self) -> Rig:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     # ---- requests, sent by the client's own remoting layer
 
-    def request(self, agent: Agent, code: int, body: bytes | None = None, timeout: float = 15, **fields: object) -> Event:
+    def request(
+        self, agent: Agent, code: int, body: bytes | None = None, timeout: float = 15, **fields: object
+    ) -> Event:
         """Any remoting request to the broker; the answer has `code`, `remark`, `fields`, `body`."""
         named = {f"f.{name}": value for name, value in fields.items() if value is not None}
         encoded = None if body is None else base64.b64encode(body).decode()
@@ -343,9 +367,18 @@ class Rig:
     def create_topic(self, agent: Agent, topic: str, queues: int = 4, attributes: str | None = None) -> None:
         """Create or change a topic on the broker."""
         answer = self.request(
-            agent, REQUEST_TOPIC, topic=topic, defaultTopic="TBW102", readQueueNums=queues, writeQueueNums=queues, perm=6,
-            topicFilterType="SINGLE_TAG", topicSysFlag=0, order="false", attributes=attributes,
-        )  # fmt: skip
+            agent,
+            REQUEST_TOPIC,
+            topic=topic,
+            defaultTopic="TBW102",
+            readQueueNums=queues,
+            writeQueueNums=queues,
+            perm=6,
+            topicFilterType="SINGLE_TAG",
+            topicSysFlag=0,
+            order="false",
+            attributes=attributes,
+        )
         if answer["code"] != 0:
             raise RuntimeError(f"topic {topic}: {answer}")
 

@@ -12,16 +12,40 @@ from tests.brokers.stage import Act, Play, Script, Transaction
 
 VERSION = "5.3.3"
 CUSTOMERS = ("amira", "björn", "chen", "dolores", "emeka", "françoise", "giulia", "hiroshi", "ingrid", "joão")
-ARTICLES = (("kettle", 2990), ("teapot", 3450), ("cup", 590), ("saucer", 390), ("oolong 100 g", 1290), ("strainer", 450))
+ARTICLES = (
+    ("kettle", 2990),
+    ("teapot", 3450),
+    ("cup", 590),
+    ("saucer", 390),
+    ("oolong 100 g", 1290),
+    ("strainer", 450),
+)
 ORDERS, PAYMENTS, SHIPPING = "order-service", "payment-service", "shipping-service"
 
 
-def order(play: Play, number: int, rng: Random, first: str = "COMMIT", checks: str = "UNKNOWN", group: str = ORDERS) -> Transaction:
+def order(
+    play: Play, number: int, rng: Random, first: str = "COMMIT", checks: str = "UNKNOWN", group: str = ORDERS
+) -> Transaction:
     """A new order, as one transaction."""
-    lines = [{"article": name, "cents": cents, "count": rng.randrange(1, 4)} for name, cents in rng.sample(ARTICLES, rng.randrange(1, 4))]
+    lines = [
+        {"article": name, "cents": cents, "count": rng.randrange(1, 4)}
+        for name, cents in rng.sample(ARTICLES, rng.randrange(1, 4))
+    ]
     customer = rng.choice(CUSTOMERS)
     body = {"order": 20000 + number, "customer": customer, "lines": lines}
-    return transaction(play, "order", number, rng, "orders", "created", f"order-{20000 + number} customer-{customer}", body, first, checks, group)
+    return transaction(
+        play,
+        "order",
+        number,
+        rng,
+        "orders",
+        "created",
+        f"order-{20000 + number} customer-{customer}",
+        body,
+        first,
+        checks,
+        group,
+    )
 
 
 def payment(play: Play, number: int, rng: Random, first: str = "COMMIT", checks: str = "UNKNOWN") -> Transaction:
@@ -33,15 +57,34 @@ def payment(play: Play, number: int, rng: Random, first: str = "COMMIT", checks:
 
 
 def transaction(
-    play: Play, plan: str, number: int, rng: Random, topic: str, tags: str, keys: str, body: Mapping[str, object],
-    first: str, checks: str, group: str,
-) -> Transaction:  # fmt: skip
+    play: Play,
+    plan: str,
+    number: int,
+    rng: Random,
+    topic: str,
+    tags: str,
+    keys: str,
+    body: Mapping[str, object],
+    first: str,
+    checks: str,
+    group: str,
+) -> Transaction:
     """One transaction of the shop: no property of the test's own, a region as the shop's services set it."""
     text = json.dumps(body, ensure_ascii=False).encode()
     return play.send(
-        plan, number, rng, topic=topic, tags=tags, keys=keys, body=text, first=first, checks=checks, group=group, nocase="yes",
+        plan,
+        number,
+        rng,
+        topic=topic,
+        tags=tags,
+        keys=keys,
+        body=text,
+        first=first,
+        checks=checks,
+        group=group,
+        nocase="yes",
         **{"p.region": rng.choice(("north", "south"))},
-    )  # fmt: skip
+    )
 
 
 def morning(play: Play, count: int, rng: Random) -> None:
@@ -51,7 +94,9 @@ def morning(play: Play, count: int, rng: Random) -> None:
     play.agent.do("consumer", group="invoicing", topics="payments")
     for number in range(count):
         luck = rng.random()
-        first, checks = ("COMMIT", "UNKNOWN") if luck < 0.8 else ("ROLLBACK", "UNKNOWN") if luck < 0.92 else ("UNKNOWN", "COMMIT")
+        first, checks = (
+            ("COMMIT", "UNKNOWN") if luck < 0.8 else ("ROLLBACK", "UNKNOWN") if luck < 0.92 else ("UNKNOWN", "COMMIT")
+        )
         order(play, number, rng, first, checks)
         if luck < 0.7:
             payment(play, number, rng)
@@ -67,7 +112,9 @@ def trouble(play: Play, count: int, rng: Random) -> None:
 
 
 def evening(play: Play, count: int, rng: Random) -> None:
-    """What is open when the shop closes: unanswered orders, a decision that named an old copy, a service that went away."""
+    """What is open when the shop closes: unanswered orders, a decision that named an old copy, a service that went
+    away.
+    """
     late = [order(play, 1000, rng, "COMMIT@1"), payment(play, 1001, rng, "ROLLBACK@1")]
     gone = [order(play, 1010 + number, rng, "UNKNOWN", group=SHIPPING) for number in range(2)]
     open_orders = [order(play, 1020 + number, rng, "UNKNOWN") for number in range(count)]
@@ -95,8 +142,18 @@ ACTS = {
 def recipe(seed: int = 2026) -> Recipe:
     """The example's recipe."""
     script = Script(
-        VERSION, seed, {"morning": 160, "trouble": 3, "evening": 3, "last_minute": 2}, topics={"orders": 4, "payments": 2},
-        conf={"transactionCheckMax": "15", "transactionTimeOut": "1500", "brokerClusterName": "shop", "brokerName": "shop-a"},
+        VERSION,
+        seed,
+        {"morning": 160, "trouble": 3, "evening": 3, "last_minute": 2},
+        topics={"orders": 4, "payments": 2},
+        conf={
+            "transactionCheckMax": "15",
+            "transactionTimeOut": "1500",
+            "brokerClusterName": "shop",
+            "brokerName": "shop-a",
+        },
         groups=(ORDERS,),
-    )  # fmt: skip
-    return Recipe(f"orders-{VERSION}", "A small shop: orders and payments, stopped cleanly with transactions open.", script)
+    )
+    return Recipe(
+        f"orders-{VERSION}", "A small shop: orders and payments, stopped cleanly with transactions open.", script
+    )

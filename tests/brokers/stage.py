@@ -1,8 +1,9 @@
-"""A run: planned histories played on a real broker, and a second run on a copy of the store that shows what the broker asks again.
+"""A run: planned histories played on a real broker, and a second run on a copy that shows what the broker asks again.
 
-What is said to happen (the truth) is what the client, the consumers and the broker itself reported, never what a reader of ours made of the store:
-`sent`, `decision`, `check`, `delivered`, `discard_logged` while the store was written; `after_check`, `after_delivered`, `after_record` and
-`after_put_back` from the second run, whose producers answer every check with UNKNOW and whose broker never gives up.
+What is said to happen (the truth) is what the client, the consumers and the broker itself reported, never what a reader
+of ours made of the store: `sent`, `decision`, `check`, `delivered`, `discard_logged` while the store was written;
+`after_check`, `after_delivered`, `after_record`, `after_put_back` and `after_cursor` from the second run, whose
+producers answer every check with UNKNOW and whose broker never gives up.
 """
 
 from __future__ import annotations
@@ -165,13 +166,18 @@ class Play:
             body = order(rng, case)
         assert isinstance(body, bytes)
         defaults: dict[str, object] = {
-            "kind": "transaction", "group": self.script.groups[number % len(self.script.groups)],
-            "topic": rng.choice(list(self.script.topics)), "first": "UNKNOWN",
-            "keys": f"K-{self.script.seed}-{case}", "tags": rng.choice(("created", "paid", "shipped")),
-        }  # fmt: skip
+            "kind": "transaction",
+            "group": self.script.groups[number % len(self.script.groups)],
+            "topic": rng.choice(list(self.script.topics)),
+            "first": "UNKNOWN",
+            "keys": f"K-{self.script.seed}-{case}",
+            "tags": rng.choice(("created", "paid", "shipped")),
+        }
         fields = {name: value for name, value in (defaults | wanted).items() if value is not None}
         details = {name: value for name, value in fields.items() if name not in ("group", "topic")}
-        self.record("planned", case=case, plan=plan, body_length_bytes=len(body), body_crc32=zlib.crc32(body), **details)
+        self.record(
+            "planned", case=case, plan=plan, body_length_bytes=len(body), body_crc32=zlib.crc32(body), **details
+        )
         encoded = base64.b64encode(body).decode()
         self.agent.start("send", case=case, plan=plan, body=encoded, **fields)
         return transaction
@@ -203,25 +209,43 @@ class Play:
             self.until(f"{one.case} discarded", lambda one=one: len(one.discards) >= times, seconds)  # type: ignore[misc]
 
     def end(self, transaction: Transaction, what: int, place: tuple[int, int], wait: bool = True) -> Event:
-        """Send END_TRANSACTION by hand, naming a record by queue offset and commit-log offset; gives the broker's answer."""
+        """Send END_TRANSACTION by hand, naming a record by queue offset and commit-log offset; gives the broker's
+        answer.
+        """
         queue_offset, commit_log_offset = place
         self.record(
-            "decision", case=transaction.case, transaction_id=transaction.known["transaction_id"],
-            what="COMMIT_MESSAGE" if what == COMMIT else "ROLLBACK_MESSAGE", by="tool", queue_offset=queue_offset,
+            "decision",
+            case=transaction.case,
+            transaction_id=transaction.known["transaction_id"],
+            what="COMMIT_MESSAGE" if what == COMMIT else "ROLLBACK_MESSAGE",
+            by="tool",
+            queue_offset=queue_offset,
             commit_log_offset=commit_log_offset,
-        )  # fmt: skip
+        )
         answer = self.rig.request(
-            self.agent, rigs.REQUEST_END_TRANSACTION, producerGroup=transaction.known["producer_group"], commitOrRollback=what,
-            tranStateTableOffset=queue_offset, commitLogOffset=commit_log_offset, fromTransactionCheck="true",
-            msgId=transaction.known["transaction_id"], transactionId=transaction.known["transaction_id"],
-        )  # fmt: skip
+            self.agent,
+            rigs.REQUEST_END_TRANSACTION,
+            producerGroup=transaction.known["producer_group"],
+            commitOrRollback=what,
+            tranStateTableOffset=queue_offset,
+            commitLogOffset=commit_log_offset,
+            fromTransactionCheck="true",
+            msgId=transaction.known["transaction_id"],
+            transactionId=transaction.known["transaction_id"],
+        )
         self.record("decision_answer", case=transaction.case, code=answer["code"], remark=answer["remark"])
         return answer
 
     def resume(self, transaction: Transaction, offset_message_id: str) -> Event:
         """Ask the broker to check a transaction again from the start (request 323)."""
         answer = self.rig.request(self.agent, rigs.REQUEST_RESUME, msgId=offset_message_id)
-        self.record("resumed", case=transaction.case, offset_message_id=offset_message_id, code=answer["code"], remark=answer["remark"])
+        self.record(
+            "resumed",
+            case=transaction.case,
+            offset_message_id=offset_message_id,
+            code=answer["code"],
+            remark=answer["remark"],
+        )
         return answer
 
     def copies(self, transaction: Transaction, topic: str = HALF_TOPIC) -> list[Event]:
@@ -297,22 +321,30 @@ class Play:
                 continue
             found = {name: _first(pattern, line) for name, pattern in LOGGED.items()}
             self.record(
-                "discard_logged", case=found["case"], transaction_id=found["uniq"], queue_offset=int(found["queue_offset"] or -1),
-                commit_log_offset=int(found["commit_log_offset"] or -1), checks_count=found["checks"],
-            )  # fmt: skip
+                "discard_logged",
+                case=found["case"],
+                transaction_id=found["uniq"],
+                queue_offset=int(found["queue_offset"] or -1),
+                commit_log_offset=int(found["commit_log_offset"] or -1),
+                checks_count=found["checks"],
+            )
 
     def settle(self, quiet: float = 1.5, seconds: float = 20) -> None:
         """Wait until deliveries stop coming."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with self._changed:
-                last = max((event["time_ms"] for event in self.truth if event["event"] in ("delivered", "decision")), default=0)
+                last = max(
+                    (event["time_ms"] for event in self.truth if event["event"] in ("delivered", "decision")), default=0
+                )
             if now_ms() - last > quiet * 1000:
                 return
             time.sleep(0.1)
 
     def run(self, acts: Mapping[str, Act]) -> None:
-        """Play the script's histories together, each in its own thread; the last ones when the others have ended; then stop."""
+        """Play the script's histories together, each in its own thread; the last ones when the others have ended;
+        then stop.
+        """
         self.rig.start_names()
         self.boot()
         failures: list[str] = []
@@ -356,7 +388,9 @@ class Play:
             self.set_half_cursor(self.script.half_cursor, with_backup=False)
 
     def after(self, wait_seconds: float = 8) -> None:
-        """Start the same version on a copy of the finished store, answer UNKNOW to every check, and note what is asked and put back."""
+        """Start the same version on a copy of the finished store, answer UNKNOW to every check, and note what is
+        asked and put back.
+        """
         end_of_log = log_end(self.rig.store)
         self.record("log_end", commit_log_offset=end_of_log)
         copy = self.out / "after"
@@ -412,7 +446,9 @@ class Act:
     play: Callable[[Play, int, Random], None]
     words: str
     phase: int = 0
-    """0: first; 1: what is open when the store ends, with the epilogues of the others; 2: after that, just before the stop."""
+    """0: first; 1: what is open when the store ends, with the epilogues of the others; 2: after that, just before the
+    stop.
+    """
 
 
 LOGGED = {
@@ -439,7 +475,11 @@ def same(record: Event, transaction: Transaction) -> bool:
 def order(rng: Random, case: str, length: int | None = None) -> bytes:
     """A body that looks like an order of a shop."""
     items = [
-        {"sku": f"{rng.choice('ABCDEFG')}{rng.randrange(1000, 9999)}", "count": rng.randrange(1, 9), "cents": rng.randrange(99, 49999)}
+        {
+            "sku": f"{rng.choice('ABCDEFG')}{rng.randrange(1000, 9999)}",
+            "count": rng.randrange(1, 9),
+            "cents": rng.randrange(99, 49999),
+        }
         for _ in range(rng.randrange(1, 4))
     ]
     text = json.dumps({"order": case, "customer": rng.randrange(10**6), "items": items}, separators=(",", ":"))
@@ -453,7 +493,8 @@ def allow_reading_ops(topics: Path) -> None:
     text = topics.read_text()
     if f'"{OP_TOPIC}":' in text:
         return
-    entry = f'"{OP_TOPIC}":{{"order":false,"perm":6,"readQueueNums":4,"topicFilterType":"SINGLE_TAG","topicName":"{OP_TOPIC}",'
+    entry = f'"{OP_TOPIC}":{{"order":false,"perm":6,"readQueueNums":4,"topicFilterType":"SINGLE_TAG",'
+    entry += f'"topicName":"{OP_TOPIC}",'
     entry += '"topicSysFlag":0,"writeQueueNums":4},'
     topics.write_text(re.sub(r'("topicConfigTable":\s*\{)', lambda found: found.group(1) + entry, text, count=1))
 

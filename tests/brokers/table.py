@@ -68,7 +68,10 @@ def history_table() -> str:
 
 def store_table() -> str:
     """The stores."""
-    lines = ["| store | broker | stop | seed | transactions | states | what is in it |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| store | broker | stop | seed | transactions | states | what is in it |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for name in corpus.corpus_names():
         recipe = corpus.recipe(name)
         rows = corpus.expected(name)

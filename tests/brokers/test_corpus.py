@@ -1,4 +1,6 @@
-"""The corpus itself: its rows follow from its truth, what was planned happened, nothing of the machine that made it is in it."""
+"""The corpus itself: its rows follow from its truth, what was planned happened, nothing of the machine that made it
+is in it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ OUTCOMES: tuple[tuple[str, set[str]], ...] = (
     ("commit|commit_at_check_.|local_transaction_throws|many_keys|double_commit|triple_commit", {"COMMITTED"}),
     ("commit_after_.*|rollback_after_commit|resumed_then_commit|.*late_.*commit|cursor_back_commit", {"COMMITTED"}),
     ("commit_names_final|poison_commit_at_check|delayed_level", {"COMMITTED"}),
-    ("rollback|rollback_at_check_.|rollback_after_discard|.*late_rollback|.*_then_rollback|cursor_back_rollback", {"ROLLED_BACK"}),
+    (
+        "rollback|rollback_at_check_.|rollback_after_discard|.*late_rollback|.*_then_rollback|cursor_back_rollback",
+        {"ROLLED_BACK"},
+    ),
     ("mask_probe|poison_rollback", {"ROLLED_BACK"}),
     ("never_answered|producer_group_gone|resumed_then_discarded|fifteen_checks|cursor_back_discarded", {"DISCARDED"}),
     ("pending.*|poison|poison_before|poison_after", {"PENDING"}),
@@ -50,9 +55,10 @@ def test_nothing_of_the_machine_is_in_it(name: str, tmp_path: Path) -> None:
     root = corpus.unpack(name, tmp_path)
     found = {
         (path.relative_to(root), match.group())
-        for path in root.rglob("*") if path.is_file() and path.stat().st_size < 1 << 20
+        for path in root.rglob("*")
+        if path.is_file() and path.stat().st_size < 1 << 20
         for match in MACHINE.finditer(path.read_bytes())
-    }  # fmt: skip
+    }
     assert not found
     assert not MACHINE.search((corpus.CORPUS / name / corpus.RECIPE).read_bytes())
     assert log_end(root) == next(line for line in corpus.truth(name) if line["event"] == "log_end")["commit_log_offset"]
