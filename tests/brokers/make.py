@@ -9,13 +9,14 @@ import traceback
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.brokers import corpus, shop
 from tests.brokers.expectation import expected_rows
 from tests.brokers.histories import HISTORIES
 from tests.brokers.recipes import Recipe
-from tests.brokers.stage import Act, Play
+from tests.brokers.stage import Act, Play, Script
 
 AT_ONCE = 2
 
@@ -44,6 +45,27 @@ def make_example() -> str:
     return f"{recipe.name}: {tell(rows)}"
 
 
+@dataclass(frozen=True)
+class Live:
+    """A store fresh from a broker: its root, the expected rows, the truth, the broker's configuration."""
+
+    store: Path
+    rows: list[corpus.Row]
+    truth: list[corpus.Row]
+    broker_conf: dict[str, str]
+
+
+def live(script: Script, out: Path) -> Live:
+    """Play a script on a real broker, for a test (ask `maven.why_not()` first); the store stays below `out`."""
+    run = play(Recipe("live", "A test's own store.", script), out)
+    return Live(run.rig.store, expected_rows(run.truth), run.truth, final_conf(run))
+
+
+def final_conf(run: Play) -> dict[str, str]:
+    """The broker's configuration when it stopped, without what belongs to this machine."""
+    return {"storePathRootDir": "store", "storePathCommitLog": "store/commitlog"} | run.rig.conf
+
+
 def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
     """Write a finished run into a directory of the corpus; gives the expected rows."""
     found = corpus.machine_paths(run.rig.store, (str(run.out), str(Path.home()) + "/", tempfile.gettempdir() + "/"))
@@ -55,7 +77,7 @@ def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
     corpus.write_rows(to / corpus.TRUTH, run.truth)
     corpus.write_rows(to / corpus.EXPECTED, rows)
     script = recipe.script
-    conf = {"storePathRootDir": "store", "storePathCommitLog": "store/commitlog"} | run.rig.conf
+    conf = final_conf(run)
     described = {
         "name": recipe.name,
         "about": recipe.about,
