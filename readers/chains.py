@@ -20,7 +20,6 @@ from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES
 from readers.store import DISCARD_TOPIC, HALF_TOPIC
 from readers.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, MARKS, OP_MARK
 
-_SEPARATOR = "\x01"
 _QUEUE_SHIFT = 47
 
 
@@ -28,12 +27,6 @@ def int64s(column: pa.ChunkedArray | pa.Array, missing: int = -1) -> Int64s:
     """A column as native integers; `missing` stands for null."""
     values: Int64s = np.asarray(pc.fill_null(column.cast(pa.int64()), missing))
     return values
-
-
-def _joined(*columns: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.binary_join_element_wise(
-        *columns, _SEPARATOR, null_handling="replace", null_replacement=""
-    )
 
 
 def _numbers_of(values: pa.ChunkedArray, among: pa.Array) -> Int64s:
@@ -75,10 +68,13 @@ class Group:
     """
 
     def __init__(self, table: pa.Table, number: Int64s, rank: Int64s, count: int) -> None:
-        order = np.lexsort((rank, number))
-        self.table = table.take(pa.array(order))
-        self.number = number[order]
-        self.rank = rank[order]
+        in_log_order = not (np.diff(rank) < 0).any()
+        order = np.argsort(number, kind="stable") if in_log_order else np.lexsort((rank, number))
+        if (np.diff(order) != 1).any():
+            table, number, rank = table.take(pa.array(order)), number[order], rank[order]
+        self.table = table
+        self.number = number
+        self.rank = rank
         self.count = count
         self.counts = np.bincount(self.number, minlength=count).astype(np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int64)
@@ -172,17 +168,86 @@ class _Places:
         return np.concatenate([empty, *asked]), np.concatenate([empty, *owners])
 
 
-def _identities(copies: pa.Table) -> pa.ChunkedArray:
-    """The UNIQ_KEY of each copy, else its fingerprint, else (where originals share one) its own message id."""
+def _lone_names(copies: pa.Table, finals: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """What stands for the id of copies and finals without UNIQ_KEY: the fingerprint, where it is of one original.
+
+    Where originals share a fingerprint, each copy's own message id does, and for a final that of the copy it names.
+    """
     prints = copies["fingerprint"]
+    if prints.null_count == len(prints) and finals["fingerprint"].null_count == finals.num_rows:
+        return prints, finals["fingerprint"]
     original = pc.and_(
         pc.is_valid(prints), pc.and_(pc.is_null(copies["checks_count"]), pc.is_null(copies["prepared_queue_offset"]))
     )
     counts = pc.value_counts(prints.filter(pc.and_(original, pc.not_equal(copies["topic"], DISCARD_TOPIC))))
-    if len(counts):
-        shared = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-        prints = pc.if_else(pc.is_in(prints, value_set=shared), copies["message_id"], prints)
-    return pc.coalesce(copies["transaction_id"], pc.binary_join_element_wise("", prints, "\0"))
+    shared = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+
+    def names(table: pa.Table, own: str) -> pa.ChunkedArray:
+        chosen = pc.if_else(pc.is_in(table["fingerprint"], value_set=shared), table[own], table["fingerprint"])
+        return pc.binary_join_element_wise("", chosen, "\0")  # no UNIQ_KEY begins so
+
+    return names(copies, "lone_message_id"), names(finals, "lone_prepared_id")
+
+
+def _transaction_numbers(copies: pa.Table, finals: pa.Table) -> tuple[Int64s, Int64s, int]:
+    """The transaction of each copy and of each final, and how many there are.
+
+    A final has the id of the half message it was made of, so it goes where the id goes; only where several groups or
+    topics use one id do its own group and topic choose, and then the copy it names.
+    """
+    copy_names, final_names = _lone_names(copies, finals)
+    ids = pa.chunked_array(
+        [
+            *pc.coalesce(copies["transaction_id"], copy_names).chunks,
+            *pc.coalesce(finals["transaction_id"], final_names).chunks,
+        ],
+        pa.string(),
+    ).combine_chunks()
+    numbers = int64s(ids.dictionary_encode().indices)
+    copy_numbers, final_numbers = numbers[: copies.num_rows], numbers[copies.num_rows :]
+    count = int(numbers.max(initial=-1)) + 1
+    kinds = _codes(copies["producer_group"]) * (1 << 32) + _codes(copies["real_topic"])
+    lowest = np.full(count, np.iinfo(np.int64).max)
+    highest = np.full(count, -1, np.int64)
+    np.minimum.at(lowest, copy_numbers, kinds)
+    np.maximum.at(highest, copy_numbers, kinds)
+    is_shared = (highest >= 0) & (lowest != highest)
+    if is_shared.any():
+        copy_numbers, final_numbers, count = _numbers_of_shared_ids(copies, finals, numbers, is_shared)
+    return copy_numbers, final_numbers, count
+
+
+def _codes(column: pa.ChunkedArray) -> Int64s:
+    """A number for each text; -1 for null."""
+    return int64s(column.combine_chunks().dictionary_encode().indices)
+
+
+def _numbers_of_shared_ids(
+    copies: pa.Table, finals: pa.Table, numbers: Int64s, is_shared: Bools
+) -> tuple[Int64s, Int64s, int]:
+    """The same where several groups or topics use one id: the chain is id, group and real topic."""
+    count = copies.num_rows
+    copy_numbers, final_numbers = numbers[:count].copy(), numbers[count:].copy()
+    following = len(is_shared)
+    by_chain: dict[tuple[int, str | None, str | None], int] = {}
+    by_place: dict[tuple[str, int], int] = {}
+    rows = np.flatnonzero(is_shared[copy_numbers])
+    columns = ["producer_group", "real_topic", "store", "commit_log_offset"]
+    for row, entry in zip(rows.tolist(), copies.select(columns).take(pa.array(rows)).to_pylist(), strict=True):
+        chain = (int(numbers[row]), entry["producer_group"], entry["real_topic"])
+        if chain not in by_chain:
+            by_chain[chain], following = following, following + 1
+        copy_numbers[row] = by_place[entry["store"], entry["commit_log_offset"]] = by_chain[chain]
+    rows = np.flatnonzero(is_shared[final_numbers])
+    columns = ["producer_group", "topic", "store", "prepared_transaction_offset"]
+    for row, entry in zip(rows.tolist(), finals.select(columns).take(pa.array(rows)).to_pylist(), strict=True):
+        named = by_place.get((entry["store"], entry["prepared_transaction_offset"]))
+        chain = (int(numbers[count + row]), entry["producer_group"], entry["topic"])
+        number = named if named is not None else by_chain.get(chain)
+        if number is not None:
+            final_numbers[row] = number
+    used, compact = np.unique(np.concatenate([copy_numbers, final_numbers]), return_inverse=True)
+    return compact[:count], compact[count:], len(used)
 
 
 class Chains:
@@ -201,17 +266,8 @@ class Chains:
         ).to_pylist()
         half_count = witnesses.halves.num_rows
         copies = pa.concat_tables([witnesses.halves, witnesses.discards])
-        identity = _identities(copies)
-        encoded = _joined(identity, copies["producer_group"], copies["real_topic"]).combine_chunks().dictionary_encode()
-        copy_numbers = int64s(encoded.indices)
-        known = encoded.dictionary
+        copy_numbers, final_numbers, self.count = _transaction_numbers(copies, witnesses.finals)
         copy_stores = self._store_numbers(copies)
-        copy_positions = int64s(copies["commit_log_offset"])
-
-        final_numbers, count = self._final_numbers(
-            witnesses.finals, copies, copy_numbers, copy_stores, copy_positions, known
-        )
-        self.count = count
         half_stores, queue_places = copy_stores[:half_count], self._queue_places(witnesses.halves)
         places = _Places(half_stores, queue_places, np.arange(half_count))
         mark_rows, mark_halves = places.find(
@@ -248,52 +304,6 @@ class Chains:
         # In one store the log itself gives the order; between stores only their clocks do.
         order = "commit_log_offset" if len(self.stores) <= 1 else "store_time_ms"
         return Group(table, number, int64s(table[order]), self.count)
-
-    def _final_numbers(
-        self,
-        finals: pa.Table,
-        copies: pa.Table,
-        copy_numbers: Int64s,
-        copy_stores: Int64s,
-        copy_positions: Int64s,
-        known: pa.Array,
-    ) -> tuple[Int64s, int]:
-        """The transaction of each final, and how many transactions there are with those known by finals alone."""
-        count = len(known)
-        numbers = np.full(finals.num_rows, -1, np.int64)
-        if not finals.num_rows:
-            return numbers, count
-        places = _Places(copy_stores, copy_positions, np.arange(len(copy_positions)))
-        rows, named = places.find(self._store_numbers(finals), int64s(finals["prepared_transaction_offset"], -2))
-        # A named offset 0 may be "none": the id must agree where the final has one (it is copied from the half).
-        same = pc.equal(
-            finals["transaction_id"].take(pa.array(rows)), copies["transaction_id"].take(pa.array(named))
-        )
-        without = pc.is_null(finals["transaction_id"].take(pa.array(rows)))
-        agrees = pc.fill_null(pc.or_(pc.fill_null(same, False), without), False)
-        chosen = np.flatnonzero(np.asarray(agrees))
-        numbers[rows[chosen]] = copy_numbers[named[chosen]]
-
-        exact = _joined(finals["transaction_id"], finals["producer_group"], finals["topic"])
-        has_id = np.asarray(pc.is_valid(finals["transaction_id"]))
-        found = _numbers_of(exact, known)
-        numbers = np.where((numbers < 0) & has_id, found, numbers)
-        short = _joined(pc.coalesce(copies["transaction_id"], copies["fingerprint"]), copies["producer_group"])
-        shorts = pc.unique(short)
-        owner = np.zeros(len(shorts) + 1, np.int64)
-        owner[_numbers_of(short, shorts)] = copy_numbers
-        identity = pc.coalesce(finals["transaction_id"], finals["fingerprint"])
-        place = _numbers_of(_joined(identity, finals["producer_group"]), shorts)
-        numbers = np.where((numbers < 0) & (place >= 0), owner[place], numbers)
-
-        alone = np.flatnonzero(numbers < 0)
-        if len(alone):
-            rest = finals.take(pa.array(alone))
-            identity = pc.coalesce(rest["transaction_id"], rest["fingerprint"])
-            encoded = _joined(identity, rest["producer_group"]).combine_chunks().dictionary_encode()
-            numbers[alone] = int64s(encoded.indices) + count
-            count += len(encoded.dictionary)
-        return numbers, count
 
     @cached_property
     def named_finals(self) -> Bools:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers import compression
-from readers.columns import Bools, integers
+from readers.columns import Bools, Int64s, integers
 from readers.commit_log import record_columns, scan_segments
 from readers.findings import Finding
 from readers.properties import (
@@ -45,27 +45,39 @@ _HALF_COLUMNS: dict[str, _Column] = {
     "prepared_queue_offset": lambda block: integers(block.properties.text(PREPARED_QUEUE_OFFSET), pa.int64()),
     "has_transaction_property": lambda block: pa.array(block.properties.locate(TRANSACTION_ID)[2]),
     "body_is_readable": lambda block: pa.array(_bodies_are_readable(block)),
-    "fingerprint": lambda block: _fingerprints(block),
-    "prepared_message_id": lambda block: block.message_ids_of(block.header("prepared_transaction_offset")),
+    "fingerprint": lambda block: _lone(block, _fingerprints),
+    "lone_message_id": lambda block: _lone(block, Block.message_ids),
+    "store_host_number": lambda block: pa.array(block.store_host_numbers()),
+    "prepared_message_id": lambda block: block.message_ids_of(_prepared_offsets(block)),
+    "lone_prepared_id": lambda block: _lone(block, lambda rows: rows.message_ids_of(_prepared_offsets(rows))),
 }
 
 
-def _fingerprints(block: Block) -> pa.Array:
-    """What all copies of a message without UNIQ_KEY share, its final too; null where there is a UNIQ_KEY.
+def _prepared_offsets(block: Block) -> Int64s:
+    return block.header("prepared_transaction_offset")
+
+
+def _lone(block: Block, make: Callable[[Block], pa.Array]) -> pa.Array:
+    """A column for the records without UNIQ_KEY only, which few are; null for the others."""
+    rows = np.flatnonzero(~block.properties.locate(UNIQ_KEY)[2])
+    if not len(rows):
+        return pa.nulls(len(block), pa.string())
+    places = np.full(len(block), -1, np.int64)
+    places[rows] = np.arange(len(rows))
+    return make(block.take(rows)).take(pa.array(places, mask=places < 0))
+
+
+def _fingerprints(alone: Block) -> pa.Array:
+    """What all copies of a message without UNIQ_KEY share, and its final too.
 
     A put-back copy has the body, the born time and host, and the properties of the message.
     """
-    rows = np.flatnonzero(~block.properties.locate(UNIQ_KEY)[2])
-    alone = block.take(rows)
-    texts = pc.binary_join_element_wise(
+    return pc.binary_join_element_wise(
         pa.array(alone.header("born_time_ms")).cast(pa.string()), alone.born_hosts(),
         pa.array(alone.header("body_crc")).cast(pa.string()),
         *(alone.properties.text(name) for name in (PRODUCER_GROUP, KEYS)),
         " ", null_handling="replace", null_replacement="",
     )
-    places = np.full(len(block), -1, np.int64)
-    places[rows] = np.arange(len(rows))
-    return texts.take(pa.array(places, mask=places < 0))
 
 
 def _rows(block: Block, store: str, schema: pa.Schema) -> pa.RecordBatch:
@@ -77,23 +89,29 @@ def _rows(block: Block, store: str, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-_FINGERPRINT = pa.field("fingerprint", pa.string())
+def _judged(schema: pa.Schema, names: tuple[str, ...], *more: pa.Field) -> pa.Schema:
+    return pa.schema([*(schema.field(name) for name in names), pa.field("fingerprint", pa.string()), *more])
 
 
-def _subset(schema: pa.Schema, names: tuple[str, ...]) -> pa.Schema:
-    return pa.schema([*(schema.field(name) for name in names), _FINGERPRINT])
-
-
-#: What the verdict needs of HALVES and FINALS.
-JUDGED_HALVES = _subset(HALVES, (
-    "store", "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms", "born_time_ms", "message_id",
-    "transaction_id", "producer_group", "real_topic", "real_queue_id", "keys", "checks_count", "immunity_seconds",
-    "prepared_queue_offset", "body_is_readable",
-))
-JUDGED_FINALS = _subset(FINALS, (
-    "store", "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms", "born_time_ms",
-    "prepared_transaction_offset", "prepared_message_id", "transaction_id", "producer_group", "keys",
-))
+#: What the verdict needs of HALVES and FINALS, and how records without UNIQ_KEY are told apart.
+JUDGED_HALVES = _judged(
+    HALVES,
+    (
+        "store", "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms", "born_time_ms",
+        "transaction_id", "producer_group", "real_topic", "real_queue_id", "keys", "checks_count", "immunity_seconds",
+        "prepared_queue_offset", "body_is_readable",
+    ),
+    pa.field("lone_message_id", pa.string()),
+    pa.field("store_host_number", pa.int64()),
+)
+JUDGED_FINALS = _judged(
+    FINALS,
+    (
+        "store", "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms", "born_time_ms",
+        "prepared_transaction_offset", "transaction_id", "producer_group", "keys",
+    ),
+    pa.field("lone_prepared_id", pa.string()),
+)
 
 
 def halves_of(block: Block, store: str, schema: pa.Schema = HALVES) -> pa.RecordBatch:

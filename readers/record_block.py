@@ -185,6 +185,10 @@ class Block:
         """Broker addresses as text."""
         return hosts(self.data, self._store_host_starts, (self.sys_flag & STORE_V6) != 0)
 
+    def store_host_numbers(self) -> Int64s:
+        """A number for each record's broker, equal where the address and port are (of IPv6, their last eight bytes)."""
+        return self._integers(self._store_host_starts + self._store_extra, ">i8").astype(np.int64)
+
     def message_ids(self) -> pa.Array:
         """Offset message ids."""
         return self.message_ids_of(self.commit_log_offsets)

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from readers.broker_settings import BrokerSettings
 from readers.chains import Chains, Witnesses, int64s
-from readers.columns import Bools, Int64s
+from readers.columns import Bools, Int64s, scatter
 from readers.store import HALF_TOPIC
 from readers.tables import TRANSACTIONS
 
@@ -136,7 +136,15 @@ class StoreView:
     foreign_decisions: tuple[ForeignDecision, ...] = field(default=(), repr=False)
 
 
-_Text = Callable[["pa.Array | Int64s"], pa.Array]
+_LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+def _text(values: Int64s) -> pa.Array:
+    return pa.array(values).cast(pa.string())
+
+
+def _join(*parts: pa.Array | str) -> pa.Array:
+    return pc.binary_join_element_wise(*parts, "")
 
 
 class Judgement:
@@ -220,7 +228,7 @@ class Judgement:
     # -- transactions ---------------------------------------------------------------------------------------------
 
     def _judge_witnesses(self) -> None:
-        far = np.iinfo(np.int64).max
+        far = _HIGHEST
         halves, marks, finals, discards = self.halves, self.marks, self.finals, self.discards
         own = ~self.is_foreign_mark
         named = self.chains.named_finals
@@ -340,11 +348,11 @@ class Judgement:
         halves, discards, finals = self.halves, self.discards, self.finals
         return pc.coalesce(
             halves.at("transaction_id", halves.first),
-            halves.at("message_id", halves.first),
+            halves.at("lone_message_id", halves.first),
             discards.at("transaction_id", discards.first),
-            discards.at("message_id", discards.first),
+            discards.at("lone_message_id", discards.first),
             finals.at("transaction_id", finals.first),
-            finals.at("prepared_message_id", finals.first),
+            finals.at("lone_prepared_id", finals.first),
         )
 
     def _judge_flags(self) -> None:
@@ -372,8 +380,7 @@ class Judgement:
         )
         open_later = halves.any_of(self.is_open_per_copy & (halves.rank > self.last_discard_rank[halves.number]))
         foreign = self.marks.any_of(self.is_foreign_mark)
-        hosts = pc.utf8_slice_codeunits(halves.table["message_id"], 0, 16).combine_chunks().dictionary_encode()
-        host = int64s(hosts.indices) if len(halves) else np.empty(0, np.int64)
+        host = halves.integers("store_host_number")
         self.flags: dict[str, Bools] = {
             "duplicate_commit": self.commits_count > 1,
             "commit_without_op": is_committed & halves.has & ~has_mark,
@@ -389,7 +396,7 @@ class Judgement:
             "never_checked": is_pending & (self.checks_count == 0) & (waited > timeout + interval) & ~is_immune,
             "immune": is_immune,
             "resumed": has_discard & (self.newest_half_rank > self.first_discard_rank),
-            "escaped": halves.highest(host, -1) > halves.lowest(host, 1 << 62),
+            "escaped": halves.has & (halves.highest(host, _LOWEST) != halves.lowest(host, _HIGHEST)),
             "expires_soon": is_pending & (now - born > reserved - EXPIRES_SOON_MS),
             "orphan_op": np.zeros(count, np.bool_),
             "poison": is_pending & halves.any_of(self.is_before_per_copy & ~(readable & askable)),
@@ -411,7 +418,7 @@ class Judgement:
 
     def _decided_time(self) -> pa.Array:
         finals, discards, marks = self.finals, self.discards, self.marks
-        far = np.iinfo(np.int64).max
+        far = _HIGHEST
         marked = marks.lowest(marks.integers("store_time_ms"), far, ~self.is_foreign_mark)
         times = np.select(
             [self.state == "COMMITTED", self.state == "ROLLED_BACK", (self.state == "DISCARDED") & discards.has],
@@ -433,55 +440,68 @@ class Judgement:
 
     def _reasons(self) -> pa.Array:
         """One sentence per transaction, made of a few patterns with the offsets that prove it."""
-        def text(values: pa.Array | Int64s) -> pa.Array:
-            return pc.fill_null((values if isinstance(values, pa.Array) else pa.array(values)).cast(pa.string()), "?")
-
-        def join(*parts: pa.Array | str) -> pa.Array:
-            return pc.binary_join_element_wise(*parts, "")
-
-        halves, finals, discards, marks = self.halves, self.finals, self.discards, self.marks
-        newest = text(halves.at("queue_offset", halves.last))
-        cursor = text(np.where(halves.has, self.cursor_per_copy[halves.last] if len(halves) else 0, 0))
-        own_first = marks.lowest(np.arange(len(marks)), len(marks), ~self.is_foreign_mark)
-        has_own = self.marks_count > 0
-        own = np.minimum(own_first, max(0, len(marks) - 1))
-        committed = join(
-            "COMMIT record at commit-log offset ", text(finals.at("commit_log_offset", finals.first)),
-            pa.array(np.where(halves.has | discards.has, "", ", its half message is no longer in the log")),
+        makers: dict[str, Callable[[Int64s], pa.Array]] = {
+            "COMMITTED": self._committed_reasons, "ROLLED_BACK": self._rolled_back_reasons,
+            "PENDING": self._pending_reasons, "DISCARDED": self._discarded_reasons, "LOST": self._lost_reasons,
+            "UNDECIDABLE": lambda rows: pa.array(self.undecidable_reason[rows].tolist(), pa.string()),
+        }
+        reasons = scatter(
+            self.chains.count, [(self.state == state, make) for state, make in makers.items()]
         )
-        rolled_back = join(
-            "op message at commit-log offset ", text(marks.at("commit_log_offset", own, has_own)),
-            " ended half queue offset ", text(marks.at("half_queue_offset", own, has_own)), ", no COMMIT record",
+        return self._with_oddities(reasons)
+
+    def _committed_reasons(self, rows: Int64s) -> pa.Array:
+        finals = self.finals
+        gone = ~(self.halves.has | self.discards.has)[rows]
+        return _join(
+            "COMMIT record at commit-log offset ", _text(finals.integers("commit_log_offset")[finals.first[rows]]),
+            pa.array([", its half message is no longer in the log", ""]).take(pa.array(np.where(gone, 0, 1))),
         )
-        pending = join(
+
+    def _rolled_back_reasons(self, rows: Int64s) -> pa.Array:
+        marks = self.marks
+        own = marks.lowest(np.arange(len(marks)), len(marks), ~self.is_foreign_mark)[rows]
+        return _join(
+            "op message at commit-log offset ", _text(marks.integers("commit_log_offset")[own]),
+            " ended half queue offset ", _text(marks.integers("half_queue_offset")[own]), ", no COMMIT record",
+        )
+
+    def _newest(self, rows: Int64s) -> tuple[pa.Array, pa.Array]:
+        newest = self.halves.last[rows]
+        return _text(self.halves.integers("queue_offset")[newest]), _text(self.cursor_per_copy[newest])
+
+    def _pending_reasons(self, rows: Int64s) -> pa.Array:
+        newest, cursor = self._newest(rows)
+        return _join(
             "half queue offset ", newest, " is not before the check cursor ", cursor, ", no op, no COMMIT record"
         )
-        discarded = pc.if_else(
-            pa.array(self.is_without_copy),
-            join("checked ", text(self.newest_checks), " times, then dropped by the check (no copy, as before 4.5.2)"),
-            join(
-                "copy in TRANS_CHECK_MAX_TIME_TOPIC at commit-log offset ",
-                text(discards.at("commit_log_offset", discards.last)), " after ", text(self.checks_count), " checks",
-            ),
-        )
-        lost = join("every copy, the newest at half queue offset ", newest, ", lies before the check cursor ", cursor,
-                    ": no op, no COMMIT record, no discard copy")
-        undecidable = pa.array([str(reason) for reason in np.unique(self.undecidable_reason)] or [""])
-        chosen = np.unique(self.undecidable_reason, return_inverse=True)[1]
-        by_state = {
-            "COMMITTED": committed, "ROLLED_BACK": rolled_back, "PENDING": pending, "DISCARDED": discarded,
-            "LOST": lost, "UNDECIDABLE": undecidable.take(pa.array(chosen)),
-        }
-        reasons = pa.nulls(self.chains.count, pa.string())
-        for state, sentence in by_state.items():
-            reasons = pc.if_else(pa.array(self.state == state), sentence, reasons)
-        return self._with_oddities(reasons, text)
 
-    def _with_oddities(self, reasons: pa.Array, text: _Text) -> pa.Array:
+    def _discarded_reasons(self, rows: Int64s) -> pa.Array:
+        if not len(self.discards):
+            return self._dropped_reasons(rows)
+        last = self.discards.last[rows]
+        copied = _join(
+            "copy in TRANS_CHECK_MAX_TIME_TOPIC at commit-log offset ",
+            _text(self.discards.integers("commit_log_offset")[last]),
+            " after ", _text(self.checks_count[rows]), " checks",
+        )
+        return pc.if_else(pa.array(self.is_without_copy[rows]), self._dropped_reasons(rows), copied)
+
+    def _dropped_reasons(self, rows: Int64s) -> pa.Array:
+        return _join(
+            "checked ", _text(self.newest_checks[rows]), " times, then dropped by the check (no copy, as before 4.5.2)"
+        )
+
+    def _lost_reasons(self, rows: Int64s) -> pa.Array:
+        newest, cursor = self._newest(rows)
+        return _join(
+            "every copy, the newest at half queue offset ", newest, ", lies before the check cursor ", cursor,
+            ": no op, no COMMIT record, no discard copy",
+        )
+
+    def _with_oddities(self, reasons: pa.Array) -> pa.Array:
         additions: list[tuple[str, pa.Array | str]] = [
-            ("duplicate_commit", pc.binary_join_element_wise(
-                "; committed ", text(self.commits_count), " times, so delivered as often", ""
-            )),
+            ("duplicate_commit", _join("; committed ", _text(self.commits_count), " times, so delivered as often")),
             ("commit_without_op", "; no op message"),
             ("commit_after_rollback", "; the op before it was a rollback"),
             ("commit_after_discard", "; committed after it was discarded"),
@@ -494,13 +514,10 @@ class Judgement:
         for flag, sentence in additions:
             rows = self.flags[flag]
             if rows.any():
-                reasons = pc.if_else(pa.array(rows), pc.binary_join_element_wise(reasons, sentence, ""), reasons)
+                reasons = pc.if_else(pa.array(rows), _join(reasons, sentence), reasons)
         if self.is_closable.any():
-            reasons = pc.if_else(
-                pa.array(self.is_closable),
-                pc.binary_join_element_wise(reasons, "; a copy is still before the check: it will be asked again", ""),
-                reasons,
-            )
+            again = _join(reasons, "; a copy is still before the check: it will be asked again")
+            reasons = pc.if_else(pa.array(self.is_closable), again, reasons)
         return reasons
 
     def _advice(self) -> pa.Array:
