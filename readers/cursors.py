@@ -1,0 +1,179 @@
+"""How far consumer groups have come, from config/consumerOffset.json; above all the broker's own transaction check.
+
+`offsetTable` holds the cursors. `pullOffsetTable` (5.5.0) has the same form, but says how far groups have pulled, which
+is another number and never used here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from readers.fastjson import Config, read_config
+from readers.findings import Finding, as_text
+from readers.reading import Coverage, Reading
+from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
+from readers.tables import CURSORS
+
+FILE_NAME = "consumerOffset.json"
+BATCH_ROWS = 65_536
+
+#: Where brokers keep cursors in RocksDB instead, with what makes them do so.
+_ROCKSDB = {
+    "consumerOffsets": "storeType=defaultRocksDB",
+    "metadata": "useSingleRocksDBForAllConfigs=true",
+    "rdb": "configManagerVersion=v2",
+}
+_QUEUE_ID = re.compile(r"[0-9]{1,10}")
+_Cursor = tuple[str, str, int, int]
+
+
+@dataclass(slots=True)
+class CheckCursors:
+    """Where the transaction check stands: queue number → queue offset of the next half, or op, it will read.
+
+    Shape: None where it is not known; empty where the file knows no cursor, and then the check begins at the smallest
+           queue offset that is left (FORMATS 5.7 step 1).
+    """
+
+    half: dict[int, int] | None
+    op: dict[int, int] | None
+    findings: list[Finding] = field(default_factory=list)
+    file: str | None = None
+
+
+def read_cursors(store: Store) -> Reading:
+    """Every cursor of every consumer group.
+
+    Shape:  rows of CURSORS, at most 65,536 a batch.
+    Order:  the file's.
+    Damage: config-missing, config-backup, config-damaged; an entry that is no cursor is left out and found.
+    Source: broker/offset/ConsumerOffsetManager.java; FORMATS 1.7.
+    """
+    config = _read(store)
+    reading = Reading(CURSORS, (), findings=list(config.findings))
+    cursors, strange = _cursors(store, config)
+    reading.findings.extend(strange)
+    named = as_text(store.path / "config" / FILE_NAME)
+    for file in dict.fromkeys([named, config.file or named]):
+        size = _size_bytes(file)
+        if size:
+            used, lost = (size, 0) if file == config.file else (0, size)
+            reading.coverage.append(Coverage(store.root, file, size, decoded_bytes=used, damaged_bytes=lost))
+    reading.batches = _batches(store, config.file, cursors)
+    return reading
+
+
+def check_cursors(store: Store) -> CheckCursors:
+    """The cursors of the transaction check (group CID_RMQ_SYS_TRANS).
+
+    Damage: config-missing, config-backup, config-damaged.
+    Source: broker/transaction/queue/TransactionalMessageBridge.java fetchConsumeOffset; FORMATS 5.7.
+    """
+    config = _read(store)
+    cursors, strange = _cursors(store, config)
+    findings = [*config.findings, *strange]
+    if not _is_known(config):
+        return CheckCursors(None, None, findings, config.file)
+    mine: dict[str, dict[int, int]] = {HALF_TOPIC: {}, OP_TOPIC: {}}
+    for topic, group, queue_id, offset in cursors:
+        if group == CHECK_GROUP and topic in mine:
+            mine[topic][queue_id] = offset
+    return CheckCursors(mine[HALF_TOPIC], mine[OP_TOPIC], findings, config.file)
+
+
+def transaction_metrics(store: Store) -> dict[str, int] | None:
+    """The broker's own count of open transactions by real topic (5.2.0+); None where there is no such file.
+
+    It drifts: repeated decisions count twice, a restart loses up to 3 s. Source: FORMATS 1.7, 5.12 F23.
+    """
+    counts = _entry(read_config(store, "transactionMetrics").value, "transactionCount")
+    if not isinstance(counts, dict):
+        return None
+    found = {topic: _entry(metric, "count") for topic, metric in counts.items()}
+    return {topic: count for topic, count in found.items() if _is_integer(count)}
+
+
+def _read(store: Store) -> Config:
+    config = read_config(store, FILE_NAME)
+    if config.file is None:
+        for name, setting in _ROCKSDB.items():
+            if (store.path / "config" / name / "CURRENT").exists():
+                place = f"{store.root}/config/{name}"
+                meaning = f"cursors are in RocksDB ({setting}), which is not read: what only they decide is UNDECIDABLE"
+                return config._replace(findings=[Finding(store.root, "config-missing", place, meaning=meaning)])
+    elif not _is_known(config):
+        finding = Finding(
+            store.root, "config-damaged", config.file, expected="an object offsetTable", actual="something else"
+        )
+        return config._replace(findings=[*config.findings, finding])
+    return config
+
+
+def _is_known(config: Config) -> bool:
+    return isinstance(_entry(config.value, "offsetTable"), dict)
+
+
+def _cursors(store: Store, config: Config) -> tuple[list[_Cursor], list[Finding]]:
+    cursors: list[_Cursor] = []
+    strange: list[str] = []
+    table = _entry(config.value, "offsetTable")
+    for key, queues in table.items() if isinstance(table, dict) else ():
+        topic, separator, group = key.rpartition("@")  # %RETRY%group@group: neither name can hold an @
+        if not separator or not isinstance(queues, dict):
+            strange.append(key)
+            continue
+        for number, offset in queues.items():
+            if _QUEUE_ID.fullmatch(number) and int(number) < 2**31 and _is_integer(offset):
+                cursors.append((topic, group, int(number), offset))
+            else:
+                strange.append(f"{key} queue {number}")
+    if not strange:
+        return cursors, []
+    more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
+    finding = Finding(
+        store.root, "config-damaged", config.file,
+        expected="topic@group with queue numbers and offsets", actual=f"{strange[0][:200]}{more}",
+        meaning="the cursors of these entries are unknown",
+    )  # fmt: skip
+    return cursors, [finding]
+
+
+def _batches(store: Store, file: str | None, cursors: list[_Cursor]) -> Iterator[pa.RecordBatch]:
+    for first in range(0, len(cursors), BATCH_ROWS):
+        topics, groups, queue_ids, offsets = zip(*cursors[first : first + BATCH_ROWS], strict=True)
+        count = len(topics)
+        columns = [
+            pa.array([store.root] * count, pa.string()),
+            pa.array([file] * count, pa.string()),
+            pa.array([_plain(topic) for topic in topics], pa.string()),
+            pa.array([_plain(group) for group in groups], pa.string()),
+            pa.array(queue_ids, pa.int32()),
+            pa.array(offsets, pa.int64()),
+        ]
+        yield pa.record_batch(columns, schema=CURSORS)
+
+
+def _entry(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def _plain(text: str) -> str:
+    """The text with what no UTF-8 can hold (half of a surrogate pair, by escape) as backslash escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _size_bytes(file: str) -> int:
+    try:
+        return Path(file).stat().st_size
+    except OSError:  # gone since it was read
+        return 0

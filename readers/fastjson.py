@@ -1,0 +1,124 @@
+"""The JSON of the broker's configuration files: fastjson's dialect, and which of a file and its backup is to be read.
+
+fastjson writes integer keys of maps without quotes and control characters inside strings as they are; otherwise it is
+JSON. Brokers write `NAME`, after copying what was there to `NAME.bak`, and read the backup where the file is missing,
+empty or broken; so does this.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from readers.errors import BadText, UnreadableFile
+from readers.findings import Finding, as_text
+from readers.store import Store
+
+#: Larger than the offsets of a million queues; what is larger than this is no configuration.
+SIZE_BYTES_MAX = 256 << 20
+
+#: Strings are taken whole, so that nothing inside them is mistaken for a key; one without an end takes all the rest.
+_STRING_OR_KEY = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|(?P<before>[{,]\s*+)(?P<key>-?\d++)(?=\s*+:)', re.DOTALL)
+
+
+class Config(NamedTuple):
+    """A configuration file: its value, None where it cannot be known; the file that it was read from."""
+
+    value: Any
+    findings: list[Finding]
+    file: str | None
+
+
+def parse(text: str, file: str | None = None) -> Any:
+    """The value of a JSON text in fastjson's dialect; keys of objects are text, also where they stand unquoted.
+
+    Raises: BadText, with the position in the text as UTF-8.
+    Source: config/*.json as brokers 4.3.0 to 5.5.0 write them; FORMATS 1.7.
+    """
+    inserted: list[int] = []
+
+    def quoted(match: re.Match[str]) -> str:
+        key = match["key"]
+        if key is None:
+            return match[0]
+        inserted.append(match.start("key") + 2 * len(inserted))
+        return f'{match["before"]}"{key}"'
+
+    strict = _STRING_OR_KEY.sub(quoted, text)
+    try:
+        return json.loads(strict, strict=False)
+    except json.JSONDecodeError as error:
+        before = sum(1 for place in inserted if place < error.pos)
+        position = len(text[: max(0, error.pos - 2 * before)].encode("utf-8", "surrogatepass"))
+        raise BadText(f"not JSON: {error.msg}", file=file, position_bytes=position) from error
+    except RecursionError as error:
+        raise BadText("not a configuration: nested too deeply", file=file) from error
+    except ValueError as error:  # a number of more digits than Python converts
+        raise BadText(f"not a configuration: {error}", file=file) from error
+
+
+def read_text(path: Path) -> str | None:
+    """A text file of moderate size; None where there is none.
+
+    Raises: BadText if it is no UTF-8 or too large; UnreadableFile.
+    """
+    name = as_text(path)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for its writer
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise UnreadableFile(f"{name} is not a file", file=name)
+            data = file.read(SIZE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {name}: {error.strerror}", file=name) from error
+    if len(data) > SIZE_BYTES_MAX:
+        raise BadText(f"{name} is too large for a configuration", file=name, position_bytes=SIZE_BYTES_MAX)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadText(f"{name} is not UTF-8", file=name, position_bytes=error.start) from error
+
+
+def read_config(store: Store, name: str) -> Config:
+    """The value of `config/NAME`, else of its backup.
+
+    Damage: config-backup where the backup was used, config-damaged where neither can be parsed, config-missing where
+            neither is there.
+    Source: common/ConfigManager.java load; FORMATS 1.7.
+    """
+    path = store.path / "config" / name
+    backup = path.with_name(name + ".bak")
+    value, trouble = _attempt(path)
+    if trouble is None:
+        return Config(value, [], as_text(path))
+    value, backup_trouble = _attempt(backup)
+    if backup_trouble is None:
+        return Config(value, [Finding(store.root, "config-backup", as_text(path), actual=trouble)], as_text(backup))
+    if trouble == backup_trouble == _MISSING:
+        return Config(None, [Finding(store.root, "config-missing", as_text(path), actual=_MISSING)], None)
+    actual = f"{trouble}; backup: {backup_trouble}"
+    return Config(None, [Finding(store.root, "config-damaged", as_text(path), actual=actual)], None)
+
+
+_MISSING = "no file"
+
+
+def _attempt(path: Path) -> tuple[Any, str | None]:
+    """The file's value, and None or why it has none."""
+    try:
+        text = read_text(path)
+        if text is None:
+            return None, _MISSING
+        if not text.strip("\0 \t\r\n"):  # a crash can leave a file empty or all zeros
+            return None, "an empty file"
+        return parse(text, as_text(path)), None
+    except BadText as error:
+        return None, error.message if error.position_bytes is None else f"{error.message} at {error.position_bytes}"
+    except UnreadableFile as error:
+        return None, error.message
