@@ -257,7 +257,7 @@ class Rig:
 
     def _java(self, name: str, main: str, conf: Path) -> None:
         log = (self.out / f"{name}.log").open("ab")
-        command = ["java", "-Xmx1g", *JAVA_OPTIONS, f"-Duser.home={self.home}", "-Drocketmq.client.logUseSlf4j=false"]
+        command = ["java", "-Xmx1g", *JAVA_OPTIONS, "-Duser.home=home", "-Drocketmq.client.logUseSlf4j=false"]
         process = subprocess.Popen(
             [*command, "-cp", self.classpath, main, "-c", str(conf)],
             env=dict(os.environ, ROCKETMQ_HOME=str(self.home)),
@@ -287,17 +287,14 @@ class Rig:
         self._wait_port("namesrv", self.names_port, 60)
 
     def full_conf(self) -> dict[str, str]:
-        """The configuration with what depends on this machine."""
-        paths = {"storePathRootDir": str(self.store), "storePathCommitLog": str(self.store / "commitlog")}
-        wanted = dict(self.conf)
-        for name in ("storePathCommitLog", "readOnlyCommitLogStorePaths"):
-            if name in wanted:
-                wanted[name] = ",".join(
-                    str(self.store / part.removeprefix("store/")) for part in wanted[name].split(",")
-                )
+        """The configuration with what depends on this run.
+
+        Paths are relative to the output directory, so that none of this machine gets into the store.
+        """
+        wanted = {"storePathRootDir": "store", "storePathCommitLog": "store/commitlog"} | self.conf
         if self.release < (4, 9):
             wanted |= {old: wanted[new] for new, old in OLD_NAMES.items()}
-        return {"namesrvAddr": self.name_server, "listenPort": str(self.port)} | paths | wanted
+        return {"namesrvAddr": self.name_server, "listenPort": str(self.port)} | wanted
 
     def start_broker(self) -> None:
         """Start the broker on the store, and wait until the name server knows it."""
