@@ -16,18 +16,17 @@ from readers.transactions import ForeignDecision
 
 
 def find_foreign_decisions(
-    store: Store, half_offsets: Int64s, final_offsets: Int64s, final_prepared_offsets: Int64s
+    store: Store, final_offsets: Int64s, final_prepared_offsets: Int64s
 ) -> list[ForeignDecision]:
-    """The finals whose named record is no half copy but can still be read.
+    """Those of some finals whose named record is no half copy but can still be read.
 
-    Units: commit-log offsets in bytes; the two arrays of finals go together.
+    Units: commit-log offsets in bytes; the two arrays go together. Finals known to name a half copy may be left out.
     Order: commit-log offset of the final.
     """
-    outside = ~np.isin(final_prepared_offsets, half_offsets) & (final_prepared_offsets > store.log_begin_offset)
     found: list[ForeignDecision] = []
     log = store.log()
     try:
-        for row in np.flatnonzero(outside).tolist():
+        for row in np.flatnonzero(final_prepared_offsets > store.log_begin_offset).tolist():
             named = block_at(log, int(final_prepared_offsets[row]))
             final = block_at(log, int(final_offsets[row]))
             if named is None or final is None or named.topic_is(HALF_TOPIC)[0]:

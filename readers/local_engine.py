@@ -26,13 +26,14 @@ from readers.errors import SourceError
 from readers.findings import Finding
 from readers.foreign import find_foreign_decisions
 from readers.half_queue import JUDGED_HALVES, halves_of, marks_of, op_findings, witnesses_of
-from readers.missing import missing_bytes
+from readers.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed, use_accelerator
+from readers.missing import UnfoundSlot, missing_bytes, unfound_slots
 from readers.reading import Coverage, Reading
 from readers.record_block import Block
 from readers.segment_scan import SegmentScan, Span
 from readers.sources import Segment
 from readers.spool import Spool, identities, partition_numbers
-from readers.store import Store
+from readers.store import HALF_TOPIC, OP_TOPIC, Store
 from readers.store_view import SettingsOf, StoreFacts, store_facts
 from readers.tables import TRANSACTIONS
 from readers.transactions import StoreView, judge
@@ -53,7 +54,7 @@ PARTITION_BYTES = 96 << 20
 class _Split:
     """A range of a segment to scan, and where its witnesses go."""
 
-    store: str
+    store: Store
     segment: Segment
     from_position: int
     to_position: int
@@ -62,6 +63,12 @@ class _Split:
     directory: Path | None
     stem: str
     at_ms: int | None
+    is_accelerated: bool
+
+    @property
+    def offsets(self) -> tuple[int, int]:
+        """The commit-log offsets of its range."""
+        return self.segment.base_offset + self.from_position, self.segment.base_offset + self.to_position
 
 
 @dataclass(slots=True)
@@ -75,8 +82,7 @@ class _Scanned:
     findings: list[Finding] = field(default_factory=list)
     half_queue_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     half_partitions: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
-    half_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    op_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    unfound: list[UnfoundSlot] = field(default_factory=list)
     final_prepared_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     final_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     checks_seen_max: int = 0
@@ -86,6 +92,7 @@ class _Scanned:
 
 def _scan_split(split: _Split) -> _Scanned:
     """Scan one split and set its witnesses aside."""
+    use_accelerator(split.is_accelerated)
     scan = SegmentScan(
         split.segment, from_position=split.from_position, to_position=split.to_position, is_last=split.is_last
     )
@@ -94,7 +101,7 @@ def _scan_split(split: _Split) -> _Scanned:
     try:
         for block in scan:
             kept = block if split.at_ms is None else block.within(None, split.at_ms + 1)
-            for name, rows in witnesses_of(kept, split.store).items():
+            for name, rows in witnesses_of(kept, split.store.root).items():
                 found[name].append(rows)
     except SourceError as error:
         result.error = error
@@ -120,12 +127,17 @@ def _set_aside(result: _Scanned, found: dict[str, list[pa.RecordBatch]]) -> None
         whole.add("marks-unsorted", marks, np.zeros(sum(len(rows) for rows in marks), np.int64), split.stem)
         spool.merge(whole)
         for rows in found["ops"]:
-            result.findings.extend(op_findings(rows, split.store))
+            result.findings.extend(op_findings(rows, split.store.root))
     result.half_queue_offsets = _column(found["halves"], "queue_offset")
-    result.half_offsets = _column(found["halves"], "commit_log_offset")
-    result.op_offsets = _column(found["ops"], "commit_log_offset")
-    result.final_offsets = _column(found["finals"], "commit_log_offset")
-    result.final_prepared_offsets = _column(found["finals"], "prepared_transaction_offset")
+    half_offsets = _column(found["halves"], "commit_log_offset")
+    for topic, offsets in ((HALF_TOPIC, half_offsets), (OP_TOPIC, _column(found["ops"], "commit_log_offset"))):
+        if split.at_ms is None:
+            result.unfound.extend(unfound_slots(split.store, topic, offsets, *split.offsets))
+    # Finals that name a half copy of this split need no look: what is left are few, most across the split's border.
+    prepared = _column(found["finals"], "prepared_transaction_offset")
+    elsewhere = ~np.isin(prepared, half_offsets)
+    result.final_prepared_offsets = prepared[elsewhere]
+    result.final_offsets = _column(found["finals"], "commit_log_offset")[elsewhere]
     result.checks_seen_max = int(_column(found["halves"], "checks_count").max(initial=0))
 
 
@@ -135,7 +147,7 @@ def _column(batches: list[pa.RecordBatch], name: str) -> Int64s:
 
 
 def _splits(
-    number: int, store: Store, partitions_count: int, directory: Path | None, at_ms: int | None
+    number: int, store: Store, partitions_count: int, directory: Path | None, at_ms: int | None, is_accelerated: bool
 ) -> Iterator[_Split]:
     last = last_with_data(store.commit_log)
     for segment in store.commit_log:
@@ -144,7 +156,7 @@ def _splits(
             end = min(begin + SPLIT_BYTES, segment.size_bytes)
             stem = f"{number}-{segment.base_offset:020d}-{begin}"
             yield _Split(
-                store.root, segment, begin, end, is_last, partitions_count, directory, stem, at_ms
+                store, segment, begin, end, is_last, partitions_count, directory, stem, at_ms, is_accelerated
             )
 
 
@@ -155,8 +167,10 @@ class _Marks:
         self.partitions_count = partitions_count
         offsets = np.concatenate([np.empty(0, np.int64), *(s.half_queue_offsets for s in scanned)])
         partitions = np.concatenate([np.empty(0, np.uint16), *(s.half_partitions for s in scanned)])
-        order = np.argsort(offsets, kind="stable")
-        self._offsets, self._partitions = offsets[order], partitions[order]
+        if (np.diff(offsets) < 0).any():
+            order = np.argsort(offsets, kind="stable")
+            offsets, partitions = offsets[order], partitions[order]
+        self._offsets, self._partitions = offsets, partitions
 
     def spread(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
         """The marks that name a half, once for each partition that has one; and those partitions."""
@@ -233,17 +247,23 @@ def _audit(
     total = sum(written_bytes(segment) for store in stores for segment in store.commit_log)
     workers = processes or os.cpu_count() or 1
     is_small = total <= ONE_PROCESS_BYTES_MAX
+    fast = total >= ACCELERATED_BYTES_MIN * workers and is_accelerator_installed()
+    reading.notes.append(f"scanned by {'the accelerator' if fast else 'the reference path'}")
     with tempfile.TemporaryDirectory(prefix="rmqtx-", dir=temporary_directory) as name:
         directory = None if is_small else Path(name)
         count = 1 if is_small else max(2, -(-total // PARTITION_BYTES))
-        splits = [s for number, store in enumerate(stores) for s in _splits(number, store, count, directory, at_ms)]
+        splits = [
+            split
+            for number, store in enumerate(stores)
+            for split in _splits(number, store, count, directory, at_ms, fast)
+        ]
         with _Workers(1 if is_small else workers) as pool:
             spool = Spool(count, directory)
             scanned: dict[str, list[_Scanned]] = {store.root: [] for store in stores}
             done = 0
             for result in pool.run(_scan_split, splits):
                 spool.merge(result.spool)
-                scanned[result.split.store].append(result)
+                scanned[result.split.store.root].append(result)
                 done += result.decoded_bytes
                 if progress is not None:
                     progress(min(done, total), total)
@@ -302,11 +322,10 @@ def _conclude(facts: StoreFacts, scanned: list[_Scanned], reading: Reading, spoo
         return np.concatenate([np.empty(0, np.int64), *(getattr(result, name) for result in scanned)])
 
     facts.foreign_decisions.extend(
-        find_foreign_decisions(store, every("half_offsets"), every("final_offsets"), every("final_prepared_offsets"))
+        find_foreign_decisions(store, every("final_offsets"), every("final_prepared_offsets"))
     )
-    missing = missing_bytes(
-        store, damaged, [*facts.findings, *found], every("half_offsets"), every("op_offsets")
-    )
+    unfound = [slot for result in scanned for slot in result.unfound]
+    missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound)
     facts.missing.extend(missing.ranges)
     facts.findings.extend([*found, *missing.findings])
     _add_damaged_halves(missing.damaged_halves, scanned, spool, store)

@@ -27,6 +27,16 @@ _IDENTIFIED_BYTES_MAX = 8 << 20
 _SLOTS_AT_ONCE = 1 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class UnfoundSlot:
+    """A slot of the half or op queue whose record is not there. Units: bytes of the commit log."""
+
+    topic: str
+    queue_offset: int
+    commit_log_offset: int
+    record_length_bytes: int
+
+
 @dataclass(slots=True)
 class MissingBytes:
     """Missing ranges of one store, and half records that are damaged but can still be read in part."""
@@ -40,13 +50,11 @@ def missing_bytes(
     store: Store,
     spans: Iterable[tuple[Segment, int, int]],
     findings: Iterable[Finding],
-    half_offsets: Int64s,
-    op_offsets: Int64s,
+    unfound: Iterable[UnfoundSlot],
 ) -> MissingBytes:
     """What is missing in a log that was scanned.
 
-    `spans`: damaged (segment, position, length); `findings`: those of the scan; `half_offsets`, `op_offsets`:
-    commit-log offsets of the half and op records that were found.
+    `spans`: damaged (segment, position, length); `findings`: those of the scan; `unfound`: see `unfound_slots`.
     Units: bytes.
     """
     result = MissingBytes()
@@ -54,8 +62,10 @@ def missing_bytes(
         _add_damage(result, store, segment, position, length)
     for finding in findings:
         _add_finding(result, store, finding)
-    for topic, found in ((HALF_TOPIC, half_offsets), (OP_TOPIC, op_offsets)):
-        _add_unfound_slots(result, store, topic, np.sort(found))
+    known = [(missing.begin_offset, missing.end_offset) for missing in result.ranges]
+    for slot in unfound:
+        if not any(begin <= slot.commit_log_offset < end for begin, end in known):
+            _add_unfound(result, store, slot)
     return result
 
 
@@ -115,36 +125,37 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
         result.ranges.append(missing if block is None else _identified(missing, block))
 
 
-def _add_unfound_slots(result: MissingBytes, store: Store, topic: str, found: Int64s) -> None:
-    """Queue slots whose record the scan did not find as one of the topic: its topic or place must be damaged."""
-    known = [(missing.begin_offset, missing.end_offset) for missing in result.ranges]
-    log = store.log()
+def unfound_slots(store: Store, topic: str, found: Int64s, begin_offset: int, end_offset: int) -> list[UnfoundSlot]:
+    """Queue slots that point into a range of the log where no record of their topic was found.
+
+    `found`: commit-log offsets of the topic's records in the range, ascending.
+    Units: bytes of the commit log.
+    """
+    unfound: list[UnfoundSlot] = []
     try:
         with open_queue(store, topic, 0) as queue:
-            for first in range(queue.min_offset, queue.max_offset, _SLOTS_AT_ONCE):
-                numbers, offsets, lengths, _ = queue.read(first, min(first + _SLOTS_AT_ONCE, queue.max_offset))
+            first, last = queue.offset_of(begin_offset), queue.offset_of(end_offset)
+            while first < last:
+                numbers, offsets, lengths, _ = queue.read(first, min(first + _SLOTS_AT_ONCE, last))
                 place = np.searchsorted(found, offsets)
-                absent = (offsets >= store.log_begin_offset) & (offsets < log.end_offset)
+                absent = (offsets >= begin_offset) & (offsets < end_offset)
                 if len(found):
                     absent &= found[np.minimum(place, len(found) - 1)] != offsets
                 for row in np.flatnonzero(absent).tolist():
-                    offset, length = int(offsets[row]), int(lengths[row])
-                    if any(begin <= offset < end for begin, end in known):
-                        continue
-                    _add_unfound(result, store, log.segment_at(offset), topic, int(numbers[row]), offset, length)
-    except SourceError as error:
-        result.findings.append(Finding(store.root, "unreadable-file", error.file, actual=error.message))
-    finally:
-        log.close()
+                    unfound.append(UnfoundSlot(topic, int(numbers[row]), int(offsets[row]), int(lengths[row])))
+                first += _SLOTS_AT_ONCE
+    except SourceError:
+        pass  # a queue that cannot be read proves nothing against the log
+    return unfound
 
 
-def _add_unfound(
-    result: MissingBytes, store: Store, segment: Segment | None, topic: str, number: int, offset: int, length: int
-) -> None:
+def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
+    """A queue slot whose record the scan did not find as one of the topic: its topic or place must be damaged."""
+    topic, number, offset, length = slot.topic, slot.queue_offset, slot.commit_log_offset, slot.record_length_bytes
     what = f"the record of slot {number} of {topic} at commit-log offset {offset} is not one"
     missing = MissingRange(store.root, offset, offset + length, what)
     log = store.log()
-    block = block_at(log, offset)
+    block, segment = block_at(log, offset), log.segment_at(offset)
     log.close()
     if topic == HALF_TOPIC:
         missing = replace(missing, is_identified=True, half_queue_offsets=(number,))

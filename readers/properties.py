@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from readers.columns import SLACK_BYTES, Bools, Bytes, Int64s, strings, views
+from readers.kernels import accelerated
 from readers.tables import PROPERTIES
 
 NAME_END, VALUE_END = 1, 2
@@ -115,3 +116,60 @@ class PropertyAreas:
         values = strings(views(self._bytes, self._buffer, splits + 1, ends - splits - 1))
         offsets = np.searchsorted(records, np.arange(self.count + 1)).astype(np.int32)
         return pa.MapArray.from_arrays(pa.array(offsets), names, values).cast(PROPERTIES)
+
+
+#: What verdicts and record columns ask for; the accelerator finds them in one pass.
+KNOWN = (
+    UNIQ_KEY,
+    PRODUCER_GROUP,
+    REAL_TOPIC,
+    REAL_QUEUE_ID,
+    KEYS,
+    TAGS,
+    CHECK_TIMES,
+    IMMUNITY,
+    PREPARED_QUEUE_OFFSET,
+    TRANSACTION_ID,
+)
+
+
+class PropertyViews(PropertyAreas):
+    """The same found by the accelerator: known properties in place, without gathering their areas."""
+
+    def __init__(self, data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s) -> None:
+        self._data, self._data_buffer = data, buffer
+        self._area_starts, self._area_lengths = starts, lengths
+        self.count = len(starts)
+
+    @cached_property
+    def _gathered(self) -> PropertyAreas:
+        return PropertyAreas(self._data, self._data_buffer, self._area_starts, self._area_lengths)
+
+    @cached_property
+    def _known(self) -> dict[str, tuple[Int64s, Int64s, Bools]]:
+        fast = accelerated()
+        assert fast is not None
+        found: dict[str, tuple[Int64s, Int64s, Bools]] = fast.locate(
+            self._data, self._area_starts, self._area_lengths, KNOWN
+        )
+        return found
+
+    def locate(self, name: str) -> tuple[Int64s, Int64s, Bools]:
+        """Start, length and presence of a property's value, per record. Units: bytes of the block's data."""
+        return self._known[name] if name in KNOWN else self._gathered.locate(name)
+
+    def value(self, name: str) -> pa.Array:
+        """The property as bytes (a binary view), null where it is absent."""
+        if name not in KNOWN:
+            return self._gathered.value(name)
+        return views(self._data, self._data_buffer, *self._known[name])
+
+    def maps(self) -> pa.Array:
+        """All properties of every record, in stored order, as the map type PROPERTIES."""
+        return self._gathered.maps()
+
+
+def properties_of(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s) -> PropertyAreas:
+    """The property areas of some records, on the loops that this process uses."""
+    kind = PropertyAreas if accelerated() is None else PropertyViews
+    return kind(data, buffer, starts, lengths)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from readers.columns import Bools, Int64s, hosts, integers_at, message_ids, strings, views
-from readers.properties import PropertyAreas
+from readers.properties import PropertyAreas, properties_of
 from readers.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES, MAGIC_V2, RECORD, STORE_V6
 
 
@@ -171,7 +171,7 @@ class Block:
     def properties(self) -> PropertyAreas:
         """The property areas of the records."""
         starts, lengths = self._properties_area
-        return PropertyAreas(self.data, self._buffer, starts, lengths)
+        return properties_of(self.data, self._buffer, starts, lengths)
 
     def born_hosts(self) -> pa.Array:
         """Producer addresses as text."""

@@ -10,14 +10,14 @@ differ only in a log that was damaged in its middle, and then what follows is ex
 
 from __future__ import annotations
 
-import bisect
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from readers.columns import SLACK_BYTES
+from readers.columns import SLACK_BYTES, Bools, Int64s
+from readers.kernels import accelerated
 from readers.record_block import Block
 from readers.record_layout import (
     AT,
@@ -121,8 +121,7 @@ class SegmentScan:
                 if position + len(data) >= self.segment.size_bytes:
                     limit = len(data)
                     data += bytes(SLACK_BYTES)
-                starts, stop = walk(data, self.segment.base_offset + position, 0, limit)
-                block, stop = self._block(file, data, position, starts, stop)
+                block, stop = self._block(file, data, position, limit)
                 if len(block):
                     self.decoded_bytes += int(block.lengths.sum())
                     self.last_store_time_ms = int(block.take(np.array([len(block) - 1])).header("store_time_ms")[0])
@@ -132,20 +131,21 @@ class SegmentScan:
                 else:
                     position += stop
 
-    def _block(
-        self, file: OpenFile, data: bytes, position: int, starts: list[int], stop: int
-    ) -> tuple[Block, int]:
-        """The sound records among those walked; an unsound one that others follow is searched for records inside it."""
-        past = bisect.bisect_left(starts, self._to - position)
-        if past < len(starts):
-            stop = starts[past]
-            del starts[past:]
+    def _block(self, file: OpenFile, data: bytes, position: int, limit: int) -> tuple[Block, int]:
+        """The sound records of a window; an unsound one that others follow is searched for records inside it."""
         base = self.segment.base_offset + position
-        block = Block(data, base, position, self.segment.file, np.array(starts, np.int64))
-        sound = block.sound()
+        chain, sound, stop = self._walk(data, base, limit, position)
+        past = int(np.searchsorted(chain, self._to - position))
+        if past < len(chain):
+            stop = int(chain[past])
+            chain, sound = chain[:past], sound[:past]
+            is_cut = True
+        else:
+            is_cut = False
         if sound.all():
-            return block, stop
-        if not sound[-1] and past == len(starts):  # its length, which led to where the walk ended, proves nothing
+            return Block(data, base, position, self.segment.file, chain), stop
+        starts = chain.tolist()
+        if not sound[-1] and not is_cut:  # its length, which led to where the walk ended, proves nothing
             stop = starts.pop()
             sound = sound[:-1]
         kept: list[int] = []
@@ -158,6 +158,15 @@ class SegmentScan:
             self._damage_between(position + start, inside, position + end)
             kept.extend(place - position for place, _ in inside)
         return Block(data, base, position, self.segment.file, np.array(kept, np.int64)), stop
+
+    def _walk(self, data: bytes, base: int, limit: int, position: int) -> tuple[Int64s, Bools, int]:
+        fast = accelerated()
+        if fast is not None:
+            chain, sound, stop = fast.walk(data, base, 0, limit)
+            return chain, sound, stop
+        starts, stop = walk(data, base, 0, limit)
+        block = Block(data, base, position, self.segment.file, np.array(starts, np.int64))
+        return block.starts, block.sound(), stop
 
     def _records_inside(self, file: OpenFile, position: int, end: int) -> list[tuple[int, int]]:
         found: list[tuple[int, int]] = []
