@@ -116,40 +116,41 @@ def walk(data: bytes, base_offset: int, position: int, limit: int) -> tuple[Int6
 
 @njit(
     types.void(
-        _data, _int64s, _int64s, _data, _int64s, _int64s,
+        _data, _int64s, _int64s, _data, _int64s, _int64s, _int64s,
         types.int64[:, ::1], types.int64[:, ::1], types.boolean[:, ::1],
     ),
     cache=True,
 )
 def _locate(
-    data: Any, starts: Any, lengths: Any, names: Any, name_starts: Any, name_lengths: Any,
+    data: Any, starts: Any, lengths: Any, names: Any, name_starts: Any, first_of_length: Any, next_of_length: Any,
     value_starts: Any, value_lengths: Any, present: Any,
 ) -> None:
-    kinds = len(name_starts)
     for row in range(len(starts)):
         place = starts[row]
         end = place + lengths[row]
         while place < end:
+            # Unsigned indices spare the test for negative ones.
             split = place
-            while split < end and data[split] != _NAME_END and data[split] != _VALUE_END:
+            while split < end and data[np.uintp(split)] > _VALUE_END:
+                split += 1
+            while split < end and data[np.uintp(split)] != _NAME_END and data[np.uintp(split)] != _VALUE_END:
                 split += 1
             stop = split
-            while stop < end and data[stop] != _VALUE_END:
+            while stop < end and data[np.uintp(stop)] != _VALUE_END:
                 stop += 1
             if split < stop and data[split] == _NAME_END and stop > split + 1:
-                for kind in range(kinds):
-                    if name_lengths[kind] != split - place:
-                        continue
-                    same = True
-                    for step in range(split - place):
-                        if data[place + step] != names[name_starts[kind] + step]:
-                            same = False
-                            break
-                    if same:
+                size = split - place
+                kind = first_of_length[size] if size < len(first_of_length) else np.int64(-1)
+                while kind >= 0:
+                    step = np.int64(0)
+                    while step < size and data[np.uintp(place + step)] == names[np.uintp(name_starts[kind] + step)]:
+                        step += 1
+                    if step == size:
                         value_starts[kind, row] = split + 1
                         value_lengths[kind, row] = stop - split - 1
                         present[kind, row] = True
                         break
+                    kind = next_of_length[kind]
             place = stop + 1
 
 
@@ -159,11 +160,17 @@ def locate(
     """Start, length and presence of several properties' values in the data itself, per record, in one pass."""
     encoded = [name.encode() for name in names]
     sizes = np.array([len(name) for name in encoded], np.int64)
+    # Names by their length: a chain of those that have it.
+    first_of_length = np.full(int(sizes.max(initial=0)) + 1, -1, np.int64)
+    next_of_length = np.full(len(names), -1, np.int64)
+    for number, size in enumerate(sizes.tolist()):
+        next_of_length[number], first_of_length[size] = first_of_length[size], number
     shape = (len(names), len(starts))
     value_starts, value_lengths = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     present = np.zeros(shape, np.bool_)
     text = np.frombuffer(b"".join(encoded), np.uint8)
     _locate(
-        data, starts, lengths, text, np.cumsum(sizes) - sizes, sizes, value_starts, value_lengths, present
+        data, starts, lengths, text, np.cumsum(sizes) - sizes, first_of_length, next_of_length,
+        value_starts, value_lengths, present,
     )
     return {name: (value_starts[i], value_lengths[i], present[i]) for i, name in enumerate(names)}
