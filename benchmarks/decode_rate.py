@@ -1,0 +1,84 @@
+"""Decodes a commit log in this process, pass after pass, and prints what each took as a line of JSON.
+
+    python -m benchmarks.decode_rate STORE --passes 5
+
+The work is what a full decode of the log means in the targets: every header column, the topic and six
+properties of every record as Arrow. Processor time is that of all threads of this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from readers.commit_log import scan_records
+from readers.kernels import is_accelerator_installed, use_accelerator
+from readers.store import open_store
+
+HEADER = (
+    "length_bytes",
+    "commit_log_offset",
+    "queue_id",
+    "queue_offset",
+    "born_time_ms",
+    "store_time_ms",
+    "flag",
+    "sys_flag",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "body_length_bytes",
+    "body_crc",
+    "born_host",
+    "store_host",
+    "topic",
+)
+SIX_PROPERTIES = ("transaction_id", "keys", "tags", "producer_group", "real_topic", "checks")
+
+
+def engines() -> list[str]:
+    """The ways to decode that this installation has."""
+    return ["reference", "fast"] if is_accelerator_installed() else ["reference"]
+
+
+def decode(store: Path) -> dict[str, float]:
+    """Decodes the log once: records, bytes of log, and the seconds it took."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    records = log_bytes = 0
+    for batch in scan_records(open_store(store), columns=[*HEADER, *SIX_PROPERTIES]):
+        records += batch.num_rows
+        log_bytes += pc.sum(batch["length_bytes"]).as_py()
+    return {
+        "records": records,
+        "bytes": log_bytes,
+        "wall_s": time.perf_counter() - wall,
+        "process_cpu_s": time.process_time() - cpu,
+    }
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command line: one line of JSON a pass."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.decode_rate")
+    parser.add_argument("store", type=Path, nargs="?")
+    parser.add_argument("--engine", choices=engines(), default="reference")
+    parser.add_argument("--engines", action="store_true", help="list the ways to decode that there are")
+    parser.add_argument("--passes", type=int, default=5)
+    arguments = parser.parse_args(words)
+    if arguments.engines:
+        print(*engines())
+        return 0
+    if arguments.store is None:
+        parser.error("a store is needed")
+    use_accelerator(arguments.engine == "fast")
+    for number in range(arguments.passes):
+        print(json.dumps({"pass": number + 1, **decode(arguments.store)}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

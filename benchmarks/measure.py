@@ -1,0 +1,259 @@
+"""Measures whole processes side by side: wall time, processor time and memory, children included.
+
+Two programs are compared by running them in turns (A B A B ...), so that a disturbance meets both, and by the
+ratio within each turn. What other processes took meanwhile is measured too: a turn that was disturbed is made
+again, and what stayed disturbed is said.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+POLL_SECONDS = 0.01
+#: The kernel counts busy time in ticks: less than this may be nobody's.
+CLOCK_ERROR_SECONDS = 0.05
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+CORES = os.cpu_count() or 1
+
+
+class CommandFailed(RuntimeError):
+    """A measured command did not end with the status it should end with."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One process from its start to its end. Times in seconds, memory in bytes, children included."""
+
+    wall_s: float
+    cpu_s: float
+    peak_rss_bytes: int
+    peak_anonymous_bytes: int
+    others_cpu_s: float
+    output: str
+
+    @property
+    def others_share(self) -> float:
+        """Which part of the machine other processes used meanwhile: 0 is none, 1 is all cores."""
+        return self.others_cpu_s / (self.wall_s * CORES) if self.wall_s else 0.0
+
+
+@dataclass(frozen=True)
+class Command:
+    """Something to run: its name in the report, the words, and what its output is checked with."""
+
+    name: str
+    words: Sequence[str]
+    check: Callable[[str], None] | None = None
+    environment: Mapping[str, str] | None = None
+    statuses: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The runs of one command, in the order in which they were made."""
+
+    name: str
+    runs: tuple[Run, ...]
+
+    @property
+    def wall_s(self) -> float:
+        """Median wall time."""
+        return statistics.median(run.wall_s for run in self.runs)
+
+    @property
+    def best_wall_s(self) -> float:
+        """Shortest wall time."""
+        return min(run.wall_s for run in self.runs)
+
+    @property
+    def cpu_s(self) -> float:
+        """Median processor time, user and system."""
+        return statistics.median(run.cpu_s for run in self.runs)
+
+    @property
+    def peak_rss_bytes(self) -> int:
+        """The largest resident memory of any run, mapped files included."""
+        return max(run.peak_rss_bytes for run in self.runs)
+
+    @property
+    def peak_anonymous_bytes(self) -> int:
+        """The largest anonymous memory of any run: what cannot be dropped when memory is short."""
+        return max(run.peak_anonymous_bytes for run in self.runs)
+
+    @property
+    def others_share(self) -> float:
+        """The largest share of the machine that others took during any run."""
+        return max(run.others_share for run in self.runs)
+
+
+def ratio(first: Measured, second: Measured) -> float:
+    """How many times longer `first` took than `second`: the median over the turns of both."""
+    return statistics.median(a.wall_s / b.wall_s for a, b in zip(first.runs, second.runs, strict=True))
+
+
+def run(command: Command) -> Run:
+    """Runs a command once and gives what it took.
+
+    Raises: CommandFailed if its status is not what it should be; whatever `check` raises about its output.
+    """
+    environment = {**os.environ, **command.environment} if command.environment else None
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        busy = _busy_seconds()
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            command.words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment
+        )
+        memory = _Memory(process.pid)
+        memory.start()
+        # wait4, not Popen.wait: it gives this process's own times, with those of the children it waited for.
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - began
+        memory.stop()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        cpu = usage.ru_utime + usage.ru_stime
+        others = max(0.0, _busy_seconds() - busy - cpu - memory.own_cpu_s)
+        out.seek(0)
+        err.seek(0)
+        output = out.read().decode(errors="replace")
+        if process.returncode not in command.statuses:
+            complaint = err.read().decode(errors="replace")
+            raise CommandFailed(f"{command.name}: exit {process.returncode}\n{(complaint or output)[-2000:]}")
+    if command.check is not None:
+        command.check(output)
+    return Run(wall, cpu, memory.peak_rss, memory.peak_anonymous, others, output)
+
+
+def in_turns(
+    commands: Sequence[Command],
+    turns: int,
+    *,
+    warm_up: int = 1,
+    patience_s: float = 30,
+    share_max: float = 0.10,
+    retries: int = 3,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Measured]:
+    """Runs the commands in turns and gives the runs of each.
+
+    `warm_up` turns are not counted: they fill the page cache and compile what is compiled once. A turn in
+    which others used more than `share_max` of the machine is made again, up to `retries` times in all; then
+    it counts as it is.
+    """
+    for _ in range(warm_up):
+        for command in commands:
+            run(command)
+    kept: list[list[Run]] = []
+    while len(kept) < turns:
+        wait_until_quiet(patience_s, say)
+        turn = [run(command) for command in commands]
+        share = max((one.others_share for one in turn if one.others_cpu_s > CLOCK_ERROR_SECONDS), default=0.0)
+        if share > share_max and retries > 0:
+            retries -= 1
+            say(f"others used {share:.0%} of the machine: again")
+            continue
+        kept.append(turn)
+        say("  ".join(f"{c.name} {r.wall_s:.2f} s" for c, r in zip(commands, turn, strict=True)))
+    return [Measured(command.name, tuple(turn[i] for turn in kept)) for i, command in enumerate(commands)]
+
+
+def wait_until_quiet(
+    patience_s: float, say: Callable[[str], None] = lambda _: None, share_max: float = 0.05
+) -> bool:
+    """Waits until all processes together use little of the machine; gives whether they did in time."""
+    until = time.monotonic() + patience_s
+    told = False
+    while True:
+        busy = _busy_seconds()
+        began = time.perf_counter()
+        time.sleep(0.5)
+        share = (_busy_seconds() - busy) / ((time.perf_counter() - began) * CORES)
+        if share <= share_max:
+            return True
+        if time.monotonic() >= until:
+            return False
+        if not told:
+            say(f"waiting for a quiet machine ({share:.0%} in use)")
+            told = True
+
+
+def fill_page_cache(directory: Path) -> int:
+    """Reads every file below a directory once; gives the bytes read."""
+    total = 0
+    for path in sorted(directory.rglob("*")):
+        if path.is_file():
+            with path.open("rb", buffering=0) as file:
+                while chunk := file.read(16 << 20):
+                    total += len(chunk)
+    return total
+
+
+def _busy_seconds() -> float:
+    """Seconds all cores have spent working since boot."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    user, system_nice, system, _idle, _iowait, irq, soft_irq, steal = (int(field) for field in fields[:8])
+    return (user + system_nice + system + irq + soft_irq + steal) / TICKS_PER_SECOND
+
+
+class _Memory:
+    """Looks at the memory of a process and its descendants every few milliseconds."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.peak_rss = 0
+        self.peak_anonymous = 0
+        self.own_cpu_s = 0.0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        # A thread's own time, so that watching is not taken for somebody else's work.
+        began = time.thread_time()
+        while not self._ended.is_set():
+            states = [_memory_of(pid) for pid in _descendants(self._pid)]
+            # The high-water mark of one process misses nothing between two looks; of several, it is no sum.
+            high = max((state[2] for state in states), default=0)
+            self.peak_rss = max(self.peak_rss, sum(state[0] for state in states), high)
+            self.peak_anonymous = max(self.peak_anonymous, sum(state[1] for state in states))
+            self._ended.wait(POLL_SECONDS)
+        self.own_cpu_s = time.thread_time() - began
+
+
+def _descendants(pid: int) -> list[int]:
+    found = [pid]
+    for parent in found:
+        try:
+            for task in Path(f"/proc/{parent}/task").iterdir():
+                found.extend(int(child) for child in (task / "children").read_text().split())
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+def _memory_of(pid: int) -> tuple[int, int, int]:
+    """Resident, anonymous and highest resident bytes of one process; zeros when it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0, 0, 0
+    wanted = ("VmRSS", "RssAnon", "VmHWM")
+    values = {line.split(":", 1)[0]: line.split()[1] for line in lines if line.startswith(wanted)}
+    return (
+        int(values.get("VmRSS", 0)) * 1024,
+        int(values.get("RssAnon", 0)) * 1024,
+        int(values.get("VmHWM", 0)) * 1024,
+    )

@@ -1,0 +1,172 @@
+"""Measures rmqtx against its targets and its peers in one run, and writes docs/performance.md.
+
+    python -m benchmarks.report --stores DIR
+
+Stores that are not there are written first. Ratios are of programs that ran in turns in this run; numbers of
+different runs or machines are not compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import traceback
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from benchmarks import big_store, rocketmq
+from benchmarks.measure import CORES, wait_until_quiet
+from benchmarks.sections import SECTIONS, STORES_OF, Bench, Section, Target, has_package
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+MEASURED_PACKAGES = ("readers", "rmqtx_cli", "benchmarks", "pyproject.toml")
+PACKAGES = ("numpy", "pyarrow", "numba", "typer", "tabulate", "rich")
+
+
+def circumstances(load_before: tuple[float, float, float], quiet: bool) -> list[tuple[str, str]]:
+    """What the numbers depend on: machine, load, versions, commit."""
+    described = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    processor = described[0].split(":", 1)[1].strip() if described else platform.machine()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    java = subprocess.run(
+        ["java", "-version"], capture_output=True, text=True, check=True
+    ).stderr.splitlines()
+    packages = [f"{name} {metadata.version(name)}" for name in PACKAGES if has_package(name)]
+    load = [f"{value:.2f}" for value in (load_before[0], os.getloadavg()[0])]
+    noise = "" if quiet else "; the machine was not quiet at the start"
+    return [
+        ("Date", f"{datetime.now(UTC):%Y-%m-%d}"),
+        ("Machine", f"{processor}, {CORES} cores, {memory / (1 << 30):.0f} GiB"),
+        ("System", f"{platform.system()} {platform.release()}"),
+        ("Load", f"{load[0]} before, {load[1]} after{noise}"),
+        ("Python", f"{platform.python_version()}; {', '.join(packages)}"),
+        ("Java", f"{java[1] if len(java) > 1 else java[0]}; RocketMQ {rocketmq.VERSION}"),
+        ("Commit", commit()),
+    ]
+
+
+def commit() -> str:
+    """The commit that was measured, and whether the files were those of the commit."""
+    git = ["git", "-C", str(REPOSITORY)]
+    name = subprocess.run(
+        [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True
+    )
+    changed = subprocess.run(
+        [*git, "status", "--porcelain", "--", *MEASURED_PACKAGES], capture_output=True, text=True, check=True
+    )
+    return name.stdout.strip() + (" with uncommitted changes" if changed.stdout.strip() else "")
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def render(sections: Sequence[Section], facts: Sequence[tuple[str, str]], stores: Path) -> str:
+    """The whole report as Markdown."""
+    lines = [
+        "# Performance",
+        "",
+        INTRO,
+        "",
+        *table(("", ""), facts),
+        "",
+        "## Targets",
+        "",
+        *table(
+            ("what", "target", "measured", ""),
+            [
+                (target.what, target.bound, target.value, "kept" if target.kept else "**missed**")
+                for section in sections
+                for target in section.targets
+            ],
+        ),
+    ]
+    for section in sections:
+        lines += ["", f"## {section.title}", "", section.intro, ""]
+        if section.rows:
+            lines += table(section.header, section.rows)
+        if section.notes:
+            lines += ["", " ".join(section.notes)]
+    lines += ["", "## Stores", "", STORES_INTRO, ""]
+    rows = []
+    for recipe in big_store.RECIPES.values():
+        if big_store.exists(stores / recipe.name):
+            truth = big_store.truth_of(stores / recipe.name)
+            numbers = (truth.transactions, truth.records, truth.end_of_log, truth.pending, truth.discarded)
+            rows.append((recipe.name, recipe.purpose, *(f"{number:,}" for number in numbers)))
+    header = ("store", "purpose", "transactions", "records", "bytes of log", "pending", "discarded")
+    lines += table(header, rows)
+    return "\n".join(lines) + "\n"
+
+
+INTRO = (
+    "Written by `python -m benchmarks.report --stores DIR`; do not edit. Programs that are compared ran in "
+    "turns in one run, and every answer was held against the truth of its store. *CPU* is user and system "
+    "time, children included. *Peak anonymous* is memory that cannot be dropped; resident memory also counts "
+    "mapped files. *Others* is the largest share of the machine that other processes took during a run."
+)
+STORES_INTRO = (
+    "Written by RocketMQ's own store classes (`python -m benchmarks.big_store --stores DIR NAME`); when "
+    "decisions arrive, and that a check pass comes after so many transactions, is the generator's choice."
+)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command line: measures, prints progress, writes the report; 1 when a promise was not kept."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.report")
+    parser.add_argument(
+        "--stores", type=Path, required=True, metavar="DIR", help="where the stores are or go"
+    )
+    parser.add_argument("--output", type=Path, default=REPOSITORY / "docs" / "performance.md", metavar="FILE")
+    parser.add_argument("--turns", type=int, default=5, help="how often each program runs (default 5)")
+    parser.add_argument(
+        "--patience", type=float, default=60, metavar="S", help="wait so long for a quiet machine"
+    )
+    parser.add_argument("--only", default="", metavar="NAMES", help=f"some of {','.join(SECTIONS)}")
+    arguments = parser.parse_args(words)
+    names = [name for name in arguments.only.split(",") if name] or list(SECTIONS)
+    if unknown := [name for name in names if name not in SECTIONS]:
+        parser.error(f"no such section: {', '.join(unknown)}")
+    stores: Path = arguments.stores.resolve()
+    stores.mkdir(parents=True, exist_ok=True)
+    scratch = stores / ".report"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    bench = Bench(stores, arguments.turns, arguments.patience, scratch)
+    for store in dict.fromkeys(store for name in names for store in STORES_OF[name]):
+        bench.say(f"store {store}")
+        big_store.write(big_store.RECIPES[store], stores)
+    load = os.getloadavg()
+    quiet = wait_until_quiet(arguments.patience, bench.say)
+    sections = []
+    for name in names:
+        bench.say(f"== {name}")
+        try:
+            sections.append(SECTIONS[name](bench))
+        except Exception as error:  # the other sections are still worth having
+            traceback.print_exc()
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            section = Section(name, f"Not measured: {reason}")
+            section.targets.append(Target(name, "", "not measured", False))
+            sections.append(section)
+        for target in sections[-1].targets:
+            verdict = "kept  " if target.kept else "MISSED"
+            bench.say(f"{verdict} {target.what}: {target.value} ({target.bound})")
+    text = render(sections, circumstances(load, quiet), stores)
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(text)
+    bench.say(f"written: {arguments.output}")
+    shutil.rmtree(scratch, ignore_errors=True)
+    return 0 if all(target.kept for section in sections for target in section.targets) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

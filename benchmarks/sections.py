@@ -1,0 +1,395 @@
+"""The measurements: each gives a table, what it promises to reach, and what has to be said about it.
+
+Every answer that is timed is held against the truth of its store: a fast wrong answer fails the measurement.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from benchmarks import big_store, mqadmin, rocketmq
+from benchmarks.measure import Command, CommandFailed, Measured, fill_page_cache, in_turns, ratio
+
+SLOW_IMPORTS = ("numpy", "pyarrow", "pandas", "pyspark", "numba")
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Target:
+    """One promise: what is measured, its bound, what was measured, and whether that keeps the promise."""
+
+    what: str
+    bound: str
+    value: str
+    kept: bool
+
+
+@dataclass
+class Section:
+    """One table of the report, with its promises and what has to be said about it."""
+
+    title: str
+    intro: str
+    header: tuple[str, ...] = ()
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class Bench:
+    """What all measurements share: the stores, how many turns, a place for results, a line for progress."""
+
+    def __init__(self, stores: Path, turns: int, patience_s: float, scratch: Path) -> None:
+        self.stores = stores
+        self.turns = turns
+        self.patience_s = patience_s
+        self.scratch = scratch
+        self.began = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """One line of progress."""
+        print(f"[{time.monotonic() - self.began:6.0f} s] {text}", file=sys.stderr, flush=True)
+
+    def store(self, name: str) -> Path:
+        """Where a store is."""
+        return self.stores / name
+
+    def measure(
+        self, commands: Sequence[Command], turns: int | None = None, warm_up: int = 1
+    ) -> list[Measured]:
+        """The commands in turns, as `measure.in_turns`."""
+        return in_turns(
+            commands, turns or self.turns, warm_up=warm_up, patience_s=self.patience_s, say=self.say
+        )
+
+    def pending(self, name: str, *options: str) -> Command:
+        """`rmqtx pending STORE`, its answer held against the truth."""
+        expected = big_store.truth_of(self.store(name)).pending_ids
+
+        def check(output: str) -> None:
+            rows = [json.loads(line) for line in output.splitlines()]
+            found = {row["transaction_id"] for row in rows if row["state"] == "PENDING"}
+            if found != expected:
+                raise CommandFailed(
+                    f"pending {name}: {len(expected - found)} missing, {len(found - expected)} too many"
+                )
+
+        words = [*rmqtx(), "pending", str(self.store(name)), "--format", "jsonl", *options]
+        return Command(" ".join(["rmqtx pending", name, *options]), words, check)
+
+    def java_pending(self, name: str, work: str) -> Command:
+        """The Java loop over the log, its answer held against the truth."""
+        expected = big_store.truth_of(self.store(name)).pending_ids
+        out = self.scratch / f"java-{work}-{name}.tsv"
+
+        def check(_: str) -> None:
+            found = {line.split("\t", 1)[0] for line in out.read_text().splitlines()[1:]}
+            if found != expected:
+                raise CommandFailed(f"JavaScan {work} {name}: not the truth")
+
+        return Command(
+            f"Java loop, {work}, {name}", rocketmq.java("JavaScan", self.store(name), work, out), check
+        )
+
+
+def rmqtx(*, with_accelerator: bool = True) -> list[str]:
+    """The command that starts rmqtx with this interpreter: the installed script, else the module it calls.
+
+    Without the accelerator it is as where numba is not installed.
+    """
+    script = Path(sys.executable).with_name("rmqtx")
+    if script.exists() and with_accelerator:
+        return [str(script)]
+    hidden = "" if with_accelerator else "sys.modules['numba'] = None; "
+    start = "sys.argv[0] = 'rmqtx'; from rmqtx_cli.main import run; run()"
+    return [sys.executable, "-c", f"import sys; {hidden}{start}"]
+
+
+PROCESS_HEADER = ("process", "wall median", "wall best", "CPU", "peak RSS", "peak anonymous", "others")
+
+
+def process_rows(measured: Sequence[Measured]) -> list[tuple[str, ...]]:
+    """A table's rows about whole processes."""
+    return [
+        (
+            one.name,
+            seconds(one.wall_s),
+            seconds(one.best_wall_s),
+            seconds(one.cpu_s),
+            mebibytes(one.peak_rss_bytes),
+            mebibytes(one.peak_anonymous_bytes),
+            f"{one.others_share:.0%}",
+        )
+        for one in measured
+    ]
+
+
+def seconds(value: float) -> str:
+    """Seconds as text, with as many digits as mean something."""
+    return f"{value:.3f} s" if value < 1 else f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
+
+
+def mebibytes(value: float) -> str:
+    """Bytes as text in MiB."""
+    return f"{value / MIB:,.0f} MiB"
+
+
+def at_most(what: str, measured: float, bound: float, show: Callable[[float], str]) -> Target:
+    """A promise that a measure stays at or below a bound."""
+    return Target(what, f"≤ {show(bound)}", show(measured), measured <= bound)
+
+
+def at_least(what: str, measured: float, bound: float, show: Callable[[float], str]) -> Target:
+    """A promise that a measure reaches a bound."""
+    return Target(what, f"≥ {show(bound)}", show(measured), measured >= bound)
+
+
+def times(value: float) -> str:
+    """A ratio as text."""
+    return f"{value:.2f} ×"
+
+
+def rate(value: float) -> str:
+    """Bytes of log per second of processor time as text, in MB."""
+    return f"{value / 1e6:,.0f} MB/s"
+
+
+def start_up(bench: Bench) -> Section:
+    """`rmqtx --help` and what it imports."""
+    section = Section("Start-up", "`rmqtx --help` beside an interpreter that does nothing.", PROCESS_HEADER)
+    nothing = Command("python -c pass", [sys.executable, "-c", "pass"])
+    ours = Command("rmqtx --help", [*rmqtx(), "--help"])
+    measured = bench.measure([nothing, ours], turns=max(bench.turns, 9), warm_up=2)
+    section.rows = process_rows(measured)
+    section.targets.append(at_most("`rmqtx --help`", measured[1].wall_s, 0.25, seconds))
+    loaded = ", ".join(imported_by_help()) or "none"
+    watched = ", ".join(SLOW_IMPORTS)
+    section.targets.append(Target(f"imports of {watched}", "none", loaded, loaded == "none"))
+    return section
+
+
+def imported_by_help() -> list[str]:
+    """Which slow modules `rmqtx --help` imports."""
+    program = (
+        "import sys, atexit\n"
+        f"slow = {SLOW_IMPORTS!r}\n"
+        "say = lambda: print('loaded', *[name for name in slow if name in sys.modules], file=sys.stderr)\n"
+        "atexit.register(say)\n"
+        "sys.argv = ['rmqtx', '--help']\n"
+        "from rmqtx_cli.main import run\n"
+        "run()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return result.stderr.splitlines()[-1].split()[1:]
+
+
+def pending_small(bench: Bench) -> Section:
+    """`pending` on a small store beside mqadmin."""
+    section = Section(
+        "`pending` on a small store",
+        "The whole process, beside RocketMQ's own command line: alone (its list of subcommands) and with the "
+        "cheapest question to a broker. mqadmin cannot list transactions at all.",
+        PROCESS_HEADER,
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="rmqtx-mqadmin-") as directory,
+        mqadmin.running(Path(directory)) as one,
+    ):
+        commands = [bench.pending("S"), one.help(), one.broker_status()]
+        measured = bench.measure(commands)
+    section.rows = process_rows(measured)
+    section.targets.append(at_most("`pending` on S", measured[0].wall_s, 0.6, seconds))
+    section.notes.append(
+        f"`mqadmin` alone takes {times(ratio(measured[1], measured[0]))} as long as the answer of rmqtx, "
+        f"`mqadmin brokerStatus` {times(ratio(measured[2], measured[0]))}."
+    )
+    return section
+
+
+def pending_large(bench: Bench) -> Section:
+    """`pending` by the derived files beside the Java loop over the log."""
+    section = Section(
+        "`pending` by the derived files",
+        "Whole processes, page cache warm. The Java loop reads the log with the official MessageDecoder on "
+        "one thread and keeps halves without an op; *pendingpeek* decodes only records of the system topics.",
+        PROCESS_HEADER,
+    )
+    for name, turns in (("M", bench.turns), ("L", max(1, bench.turns // 2))):
+        fill_page_cache(bench.store(name))
+        ours, decoding, peeking = bench.measure(
+            [
+                bench.pending(name),
+                bench.java_pending(name, "pending"),
+                bench.java_pending(name, "pendingpeek"),
+            ],
+            turns=turns,
+            warm_up=1 if name == "M" else 0,
+        )
+        section.rows += process_rows([ours, decoding, peeking])
+        if name == "M":
+            section.targets.append(at_least("faster than the Java loop, M", ratio(decoding, ours), 6, times))
+        else:
+            section.notes.append(f"On L the Java loop takes {times(ratio(decoding, ours))} as long as rmqtx.")
+        section.notes.append(f"The loop that peeks takes {times(ratio(peeking, ours))} as long on {name}.")
+    return section
+
+
+def pending_flat(bench: Bench) -> Section:
+    """`pending` with the same open transactions in a short and in a long log."""
+    section = Section(
+        "`pending` is flat in the log",
+        "1,000 open transactions and the same check passes in 50,000 transactions (F50k) and in 5,000,000: "
+        "in R5M the open ones are among the newest 50,000 as in F50k, in F5M they are spread over the whole "
+        "log and so are their copies.",
+        PROCESS_HEADER,
+    )
+    names = ("F50k", "R5M", "F5M")
+    for name in names:
+        fill_page_cache(bench.store(name))
+    measured = bench.measure([bench.pending(name) for name in names])
+    section.rows = process_rows(measured)
+    section.targets.append(at_most("R5M to F50k", ratio(measured[1], measured[0]), 2, times))
+    section.targets.append(at_most("F5M to F50k", ratio(measured[2], measured[0]), 2, times))
+    return section
+
+
+def decode(bench: Bench) -> Section:
+    """The full decode per core, warm, beside a warmed-up Java loop."""
+    section = Section(
+        "Full decode per core, warm",
+        "Bytes of commit log (M) per second of processor time, all threads of the process counted: header "
+        "columns, topic and six properties of every record as Arrow; for Java, the official decoder's object "
+        "for every record, body left out. Passes repeat in one process; the median of the later half counts.",
+        ("program", "per CPU second", "per thread CPU second", "records per CPU second", "first pass, wall"),
+    )
+    fill_page_cache(bench.store("M"))
+    passes = 10
+    decoder = [sys.executable, "-m", "benchmarks.decode_rate", str(bench.store("M")), "--passes", str(passes)]
+    commands = [
+        Command("Java decoder", rocketmq.java("JavaScan", bench.store("M"), "nobody", "-", str(passes))),
+        Command("rmqtx, reference", [*decoder, "--engine", "reference"]),
+    ]
+    has_accelerator = (
+        subprocess.run([*decoder[:3], "--engines"], capture_output=True, text=True, check=True)
+        .stdout.split()
+        .count("fast")
+    )
+    if has_accelerator:
+        commands.append(Command("rmqtx, accelerator", [*decoder, "--engine", "fast"]))
+    expected = big_store.truth_of(bench.store("M"))
+    medians: dict[str, list[float]] = {}
+    for measured in bench.measure(commands, turns=3, warm_up=0):
+        rates: list[tuple[float, float, float, float]] = []
+        for run in measured.runs:
+            lines = [json.loads(line) for line in run.output.splitlines()]
+            if any(line["records"] != expected.records for line in lines):
+                raise CommandFailed(f"{measured.name}: not all {expected.records} records decoded")
+            warm = lines[passes // 2 :]
+            cpu = statistics.median(line["process_cpu_s"] for line in warm)
+            thread = statistics.median(line.get("thread_cpu_s", line["process_cpu_s"]) for line in warm)
+            log_bytes, records = warm[0]["bytes"], warm[0]["records"]
+            rates.append((log_bytes / cpu, log_bytes / thread, records / cpu, lines[0]["wall_s"]))
+        best = [statistics.median(column) for column in zip(*rates, strict=True)]
+        medians[measured.name] = [one[0] for one in rates]
+        section.rows.append(
+            (measured.name, rate(best[0]), rate(best[1]), f"{best[2]:,.0f}", seconds(best[3]))
+        )
+
+    def turns_ratio(name: str) -> float:
+        pairs = zip(medians[name], medians["Java decoder"], strict=True)
+        return statistics.median(ours / theirs for ours, theirs in pairs)
+
+    reference = statistics.median(medians["rmqtx, reference"])
+    section.targets.append(at_least("reference path", reference, 250e6, rate))
+    to_java = times(turns_ratio("rmqtx, reference"))
+    section.notes.append(f"The reference path reaches {to_java} the warm Java decoder's rate.")
+    if has_accelerator:
+        fast = statistics.median(medians["rmqtx, accelerator"])
+        section.targets.append(at_least("with the accelerator", fast, 800e6, rate))
+        section.targets.append(
+            at_least("accelerator to warm Java", turns_ratio("rmqtx, accelerator"), 2, times)
+        )
+    else:
+        section.notes.append("No accelerator here: its targets were not measured.")
+    return section
+
+
+def audit(bench: Bench) -> Section:
+    """`audit` of the large store."""
+    section = Section(
+        "`audit` of 5,000,000 transactions",
+        "Every transaction's state with its evidence, from 7 GB of log (L), written to a file. The Java loop "
+        "is there for its memory: it keeps the pending ones only.",
+        PROCESS_HEADER,
+    )
+    fill_page_cache(bench.store("L"))
+    commands = [audit_command(bench, suffix) for suffix in ("parquet", "jsonl")]
+    bounds = [25 if has_package("numba") else 45] * 2
+    if has_package("numba"):
+        commands.append(audit_command(bench, "parquet", with_accelerator=False))
+        bounds.append(45)
+    else:
+        section.notes.append("No accelerator here: its target was not measured.")
+    turns = max(1, bench.turns // 2)
+    measured = bench.measure([*commands, bench.java_pending("L", "pending")], turns=turns, warm_up=0)
+    section.rows = process_rows(measured)
+    for one, bound in zip(measured, bounds, strict=False):
+        section.targets.append(at_most(one.name, one.wall_s, bound, seconds))
+        memory = f"{one.name}, anonymous memory"
+        section.targets.append(at_most(memory, one.peak_anonymous_bytes, 1024 * MIB, mebibytes))
+    return section
+
+
+def audit_command(bench: Bench, suffix: str, *, with_accelerator: bool = True) -> Command:
+    """`rmqtx audit L` into a file, the count of each state held against the truth."""
+    states = big_store.truth_of(bench.store("L")).states()
+    expected = {state: count for state, count in states.items() if count}
+    out = bench.scratch / f"audit.{suffix}"
+
+    def check(_: str) -> None:
+        counter = [sys.executable, "-m", "benchmarks.count_states", str(out)]
+        found = json.loads(subprocess.run(counter, capture_output=True, text=True, check=True).stdout)
+        out.unlink()
+        if found != expected:
+            raise CommandFailed(f"audit L: {found}, the truth is {expected}")
+
+    name = f"rmqtx audit L, {suffix}" + ("" if with_accelerator else ", no accelerator")
+    start = rmqtx(with_accelerator=with_accelerator)
+    return Command(name, [*start, "audit", str(bench.store("L")), "--format", suffix, "-o", str(out)], check)
+
+
+def has_package(name: str) -> bool:
+    """Whether a distribution is installed here."""
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+#: The measurements by the names that `--only` takes, and the stores that each needs.
+SECTIONS: dict[str, Callable[[Bench], Section]] = {
+    "help": start_up,
+    "small": pending_small,
+    "large": pending_large,
+    "flat": pending_flat,
+    "decode": decode,
+    "audit": audit,
+}
+STORES_OF = {
+    "help": (),
+    "small": ("S",),
+    "large": ("M", "L"),
+    "flat": ("F50k", "R5M", "F5M"),
+    "decode": ("M",),
+    "audit": ("L",),
+}
