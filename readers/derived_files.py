@@ -62,19 +62,23 @@ class DerivedFiles:
         self._rows: dict[str, list[pa.RecordBatch]] = {"halves": [], "finals": [], "discards": []}
         self._seen: set[int] = set()
         self._marks: list[pa.RecordBatch] = []
-        self._stack = ExitStack()
 
     def __enter__(self) -> DerivedFiles:
-        self._require_trust()
-        self._log = self._stack.enter_context(closing(self._store.log()))
-        self._index = self._stack.enter_context(open_index(self._store))
-        self._half_queue = self._stack.enter_context(open_queue(self._store, HALF_TOPIC, 0))
-        self._op_queue = self._stack.enter_context(open_queue(self._store, OP_TOPIC, 0))
-        if not self._index.exists and self._half_queue.exists:
-            raise Untrusted("there is no index")
-        if not self._half_queue.exists and self._store.commit_log:
-            raise Untrusted("there is no consume queue of the half topic")
-        self._read_uncovered()
+        with ExitStack() as stack:  # closed here if anything cannot be trusted
+            self._require_trust()
+            self._log = stack.enter_context(closing(self._store.log()))
+            self._half_queue = stack.enter_context(open_queue(self._store, HALF_TOPIC, 0))
+            self._op_queue = stack.enter_context(open_queue(self._store, OP_TOPIC, 0))
+            self._index = open_index(self._store, self._facts.settings.max_hash_slots)
+            if not self._half_queue.exists and self._store.commit_log:
+                raise Untrusted("there is no consume queue of the half topic")
+            if not self._index.exists and self._half_queue.exists:
+                raise Untrusted("there is no index")
+            if self._store.aborted or self._store.in_use:
+                # What was not dispatched to queues and index when the broker was killed, or is being dispatched now;
+                # after a clean stop there is nothing (the broker removes `abort` only then).
+                self._scan_into(self._index.covered_until_offset or self._store.log_begin_offset, None)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -180,17 +184,8 @@ class DerivedFiles:
             else:
                 self._rows[name].append(rows)
 
-    def _read_uncovered(self) -> None:
-        """The tail of the log that was not dispatched to queues and index when the broker was killed, or is being.
-
-        After a clean stop nothing is behind (the broker removes `abort` only then).
-        """
-        if not (self._store.aborted or self._store.in_use):
-            return
-        last = [self._index.covered_until_offset]
-        for queue in (self._half_queue, self._op_queue):
-            last.extend(queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist())
-        for block in self._scan(max(last), None):
+    def _scan_into(self, from_offset: int, to_offset: int | None) -> None:
+        for block in self._scan(from_offset, to_offset):
             self._add(block)
 
     def _scan(self, from_offset: int, to_offset: int | None) -> Iterator[Block]:
@@ -222,13 +217,9 @@ class DerivedFiles:
                     self._add(block)
 
     def _read_holes(self) -> None:
-        """Stretches between index files: a recovered broker rebuilds its last index file from a later place on."""
-        position = self._first_offset()
-        for begin, end in self._index.covered_ranges:
-            if begin > position:
-                for block in self._scan(position, begin):
-                    self._add(block)
-            position = max(position, end)
+        """Stretches that the index does not cover: a recovered broker rebuilds its last file from a later place on."""
+        for begin, end in self._index.uncovered(self._first_offset(), self._log.end_offset):
+            self._scan_into(begin, end)
 
     def _first_offset(self) -> int:
         """Commit-log offset of the first half copy that is known."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from readers.columns import SLACK_BYTES
+from readers.columns import SLACK_BYTES, integers_at
 from readers.record_block import Block
 from readers.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES, MAGIC_V1, MAGIC_V2, RECORD, RECORD_BYTES_MIN, STORE_V6
 from readers.segment_scan import walk
 from readers.sources import SegmentedLog
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 
 #: More than brokers write at once (maxMessageSize is 4 MiB by default): a longer claim is damage.
 RECORD_BYTES_MAX = 256 << 20
@@ -114,22 +114,23 @@ def mended_blocks(raw: bytes, offset: int, file: str, position: int) -> list[Blo
 
 def _mended(raw: bytes, place: int, offset: int) -> bytes | None:
     """The record at a place of damaged bytes, with its length, magic, offset or part lengths put right."""
-    head = raw[place : place + RECORD.size_bytes]
-    if len(head) < RECORD.size_bytes:
+    if len(raw) - place < RECORD.size_bytes:
         return None
+    claimed = int.from_bytes(raw[place : place + 4], "big", signed=True)
+    magic = int.from_bytes(raw[place + 4 : place + 8], "big")
+    codes = (magic,) if magic in (MAGIC_V1, MAGIC_V2) else (MAGIC_V1, MAGIC_V2)
     for length in _possible_lengths(raw, place):
         body = bytearray(raw[place : place + length])
-        magic = int.from_bytes(body[4:8], "big")
         body[0:4] = length.to_bytes(4, "big")
         body[28:36] = offset.to_bytes(8, "big")
-        for code in (magic, MAGIC_V1, MAGIC_V2):
-            if code not in (MAGIC_V1, MAGIC_V2):
-                continue
+        for code in dict.fromkeys((*codes, MAGIC_V1, MAGIC_V2)):
             body[4:8] = code.to_bytes(4, "big")
             if _is_whole(bytes(body), offset):
                 return bytes(body)
-            if _mend_parts(body) and _is_whole(bytes(body), offset):
-                return bytes(body)
+            if length == claimed:
+                mended = _with_parts_mended(bytes(body), is_v2=code == MAGIC_V2)
+                if mended is not None and _is_whole(mended, offset):
+                    return mended
     return None
 
 
@@ -150,23 +151,80 @@ def _is_whole(data: bytes, offset: int) -> bool:
     return block is not None and bool(block.sound().all())
 
 
-def _mend_parts(body: bytearray) -> bool:
-    """Put body, topic and properties lengths right around a topic that is known."""
-    flag = int.from_bytes(body[AT["sys_flag"] : AT["sys_flag"] + 4], "big")
-    shift = sum(IPV6_EXTRA_BYTES for bit in (BORN_V6, STORE_V6) if flag & bit)
-    for topic in (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC):
-        found = bytes(body).find(topic.encode())
-        if found > RECORD.size_bytes + shift:
-            body_length = found - 1 - RECORD.size_bytes - shift
+def _with_parts_mended(record: bytes, *, is_v2: bool) -> bytes | None:
+    """The record with its body, topic or properties length, or the flag bits that move them, put right; None if not.
+
+    All but one of them are right, so the parts must still follow from the others: only one way of cutting the record
+    gives a topic that can be one. A body whose CRC is right settles which, if there are several.
+    """
+    at_flag = AT["sys_flag"]
+    flag = int.from_bytes(record[at_flag : at_flag + 4], "big")
+    found: list[tuple[bool, bytes]] = []
+    for bits in dict.fromkeys((flag & _V6, 0, BORN_V6, STORE_V6, _V6)):
+        shift = sum(IPV6_EXTRA_BYTES for bit in (BORN_V6, STORE_V6) if bits & bit)
+        for body_length, topic_length in _cuts(record, shift, is_v2=is_v2, is_flag_kept=bits == flag & _V6):
+            mended = bytearray(record)
+            mended[at_flag : at_flag + 4] = ((flag & ~_V6) | bits).to_bytes(4, "big")
             place = AT["body_length_bytes"] + shift
-            body[place : place + 4] = body_length.to_bytes(4, "big")
-            body[found - 1] = len(topic)
-            sizes = found + len(topic)
-            rest = len(body) - sizes - 2
-            if 0 <= rest <= 32767:
-                body[sizes : sizes + 2] = rest.to_bytes(2, "big")
-                return True
-    return False
+            mended[place : place + 4] = body_length.to_bytes(4, "big")
+            body_at = RECORD.size_bytes + shift
+            topic_at = body_at + body_length
+            width = 2 if is_v2 else 1
+            mended[topic_at : topic_at + width] = topic_length.to_bytes(width, "big")
+            sizes_at = topic_at + width + topic_length
+            mended[sizes_at : sizes_at + 2] = (len(record) - sizes_at - 2).to_bytes(2, "big")
+            stored = int.from_bytes(record[AT["body_crc"] : AT["body_crc"] + 4], "big") & 0x7FFFFFFF
+            is_proved = zlib.crc32(record[body_at:topic_at]) & 0x7FFFFFFF == stored
+            found.append((is_proved, bytes(mended)))
+    proved = [mended for is_proved, mended in found if is_proved]
+    if proved:
+        return proved[0]
+    return found[0][1] if len(found) == 1 else None
+
+
+_V6 = BORN_V6 | STORE_V6
+_TOPIC = re.compile(rb"[%|a-zA-Z0-9_-]+")
+
+
+def _cuts(record: bytes, shift: int, *, is_v2: bool, is_flag_kept: bool) -> Iterator[tuple[int, int]]:
+    """Body and topic lengths that cut a record so that at most one of its three part lengths must be another."""
+    width = 2 if is_v2 else 1
+    body_at = RECORD.size_bytes + shift
+
+    def number(place: int, size: int) -> int:
+        return int.from_bytes(record[place : place + size], "big", signed=True)
+
+    def is_topic(topic_at: int, length: int) -> bool:
+        return length > 0 and _TOPIC.fullmatch(record[topic_at : topic_at + length]) is not None
+
+    claimed = number(AT["body_length_bytes"] + shift, 4)
+    last = len(record) - 2
+    if 0 <= claimed <= last - body_at - width:
+        topic_at = body_at + claimed + width
+        topic_length = number(topic_at - width, width)
+        rest = last - topic_at - topic_length
+        if 0 <= rest <= _PROPERTIES_BYTES_MAX and is_topic(topic_at, topic_length):
+            if is_flag_kept or number(topic_at + topic_length, 2) == rest:
+                yield claimed, topic_length
+        elif is_flag_kept:  # the topic's length is the wrong one: where the properties' fits, the topic ends
+            for sizes_at in range(topic_at + 1, min(topic_at + _TOPIC_BYTES_MAX, last) + 1):
+                if number(sizes_at, 2) == last - sizes_at and is_topic(topic_at, sizes_at - topic_at):
+                    yield claimed, sizes_at - topic_at
+    if is_flag_kept:  # the body's length is the wrong one
+        data = np.frombuffer(record, np.uint8)
+        topics_at = np.arange(body_at + width, last)
+        lengths = integers_at(data, topics_at - width, ">i2" if is_v2 else ">i1").astype(np.int64)
+        sizes_at = topics_at + lengths
+        inside = (lengths > 0) & (sizes_at <= last)
+        topics_at, lengths, sizes_at = topics_at[inside], lengths[inside], sizes_at[inside]
+        fits = integers_at(data, sizes_at, ">i2") == last - sizes_at
+        for topic_at, topic_length in zip(topics_at[fits].tolist(), lengths[fits].tolist(), strict=True):
+            if is_topic(topic_at, topic_length):
+                yield topic_at - width - body_at, topic_length
+
+
+_PROPERTIES_BYTES_MAX = 32_767
+_TOPIC_BYTES_MAX = 255
 
 
 def mended_op_numbers(body: bytes, stored_crc: int) -> list[int] | None:
