@@ -48,10 +48,10 @@ def read_checkpoint(store: Store) -> Reading:
 def checkpoint_values(store: Store) -> dict[str, int]:
     """Field name → value, for as many fields as the file holds; empty where it cannot be read."""
     try:
-        data = _read(store)[1]
+        found = _read(store)
     except (UnreadableFile, FileChanged):
         return {}
-    data = data[: CHECKPOINT_FIELDS.size_bytes]
+    data = b"" if found is None else found[1][: CHECKPOINT_FIELDS.size_bytes]
     values = CHECKPOINT_FIELDS.unpack(data.ljust(CHECKPOINT_FIELDS.size_bytes, b"\0"))
     return {name: values[name] for name, place in CHECKPOINT_FIELDS.offsets.items() if place + 8 <= len(data)}
 
@@ -66,12 +66,12 @@ def flushed_time_ms(store: Store) -> int | None:
     return max((time for time in times if 0 < time <= _TIME_MS_MAX), default=None)
 
 
-def _read(store: Store) -> tuple[int, bytes]:
-    """The file's length and its first 4096 bytes; nothing where there is no file."""
+def _read(store: Store) -> tuple[int, bytes] | None:
+    """The file's length and its first 4096 bytes; None where there is no file."""
     path = store.path / "checkpoint"
     try:
         if not path.is_file():
-            return 0, b""
+            return None
         size = path.stat().st_size
     except OSError as error:
         raise UnreadableFile(f"cannot read {as_text(path)}: {error.strerror}", file=path) from error
@@ -82,12 +82,13 @@ def _read(store: Store) -> tuple[int, bytes]:
 def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
     file = as_text(store.path / "checkpoint")
     try:
-        size, data = _read(store)
+        found = _read(store)
     except (UnreadableFile, FileChanged) as error:
         reading.findings.append(Finding(store.root, "unreadable-file", file, actual=error.message))
         return
-    if not size and not (store.path / "checkpoint").exists():
+    if found is None:
         return
+    size, data = found
     if size != SIZE_BYTES:
         reading.findings.append(
             Finding(

@@ -103,7 +103,7 @@ def _read(store: Store) -> Config:
     config = read_config(store, FILE_NAME)
     if config.file is None:
         for name, setting in _ROCKSDB.items():
-            if (store.path / "config" / name / "CURRENT").exists():
+            if _size_bytes(store.path / "config" / name / "CURRENT"):
                 place = f"{store.root}/config/{name}"
                 meaning = f"cursors are in RocksDB ({setting}), which is not read: what only they decide is UNDECIDABLE"
                 return config._replace(findings=[Finding(store.root, "config-missing", place, meaning=meaning)])
@@ -172,8 +172,8 @@ def _plain(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _size_bytes(file: str) -> int:
+def _size_bytes(file: str | Path) -> int:
     try:
         return Path(file).stat().st_size
-    except OSError:  # gone since it was read
+    except OSError:  # not there, or gone since it was read
         return 0

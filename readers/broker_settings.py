@@ -1,0 +1,404 @@
+"""What the broker was told and which version it is, as far as a store or its operator says; the rest by default.
+
+A broker's configuration is not in its store. The operator can give it (broker.conf, or what mqadmin getBrokerConfig
+printed); what is not given is the default of the version. The version is given, or bounded by what only some versions
+write. Every value says where it comes from, because verdicts depend on some of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from readers.checkpoint import checkpoint_values
+from readers.errors import BadRequest, BadText, UnreadableFile
+from readers.fastjson import read_config
+from readers.findings import as_text
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, Store
+
+Version = tuple[int, int, int]
+
+FROM_CONF = "broker.conf"
+_CONF_BYTES_MAX = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """A key of the configuration; `defaults`: (first version that has it, value), oldest first."""
+
+    key: str
+    defaults: tuple[tuple[Version, int], ...]
+    bits: int = 32
+
+
+_FIRST: Version = (0, 0, 0)
+#: Field of BrokerSettings → where it stands in the configuration, and its defaults. Source: FORMATS 1.2, 5.1, 5.13.
+_SETTINGS: dict[str, _Setting] = {
+    "transaction_time_out_ms": _Setting("transactionTimeOut", ((_FIRST, 3_000), ((4, 3, 1), 6_000)), 64),
+    "transaction_check_max": _Setting("transactionCheckMax", ((_FIRST, 5), ((4, 3, 1), 15))),
+    "transaction_check_interval_ms": _Setting(
+        "transactionCheckInterval", ((_FIRST, 60_000), ((5, 1, 1), 30_000)), 64
+    ),
+    "transaction_op_batch_interval_ms": _Setting(
+        "transactionOpBatchInterval", ((_FIRST, 0), ((5, 1, 0), 3_000)), 64
+    ),
+    "file_reserved_time_hours": _Setting("fileReservedTime", ((_FIRST, 72),)),
+    "max_hash_slots": _Setting("maxHashSlotNum", ((_FIRST, 5_000_000),)),
+    "max_index_entries": _Setting("maxIndexNum", ((_FIRST, 20_000_000),)),
+}  # fmt: skip
+_DISCARD_COPY_SINCE: Version = (4, 5, 2)
+_OP_BATCHES_SINCE: Version = (5, 1, 0)
+#: What 4.3.0 alone called the topic that new ones are modelled on; before and after it was TBW102.
+_KEY_TOPIC_4_3_0 = "AUTO_CREATE_TOPIC_KEY"
+#: The last releases before what follows them changed.
+_LAST_4: Version = (4, 9, 8)
+_BEFORE_OP_BATCHES: Version = (5, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """The configuration and version of a store's broker; None is not known.
+
+    Shape: `origin` says of every other field where its value comes from. `batches_ops`: ops wait in memory for up to
+           transaction_op_batch_interval_ms (5.1.0+). `writes_discard_copy`: giving up on a half leaves a copy in the
+           discard topic (4.5.2+).
+    Units: as the names say; versions are (5, 1, 4).
+    """
+
+    version_low: Version | None
+    version_high: Version | None
+    transaction_time_out_ms: int
+    transaction_check_max: int
+    transaction_check_interval_ms: int
+    transaction_op_batch_interval_ms: int
+    file_reserved_time_hours: int
+    max_hash_slots: int
+    max_index_entries: int
+    broker_role: str
+    writes_discard_copy: bool | None
+    batches_ops: bool | None
+    origin: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def check_max_is_configured(self) -> bool:
+        """Whether transaction_check_max was given, not assumed."""
+        return self.origin.get("transaction_check_max") == FROM_CONF
+
+    @property
+    def version(self) -> str:
+        """The version as people write it, or what is known of it."""
+        low, high = self.version_low, self.version_high
+        if low is not None and low == high:
+            return _dotted(low)
+        parts = [] if low is None else [f"{_dotted(low)} or later"]
+        parts += [] if high is None else [f"{_dotted(high)} or earlier"]
+        return " and ".join(parts) or "of an unknown version"
+
+    def describe(self) -> str:
+        """One line: the version and why, then every setting that verdicts depend on with its origin."""
+        causes = dict.fromkeys(self.origin[name] for name in ("version_low", "version_high") if name in self.origin)
+        known = f"broker {self.version}" + (f" ({', '.join(causes)})" if causes else "")
+        shown = list(_SETTINGS)[:5]
+        groups: dict[str, list[str]] = {}
+        for name in shown:
+            groups.setdefault(self.origin.get(name, "given"), []).append(f"{_SETTINGS[name].key} {getattr(self, name)}")
+        return "; ".join([known, *(f"{origin}: {', '.join(values)}" for origin, values in groups.items())])
+
+
+def broker_settings(
+    store: Store,
+    *,
+    conf: Mapping[str, str] | None = None,
+    version: str | None = None,
+    batches_ops_seen: bool | None = None,
+    discard_topic_seen: bool | None = None,
+) -> BrokerSettings:
+    """The settings of a store's broker. Reads small files of the store only, never its log.
+
+    `conf`: keys and values of its configuration. `version`: its version. `batches_ops_seen`: whether there are op
+    messages with lists of numbers; False says that there are ops and none has one. `discard_topic_seen`: whether a
+    record of the discard topic was met.
+    Raises: BadRequest if `version` is none.
+    """
+    low, high, origin = _bounds(store, version, batches_ops_seen, discard_topic_seen)
+    conf = conf or {}
+    values: dict[str, Any] = {}
+    for name, setting in _SETTINGS.items():
+        values[name], origin[name] = _value(setting, conf, low, high)
+    batches, batches_why = _since(_OP_BATCHES_SINCE, low, high)
+    if batches is False:  # the key means nothing to such a broker
+        values["transaction_op_batch_interval_ms"] = 0
+        origin["transaction_op_batch_interval_ms"] = "brokers before 5.1.0 write ops at once"
+    copies, copies_why = _since(_DISCARD_COPY_SINCE, low, high)
+    origin |= {"batches_ops": batches_why, "writes_discard_copy": copies_why}
+    role = conf.get("brokerRole", "")
+    is_given = role in ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
+    origin["broker_role"] = FROM_CONF if is_given else "default"
+    return BrokerSettings(
+        version_low=low,
+        version_high=high,
+        broker_role=role if is_given else "ASYNC_MASTER",
+        writes_discard_copy=copies,
+        batches_ops=batches,
+        origin=origin,
+        **values,
+    )
+
+
+def parse_version(text: str) -> Version:
+    """A version as people or brokers write it: 5.1.4, 5.1.4-SNAPSHOT, V5_1_4.
+
+    Raises: BadRequest.
+    """
+    match = re.match(r"[vV]?([0-9]{1,3})[._]([0-9]{1,3})(?:[._]([0-9]{1,3}))?(?![0-9])", text.strip())
+    if match is None:
+        raise BadRequest(f"{text!r} is not a broker version", field="version", expected="5.1.4", actual=text)
+    return int(match[1]), int(match[2]), int(match[3] or 0)
+
+
+# --- version ---------------------------------------------------------------------------------------------------------
+
+
+def _bounds(
+    store: Store, version: str | None, batches_ops_seen: bool | None, discard_topic_seen: bool | None
+) -> tuple[Version | None, Version | None, dict[str, str]]:
+    if version is not None:
+        exact = parse_version(version)
+        return exact, exact, {"version_low": "given", "version_high": "given"}
+    least = list(_at_least(store))
+    most = list(_at_most(store))
+    if discard_topic_seen:
+        least.append((_DISCARD_COPY_SINCE, "records of the discard topic"))
+    if batches_ops_seen:
+        least.append((_OP_BATCHES_SINCE, "op messages with lists"))
+    elif batches_ops_seen is False:
+        most.append((_BEFORE_OP_BATCHES, "op messages of single numbers"))
+    origin: dict[str, str] = {}
+    low = high = None
+    if least:
+        low, origin["version_low"] = max(least, key=lambda found: found[0])
+    # what an older broker left behind says nothing about the one that came after it
+    most = [found for found in most if low is None or found[0] >= low]
+    if most:
+        high, origin["version_high"] = min(most, key=lambda found: found[0])
+    return low, high, origin
+
+
+def _at_least(store: Store) -> Iterator[tuple[Version, str]]:
+    """Versions that the store's broker cannot be older than, with what shows it."""
+    root = store.path
+    for name, since in {
+        "timerwheel": (5, 0, 0),
+        "config/timermetrics": (5, 0, 0),
+        "config/timercheck": (5, 0, 0),
+        "config/topicQueueMapping.json": (5, 0, 0),
+        "config/consumerOrderInfo.json": (5, 0, 0),
+        "epochFileCheckpoint": (5, 0, 0),
+        "batchconsumequeue": (5, 0, 0),
+        "compaction/position-checkpoint": (5, 1, 0),
+        "brokerIdentity": (5, 1, 1),
+        "config/transactionMetrics": (5, 2, 0),
+        "config/rdb": (5, 3, 2),
+        "rocksdbstore": (5, 4, 0),
+        "config/metadata": (5, 4, 0),
+        "consumequeue_rocksdb": (5, 5, 0),
+        f"consumequeue/{DISCARD_TOPIC}": _DISCARD_COPY_SINCE,
+        f"consumequeue/{HALF_TOPIC}": (4, 3, 0),
+    }.items():
+        if _exists(root / name):
+            yield since, name
+    values = checkpoint_values(store)
+    # a zero says nothing: brokers on their own (no controller, no slave) leave these at zero
+    for name, since in {
+        "master_flushed_offset": (5, 0, 0), "confirm_offset": (5, 1, 1), "logics_offset": (5, 5, 0),
+    }.items():  # fmt: skip
+        if values.get(name):
+            yield since, "checkpoint"
+    if _abort_bytes(root):
+        yield (5, 0, 0), "abort"
+    if "dataVersion" in _object(store, "consumerOffset.json"):
+        yield (5, 0, 0), "config/consumerOffset.json"
+    for since in _topics_since(set(_topics(store))):
+        yield since, "config/topics.json"
+
+
+def _at_most(store: Store) -> Iterator[tuple[Version, str]]:
+    """Versions that the broker which wrote the store last cannot be younger than, with what shows it.
+
+    Only what every younger broker rewrites within seconds is taken, and no file's absence: copies are incomplete.
+    """
+    offsets = _object(store, "consumerOffset.json")
+    if "offsetTable" in offsets and "dataVersion" not in offsets:
+        yield _LAST_4, "config/consumerOffset.json"
+    if _abort_bytes(store.path) == 0:
+        yield _LAST_4, "abort"
+    topics = _topics(store)
+    if _KEY_TOPIC_4_3_0 in topics and "TBW102" not in topics:
+        yield (4, 3, 0), "config/topics.json"
+
+
+def _topics_since(topics: set[str]) -> Iterator[Version]:
+    """What topics that brokers make by themselves say."""
+    if "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC" in topics:
+        yield 5, 4, 0
+    if any(topic.startswith(("rmq_sys_REVIVE_LOG_", "rmq_sys_SYNC_BROKER_MEMBER_")) for topic in topics):
+        yield 5, 0, 0
+    if "SCHEDULE_TOPIC_XXXX" in topics:
+        yield 4, 7, 1
+    suffix = "_REPLY_TOPIC"  # of the cluster, which has a topic too
+    if any(topic.endswith(suffix) and topic.removesuffix(suffix) in topics for topic in topics):
+        yield 4, 6, 0
+    if DISCARD_TOPIC in topics:
+        yield _DISCARD_COPY_SINCE
+    if HALF_TOPIC in topics and "TBW102" in topics and _KEY_TOPIC_4_3_0 not in topics:
+        yield 4, 3, 1
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # it may be there, but may not be looked at
+        return False
+
+
+def _abort_bytes(root: Path) -> int | None:
+    """Length of the marker of an unclean exit; 5.x writes its process id into it. None where there is none."""
+    try:
+        return (root / "abort").stat().st_size
+    except OSError:
+        return None
+
+
+def _object(store: Store, name: str) -> dict[str, Any]:
+    value = read_config(store, name).value
+    return value if isinstance(value, dict) else {}
+
+
+def _topics(store: Store) -> dict[str, Any]:
+    table = _object(store, "topics.json").get("topicConfigTable")
+    return table if isinstance(table, dict) else {}
+
+
+def _since(version: Version, low: Version | None, high: Version | None) -> tuple[bool | None, str]:
+    """Whether the broker has what came with a version, and why."""
+    if low is not None and low >= version:
+        return True, f"brokers from {_dotted(version)}"
+    if high is not None and high < version:
+        return False, f"brokers before {_dotted(version)}"
+    return None, f"not known: it came with {_dotted(version)}"
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def _value(
+    setting: _Setting, conf: Mapping[str, str], low: Version | None, high: Version | None
+) -> tuple[int, str]:
+    given = conf.get(setting.key)
+    if given is not None:
+        number = _java_integer(given, setting.bits)
+        if number is not None:
+            return number, FROM_CONF
+    number, origin = _default(setting, low, high)
+    if given is not None:
+        origin += f", for no broker reads {given[:40]!r}"
+    return number, origin
+
+
+def _default(setting: _Setting, low: Version | None, high: Version | None) -> tuple[int, str]:
+    """The default; where the version leaves several possible, the youngest."""
+    possible = [
+        (since, value)
+        for number, (since, value) in enumerate(setting.defaults)
+        if (high is None or since <= high)
+        and (low is None or number + 1 == len(setting.defaults) or low < setting.defaults[number + 1][0])
+    ]
+    since, value = possible[-1]
+    if len(setting.defaults) == 1:
+        return value, "default"
+    if len(possible) > 1:
+        return value, f"assumed, default of {_dotted(since)} or later ({possible[0][1]} before)"
+    if since == _FIRST:
+        return value, f"default before {_dotted(setting.defaults[1][0])}"
+    return value, f"default of {_dotted(since)} or later"
+
+
+def _java_integer(text: str, bits: int) -> int | None:
+    """What Integer.parseInt or Long.parseLong reads; None where they fail and the broker keeps its default.
+
+    Source: common/MixAll.java properties2Object.
+    """
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
+        return None
+    number = int(text)
+    return number if -(1 << bits - 1) <= number < 1 << bits - 1 else None
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
+# --- broker.conf -----------------------------------------------------------------------------------------------------
+
+_SPACE = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def read_broker_conf(path: str | Path) -> dict[str, str]:
+    """The keys and values of a broker.conf, or of what `mqadmin getBrokerConfig` printed.
+
+    Raises: UnreadableFile, BadText.
+    Source: java.util.Properties.load.
+    """
+    file = as_text(Path(path))
+    try:
+        if not Path(path).is_file():
+            raise UnreadableFile(f"{file} is not a file", file=file, advice="give the broker's broker.conf")
+        with open(path, "rb") as opened:
+            data = opened.read(_CONF_BYTES_MAX + 1)
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
+    if len(data) > _CONF_BYTES_MAX or b"\0" in data:
+        position = data.find(b"\0") if b"\0" in data else _CONF_BYTES_MAX
+        raise BadText(f"{file} is not a broker configuration", file=file, position_bytes=position)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    pairs = (_pair(line) for line in _logical_lines(text))
+    return {key: value for key, value in pairs if key}  # mqadmin's lines of ==== have no key
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments, those that end in a backslash joined with the next."""
+    pending = ""
+    for part in re.split(r"\r\n|\n|\r", text):
+        line = part.lstrip(_SPACE)
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            pending += line[:-1]
+            continue
+        yield pending + line
+        pending = ""
+    if pending:
+        yield pending
+
+
+def _pair(line: str) -> tuple[str, str]:
+    match = re.match(r"((?:[^\\ \t\f=:]|\\.)*+)[ \t\f]*+[=:]?[ \t\f]*+", line, re.DOTALL)
+    assert match is not None  # every part of the pattern can be empty
+    return _unescaped(match[1]), _unescaped(line[match.end() :])
+
+
+def _unescaped(text: str) -> str:
+    def plain(match: re.Match[str]) -> str:
+        if match[1]:
+            return chr(int(match[1], 16))
+        return _ESCAPES.get(match[2], match[2])
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", plain, text, flags=re.DOTALL)
