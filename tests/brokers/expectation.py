@@ -48,6 +48,10 @@ class Truth:
         self.op_numbers = {number for op in self.ops for number in numbers(op)}
         self.half_places = {record["commit_log_offset"]: record["queue_offset"] for record in self.halves}
 
+    def half_logs(self, copy_numbers: set[int]) -> list[int]:
+        """The commit-log offsets of half copies."""
+        return [log for log, queue in self.half_places.items() if queue in copy_numbers]
+
     def of(self, kind: str) -> list[Event]:
         """The lines of one kind."""
         return self.kinds.get(kind, [])
@@ -120,13 +124,25 @@ def expected_row(sent: Event, truth: Truth) -> Row:
     }
     asked = mine(truth.of("after_check"))
     put_back = mine(truth.of("after_put_back"))
+    delayed = any(copy["properties"].get("REAL_TOPIC") == HALF_TOPIC for copy in halves)
+    """The half went through a delay: its own topic stands where the real one stood, which nobody knows any more."""
+    first = halves[0] if halves else sent
     newest = max(copy_numbers, default=None)
     stuck = (
         truth.half_cursor is not None and newest is not None and newest >= truth.half_cursor and newest not in marked
     )
     still_open = bool(asked or put_back or stuck)
     state, flags = judge(finals, marks, still_open, discard_copies, logged, truth)
-    return {
+    if delayed:
+        flags.add("delayed_half")
+    places_of_discards = [record["commit_log_offset"] for record in discard_copies]
+    unsure: Row = {}
+    if state == "PENDING" and places_of_discards and max(places_of_discards) > max(truth.half_logs(copy_numbers)):
+        unsure = {
+            "states": ["DISCARDED", "PENDING"],
+            "why": "given up on, and no newer half copy, but the half cursor was set back before its copies",
+        }
+    return unsure | {
         "transaction_id": sent["transaction_id"]
         or (halves[0]["transaction_id"] if halves else None)
         or sent["offset_message_id"],
@@ -137,11 +153,11 @@ def expected_row(sent: Event, truth: Truth) -> Row:
         "asked_after_restart": bool(asked),
         "flags_at_least": sorted(flags),
         "producer_group": sent["producer_group"],
-        "topic": sent["topic"],
-        "queue_id": sent["queue_id"],
+        "topic": None if delayed else sent["topic"],
+        "queue_id": None if delayed else sent["queue_id"],
         "keys": sent["keys"],
-        "half_queue_offset": sent["queue_offset"],
-        "half_commit_log_offset": sent["commit_log_offset"],
+        "half_queue_offset": first["queue_offset"],
+        "half_commit_log_offset": first["commit_log_offset"],
         "deliveries_count": len(delivered),
         "checks_seen": len(checks),
         "discard_seen": bool(discard_copies or logged),
@@ -183,8 +199,6 @@ def judge(
         if discard_copies:
             flags.add("discarded_though_decided")
         return "ROLLED_BACK", flags
-    if marks.commit:
-        flags.add("delayed_half")
     if marks.foreign:
         flags.add("masked")
     if still_open:

@@ -298,6 +298,8 @@ class Play:
         pattern = re.compile(r'("' + HALF_TOPIC + "@" + rigs.CHECK_GROUP + r'":\s*\{\s*"?0"?:\s*)(\d+)')
         for name in ("consumerOffset.json", *(("consumerOffset.json.bak",) if with_backup else ())):
             path = self.rig.store / "config" / name
+            if not path.exists():  # no second flush has made the backup yet
+                continue
             text = path.read_text()
             found = pattern.search(text)
             if found is None:
