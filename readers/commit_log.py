@@ -64,7 +64,7 @@ def _property(name: str) -> _Column:
 
 _COLUMNS: dict[str, _Column] = {
     "file": lambda block: _constant(block.file, len(block)),
-    "position_bytes": lambda block: pa.array(block.starts + block.position_bytes),
+    "position_bytes": lambda block: pa.array(block.positions),
     "length_bytes": _number("length_bytes"),
     "commit_log_offset": lambda block: pa.array(block.commit_log_offsets),
     "format_version": lambda block: pa.array(np.where(block.is_v2, 2, 1)),
@@ -222,8 +222,8 @@ def _chosen(block: Block, topic: str | None, from_time_ms: int | None, to_time_m
 
 def _crc_findings(store: Store, block: Block, matches: pa.Array) -> Iterator[Finding]:
     for row in np.flatnonzero(~matches.to_numpy(zero_copy_only=False)).tolist():
-        offset = int(block.starts[row]) + block.base_offset
+        offset = int(block.commit_log_offsets[row])
         yield Finding(
-            store.root, "record-body-crc", block.file, int(block.starts[row]) + block.position_bytes,
+            store.root, "record-body-crc", block.file, int(block.positions[row]),
             int(block.lengths[row]), commit_log_offset=offset, expected=f"CRC {block.header('body_crc')[row]}",
         )

@@ -210,11 +210,9 @@ class DerivedFiles:
 
     def _read_hits(self, keys: list[bytes]) -> None:
         _, offsets = self._index.find(keys)
-        for offset in np.unique(offsets).tolist():
-            if offset not in self._seen:
-                block = block_at(self._log, offset)
-                if block is not None:
-                    self._add(block)
+        unseen = [offset for offset in np.unique(offsets).tolist() if offset not in self._seen]
+        for block in blocks_at(self._log, unseen):
+            self._add(block)
 
     def _read_holes(self) -> None:
         """Stretches that the index does not cover: a recovered broker rebuilds its last file from a later place on."""

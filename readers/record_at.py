@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import zlib
 from collections.abc import Iterable, Iterator
@@ -12,12 +13,12 @@ from readers.columns import SLACK_BYTES, integers_at
 from readers.record_block import Block
 from readers.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES, MAGIC_V1, MAGIC_V2, RECORD, RECORD_BYTES_MIN, STORE_V6
 from readers.segment_scan import walk
-from readers.sources import SegmentedLog
+from readers.sources import Segment, SegmentedLog
 
 #: More than brokers write at once (maxMessageSize is 4 MiB by default): a longer claim is damage.
 RECORD_BYTES_MAX = 256 << 20
 _FIRST_READ_BYTES = 4096
-_TOGETHER_BYTES = 1 << 20
+_GATHERED_BYTES = 8 << 20
 
 
 def block_at(log: SegmentedLog, offset: int) -> Block | None:
@@ -45,51 +46,72 @@ def _block(data: bytes, offset: int, file: str, position: int) -> Block | None:
     return Block(data + bytes(SLACK_BYTES), offset, position, file, np.zeros(1, np.int64))
 
 
-def blocks_at(log: SegmentedLog, offsets: Iterable[int], lengths: Iterable[int]) -> Iterator[Block]:
-    """The sound records at some commit-log offsets; neighbours are read together.
+def blocks_at(log: SegmentedLog, offsets: Iterable[int], lengths: Iterable[int] | None = None) -> Iterator[Block]:
+    """The sound records at some commit-log offsets, gathered into blocks of many.
 
-    Units: bytes. `offsets` ascending; `lengths` as the consume queue has them.
-    Shape: blocks of one or more records, in the order of the offsets; places without a sound record are left out.
+    `offsets` ascending; `lengths` as the consume queue has them, if it was it that gave the offsets.
+    Units: bytes.
+    Shape: blocks of records of one file; places without a sound record are left out.
     Raises: FileChanged, UnreadableFile.
     """
-    group: list[tuple[int, int]] = []
-    for offset, length in zip(offsets, lengths, strict=True):
-        if not RECORD_BYTES_MIN <= length <= RECORD_BYTES_MAX:
+    known: Iterable[int | None] = itertools.repeat(None) if lengths is None else lengths
+    gathered: _Gathered | None = None
+    for offset, length in zip(offsets, known, strict=False):
+        segment = log.segment_at(offset)
+        if segment is None:
             continue
-        if group and (
-            offset + length - group[0][0] > _TOGETHER_BYTES
-            or offset - (group[-1][0] + group[-1][1]) > _FIRST_READ_BYTES
-        ):
-            yield from _blocks_of(log, group)
-            group = []
-        group.append((offset, length))
-    if group:
-        yield from _blocks_of(log, group)
+        if gathered is None or gathered.segment is not segment or gathered.size_bytes > _GATHERED_BYTES:
+            if gathered is not None:
+                yield from gathered.block()
+            gathered = _Gathered(log, segment)
+        gathered.add(offset, length)
+    if gathered is not None:
+        yield from gathered.block()
 
 
-def _blocks_of(log: SegmentedLog, group: list[tuple[int, int]]) -> Iterator[Block]:
-    begin = group[0][0]
-    segment = log.segment_at(begin)
-    if segment is None:
-        if len(group) > 1:
-            yield from _blocks_of(log, group[1:])
-        return
-    inside = [(offset, length) for offset, length in group if offset + length <= segment.end_offset]
-    if inside:
-        end = max(offset + length for offset, length in inside)
-        data = log.read(begin, end - begin)
-        starts = [
-            offset - begin for offset, length in inside if walk(data, begin, offset - begin, offset - begin + length)[0]
-        ]
+class _Gathered:
+    """Records of one segment on their way into a block; neighbours are read together."""
+
+    def __init__(self, log: SegmentedLog, segment: Segment) -> None:
+        self.segment = segment
+        self.size_bytes = 0
+        self._log = log
+        self._records: list[bytes] = []
+        self._offsets: list[int] = []
+        self._ahead, self._ahead_offset = b"", 0
+
+    def add(self, offset: int, length: int | None) -> None:
+        """Read a record; one whose length cannot be is left out."""
+        if length is None:
+            length = int.from_bytes(self._read(offset, 4), "big", signed=True)
+        if not RECORD_BYTES_MIN <= length <= min(RECORD_BYTES_MAX, self.segment.end_offset - offset):
+            return
+        self._records.append(self._read(offset, length))
+        self._offsets.append(offset)
+        self.size_bytes += length
+
+    def _read(self, offset: int, length: int) -> bytes:
+        place = offset - self._ahead_offset
+        if not 0 <= place <= len(self._ahead) - length:
+            self._ahead = self._log.read(offset, max(length, _FIRST_READ_BYTES))
+            self._ahead_offset, place = offset, 0
+        return self._ahead[place : place + length]
+
+    def block(self) -> Iterator[Block]:
+        """The block, if a record is sound."""
+        sizes = np.array([len(record) for record in self._records], np.int64)
+        offsets = np.array(self._offsets, np.int64)
         block = Block(
-            data + bytes(SLACK_BYTES), begin, begin - segment.base_offset, segment.file, np.array(starts, np.int64)
+            b"".join([*self._records, bytes(SLACK_BYTES)]),
+            self.segment.base_offset, 0, self.segment.file, np.cumsum(sizes) - sizes, offsets,
         )
+        magic = block.header("magic").astype(np.int64) & 0xFFFFFFFF
+        good = (block.header("commit_log_offset") == offsets) & (block.lengths == sizes)
+        good &= (magic == MAGIC_V1) | (magic == MAGIC_V2)
+        block = block.take(good)
         block = block.take(block.sound())
         if len(block):
             yield block
-    outside = group[len(inside) :]
-    if outside and outside[0][0] >= segment.end_offset:
-        yield from _blocks_of(log, outside)
 
 
 def mended_blocks(raw: bytes, offset: int, file: str, position: int) -> list[Block] | None:
@@ -230,22 +252,55 @@ _TOPIC_BYTES_MAX = 255
 def mended_op_numbers(body: bytes, stored_crc: int) -> list[int] | None:
     """The half queue offsets of an op body whose CRC is wrong, if one wrong byte explains it; None if not.
 
-    Tries every digit and comma at every place: a body has at most some thousand bytes, and the CRC proves the hit.
+    The CRC proves the hit: of all bytes at all places only the right one gives it.
     """
     def numbers(text: bytes) -> list[int] | None:
         if not text or text.strip(b"0123456789,"):
             return None
-        return [int(part) for part in text.split(b",") if part]
+        return [int(part) for part in text.split(b",") if len(part) in range(1, _DIGITS_MAX + 1)]
 
-    computed = zlib.crc32(body) & 0x7FFFFFFF
-    difference = computed ^ (stored_crc & 0x7FFFFFFF)
+    difference = (zlib.crc32(body) ^ stored_crc) & 0x7FFFFFFF
     if difference == 0 or sum(1 for shift in (0, 8, 16, 24) if (difference >> shift) & 0xFF) == 1:
         return numbers(body)  # the body is intact, one byte of the CRC field is not
-    if len(body) > 16_384:
+    if len(body) > _OP_BODY_BYTES_MAX:
         return None
-    for place in range(len(body)):
-        before, after = zlib.crc32(body[:place]), body[place + 1 :]
-        for value in b"0123456789,":
-            if zlib.crc32(after, zlib.crc32(bytes([value]), before)) & 0x7FFFFFFF == stored_crc & 0x7FFFFFFF:
-                return numbers(body[:place] + bytes([value]) + after)
+    for place, change in _single_errors(len(body), difference):
+        found = numbers(body[:place] + bytes([body[place] ^ change]) + body[place + 1 :])
+        if found is not None:
+            return found
     return None
+
+
+def _single_errors(length: int, difference: int) -> Iterator[tuple[int, int]]:
+    """Places and bit patterns of the one wrong byte that changes a CRC-32 by `difference`, whose top bit is unknown.
+
+    A CRC is linear: the difference, shifted back by one byte for each byte behind the wrong one, is a table entry.
+    """
+    for state in (difference, difference | 0x80000000):
+        for place in range(length - 1, -1, -1):
+            number = _TABLE_NUMBER[state >> 24]
+            if _TABLE[number] == state:
+                yield place, number
+            state = ((state ^ _TABLE[number]) << 8 | number) & 0xFFFFFFFF
+
+
+_DIGITS_MAX = 18
+_OP_BODY_BYTES_MAX = 1 << 16
+# What one byte contributes to a CRC-32 register; the top bytes of the entries are all different.
+_TABLE = tuple(zlib.crc32(bytes([number])) ^ zlib.crc32(b"\0") for number in range(256))
+_TABLE_NUMBER = tuple(number for _, number in sorted((entry >> 24, number) for number, entry in enumerate(_TABLE)))
+
+
+def with_topic(block: Block, topic: str) -> Block | None:
+    """A sound record with the bytes of its topic put right, for a block of one; None where the length is another's."""
+    text = topic.encode()
+    if len(block) != 1 or int(block.topic_lengths[0]) != len(text):
+        return None
+    begin, length = int(block.starts[0]), int(block.lengths[0])
+    record = bytearray(block.data[begin : begin + length].tobytes())
+    at = int(block.topic_starts[0]) - begin
+    record[at : at + len(text)] = text
+    place = block.position_bytes + begin
+    return Block(
+        bytes(record) + bytes(SLACK_BYTES), block.base_offset + begin, place, block.file, np.zeros(1, np.int64)
+    )

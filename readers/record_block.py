@@ -20,14 +20,26 @@ class Block:
     Shape: every property and method gives one value per record, in log order.
     """
 
-    def __init__(self, data: bytes, base_offset: int, position_bytes: int, file: str, starts: Int64s) -> None:
-        """`data` begins at `position_bytes` of `file`, which is commit-log offset `base_offset`."""
+    def __init__(
+        self,
+        data: bytes,
+        base_offset: int,
+        position_bytes: int,
+        file: str,
+        starts: Int64s,
+        offsets: Int64s | None = None,
+    ) -> None:
+        """`data` begins at `position_bytes` of `file`, which is commit-log offset `base_offset`.
+
+        `offsets`: for records gathered from anywhere in the file, the commit-log offset of each.
+        """
         self.data = np.frombuffer(data, np.uint8)
         self._buffer = pa.py_buffer(data)
         self.base_offset = base_offset
         self.position_bytes = position_bytes
         self.file = file
         self.starts = starts
+        self._offsets = offsets
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -38,6 +50,7 @@ class Block:
         block.data, block._buffer = self.data, self._buffer
         block.base_offset, block.position_bytes, block.file = self.base_offset, self.position_bytes, self.file
         block.starts = self.starts[rows]
+        block._offsets = None if self._offsets is None else self._offsets[rows]
         return block
 
     def _integers(self, positions: Int64s, code: str) -> npt.NDArray[np.int64]:
@@ -102,6 +115,16 @@ class Block:
             starts[two] += 1
         return starts, lengths
 
+    @property
+    def topic_starts(self) -> Int64s:
+        """Where topics begin in the window. Units: bytes."""
+        return self._topic[0]
+
+    @property
+    def topic_lengths(self) -> Int64s:
+        """Topics as stored. Units: bytes."""
+        return self._topic[1]
+
     @cached_property
     def _properties_area(self) -> tuple[Int64s, Int64s]:
         starts, lengths = self._topic
@@ -111,7 +134,12 @@ class Block:
     @property
     def commit_log_offsets(self) -> Int64s:
         """Global position of each record (the stored one equals it, else the record is not sound)."""
-        return self.starts + self.base_offset
+        return self.starts + self.base_offset if self._offsets is None else self._offsets
+
+    @property
+    def positions(self) -> Int64s:
+        """Where each record begins in its file. Units: bytes."""
+        return self.commit_log_offsets - self.base_offset + self.position_bytes
 
     def sound(self) -> Bools:
         """Whether the parts of each record add up to its length; looks at nothing outside the record.
