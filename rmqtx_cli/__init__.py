@@ -1,0 +1,5 @@
+"""The command `rmqtx`: parse, call, print. No byte is decoded and no rule about transactions is decided here.
+
+Importing this package, and `rmqtx --help`, load neither pyarrow nor numpy nor pyspark: commands import what they call
+when they run (a test holds that), because an operator's shell should answer at once.
+"""

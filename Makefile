@@ -1,0 +1,89 @@
+# Everything a checkout can do. `make` alone lists it. Needs Python 3.11 or later and make, nothing else.
+
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+CACHE := .cache
+DEMO := $(CACHE)/demo
+EXAMPLE := examples/orders-5.3.3.tar.xz
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: install
+install: $(INSTALLED) ## make .venv with rmqtx and the tools for its development
+
+$(INSTALLED): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or later is here; install one, or say make PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "make: $(PYTHON) is $$($(PYTHON) -V 2>&1), rmqtx needs Python 3.11 or later" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+		{ echo "make: $(PYTHON) lacks venv or ensurepip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing rmqtx and its tools into $(VENV)" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' || \
+		{ echo "make: pip cannot install; it needs a package index (PIP_INDEX_URL, or a proxy) the first time" >&2; exit 1; }
+	@touch $@
+
+$(DEMO)/store: $(EXAMPLE)
+	@rm -rf $(DEMO) && mkdir -p $(DEMO)
+	@tar -xJf $(EXAMPLE) -C $(DEMO) 2>/dev/null || $(PYTHON) -c "import tarfile; tarfile.open('$(EXAMPLE)').extractall('$(DEMO)')"
+	@touch $@
+
+.PHONY: demo
+demo: $(INSTALLED) $(DEMO)/store ## what hangs in a store that a real broker wrote, and one transaction in full
+	@echo '$$ rmqtx pending $(DEMO)/store'
+	@$(BIN)/rmqtx pending $(DEMO)/store
+	@echo
+	@id=$$($(BIN)/rmqtx pending $(DEMO)/store --quiet --sort checks --limit 1 --format csv --fields transaction_id | tail -1); \
+		echo "\$$ rmqtx show $$id --store $(DEMO)/store"; $(BIN)/rmqtx show $$id --store $(DEMO)/store
+
+.PHONY: test
+test: $(INSTALLED) ## the tests; needs neither broker nor network
+	@$(BIN)/python -m pytest tests
+
+.PHONY: lint
+lint: $(INSTALLED) ## ruff
+	@$(BIN)/ruff check .
+
+.PHONY: types
+types: $(INSTALLED) ## mypy --strict
+	@$(BIN)/mypy
+
+.PHONY: contracts
+contracts: $(INSTALLED) ## which package may import which
+	@$(BIN)/lint-imports
+
+.PHONY: man
+man: $(INSTALLED) ## write the manual pages again, from the commands and the declared layouts
+	@$(BIN)/python -m rmqtx_cli.manual man
+
+.PHONY: rewrite
+rewrite: $(INSTALLED) ## write the transcripts and the README's session again; review the diff
+	@$(BIN)/python -m pytest -q tests/cli --rewrite
+
+.PHONY: fuzz
+fuzz: $(INSTALLED) ## mutated real stores, for FUZZ_SECONDS (600)
+	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(BIN)/python -m pytest tests/fuzz
+
+.PHONY: corpus
+corpus: $(INSTALLED) ## have real brokers write the test stores again (Maven, a JDK, half an hour)
+	@$(BIN)/python -m tests.brokers corpus
+
+.PHONY: test-brokers
+test-brokers: $(INSTALLED) ## tests that start real brokers (Maven and a JDK)
+	@$(BIN)/python -m pytest tests -m broker
+
+.PHONY: benchmark
+benchmark: $(INSTALLED) ## measure against RocketMQ's own tools, into docs/performance.md
+	@$(BIN)/python -m benchmarks
+
+.PHONY: clean
+clean: ## remove what the other targets made
+	@rm -rf $(VENV) $(CACHE) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,89 @@
+"""Column names as people type them: a column, a time without its unit, a field of an evidence list, a property."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from readers.errors import BadRequest
+from rmqtx_cli.near import did_you_mean
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TIME = "time_ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What a name means in a schema. `type` is that of the values compared; `field` names a struct's or map's part."""
+
+    name: str
+    column: str
+    field: str | None
+    type: pa.DataType
+    is_list: bool
+    is_map: bool
+
+    @property
+    def is_time(self) -> bool:
+        """Whether its values are epoch milliseconds."""
+        return is_time(self.field or self.column)
+
+
+def is_time(name: str) -> bool:
+    """Whether a column holds points in time (epoch milliseconds) rather than a duration or a count."""
+    return name.endswith(_TIME)
+
+
+def resolve(name: str, schema: pa.Schema) -> Path:
+    """The column, list value, evidence field or map key that a name stands for.
+
+    Raises: BadRequest, with the names that are near.
+    """
+    import pyarrow as pa
+
+    column, _, field = name.partition(".")
+    column = _known(column, list(schema.names), f"no column {column!r}")
+    kind = schema.field(column).type
+    if pa.types.is_map(kind):
+        if not field:
+            raise BadRequest(f"{column} is a map", advice=f"name one of its keys: {column}.KEYS")
+        return Path(name, column, field, kind.item_type, is_list=False, is_map=True)
+    if not pa.types.is_list(kind):
+        if field:
+            raise BadRequest(f"{column} has no part {field!r}")
+        return Path(name, column, None, kind, is_list=False, is_map=False)
+    inner = kind.value_type
+    if not pa.types.is_struct(inner):
+        if field:
+            raise BadRequest(f"{column} has no part {field!r}")
+        return Path(name, column, None, inner, is_list=True, is_map=False)
+    names = [inner.field(number).name for number in range(inner.num_fields)]
+    if not field:
+        raise BadRequest(f"{column} is a list of records", advice=f"name a part: {column}.{names[1]}")
+    field = _known(field, names, f"{column} has no part {field!r}")
+    return Path(name, column, field, inner.field(field).type, is_list=True, is_map=False)
+
+
+def _known(name: str, names: list[str], complaint: str) -> str:
+    if name in names:
+        return name
+    if f"{name}_ms" in names and is_time(f"{name}_ms"):
+        return f"{name}_ms"
+    raise BadRequest(complaint, advice=did_you_mean(name, names))
+
+
+def chosen_columns(fields: str | None, schema: pa.Schema, default: list[str]) -> list[str]:
+    """The columns that `--fields` names, in its order; `all` means every one; the default where nothing is asked.
+
+    Raises: BadRequest for a column that is not there.
+    """
+    if fields is None:
+        return default
+    if fields.strip() == "all":
+        return list(schema.names)
+    words = [word.strip() for word in fields.split(",") if word.strip()]
+    if not words:
+        raise BadRequest("--fields names no column", advice=f"there are: {', '.join(schema.names)}")
+    return list(dict.fromkeys(_known(word, list(schema.names), f"no column {word!r}") for word in words))

@@ -1,0 +1,122 @@
+"""`rmqtx audit`: the verdict on every transaction."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from readers.errors import BadRequest
+from rmqtx_cli import exit_status
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options import (
+    AtOption,
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitLogOption,
+    FailOnOption,
+    FieldsOption,
+    FindingsOption,
+    FormatOption,
+    LimitOption,
+    OutputOption,
+    QuietOption,
+    StoreArguments,
+    VerboseOption,
+    WhereOption,
+)
+from rmqtx_cli.say import Voice
+from rmqtx_cli.times import parse_time_ms
+
+NAME = "audit"
+SHORT = "the verdict on every transaction"
+EXAMPLES = (
+    Example("rmqtx audit STORE --where 'state = LOST or flags = duplicate_commit'", "what went wrong"),
+    Example("rmqtx audit STORE -o verdicts.parquet", "every transaction with its evidence, for other tools"),
+    Example("rmqtx audit MASTER SLAVE --format jsonl", "two copies of a broker's log, one verdict"),
+    Example("rmqtx audit STORE --at 2026-01-02T03:04:05Z", "as it was known then"),
+    Example("rmqtx audit STORE --summary", "only the counts"),
+)
+
+SummaryOption = Annotated[bool, typer.Option("--summary", help="Only the summary, no row per transaction.")]
+FlaggedOption = Annotated[bool, typer.Option("--flagged", help="Only transactions that something is odd about.")]
+ProcessesOption = Annotated[
+    int | None, typer.Option("--processes", min=1, metavar="N", help="At most so many; one per core by default.")
+]
+TemporaryOption = Annotated[
+    Path | None, typer.Option("--temp-dir", metavar="DIR", help="Where intermediate rows of large stores go.")
+]
+
+
+def command(
+    store: StoreArguments,
+    where: WhereOption = None,
+    flagged: FlaggedOption = False,
+    limit: LimitOption = None,
+    at: AtOption = None,
+    summary: SummaryOption = False,
+    findings: FindingsOption = False,
+    fail_on: FailOnOption = None,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    processes: ProcessesOption = None,
+    temporary: TemporaryOption = None,
+    commit_log: CommitLogOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Judge every transaction of the stores: state, flags, reason, advice, and the evidence for each.
+
+    Reads the whole log. Ends with a summary per group and topic, and the next safe command, on stderr.
+    """
+    from readers.findings import findings_table
+    from readers.local_engine import audit
+    from readers.tables import FINDINGS, TRANSACTIONS
+    from rmqtx_cli.listing import Listing
+    from rmqtx_cli.opening import open_stores, refuse_inside, say_header
+    from rmqtx_cli.output.table import print_table
+    from rmqtx_cli.progress import shown
+    from rmqtx_cli.summary import SUMMARY, SUMMARY_VIEW, Summary
+    from rmqtx_cli.views import VIEWS, transactions_view
+
+    voice = Voice(verbose, quiet)
+    at_ms = None if at is None else parse_time_ms(at)
+    now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
+    view = transactions_view(now_ms, with_state=True, with_store=len(store) > 1)
+    condition = " and ".join(f"({text})" for text in (where, "flags ~ ." if flagged else None) if text) or None
+    if summary and findings:
+        raise BadRequest("--summary and --findings are two listings: ask for one")
+    schema, view = (
+        (SUMMARY, SUMMARY_VIEW) if summary else (FINDINGS, VIEWS["findings"]) if findings else (TRANSACTIONS, view)
+    )
+    listing = Listing(schema, view, output_format, output, fields, condition, fail_on, limit, voice)
+    opened = open_stores(store, commit_log, broker_conf, broker_version)
+    refuse_inside(output, opened.stores)
+    say_header(opened, voice)
+    counted = Summary()
+    with shown("auditing", voice) as progress:
+        reading = audit(
+            opened.stores, opened.settings_of, at_ms=at_ms, processes=processes,
+            temporary_directory=None if temporary is None else str(temporary), progress=progress,
+        )
+        batches = counted.watching(reading)
+        if findings or summary:
+            for _ in batches:
+                pass
+            rows = counted.table() if summary else findings_table(reading.findings)
+            listing.write(iter(rows.to_batches()))
+        else:
+            listing.write(batches, to_the_end=True)
+    status = listing.conclude(reading)
+    if not summary and not quiet:
+        print_table(counted.table(), SUMMARY_VIEW)
+    for line in counted.lines(opened):
+        voice.note(line)
+    if counted.states["UNDECIDABLE"] and status in (exit_status.DONE, exit_status.FINDINGS):
+        return exit_status.INCOMPLETE
+    return status

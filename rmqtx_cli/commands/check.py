@@ -1,0 +1,181 @@
+"""`rmqtx check`: one line for Nagios, and the same for Prometheus or as JSON. Exits with 0 to 3 only."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+
+from readers.errors import BadRequest
+from rmqtx_cli.commands import Example
+from rmqtx_cli.durations import parse_duration_ms
+from rmqtx_cli.options import BrokerConfOption, BrokerVersionOption, CommitLogOption, StoreArguments
+from rmqtx_cli.text import escaped
+
+NAME = "check"
+SHORT = "one line for Nagios, Prometheus or JSON"
+EXAMPLES = (
+    Example("rmqtx check STORE", "warns from 10m, critical from 1h"),
+    Example("rmqtx check STORE --warning 5m --critical 30m --critical-count 1000", "thresholds of one's own"),
+    Example("rmqtx check STORE --textfile /var/lib/node_exporter/rmqtx.prom", "for Prometheus"),
+)
+_UNKNOWN = 3
+#: What cannot be interrupted (a hanging network file system) is left behind so long after the timeout.
+_GRACE_S = 2.0
+
+
+class CheckFormat(StrEnum):
+    """How the outcome is printed."""
+
+    NAGIOS = "nagios"
+    JSON = "json"
+
+
+WarningOption = Annotated[
+    str, typer.Option("--warning", metavar="DURATION", help="Age of the oldest pending transaction that warns.")
+]
+CriticalOption = Annotated[
+    str, typer.Option("--critical", metavar="DURATION", help="Age of the oldest pending transaction that is critical.")
+]
+WarningCountOption = Annotated[
+    int | None, typer.Option("--warning-count", min=1, metavar="N", help="Pending transactions that warn.")
+]
+CriticalCountOption = Annotated[
+    int | None, typer.Option("--critical-count", min=1, metavar="N", help="Pending transactions that are critical.")
+]
+StateDirectoryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-dir", metavar="DIR",
+        help="Where a run leaves what the next one compares with; $XDG_STATE_HOME/rmqtx by default.",
+    ),
+]
+TextfileOption = Annotated[
+    Path | None, typer.Option("--textfile", metavar="FILE", help="Also write Prometheus text, whole or not at all.")
+]
+TimeoutOption = Annotated[
+    str, typer.Option("--timeout", metavar="DURATION", help="Give up after this long, with UNKNOWN.")
+]
+CheckFormatOption = Annotated[CheckFormat, typer.Option("--format", help="A Nagios line, or one JSON object.")]
+
+
+class _TimedOut(Exception):
+    pass
+
+
+def command(
+    store: StoreArguments,
+    warning: WarningOption = "10m",
+    critical: CriticalOption = "1h",
+    warning_count: WarningCountOption = None,
+    critical_count: CriticalCountOption = None,
+    state_directory: StateDirectoryOption = None,
+    textfile: TextfileOption = None,
+    output_format: CheckFormatOption = CheckFormat.NAGIOS,
+    timeout: TimeoutOption = "60s",
+    commit_log: CommitLogOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+) -> int:
+    """Check a store for cron, Nagios and Prometheus: one line, and an exit status from 0 to 3.
+
+    Looks at the oldest and the number of pending transactions, and, compared with the last run, at transactions newly
+    lost or discarded, a check cursor that stands still, and commits without op.
+    """
+    from rmqtx_cli.monitoring.judge import Thresholds, judge
+    from rmqtx_cli.monitoring.measure import measure, what_became_of
+    from rmqtx_cli.monitoring.memory import default_directory, memory_file, recall, remember
+    from rmqtx_cli.monitoring.say_outcome import as_json, nagios_line, outcome_text, performance, prometheus_text
+    from rmqtx_cli.opening import open_stores, refuse_inside
+    from rmqtx_cli.output.port import written_whole
+
+    thresholds = Thresholds(parse_duration_ms(warning), parse_duration_ms(critical), warning_count, critical_count)
+    _refuse_reversed(thresholds.warning_age_ms, thresholds.critical_age_ms, "--warning", "--critical")
+    _refuse_reversed(warning_count, critical_count, "--warning-count", "--critical-count")
+    timeout_ms = parse_duration_ms(timeout)
+    now_ms = time.time_ns() // 1_000_000
+    try:
+        with _within(timeout_ms, timeout):
+            opened = open_stores(store, commit_log, broker_conf, broker_version)
+            for file in (textfile, state_directory):
+                refuse_inside(file, opened.stores)
+            memory = memory_file(state_directory or default_directory(), [one.root for one in opened.stores])
+            before = recall(memory)
+            numbers = measure(opened.stores, opened.settings_of, now_ms)
+            gone = [name for name in (before or {}).get("hanging", []) if name not in set(numbers.hanging)]
+            became = what_became_of(gone, opened.stores, opened.settings_of)
+            outcome = judge(numbers, thresholds, before, became)
+            remember(memory, numbers.as_memory())
+            if textfile is not None:
+                with written_whole(textfile) as stream:
+                    stream.write(prometheus_text(numbers, outcome.status, now_ms, outcome).encode())
+    except BaseException as error:
+        if textfile is not None and isinstance(error, Exception) and not isinstance(error, BadRequest):
+            _leave_failure(textfile, prometheus_text(None, _UNKNOWN, now_ms))
+        if isinstance(error, _TimedOut):
+            return unknown(f"no answer within {timeout}")
+        raise
+    if output_format is CheckFormat.JSON:
+        sys.stdout.write(as_json(numbers, outcome) + "\n")
+    else:
+        text, numbers_text = outcome_text(numbers, outcome), performance(numbers, thresholds, outcome)
+        sys.stdout.write(nagios_line(outcome.status, text, numbers_text) + "\n")
+    return outcome.status
+
+
+def unknown(message: str) -> int:
+    """Say that nothing can be said, in one line on stdout; gives the status."""
+    plain = escaped(" ".join(message.split())).replace("|", "¦")
+    sys.stdout.write(f"RMQTX UNKNOWN - {plain}\n")
+    return _UNKNOWN
+
+
+def _refuse_reversed(warning: int | None, critical: int | None, warning_name: str, critical_name: str) -> None:
+    if warning is not None and critical is not None and warning > critical:
+        raise BadRequest(f"{warning_name} is beyond {critical_name}: nothing could ever only warn")
+
+
+def _leave_failure(textfile: Path, text: str) -> None:
+    """A textfile that went on telling the numbers of the last good run would hide that the check has failed."""
+    from readers.errors import RmqtxError
+    from rmqtx_cli.output.port import written_whole
+
+    try:
+        with written_whole(textfile) as stream:
+            stream.write(text.encode())
+    except (RmqtxError, OSError):
+        return  # the line on stdout says UNKNOWN anyway
+
+
+@contextmanager
+def _within(timeout_ms: int, text: str) -> Iterator[None]:
+    """Raise _TimedOut in the block after the time; a read that never returns ends the process with the same line."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise _TimedOut
+
+    def abandon() -> None:
+        os.write(1, f"RMQTX UNKNOWN - no answer within {text}\n".encode())
+        os._exit(_UNKNOWN)
+
+    watchdog = threading.Timer(timeout_ms / 1000 + _GRACE_S, abandon)
+    watchdog.daemon = True
+    watchdog.start()
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, max(timeout_ms, 1) / 1000)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+        watchdog.cancel()

@@ -1,0 +1,19 @@
+"""`rmqtx decode KIND`: the bytes of a store, with names. One module per kind of file."""
+
+from __future__ import annotations
+
+import typer
+
+from rmqtx_cli.commands import epilog
+from rmqtx_cli.commands.decode import checkpoint, commitlog, consumequeue, cursors, half, index, op
+
+NAME = "decode"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Decode a kind of file: every structure a row, every byte accounted for.",
+    short_help="the bytes of a kind of file, with names",
+)
+for module in (commitlog, consumequeue, half, op, index, checkpoint, cursors):
+    app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)

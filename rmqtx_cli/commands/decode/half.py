@@ -1,0 +1,76 @@
+"""`rmqtx decode half`: the half copies of transactions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rmqtx_cli.commands import Example
+from rmqtx_cli.commands.decode.shared import (
+    Asked,
+    CoverageOption,
+    FromOption,
+    ToOption,
+    equals,
+    list_rows,
+    parse_bounds,
+)
+from rmqtx_cli.options import (
+    CommitLogOption,
+    FieldsOption,
+    FindingsOption,
+    FormatOption,
+    GroupOption,
+    LimitOption,
+    OutputOption,
+    QuietOption,
+    StoreArguments,
+    TopicOption,
+    VerboseOption,
+    WhereOption,
+)
+from rmqtx_cli.say import Voice
+
+if TYPE_CHECKING:
+    from readers.reading import Reading
+    from readers.store import Store
+
+NAME = "half"
+SHORT = "every half copy, as its transaction's"
+EXAMPLES = (
+    Example("rmqtx decode half STORE --topic orders", "the half copies that would go to a topic"),
+    Example("rmqtx decode half STORE --where 'checks_count >= 10' --format jsonl", "copies that were checked often"),
+)
+
+
+def command(
+    store: StoreArguments,
+    begin: FromOption = None,
+    end: ToOption = None,
+    topic: TopicOption = None,
+    group: GroupOption = None,
+    where: WhereOption = None,
+    limit: LimitOption = None,
+    coverage: CoverageOption = False,
+    findings: FindingsOption = False,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    commit_log: CommitLogOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Decode the half queue: each copy of each transaction that was prepared, put back or resumed."""
+    from readers.half_queue import scan_halves
+
+    asked = Asked(
+        store, commit_log, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet)
+    )
+    bounds = parse_bounds(begin, end)
+
+    def read(one: Store, _columns: list[str]) -> Reading:
+        return scan_halves(
+            one, from_offset=bounds.from_offset, to_offset=bounds.to_offset,
+            from_time_ms=bounds.from_time_ms, to_time_ms=bounds.to_time_ms,
+        )
+
+    return list_rows(asked, "halves", read, conditions=(equals("real_topic", topic), equals("producer_group", group)))

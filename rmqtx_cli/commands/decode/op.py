@@ -1,0 +1,64 @@
+"""`rmqtx decode op`: the op messages that end half copies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rmqtx_cli.commands import Example
+from rmqtx_cli.commands.decode.shared import Asked, CoverageOption, FromOption, ToOption, list_rows, parse_bounds
+from rmqtx_cli.options import (
+    CommitLogOption,
+    FieldsOption,
+    FindingsOption,
+    FormatOption,
+    LimitOption,
+    OutputOption,
+    QuietOption,
+    StoreArguments,
+    VerboseOption,
+    WhereOption,
+)
+from rmqtx_cli.say import Voice
+
+if TYPE_CHECKING:
+    from readers.reading import Reading
+    from readers.store import Store
+
+NAME = "op"
+SHORT = "every op message, and what it ends"
+EXAMPLES = (
+    Example("rmqtx decode op STORE", "every op message"),
+    Example("rmqtx decode op STORE --where 'half_queue_offsets = 17'", "the ops that end half 17"),
+)
+
+
+def command(
+    store: StoreArguments,
+    begin: FromOption = None,
+    end: ToOption = None,
+    where: WhereOption = None,
+    limit: LimitOption = None,
+    coverage: CoverageOption = False,
+    findings: FindingsOption = False,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    commit_log: CommitLogOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Decode the op queue: which half queue offsets each op message ends."""
+    from readers.half_queue import scan_ops
+
+    asked = Asked(
+        store, commit_log, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet)
+    )
+    bounds = parse_bounds(begin, end)
+
+    def read(one: Store, _columns: list[str]) -> Reading:
+        return scan_ops(
+            one, from_offset=bounds.from_offset, to_offset=bounds.to_offset,
+            from_time_ms=bounds.from_time_ms, to_time_ms=bounds.to_time_ms,
+        )
+
+    return list_rows(asked, "ops", read)

@@ -1,0 +1,177 @@
+"""What the decoding commands have in common: their options, bounds, and the way from readings to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from readers.errors import BadRequest
+from rmqtx_cli.listing import Listing
+from rmqtx_cli.options import OutputFormat
+from rmqtx_cli.say import Voice
+from rmqtx_cli.text import count
+from rmqtx_cli.times import parse_offset_or_time
+from rmqtx_cli.views import ALWAYS, VIEWS, View, plain
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.reading import Reading
+    from readers.store import Store
+
+FromOption = Annotated[
+    str | None,
+    typer.Option("--from", metavar="OFFSET|TIME", help="First offset, or ISO 8601 time with a zone (@ms for epoch)."),
+]
+ToOption = Annotated[
+    str | None, typer.Option("--to", metavar="OFFSET|TIME", help="Offset or time to end before.")
+]
+FromOffsetOption = Annotated[
+    int | None, typer.Option("--from", min=0, metavar="OFFSET", help="First queue offset.")
+]
+ToOffsetOption = Annotated[
+    int | None, typer.Option("--to", min=0, metavar="OFFSET", help="Queue offset to end before.")
+]
+QueueOption = Annotated[int | None, typer.Option("--queue", min=0, metavar="N", help="Only this queue number.")]
+CoverageOption = Annotated[
+    bool,
+    typer.Option(
+        "--coverage", help="Account for each file's bytes instead: decoded + filler + damaged + unread = size."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A range to read. Units: offsets in bytes of the commit log, times in epoch milliseconds; ends excluded."""
+
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_time_ms: int | None = None
+    to_time_ms: int | None = None
+
+
+def parse_bounds(begin: str | None, end: str | None) -> Bounds:
+    """The range that `--from` and `--to` name.
+
+    Raises: BadRequest.
+    """
+    first = (None, None) if begin is None else parse_offset_or_time(begin)
+    last = (None, None) if end is None else parse_offset_or_time(end)
+    return Bounds(first[0], last[0], first[1], last[1])
+
+
+def equals(column: str, value: str | None) -> str | None:
+    """An option's value as a condition on a column."""
+    if value is None:
+        return None
+    quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{column} = "{quoted}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options that every decoding command has."""
+
+    stores: list[Path]
+    commit_logs: list[Path] | None
+    where: str | None
+    fields: str | None
+    limit: int | None
+    format: OutputFormat | None
+    output: Path | None
+    coverage: bool
+    findings: bool
+    voice: Voice
+
+
+def list_rows(
+    asked: Asked,
+    table: str,
+    read: Callable[[Store, list[str]], Reading],
+    *,
+    conditions: tuple[str | None, ...] = (),
+    adapt: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
+    schema: pa.Schema | None = None,
+    extra: list[str] | None = None,
+) -> int:
+    """List a table of each store, or with `--coverage` or `--findings` what became of the bytes; gives the status.
+
+    `read`: a store and the columns needed → its reading. `conditions`: what other options ask, as `--where` would.
+    `adapt`: changes each batch into one of `schema`. `extra`: columns that a table shows beside its usual ones.
+    """
+    from readers.reading import Reading
+    from readers.store import open_store
+    from readers.tables import ALL_TABLES
+    from rmqtx_cli.opening import consistency, refuse_inside
+
+    if asked.coverage and asked.findings:
+        raise BadRequest("--coverage and --findings are two listings: ask for one")
+    if asked.commit_logs and len(asked.stores) > 1:
+        raise BadRequest("--commitlog says where one store's log is, and several stores are given")
+    instead = "coverage" if asked.coverage else "findings" if asked.findings else None
+    where = " and ".join(f"({text})" for text in (asked.where, *conditions) if text)
+    if instead and (where or asked.limit is not None):
+        raise BadRequest(f"--{instead} is about whole files: it goes with neither --where, --limit nor a filter")
+    rows_schema = schema or ALL_TABLES[table]
+    view = VIEWS[instead or table]
+    if extra and not instead:
+        view = View((*view.columns, *(plain(name, ALWAYS, may_be_cut=True) for name in extra)))
+    listing = Listing(
+        ALL_TABLES[instead] if instead else rows_schema, view, asked.format, asked.output,
+        asked.fields, where or None, None, asked.limit, asked.voice,
+    )
+    stores = [open_store(path, tuple(map(str, asked.commit_logs or ()))) for path in asked.stores]
+    refuse_inside(asked.output, stores)
+    for store in stores:
+        asked.voice.note(f"{store.root}: {consistency(store)}")
+    columns = ["store"] if instead else listing.needed
+    readings = [read(store, columns) for store in stores]
+    whole = Reading(rows_schema, ())
+    if instead:
+        for _ in _batches(whole, readings, None):
+            pass
+        listing.write(iter(_instead(whole, instead).to_batches()))
+    else:
+        batches = _batches(whole, readings, adapt)
+        listing.write(batches)
+        batches.close()  # at a limit the rest stays unread, and what is known so far is said
+    _account(whole, listing, asked.voice)
+    return listing.conclude(whole)
+
+
+def _batches(
+    whole: Reading, readings: list[Reading], adapt: Callable[[pa.RecordBatch], pa.RecordBatch] | None
+) -> Generator[pa.RecordBatch, None, None]:
+    """The batches of one reading after the other; what was said about each is added to `whole`."""
+    for reading in readings:
+        try:
+            for batch in reading:
+                yield batch if adapt is None else adapt(batch)
+        finally:
+            whole.findings.extend(reading.findings)
+            whole.coverage.extend(reading.coverage)
+            whole.notes.extend(reading.notes)
+
+
+def _instead(reading: Reading, what: str) -> pa.Table:
+    from readers.findings import findings_table
+
+    return reading.coverage_table() if what == "coverage" else findings_table(reading.findings)
+
+
+def _account(reading: Reading, listing: Listing, voice: Voice) -> None:
+    files = reading.coverage
+    if not files:
+        return
+    parts = {
+        name: sum(getattr(file, f"{name}_bytes") for file in files)
+        for name in ("decoded", "filler", "damaged", "unread")
+    }
+    total = sum(file.size_bytes for file in files)
+    amounts = " + ".join(f"{number} {name}" for name, number in parts.items())
+    voice.note(f"{count(listing.rows_count, 'row')}; {amounts} = {total} bytes in {count(len(files), 'file')}")

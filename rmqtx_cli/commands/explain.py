@@ -1,0 +1,69 @@
+"""`rmqtx explain`: what a word means."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from readers.errors import BadRequest
+from rmqtx_cli.commands import Example
+
+NAME = "explain"
+SHORT = "what a word in the results means"
+EXAMPLES = (
+    Example("rmqtx explain", "every word there is"),
+    Example("rmqtx explain LOST", "a state"),
+    Example("rmqtx explain open_after_decision", "a flag"),
+    Example("rmqtx explain record-damaged", "a finding"),
+    Example("rmqtx explain 16", "an exit status"),
+)
+
+WordArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[WORD]", help="A state, flag, advice, finding, table, column, structure or exit status."),
+]
+
+
+def command(word: WordArgument = None) -> int:
+    """Explain a word in the results: what it means, and where that is known from."""
+    from rmqtx_cli.glossary import entries
+    from rmqtx_cli.near import near
+    from rmqtx_cli.text import escaped
+
+    known = entries()
+    if word is None:
+        kinds: dict[str, list[str]] = {}
+        for entry in known:
+            kinds.setdefault(entry.kind, []).append(entry.word)
+        _print([f"{kind}: {', '.join(dict.fromkeys(words))}" for kind, words in kinds.items()])
+        return 0
+    wanted = _plain(word)
+    found = [entry for entry in known if _plain(entry.word) == wanted]
+    if not found:
+        close = near(word, dict.fromkeys(entry.word for entry in known))
+        raise BadRequest(
+            f"no word {escaped(word)!r} is known",
+            advice=f"did you mean {' or '.join(close)}?" if close else "rmqtx explain lists all words",
+        )
+    lines: list[str] = []
+    for entry in found:
+        lines += [f"{entry.word} ({entry.kind})", *(f"  {line}" for line in entry.lines)]
+    _print(lines)
+    return 0
+
+
+def _plain(word: str) -> str:
+    """A word as people vary it: case, hyphens, underscores and blanks do not count; nor does a time's missing unit."""
+    return word.strip().lower().replace("-", "_").replace(" ", "_")
+
+
+def _print(lines: list[str]) -> None:
+    import shutil
+    import textwrap
+
+    room = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    for line in lines:
+        indent = line[: len(line) - len(line.lstrip())] + "    "
+        sys.stdout.write("\n".join(textwrap.wrap(line, room, subsequent_indent=indent, break_on_hyphens=False)) + "\n")

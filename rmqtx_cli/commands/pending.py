@@ -1,0 +1,124 @@
+"""`rmqtx pending`: the transactions that hang."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rmqtx_cli.commands import Example
+from rmqtx_cli.durations import parse_duration_ms
+from rmqtx_cli.options import (
+    AtOption,
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitLogOption,
+    FailOnOption,
+    FieldsOption,
+    FormatOption,
+    GroupOption,
+    LimitOption,
+    Order,
+    OutputOption,
+    QuietOption,
+    StoreArguments,
+    TopicOption,
+    VerboseOption,
+    WhereOption,
+)
+from rmqtx_cli.say import Voice
+from rmqtx_cli.times import parse_time_ms
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NAME = "pending"
+SHORT = "transactions that hang, oldest first"
+EXAMPLES = (
+    Example("rmqtx pending STORE", "what hangs, oldest first"),
+    Example("rmqtx pending STORE --older-than 10m --group shop --sort checks", "only what should be over by now"),
+    Example("rmqtx pending STORE --format jsonl | jq -r .transaction_id", "the ids, for a script"),
+    Example("rmqtx pending BROKER_A BROKER_B --all-open", "two brokers, and what is decided but asked again"),
+)
+
+OlderThanOption = Annotated[
+    str | None, typer.Option("--older-than", metavar="DURATION", help="Only those whose first copy is older: 10m, 2h.")
+]
+SortOption = Annotated[Order, typer.Option("--sort", help="What comes first; age puts the oldest first.")]
+AllOpenOption = Annotated[
+    bool, typer.Option("--all-open", help="Also those that are decided, but that the broker will ask again.")
+]
+ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole log instead of following queues and index.")]
+
+
+def command(
+    store: StoreArguments,
+    older_than: OlderThanOption = None,
+    group: GroupOption = None,
+    topic: TopicOption = None,
+    where: WhereOption = None,
+    sort: SortOption = Order.AGE,
+    limit: LimitOption = None,
+    all_open: AllOpenOption = False,
+    at: AtOption = None,
+    scan: ScanOption = False,
+    fail_on: FailOnOption = None,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    commit_log: CommitLogOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """List the transactions that hang: the broker still has them before it.
+
+    Each row carries the offsets that prove it. The cost grows with what is open, not with the log.
+    """
+    from readers.questions import pending
+    from readers.tables import TRANSACTIONS
+    from rmqtx_cli.listing import Listing
+    from rmqtx_cli.opening import open_stores, refuse_inside, say_header
+    from rmqtx_cli.ordering import ordered
+    from rmqtx_cli.progress import shown
+    from rmqtx_cli.text import count
+    from rmqtx_cli.views import transactions_view
+
+    voice = Voice(verbose, quiet)
+    at_ms = None if at is None else parse_time_ms(at)
+    now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
+    age_ms = None if older_than is None else parse_duration_ms(older_than)
+    view = transactions_view(now_ms, with_state=all_open, with_store=len(store) > 1)
+    listing = Listing(TRANSACTIONS, view, output_format, output, fields, where, fail_on, limit, voice)
+    opened = open_stores(store, commit_log, broker_conf, broker_version)
+    refuse_inside(output, opened.stores)
+    say_header(opened, voice)
+    with shown("reading", voice) as progress:
+        reading = pending(opened.stores, opened.settings_of, at_ms=at_ms, scan=scan, progress=progress)
+        rows = reading.table()
+    chosen = _chosen(rows, all_open=all_open, group=group, topic=topic, stored_before_ms=_before(now_ms, age_ms))
+    listing.write(iter(ordered(chosen, sort).to_batches()))
+    voice.note(f"{count(listing.rows_count, 'transaction')} of {rows.num_rows} that the broker has before it")
+    return listing.conclude(reading)
+
+
+def _before(now_ms: int, age_ms: int | None) -> int | None:
+    return None if age_ms is None else now_ms - age_ms
+
+
+def _chosen(
+    rows: pa.Table, *, all_open: bool, group: str | None, topic: str | None, stored_before_ms: int | None
+) -> pa.Table:
+    import pyarrow.compute as pc
+
+    if not all_open:
+        rows = rows.filter(pc.equal(rows["state"], "PENDING"))
+    if group is not None:
+        rows = rows.filter(pc.equal(rows["producer_group"], group))
+    if topic is not None:
+        rows = rows.filter(pc.equal(rows["topic"], topic))
+    if stored_before_ms is not None:
+        rows = rows.filter(pc.less_equal(rows["half_store_time_ms"], stored_before_ms))
+    return rows

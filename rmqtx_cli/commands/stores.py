@@ -1,0 +1,98 @@
+"""`rmqtx stores`: what is here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rmqtx_cli import exit_status, say
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitLogOption,
+    FieldsOption,
+    FormatOption,
+    OutputFormat,
+    OutputOption,
+    QuietOption,
+    VerboseOption,
+    WhereOption,
+)
+from rmqtx_cli.say import Voice
+
+NAME = "stores"
+SHORT = "what is here, and what can be trusted"
+EXAMPLES = (
+    Example("rmqtx stores /data/rocketmq/store", "one store"),
+    Example("rmqtx stores /evidence", "every store below a directory"),
+    Example("rmqtx stores STORE --format json --fields store,half_lag", "one number, for a script"),
+)
+
+PathArguments = Annotated[
+    list[Path], typer.Argument(metavar="PATH...", help="Roots of stores, or directories that stores lie below.")
+]
+
+
+def command(
+    paths: PathArguments,
+    where: WhereOption = None,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    commit_log: CommitLogOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Say what is here: design, broker versions, files, ranges, cursors, in use or not, and what can be trusted.
+
+    Reads directory entries and small files only, whatever the size of the logs.
+    """
+    from readers.broker_settings import broker_settings, read_broker_conf
+    from readers.errors import BadRequest, SourceError
+    from readers.findings import Finding
+    from readers.store import Store
+    from rmqtx_cli.finding_stores import stores_below
+    from rmqtx_cli.listing import Listing
+    from rmqtx_cli.opening import refuse_inside
+    from rmqtx_cli.output.port import open_stream
+    from rmqtx_cli.stores_table import STORES, draw_stores, store_row, stores_table
+    from rmqtx_cli.views import plain_view
+
+    if commit_log and len(paths) > 1:
+        raise BadRequest("--commitlog says where one store's log is, and several paths are given")
+    voice = Voice(verbose, quiet)
+    listing = Listing(STORES, plain_view(STORES.names), output_format, output, fields, where, voice=voice)
+    conf = None if broker_conf is None else read_broker_conf(broker_conf)
+    stores: list[Store] = []
+    failed = False
+    for path in paths:
+        try:
+            stores += stores_below(path, tuple(map(str, commit_log or ())))
+        except SourceError as error:
+            say.error(str(error))
+            failed = True
+    if not stores:
+        return exit_status.UNREADABLE
+    refuse_inside(output, stores)
+    rows: list[dict[str, Any]] = []
+    findings: list[Finding] = []
+    for store in stores:
+        row, found = store_row(store, broker_settings(store, conf=conf, version=broker_version))
+        rows.append(row)
+        findings += found
+    if listing.format is OutputFormat.TABLE and fields is None and where is None:
+        with open_stream(output) as stream:
+            draw_stores(rows, stream)
+    else:
+        listing.write(iter(stores_table(rows).to_batches()))
+    voice.findings(findings)
+    if failed:
+        return exit_status.UNREADABLE
+    if any(finding.kind.severity == "error" for finding in findings):
+        return exit_status.INCOMPLETE
+    return exit_status.DONE

@@ -1,0 +1,140 @@
+"""One transaction as a page for people: what it is, its timeline, where the check and its consumers stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+from readers.cursors import check_cursors
+from readers.timeline import CONSUMERS, TIMELINE, consumers_past, timeline
+from readers.transactions import FLAGS
+from rmqtx_cli.durations import duration_text
+from rmqtx_cli.output.table import TablePort
+from rmqtx_cli.text import escaped
+from rmqtx_cli.views import ALWAYS, Column, View, plain
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.store import Store
+
+Transaction = dict[str, Any]
+
+
+def draw(transaction: Transaction, stores: list[Store], stream: IO[bytes]) -> None:
+    """Write the page."""
+    _write(stream, _head(transaction))
+    events = timeline(transaction, stores)
+    _write_table(stream, events, _timeline_view(_sent_ms(transaction), with_store=len(stores) > 1))
+    _write(stream, ["", *_check_lines(transaction, stores)])
+    consumers = consumers_past(transaction, stores)
+    if consumers.num_rows:
+        _write(stream, ["", "consumer groups (committed is not consumed)"])
+        _write_table(stream, consumers, _CONSUMERS_VIEW)
+    elif transaction["final_records"]:
+        _write(stream, ["", "no consumer group has a cursor on the queue of its final: not known to be consumed"])
+
+
+def with_events(transactions: list[Transaction], stores: list[Store], schema: pa.Schema) -> pa.Table:
+    """The transactions as rows with two more columns: `timeline` and `consumers`, lists of their events and groups."""
+    import pyarrow as pa
+
+    wider = schema
+    for name, part in (("timeline", TIMELINE), ("consumers", CONSUMERS)):
+        wider = wider.append(pa.field(name, pa.list_(pa.struct(list(part)))))
+    rows = [
+        transaction
+        | {
+            "timeline": timeline(transaction, stores).to_pylist(),
+            "consumers": consumers_past(transaction, stores).to_pylist(),
+        }
+        for transaction in transactions
+    ]
+    return pa.Table.from_pylist(rows, schema=wider)
+
+
+def _sent_ms(transaction: Transaction) -> int | None:
+    stored: int | None = transaction["half_store_time_ms"]
+    return stored
+
+
+def _head(transaction: Transaction) -> Iterator[str]:
+    def named(label: str, value: Any) -> str:
+        return f"{label:<8}{escaped(str(value))}"
+
+    yield f"{escaped(transaction['transaction_id'])}  {transaction['state']}"
+    yield named("why", transaction["reason"])
+    for flag in transaction["flags"]:
+        yield named("flag", f"{flag}: {FLAGS.get(flag, '')}")
+    yield named("advice", transaction["advice"])
+    if transaction["producer_group"] is not None:
+        yield named("group", transaction["producer_group"])
+    if transaction["topic"] is not None:
+        queue = "" if transaction["queue_id"] is None else f", queue {transaction['queue_id']}"
+        yield named("topic", f"{transaction['topic']}{queue}")
+    if transaction["keys"]:
+        yield named("keys", transaction["keys"])
+    yield ""
+
+
+def _timeline_view(sent_ms: int | None, *, with_store: bool) -> View:
+    def since(row: dict[str, Any]) -> str:
+        if row["time_ms"] is None or sent_ms is None:
+            return ""
+        passed = row["time_ms"] - sent_ms
+        return duration_text(passed) if passed < 0 else f"+{duration_text(passed)}"
+
+    return View(
+        (
+            plain("time_ms", ALWAYS, "time"),
+            Column("since sent", ("time_ms",), since, ALWAYS, is_number=True),
+            plain("event", ALWAYS),
+            plain("queue_offset", ALWAYS, "queue offset"),
+            plain("commit_log_offset", ALWAYS, "log offset"),
+            plain("message_id", 3, "message id"),
+            plain("detail", 1, may_be_cut=True),
+            *([plain("store", 2, may_be_cut=True)] if with_store else []),
+        )
+    )
+
+
+_CONSUMERS_VIEW = View(
+    (
+        plain("group", ALWAYS, may_be_cut=True),
+        plain("topic", ALWAYS, may_be_cut=True),
+        plain("queue_id", ALWAYS, "queue"),
+        plain("final_queue_offset", ALWAYS, "final at"),
+        plain("next_queue_offset", ALWAYS, "reads next"),
+        Column(
+            "", ("is_past",), lambda row: "past it" if row["is_past"] else "NOT past it: not confirmed", ALWAYS
+        ),
+    )
+)
+
+
+def _check_lines(transaction: Transaction, stores: list[Store]) -> Iterator[str]:
+    for store in stores:
+        copies = [copy for copy in transaction["half_copies"] if copy["store"] == store.root]
+        if not copies:
+            continue
+        cursors = check_cursors(store)
+        newest = copies[-1]
+        where = f"check of {store.root}: " if len(stores) > 1 else "check: "
+        next_half = None if cursors.half is None else cursors.half.get(newest["queue_id"])
+        if next_half is None:
+            yield f"{where}its cursor is not known"
+        elif newest["queue_offset"] < next_half:
+            yield f"{where}next half {next_half}, past the newest copy {newest['queue_offset']}"
+        else:
+            yield f"{where}next half {next_half}, the newest copy {newest['queue_offset']} is still before it"
+
+
+def _write(stream: IO[bytes], lines: Iterator[str] | list[str]) -> None:
+    stream.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def _write_table(stream: IO[bytes], rows: pa.Table, view: View) -> None:
+    port = TablePort(stream, rows.schema, view)
+    for batch in rows.to_batches():
+        port.write(batch)
+    port.finish()

@@ -1,0 +1,40 @@
+"""The one register of exit statuses; the manual pages, `rmqtx explain` and the README take their sentences from it."""
+
+from __future__ import annotations
+
+DONE = 0
+FINDINGS = 1
+USAGE = 2
+INCOMPLETE = 3
+UNREADABLE = 10
+NO_SUCH_TRANSACTION = 16
+BUG = 70
+INTERRUPTED = 130
+
+#: Numbers are an interface: they keep their meaning for ever.
+MEANINGS: dict[int, str] = {
+    DONE: "done",
+    FINDINGS: "done, and a row met the condition of --fail-on",
+    USAGE: "the command line is wrong: an unknown option, column or format",
+    INCOMPLETE: "answered, but evidence is missing or damaged, or a transaction is UNDECIDABLE",
+    UNREADABLE: "not a store, or a file cannot be read or written",
+    11: "the store is in use (commands that change a store)",
+    12: "refused, a guard said no (commands that change a store)",
+    13: "the plan is stale (commands that change a store)",
+    14: "the broker cannot be reached (live brokers)",
+    15: "the broker refused (live brokers)",
+    NO_SUCH_TRANSACTION: "no such transaction: nothing bears this id, message id or key",
+    17: "some of several were refused (commands that change a store)",
+    18: "the outcome is unknown, look again (live brokers)",
+    20: "Spark or Java is not available",
+    BUG: "a bug in rmqtx; set RMQTX_DEBUG=1 to see the traceback",
+    INTERRUPTED: "interrupted",
+}
+
+#: What the register means to Nagios: `rmqtx check` exits with these only, whatever goes wrong.
+CHECK_MEANINGS: dict[int, str] = {
+    0: "OK: every threshold is kept",
+    1: "WARNING: a warning threshold is passed",
+    2: "CRITICAL: a critical threshold is passed",
+    3: "UNKNOWN: the store cannot be judged, or the command line is wrong",
+}

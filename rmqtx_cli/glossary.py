@@ -1,0 +1,119 @@
+"""Every word that results are made of, with its sentence and where that sentence comes from.
+
+`rmqtx explain` and the manual page rmqtx-store(5) print the same declarations that the readers work by.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import readers
+from readers.findings import KINDS
+from readers.layout import Layout
+from readers.tables import ALL_TABLES
+from readers.transactions import ADVICE, FLAGS, STATES
+from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
+
+#: One spelling and one meaning for each noun, in the order in which they build on each other.
+TERMS: dict[str, str] = {
+    "record": "one message in the commit log, whatever its topic",
+    "segment": "one file of a log; its name is the offset of its first byte in that log",
+    "slot": "one entry of a consume queue: where a record is, how long it is, and a tags code",
+    "half message": "a message whose transaction is undecided, kept in RMQ_SYS_TRANS_HALF_TOPIC where nobody reads it",
+    "half copy": "the half message as sent, or a later copy that the check put back at the end of the half queue",
+    "op mark": "one number in an op message: the queue offset of a half copy that was ended, by a commit or a rollback",
+    "final": "the COMMIT record in the real topic; a rollback writes none",
+    "check": "the broker's loop over the half queue: it asks producers about what has no op mark yet",
+    "check cursor": "the queue offset of the next half that the check reads: what lies before it is never asked again",
+    "discard copy": "the copy in TRANS_CHECK_MAX_TIME_TOPIC of a transaction that the broker gave up on",
+    "commit_log_offset": "a global position in the commit log, in bytes",
+    "queue_offset": "the ordinal of an entry in its consume queue, from 0",
+    "position_bytes": "a position inside one file",
+    "coverage": "what became of a file's bytes: decoded + filler + damaged + unread = size",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One explained word."""
+
+    word: str
+    kind: str
+    lines: tuple[str, ...]
+
+
+def entries() -> list[Entry]:
+    """Everything that can be explained.
+
+    Order: states, flags, advice, findings, terms, tables, columns, structures and their fields, exit statuses.
+    """
+    return [
+        *(Entry(word, "state of a transaction", (text,)) for word, text in STATES.items()),
+        *(Entry(word, "flag of a transaction", (text,)) for word, text in FLAGS.items()),
+        *(Entry(word, "advice", (text,)) for word, text in ADVICE.items()),
+        *_findings(),
+        *(Entry(word, "term", (text,)) for word, text in TERMS.items()),
+        *_tables(),
+        *_structures(),
+        *(Entry(str(number), "exit status", (text,)) for number, text in MEANINGS.items()),
+        *(Entry(str(number), "exit status of rmqtx check", (text,)) for number, text in CHECK_MEANINGS.items()),
+    ]
+
+
+def structures() -> list[Layout]:
+    """Every structure on disk that the readers declare.
+
+    Order: by name.
+    """
+    found: dict[str, Layout] = {}
+    for module in sorted(name for _, name, _ in pkgutil.iter_modules(readers.__path__, "readers.")):
+        for value in vars(importlib.import_module(module)).values():
+            if isinstance(value, Layout):
+                found[value.name] = value
+    return [found[name] for name in sorted(found)]
+
+
+def _findings() -> Iterator[Entry]:
+    for code, kind in KINDS.items():
+        lines = [f"{kind.title}.", f"severity: {kind.severity}", f"for transactions: {kind.meaning}"]
+        yield Entry(code, "finding", tuple(lines + ([f"advice: {kind.advice}"] if kind.advice else [])))
+
+
+def _tables() -> Iterator[Entry]:
+    columns: dict[str, dict[str, list[str]]] = {}
+    for table, schema in ALL_TABLES.items():
+        yield Entry(table, "table", (f"columns: {', '.join(schema.names)}",))
+        for field in schema:
+            sentence = f"{meaning_of(field)} ({field.type})" if _is_short(str(field.type)) else meaning_of(field)
+            columns.setdefault(field.name, {}).setdefault(sentence, []).append(table)
+    for name, sentences in columns.items():
+        lines = [f"{sentence}; in {', '.join(tables)}" for sentence, tables in sentences.items()]
+        yield Entry(name, "column", tuple(lines))
+
+
+def _is_short(text: str) -> bool:
+    return len(text) < 24
+
+
+def meaning_of(field: object) -> str:
+    """The sentence that a column carries."""
+    metadata: dict[bytes, bytes] = getattr(field, "metadata", None) or {}
+    return metadata.get(b"meaning", b"").decode()
+
+
+def _structures() -> Iterator[Entry]:
+    for layout in structures():
+        lines = [f"{layout.title}, {layout.size_bytes} bytes fixed. Source: {layout.source}"]
+        for field in layout.fields:
+            unit = f" [{field.unit}]" if field.unit else ""
+            since = "" if field.since == "all" else f" (since {field.since})"
+            place = f"{layout.offsets[field.name]:>4}  {field.type_name:<9}"
+            lines.append(f"{place} {field.name}: {field.meaning}{unit}{since}")
+        lines += [f"   +  {part.size:<9} {part.name}: {part.meaning}" for part in layout.variable]
+        yield Entry(layout.name, "structure on disk", tuple(lines))
+        for field in layout.fields:
+            position = f"byte {layout.offsets[field.name]} of {layout.name}, {field.type_name}"
+            yield Entry(field.name, "field on disk", (f"{field.meaning}; {position}. Source: {layout.source}",))

@@ -1,0 +1,94 @@
+"""From a reading to its output: choose rows and columns, write them, then say what was wrong and give the status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmqtx_cli import exit_status
+from rmqtx_cli.columns import chosen_columns
+from rmqtx_cli.filters import Filter, parse_filter
+from rmqtx_cli.options import OutputFormat
+from rmqtx_cli.output.port import chosen_format, open_port
+from rmqtx_cli.say import Voice
+from rmqtx_cli.views import View, plain_view
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.reading import Reading
+
+
+@dataclass(slots=True)
+class Listing:
+    """What was asked of the rows of one table, understood before anything is read.
+
+    Raises: BadRequest, for a column, condition or format that cannot be.
+    """
+
+    schema: pa.Schema
+    view: View
+    format: OutputFormat | None = None
+    output: Path | None = None
+    fields: str | None = None
+    where: str | None = None
+    fail_on: str | None = None
+    limit: int | None = None
+    voice: Voice = field(default_factory=Voice)
+    rows_count: int = 0
+    has_failed: bool = False
+    columns: list[str] = field(init=False)
+    _where: Filter | None = field(init=False, default=None)
+    _fail_on: Filter | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.format = chosen_format(self.format, self.output)
+        default = self.view.sources if self.format is OutputFormat.TABLE else list(self.schema.names)
+        self.columns = chosen_columns(self.fields, self.schema, default)
+        if self.fields is not None:
+            self.view = plain_view(self.columns)
+        self._where = parse_filter(self.where, self.schema) if self.where else None
+        self._fail_on = parse_filter(self.fail_on, self.schema) if self.fail_on else None
+
+    @property
+    def needed(self) -> list[str]:
+        """The columns that must be read: those given and those that conditions look at."""
+        conditions = [condition.columns for condition in (self._where, self._fail_on) if condition is not None]
+        return list(dict.fromkeys([*self.columns, *(name for names in conditions for name in sorted(names))]))
+
+    def write(self, batches: Iterator[pa.RecordBatch], *, to_the_end: bool = False) -> None:
+        """Write the rows that were asked for.
+
+        `to_the_end`: read on when the limit is reached, because somebody else counts the rows.
+        """
+        import pyarrow as pa
+
+        chosen = pa.schema([self.schema.field(name) for name in self.columns])
+        assert self.format is not None
+        with open_port(self.format, self.output, chosen, self.view) as port:
+            for batch in batches:
+                rows = batch if self._where is None else self._where.apply(batch)
+                if self.limit is not None:
+                    rows = rows.slice(0, self.limit - self.rows_count)
+                if self._fail_on is not None and self._fail_on.apply(rows).num_rows:
+                    self.has_failed = True
+                if rows.num_rows:
+                    port.write(rows.select(self.columns))
+                    self.rows_count += rows.num_rows
+                if self.rows_count == self.limit and not to_the_end:
+                    break
+
+    def conclude(self, reading: Reading) -> int:
+        """Say what was wrong; gives the exit status.
+
+        Findings of severity error mean that evidence is missing or damaged.
+        """
+        for note in dict.fromkeys(reading.notes):
+            # A reading that had to go another way than planned says why; the rest only --verbose asks for.
+            (self.voice.note if " because " in note else self.voice.detail)(note)
+        self.voice.findings(reading.findings)
+        if any(finding.kind.severity == "error" for finding in reading.findings):
+            return exit_status.INCOMPLETE
+        return exit_status.FINDINGS if self.has_failed else exit_status.DONE

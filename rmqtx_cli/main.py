@@ -1,0 +1,130 @@
+"""The command `rmqtx`: its tree of commands, and the one place where an error becomes an exit status.
+
+Results go to stdout, everything else to stderr. A closed pipe is no error. What nobody foresaw is a bug: one line, how
+to get the traceback, status 70.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from readers.errors import BadRequest, NoSuchTransaction, RmqtxError
+from rmqtx_cli import exit_status, say
+from rmqtx_cli.commands import audit, check, decode, epilog, explain, pending, show, stores
+
+app = typer.Typer(
+    name="rmqtx",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # rich costs a quarter of the start-up budget and changes nothing that matters
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"rmqtx {version('rmqtx')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def rmqtx(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Inspect the transactional message stores of Apache RocketMQ: decode every layer, list what hangs, prove why.
+
+    Nothing is ever written into a store. Results go to stdout, everything else to stderr.
+    `rmqtx explain` says what any word in the results means.
+    """
+
+
+for module in (stores, pending, show, audit, check):
+    app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)
+app.add_typer(decode.app, name=decode.NAME)
+app.command(explain.NAME, short_help=explain.SHORT, epilog=epilog(explain.EXAMPLES))(explain.command)
+
+
+def run() -> None:
+    """The console script."""
+    status = status_of(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _leave_stdout()
+    except (OSError, ValueError) as error:
+        say.error(f"cannot write the results: {error}")
+        status = status or exit_status.UNREADABLE
+    sys.exit(status)
+
+
+def status_of(arguments: list[str]) -> int:
+    """Run a command line; gives its exit status."""
+    is_check = next((word for word in arguments if not word.startswith("-")), None) == check.NAME
+    try:
+        return _invoke(arguments)
+    except KeyboardInterrupt:
+        status, message = exit_status.INTERRUPTED, "interrupted"
+    except typer.TyperException as error:
+        status, message = exit_status.USAGE, _usage_line(error)
+    except BadRequest as error:
+        status, message = exit_status.USAGE, str(error)
+    except NoSuchTransaction as error:
+        status, message = exit_status.NO_SUCH_TRANSACTION, str(error)
+    except RmqtxError as error:
+        status, message = exit_status.UNREADABLE, str(error)
+    except BrokenPipeError:
+        _leave_stdout()
+        return exit_status.DONE
+    except OSError as error:
+        status, message = exit_status.UNREADABLE, f"{error.strerror or error}: {error.filename or 'the output'}"
+    except Exception as error:
+        if os.environ.get("RMQTX_DEBUG"):
+            raise
+        status = exit_status.BUG
+        message = f"a bug: {type(error).__name__}: {error} (RMQTX_DEBUG=1 shows the traceback; please report it)"
+    if is_check:  # Nagios knows one line on stdout and four numbers
+        return check.unknown(message)
+    if message:
+        say.error(message)
+    return status
+
+
+def _invoke(arguments: list[str]) -> int:
+    if "_RMQTX_COMPLETE" in os.environ:  # a shell asks what could come next
+        app(prog_name="rmqtx")
+    try:
+        status = app(arguments, prog_name="rmqtx", standalone_mode=False)
+    except SystemExit:  # Typer's answer to a closed pipe, the only way that it exits by itself
+        _leave_stdout()
+        return exit_status.DONE
+    if status == exit_status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return int(status or exit_status.DONE)
+
+
+def _usage_line(error: typer.TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    if context is not None and type(error).__name__ == "NoArgsIsHelpError":
+        say.line(context.get_help())
+        return ""
+    hint = f" - see {context.command_path} --help" if context is not None else ""
+    return " ".join(error.format_message().split()).rstrip(".") + hint
+
+
+def _leave_stdout() -> None:
+    """Nobody reads stdout any more: let the interpreter flush what is left into nothing."""
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(descriptor, sys.stdout.fileno())
+    os.close(descriptor)
+
+
+if __name__ == "__main__":
+    run()

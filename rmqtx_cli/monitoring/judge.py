@@ -1,0 +1,107 @@
+"""Thresholds on numbers: what is OK, WARNING, CRITICAL or UNKNOWN, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rmqtx_cli.durations import duration_text
+from rmqtx_cli.monitoring.measure import Numbers, StoreNumbers
+from rmqtx_cli.text import count
+
+OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3
+NAMES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+#: Worst first, as monitoring systems rank them.
+_WORST = (CRITICAL, WARNING, UNKNOWN, OK)
+#: A cursor that has not moved for so long, with halves before it, is frozen. Units: milliseconds.
+_FROZEN_MS_MIN = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Ages in milliseconds; None where nothing is asked."""
+
+    warning_age_ms: int | None
+    critical_age_ms: int | None
+    warning_count: int | None = None
+    critical_count: int | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The status and everything that led to it, worst first."""
+
+    status: int = OK
+    reasons: list[tuple[int, str]] = field(default_factory=list)
+    newly: dict[str, list[str]] = field(default_factory=dict)
+    newly_discarded_count: int = 0
+
+    def add(self, status: int, reason: str) -> None:
+        """One more reason."""
+        self.reasons.append((status, reason))
+        self.reasons.sort(key=lambda pair: _WORST.index(pair[0]))
+        self.status = self.reasons[0][0]
+
+
+def judge(
+    numbers: Numbers, thresholds: Thresholds, before: dict[str, Any] | None, became: dict[str, str]
+) -> Outcome:
+    """The outcome of one run. `before`: what the last run left; `became`: states of what hung then and does no more."""
+    outcome = Outcome()
+    age = numbers.oldest_pending_ms
+    if (status := _passed(age, thresholds.warning_age_ms, thresholds.critical_age_ms)) != OK:
+        outcome.add(status, f"oldest pending is {duration_text(age)} old ({numbers.oldest_id})")
+    pending = numbers.pending_count
+    if (status := _passed(pending, thresholds.warning_count, thresholds.critical_count)) != OK:
+        outcome.add(status, f"{pending} pending")
+    for identity, state in became.items():
+        outcome.newly.setdefault(state, []).append(identity)
+    if lost := outcome.newly.get("LOST"):
+        outcome.add(CRITICAL, f"{count(len(lost), 'transaction')} newly lost ({lost[0]})")
+    outcome.newly_discarded_count = _newly_discarded(numbers, before, len(outcome.newly.get("DISCARDED", [])))
+    if outcome.newly_discarded_count:
+        outcome.add(WARNING, f"{count(outcome.newly_discarded_count, 'transaction')} newly discarded by the broker")
+    if numbers.commit_without_op_count:
+        number = count(numbers.commit_without_op_count, "transaction")
+        outcome.add(WARNING, f"{number} committed without op: may be delivered again")
+    for store in numbers.stores:
+        if _is_frozen(store, numbers.taken_time_ms, before):
+            outcome.add(CRITICAL, f"the check's cursor stands still at half {store.half_next_offset} ({store.store})")
+    if numbers.evidence_missing:
+        outcome.add(UNKNOWN, f"evidence is missing or damaged: {', '.join(numbers.evidence_missing)}")
+    return outcome
+
+
+def _passed(value: int | None, warning: int | None, critical: int | None) -> int:
+    if value is None:
+        return OK
+    if critical is not None and value >= critical:
+        return CRITICAL
+    return WARNING if warning is not None and value >= warning else OK
+
+
+def _newly_discarded(numbers: Numbers, before: dict[str, Any] | None, became_count: int) -> int:
+    """By the discard queue's growth, or by states where a version writes no copy of what it discards."""
+    if before is None:
+        return 0
+    grown = 0
+    for store in numbers.stores:
+        old = before["stores"].get(store.store, {}).get("discard_max_offset")
+        if old is not None and store.discard_max_offset is not None:
+            grown += max(0, store.discard_max_offset - old)
+    return max(grown, became_count)
+
+
+def _is_frozen(store: StoreNumbers, now_ms: int, before: dict[str, Any] | None) -> bool:
+    """Whether the check has halves before it and has not moved since the last run, long enough ago to tell."""
+    if before is None or not store.half_lag or not store.is_in_use:
+        return False
+    old = before["stores"].get(store.store, {})
+    waited = now_ms - before.get("taken_time_ms", now_ms)
+    # A half younger than the timeout does not move the cursor either: only what hangs proves that the check stands.
+    hangs = store.oldest_pending_ms is not None and store.oldest_pending_ms > 2 * store.check_interval_ms
+    return (
+        old.get("half_next_offset") == store.half_next_offset
+        and waited >= max(_FROZEN_MS_MIN, 2 * store.check_interval_ms)
+        and hangs
+    )

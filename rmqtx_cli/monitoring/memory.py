@@ -1,0 +1,65 @@
+"""What one run of `rmqtx check` leaves for the next: a small file, replaced whole, guarded by a lock of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rmqtx_cli.output.port import written_whole
+
+_FORM = 1
+
+
+def default_directory() -> Path:
+    """Where the memory is kept: $XDG_STATE_HOME/rmqtx, else ~/.local/state/rmqtx."""
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "rmqtx"
+
+
+def memory_file(directory: Path, stores: list[str]) -> Path:
+    """The file for a set of stores: each set has its own, whatever order they are given in."""
+    names = "\0".join(sorted(os.path.realpath(store) for store in stores))
+    return directory / f"check-{hashlib.sha256(names.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}.json"
+
+
+def recall(file: Path) -> dict[str, Any] | None:
+    """What the last run left; None on the first run, or if the file is no memory of ours.
+
+    Raises: OSError if it exists and cannot be read.
+    """
+    try:
+        found = json.loads(file.read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    is_ours = isinstance(found, dict) and found.get("form") == _FORM and isinstance(found.get("stores"), dict)
+    return found if is_ours and isinstance(found.get("hanging"), list) else None
+
+
+def remember(file: Path, numbers: dict[str, Any]) -> None:
+    """Keep the numbers for the next run, unless a run that began later has already done so.
+
+    Raises: OSError, UnreadableFile if the directory cannot be written.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(file.with_suffix(".lock")):
+        before = recall(file)
+        if before is not None and before.get("taken_time_ms", 0) > numbers["taken_time_ms"]:
+            return
+        with written_whole(file) as stream:
+            stream.write(json.dumps({"form": _FORM} | numbers).encode())
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

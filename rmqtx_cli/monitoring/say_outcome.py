@@ -1,0 +1,132 @@
+"""The outcome of a check in the forms that monitoring systems read: a Nagios line, JSON, Prometheus text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from rmqtx_cli.durations import duration_text
+from rmqtx_cli.monitoring.judge import NAMES, Outcome, Thresholds
+from rmqtx_cli.monitoring.measure import Numbers
+from rmqtx_cli.text import escaped
+from rmqtx_cli.times import time_text
+
+
+def nagios_line(status: int, text: str, performance: str = "") -> str:
+    """One line: the status word, what is the matter, and performance data behind the bar."""
+    plain = escaped(" ".join(text.split())).replace("|", "¦")
+    return f"RMQTX {NAMES[status]} - {plain}{'|' + performance if performance else ''}"
+
+
+def outcome_text(numbers: Numbers, outcome: Outcome) -> str:
+    """What is the matter, worst first; what was counted where all is well."""
+    if outcome.reasons:
+        return "; ".join(reason for _, reason in outcome.reasons)
+    oldest = numbers.oldest_pending_ms
+    return f"{numbers.pending_count} pending" + ("" if oldest is None else f", oldest {duration_text(oldest)}")
+
+
+def performance(numbers: Numbers, thresholds: Thresholds, outcome: Outcome) -> str:
+    """Performance data as the Nagios plug-in guidelines write it: label=value[unit];warning;critical;minimum."""
+
+    def seconds(value_ms: int | None) -> str:
+        return "" if value_ms is None else f"{value_ms / 1000:g}"
+
+    def number(value: int | None) -> str:
+        return "" if value is None else str(value)
+
+    oldest = numbers.oldest_pending_ms or 0
+    lag = sum(store.half_lag or 0 for store in numbers.stores)
+    return " ".join([
+        f"oldest_pending={oldest / 1000:.3f}s;{seconds(thresholds.warning_age_ms)};"
+        f"{seconds(thresholds.critical_age_ms)};0",
+        f"pending={numbers.pending_count};{number(thresholds.warning_count)};{number(thresholds.critical_count)};0",
+        f"half_lag={lag};;;0",
+        f"newly_lost={len(outcome.newly.get('LOST', []))};;;0",
+        f"newly_discarded={outcome.newly_discarded_count};;;0",
+        f"commit_without_op={numbers.commit_without_op_count};;;0",
+    ])
+
+
+def as_json(numbers: Numbers, outcome: Outcome) -> str:
+    """The same as one JSON object."""
+    stores: list[dict[str, Any]] = [
+        {
+            "store": store.store,
+            "pending_count": store.pending_count,
+            "oldest_pending_ms": store.oldest_pending_ms,
+            "commit_without_op_count": store.commit_without_op_count,
+            "half_next_offset": store.half_next_offset,
+            "half_max_offset": store.half_max_offset,
+            "half_lag": store.half_lag,
+            "discard_max_offset": store.discard_max_offset,
+        }
+        for store in numbers.stores
+    ]
+    return json.dumps(
+        {
+            "status": NAMES[outcome.status],
+            "exit_status": outcome.status,
+            "reasons": [{"status": NAMES[status], "reason": reason} for status, reason in outcome.reasons],
+            "taken_time_ms": numbers.taken_time_ms,
+            "taken_time": time_text(numbers.taken_time_ms),
+            "pending_count": numbers.pending_count,
+            "oldest_pending_ms": numbers.oldest_pending_ms,
+            "oldest_transaction_id": numbers.oldest_id,
+            "newly_lost": outcome.newly.get("LOST", []),
+            "newly_discarded_count": outcome.newly_discarded_count,
+            "commit_without_op_count": numbers.commit_without_op_count,
+            "stores": stores,
+        }
+    )
+
+
+_METRICS = {
+    "rmqtx_pending_transactions": "Transactions that the broker still has before it.",
+    "rmqtx_oldest_pending_seconds": "Age of the oldest pending transaction; 0 if none is pending.",
+    "rmqtx_commit_without_op_transactions": "Committed transactions that will be asked again.",
+    "rmqtx_half_queue_next_offset": "Queue offset of the next half that the check will read.",
+    "rmqtx_half_queue_max_offset": "Queue offset after the last half.",
+    "rmqtx_discard_queue_max_offset": "Copies ever written to the discard topic.",
+}
+
+
+def prometheus_text(numbers: Numbers | None, status: int, now_ms: int, outcome: Outcome | None = None) -> str:
+    """Prometheus text for node_exporter's textfile collector; without numbers only that the check has failed."""
+    lines = [
+        "# HELP rmqtx_check_status Outcome of the last check: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
+        "# TYPE rmqtx_check_status gauge",
+        f"rmqtx_check_status {status}",
+        "# HELP rmqtx_check_timestamp_seconds When the last check ran.",
+        "# TYPE rmqtx_check_timestamp_seconds gauge",
+        f"rmqtx_check_timestamp_seconds {now_ms / 1000:.3f}",
+    ]
+    if numbers is not None and outcome is not None:
+        for name, value in (
+            ("rmqtx_newly_lost_transactions", len(outcome.newly.get("LOST", []))),
+            ("rmqtx_newly_discarded_transactions", outcome.newly_discarded_count),
+        ):
+            lines += [f"# HELP {name} Since the last check.", f"# TYPE {name} gauge", f"{name} {value}"]
+        lines += _store_lines(numbers)
+    return "\n".join(lines) + "\n"
+
+
+def _store_lines(numbers: Numbers) -> Iterator[str]:
+    for name, meaning in _METRICS.items():
+        yield f"# HELP {name} {meaning}"
+        yield f"# TYPE {name} gauge"
+        for store in numbers.stores:
+            value: float | None = {
+                "rmqtx_pending_transactions": store.pending_count,
+                "rmqtx_oldest_pending_seconds": (store.oldest_pending_ms or 0) / 1000,
+                "rmqtx_commit_without_op_transactions": store.commit_without_op_count,
+                "rmqtx_half_queue_next_offset": store.half_next_offset,
+                "rmqtx_half_queue_max_offset": store.half_max_offset,
+                "rmqtx_discard_queue_max_offset": store.discard_max_offset,
+            }[name]
+            if value is not None:
+                label = escaped(store.store).replace("\\", "\\\\").replace('"', '\\"')
+                yield f'{name}{{store="{label}"}} {value}'
+
+

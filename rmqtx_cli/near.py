@@ -1,0 +1,22 @@
+"""Suggestions for words that were almost right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def near(word: str, known: Iterable[str], *, most: int = 3) -> list[str]:
+    """The known words that look most like the given one, best first; case does not count."""
+    import difflib
+
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=most, cutoff=0.6)
+    parts = [low for low in by_lower if len(word) > 2 and word.lower() in low and low not in close]
+    return [by_lower[low] for low in [*close, *parts][:most]]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The suggestion as a sentence, or all known words where none is near."""
+    names = list(known)
+    close = near(word, names)
+    return f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(names)}"

@@ -1,0 +1,101 @@
+"""The options that commands share, each declared once, so that they mean the same everywhere."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class OutputFormat(StrEnum):
+    """How rows are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+class BodyForm(StrEnum):
+    """What is shown of message bodies."""
+
+    NONE = "none"
+    RAW = "raw"
+    TEXT = "text"
+
+
+class Order(StrEnum):
+    """What transactions are sorted by."""
+
+    AGE = "age"
+    CHECKS = "checks"
+    GROUP = "group"
+    TOPIC = "topic"
+    STORE = "store"
+
+
+_OUTPUT = "Output"
+_STORE = "Store"
+
+StoreArguments = Annotated[
+    list[Path],
+    typer.Argument(metavar="STORE...", help="Root of a broker's store: the directory that holds commitlog/."),
+]
+CommitLogOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--commitlog", metavar="DIR",
+        help="Where the commit log is, if not below STORE; repeat it for a multi-path commit log.",
+    ),
+]
+BrokerConfOption = Annotated[
+    Path | None,
+    typer.Option("--broker-conf", metavar="FILE", help="The broker's configuration; without it defaults are assumed."),
+]
+BrokerVersionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--broker-version", metavar="X.Y.Z", help="The broker's version; without it the store's own signs decide."
+    ),
+]
+AtOption = Annotated[
+    str | None,
+    typer.Option("--at", metavar="TIME", help="Judge as of this time: ISO 8601 with a zone, or epoch milliseconds."),
+]
+FormatOption = Annotated[
+    OutputFormat | None,
+    typer.Option("--format", help="How rows are written; by the suffix of --output, else table.", show_default=False),
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the rows to a file, complete or not at all."),
+]
+FieldsOption = Annotated[
+    str | None,
+    typer.Option("--fields", metavar="NAME,NAME", help="The columns to give, in this order; 'all' for every one."),
+]
+WhereOption = Annotated[
+    str | None,
+    typer.Option(
+        "--where", metavar="EXPR",
+        help="Only rows that fulfil this: \"topic = orders and queue_id > 2\"; operators = != < <= > >= ~ !~.",
+    ),
+]
+FailOnOption = Annotated[
+    str | None,
+    typer.Option("--fail-on", metavar="EXPR", help="Exit with status 1 if a listed row fulfils this."),
+]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", min=0, metavar="N", help="Stop after so many rows.")
+]
+TopicOption = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.")]
+GroupOption = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="Only this producer group.")]
+FindingsOption = Annotated[
+    bool, typer.Option("--findings", help="List what is wrong with the files instead of their rows.")
+]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Say every finding and every assumption.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]

@@ -1,0 +1,88 @@
+"""Parquet and Arrow: the tables as they are, types and column documentation included."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from rmqtx_cli.views import View
+
+_GROUP_BYTES = 64 << 20
+
+
+class _Counting:
+    """A stream that knows its position, which pipes do not; the writers ask for it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._position_bytes = 0
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        self._stream.write(data)
+        self._position_bytes += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._position_bytes
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+class ParquetPort:
+    """Parquet, zstd; small batches are gathered into row groups of at most 64 MiB."""
+
+    def __init__(self, stream: IO[bytes], schema: pa.Schema, _view: View) -> None:
+        import pyarrow.parquet as pq
+
+        self._schema = schema
+        self._writer = pq.ParquetWriter(_Counting(stream), schema, compression="zstd")
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Keep the rows until there are enough for a row group."""
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.get_total_buffer_size()
+        if self._waiting_bytes >= _GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
+        self._waiting, self._waiting_bytes = [], 0
+
+    def finish(self) -> None:
+        """Write the last row group and the footer."""
+        self._flush()
+        self._writer.close()
+
+
+class ArrowPort:
+    """Arrow IPC as a stream, which pipes and files take alike (`pyarrow.ipc.open_stream`)."""
+
+    def __init__(self, stream: IO[bytes], schema: pa.Schema, _view: View) -> None:
+        self._writer = pa.ipc.new_stream(_Counting(stream), schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write one more batch."""
+        self._writer.write_batch(batch)
+
+    def finish(self) -> None:
+        """Write the end of the stream."""
+        self._writer.close()

@@ -1,0 +1,45 @@
+"""JSON: one object per line, or all of them as one list. UTF-8, whatever the terminal's encoding is."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING
+
+from rmqtx_cli.output.jsontext import json_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rmqtx_cli.views import View
+
+
+class JsonLinesPort:
+    """One object per line."""
+
+    def __init__(self, stream: IO[bytes], _schema: pa.Schema, _view: View) -> None:
+        self._stream = stream
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows, each on its own line."""
+        if batch.num_rows:
+            self._stream.write(("\n".join(json_rows(batch).to_pylist()) + "\n").encode())
+
+    def finish(self) -> None:
+        """Nothing ends lines."""
+
+
+class JsonPort:
+    """One list of objects, one on each line; without rows an empty list."""
+
+    def __init__(self, stream: IO[bytes], _schema: pa.Schema, _view: View) -> None:
+        self._stream = stream
+        self._separator = b"["
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows as more elements of the list."""
+        if batch.num_rows:
+            self._stream.write(self._separator + ",\n".join(json_rows(batch).to_pylist()).encode())
+            self._separator = b",\n"
+
+    def finish(self) -> None:
+        """Close the list."""
+        self._stream.write(b"]\n" if self._separator != b"[" else b"[]\n")

@@ -1,0 +1,114 @@
+"""Arrow columns as JSON text, a column at a time: millions of transactions leave without a Python object per value.
+
+Unknown is null. Lists are lists, maps are objects, bytes are base64. Every point in time has a twin right after it,
+without the unit: `"store_time_ms":1767323045678,"store_time":"2026-01-02T03:04:05.678Z"`, inside evidence too.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqtx_cli.columns import is_time
+
+#: Times that a calendar of four-digit years reaches. Units: milliseconds.
+_TIME_FIRST_MS, _TIME_END_MS = -62_135_596_800_000, 253_402_300_800_000
+_PLAIN = r"^[ !#-\[\]-~]*$"
+
+
+def json_rows(batch: pa.RecordBatch) -> pa.StringArray:
+    """One JSON object per row of a batch."""
+    if batch.num_columns == 0 or batch.num_rows == 0:
+        return pa.array(["{}"] * batch.num_rows, pa.string())
+    return _object(batch.schema.names, batch.columns)
+
+
+def json_texts(column: pa.Array) -> pa.StringArray:
+    """One JSON value per value of a column, `null` for null.
+
+    Raises: TypeError for a type that no table has.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return json_texts(column.cast(kind.value_type))
+    if pa.types.is_null(kind):
+        return pa.array(["null"] * len(column), pa.string())
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        texts = column.cast(pa.string())
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
+        texts = _strings(column.cast(pa.string()))
+    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or kind == pa.binary_view():
+        texts = pa.array([_base64(value) for value in column.to_pylist()], pa.string())
+    elif pa.types.is_map(kind):
+        texts = pa.array([_map(value) for value in column.to_pylist()], pa.string())
+    elif pa.types.is_list(kind):
+        texts = _lists(column)
+    elif pa.types.is_struct(kind):
+        names = [kind.field(number).name for number in range(kind.num_fields)]
+        texts = pc.if_else(column.is_valid(), _object(names, column.flatten()), pa.scalar(None, pa.string()))
+    elif pa.types.is_floating(kind):
+        texts = pa.array([None if v is None else json.dumps(v) for v in column.to_pylist()], pa.string())
+    else:
+        raise TypeError(f"no JSON form for {kind}")
+    return pc.fill_null(texts, "null")
+
+
+def time_texts(column: pa.Array) -> pa.StringArray:
+    """Epoch milliseconds as ISO 8601 in UTC; null where unknown or where no calendar reaches."""
+    reachable = pc.and_(pc.greater_equal(column, _TIME_FIRST_MS), pc.less(column, _TIME_END_MS))
+    moments = pc.if_else(reachable, column, pa.scalar(None, column.type)).cast(pa.int64()).cast(pa.timestamp("ms"))
+    return pc.strftime(moments, format="%Y-%m-%dT%H:%M:%SZ")
+
+
+def twin_name(name: str) -> str:
+    """The name of a time column's readable twin."""
+    return name.removesuffix("_ms")
+
+
+def quoted(text: str) -> str:
+    """A JSON string in which everything that is not printable is escaped; other letters stay readable."""
+    plain = json.dumps(text, ensure_ascii=False)
+    return plain if plain.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in plain)
+
+
+def _object(names: list[str], columns: list[pa.Array]) -> pa.StringArray:
+    parts: list[pa.Array | pa.Scalar] = []
+    for name, column in zip(names, columns, strict=True):
+        parts += [pa.scalar(("," if parts else "{") + quoted(name) + ":"), json_texts(column)]
+        if is_time(name) and pa.types.is_integer(column.type):
+            twin = pc.binary_join_element_wise('"', time_texts(column), '"', "")
+            parts += [pa.scalar("," + quoted(twin_name(name)) + ":"), pc.fill_null(twin, "null")]
+    return pc.binary_join_element_wise(*parts, pa.scalar("}"), pa.scalar(""))
+
+
+def _strings(column: pa.Array) -> pa.Array:
+    if len(column) == 0:
+        return column
+    plain = pc.fill_null(pc.match_substring_regex(column, _PLAIN), True)
+    wrapped = pc.binary_join_element_wise('"', column, '"', "")
+    if pc.all(plain).as_py():
+        return wrapped
+    strange = pc.invert(plain)
+    return pc.replace_with_mask(wrapped, strange, pa.array([quoted(v) for v in column.filter(strange).to_pylist()]))
+
+
+def _lists(column: pa.Array) -> pa.Array:
+    lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64())
+    offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
+    values = json_texts(pc.list_flatten(column))
+    joined = pc.binary_join(pa.ListArray.from_arrays(offsets.cast(pa.int32()), values), ",")
+    texts = pc.binary_join_element_wise("[", joined, "]", "")
+    return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string()))
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else f'"{base64.b64encode(value).decode("ascii")}"'
+
+
+def _map(pairs: list[tuple[str, str]] | None) -> str | None:
+    if pairs is None:
+        return None
+    return "{" + ",".join(f"{quoted(key)}:{'null' if v is None else quoted(v)}" for key, v in pairs) + "}"

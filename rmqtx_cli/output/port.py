@@ -1,0 +1,117 @@
+"""The one way results leave: batches go in, `finish` ends them, and nothing half-written keeps the name of a result."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+from readers.errors import BadRequest, UnreadableFile
+from rmqtx_cli.options import OutputFormat
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rmqtx_cli.views import View
+
+_BINARY = (OutputFormat.PARQUET, OutputFormat.ARROW)
+_SUFFIXES = {
+    ".json": OutputFormat.JSON, ".jsonl": OutputFormat.JSONL, ".ndjson": OutputFormat.JSONL, ".csv": OutputFormat.CSV,
+    ".parquet": OutputFormat.PARQUET, ".arrow": OutputFormat.ARROW, ".feather": OutputFormat.ARROW,
+    ".txt": OutputFormat.TABLE,
+}
+
+
+class Port(Protocol):
+    """Something that batches of one schema can be written to."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write some more rows."""
+
+    def finish(self) -> None:
+        """Write what ends the output; called once, and only if all rows were written."""
+
+
+def chosen_format(asked: OutputFormat | None, output: Path | None) -> OutputFormat:
+    """The format: as asked, else by the suffix of the output file, else a table."""
+    if asked is not None:
+        return asked
+    return _SUFFIXES.get(output.suffix.lower(), OutputFormat.TABLE) if output is not None else OutputFormat.TABLE
+
+
+@contextmanager
+def open_port(output_format: OutputFormat, output: Path | None, schema: pa.Schema, view: View) -> Iterator[Port]:
+    """A port on stdout or on a file; the file gets its name when the rows are complete.
+
+    Raises: BadRequest for binary rows on a terminal; UnreadableFile if the file cannot be written.
+    """
+    make = _maker(output_format)
+    if output_format in _BINARY and is_stdout(output) and sys.stdout.isatty():
+        raise BadRequest(f"{output_format} is not for a terminal", advice="give -o FILE, or pipe it")
+    with open_stream(output) as stream:
+        port = make(stream, schema, view)
+        yield port
+        port.finish()
+
+
+def is_stdout(output: Path | None) -> bool:
+    """Whether results go to stdout: no file is named, or `-`."""
+    return output is None or str(output) == "-"
+
+
+@contextmanager
+def open_stream(output: Path | None) -> Iterator[IO[bytes]]:
+    """Where the bytes of results go: stdout, or a file that is written whole or not at all.
+
+    Raises: UnreadableFile if the file cannot be written.
+    """
+    if output is None or is_stdout(output):
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    with written_whole(output) as stream:
+        yield stream
+
+
+@contextmanager
+def written_whole(file: Path) -> Iterator[IO[bytes]]:
+    """A stream that becomes the file when the block ends, atomically; after an error the file is as it was.
+
+    A pipe or device (`/dev/stdout`, a fifo) is written straight to: it has no name to keep clean.
+    Raises: UnreadableFile.
+    """
+    special = file.exists() and not file.is_file()
+    temporary = file if special else file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as stream:
+            yield stream
+            if not special:
+                stream.flush()
+                os.fsync(stream.fileno())
+        if not special:
+            temporary.replace(file)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UnreadableFile(f"cannot write {file}: {error.strerror or error}", file=file) from error
+    finally:
+        if not special:
+            temporary.unlink(missing_ok=True)
+
+
+def _maker(output_format: OutputFormat) -> Callable[[IO[bytes], pa.Schema, View], Port]:
+    from rmqtx_cli.output import columnar, delimited, jsonlines, table
+
+    makers: dict[OutputFormat, Callable[[IO[bytes], Any, View], Port]] = {
+        OutputFormat.TABLE: table.TablePort,
+        OutputFormat.JSON: jsonlines.JsonPort,
+        OutputFormat.JSONL: jsonlines.JsonLinesPort,
+        OutputFormat.CSV: delimited.CsvPort,
+        OutputFormat.PARQUET: columnar.ParquetPort,
+        OutputFormat.ARROW: columnar.ArrowPort,
+    }
+    return makers[output_format]

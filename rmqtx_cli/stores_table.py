@@ -1,0 +1,177 @@
+"""What a store is, in one row: which design and broker, which files, where the cursors stand, what can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from readers.commit_log import written_bytes
+from readers.consume_queue import open_queue
+from readers.cursors import check_cursors
+from readers.errors import SourceError
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx_cli.text import count, escaped, size
+
+if TYPE_CHECKING:
+    from readers.broker_settings import BrokerSettings
+    from readers.findings import Finding
+    from readers.store import Store
+
+#: Offsets of the commit log in bytes; of queues as ordinals; null where not known.
+STORES = pa.schema(
+    [
+        pa.field("store", pa.string()),
+        pa.field("generation", pa.string()),
+        pa.field("broker_versions", pa.string()),
+        pa.field("settings", pa.string()),
+        pa.field("is_in_use", pa.bool_()),
+        pa.field("used_by_process", pa.int64()),
+        pa.field("is_aborted", pa.bool_()),
+        pa.field("log_files_count", pa.int64()),
+        pa.field("log_begin_offset", pa.int64()),
+        pa.field("log_end_offset", pa.int64()),
+        pa.field("log_size_bytes", pa.int64()),
+        pa.field("topics_count", pa.int64()),
+        pa.field("queues_count", pa.int64()),
+        pa.field("index_files_count", pa.int64()),
+        pa.field("half_min_offset", pa.int64()),
+        pa.field("half_max_offset", pa.int64()),
+        pa.field("half_next_offset", pa.int64()),
+        pa.field("half_lag", pa.int64()),
+        pa.field("op_max_offset", pa.int64()),
+        pa.field("op_next_offset", pa.int64()),
+        pa.field("discarded_count", pa.int64()),
+        pa.field("trust", pa.list_(pa.string())),
+    ]
+)
+
+
+def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], list[Finding]]:
+    """The row of STORES, and what was wrong while it was made."""
+    findings = list(store.findings)
+    cursors = check_cursors(store)
+    findings += cursors.findings
+    half_min, half_max = _range(store, HALF_TOPIC, findings)
+    _, op_max = _range(store, OP_TOPIC, findings)
+    _, discarded = _range(store, DISCARD_TOPIC, findings)
+    half_next = None if cursors.half is None else cursors.half.get(0, half_min)
+    queues = list(store.queues())
+    end, size_bytes = _log_end(store)
+    row = {
+        "store": store.root,
+        "generation": generation(store),
+        "broker_versions": settings.version,
+        "settings": settings.describe(),
+        "is_in_use": store.in_use,
+        "used_by_process": store.used_by_process,
+        "is_aborted": store.aborted,
+        "log_files_count": len(store.commit_log),
+        "log_begin_offset": store.log_begin_offset if store.commit_log else None,
+        "log_end_offset": end,
+        "log_size_bytes": size_bytes,
+        "topics_count": len({topic for topic, _ in queues}),
+        "queues_count": len(queues),
+        "index_files_count": len(store.index_files),
+        "half_min_offset": half_min,
+        "half_max_offset": half_max,
+        "half_next_offset": half_next,
+        "half_lag": None if half_next is None or half_max is None else max(0, half_max - half_next),
+        "op_max_offset": op_max,
+        "op_next_offset": None if cursors.op is None else cursors.op.get(0),
+        "discarded_count": discarded,
+        "trust": list(_trust(store, findings, cursor=half_next, half_max=half_max)),
+    }
+    return row, findings
+
+
+def generation(store: Store) -> str:
+    """Which design of transactional messages the files show, and where queues are kept."""
+    queues = "RocksDB consume queues (5.2.0+), not read" if store.has_rocksdb_queues else "file consume queues"
+    if (store.path / "transaction" / "statetable").is_dir():
+        return "state tables (3.0, 3.1), not read"
+    return f"half and op topics (4.3.0+), {queues}"
+
+
+def _log_end(store: Store) -> tuple[int | None, int]:
+    end: int | None = None
+    for segment in store.commit_log:
+        try:
+            written = written_bytes(segment)
+        except SourceError:
+            continue
+        if written:
+            end = segment.base_offset + written
+    return end, sum(segment.size_bytes for segment in store.commit_log)
+
+
+def _range(store: Store, topic: str, findings: list[Finding]) -> tuple[int | None, int | None]:
+    from readers.findings import Finding
+
+    try:
+        with open_queue(store, topic, 0) as queue:
+            return (queue.min_offset, queue.max_offset) if queue.exists else (None, None)
+    except SourceError as error:
+        findings.append(Finding(store.root, "unreadable-file", error.file, actual=error.message))
+        return None, None
+
+
+def _trust(store: Store, findings: list[Finding], *, cursor: int | None, half_max: int | None) -> Iterator[str]:
+    """What can be relied on, as sentences."""
+    if store.in_use:
+        yield "the broker is writing: decisions of the last moments may not be in the files yet"
+    elif store.aborted:
+        yield "the broker did not stop cleanly: what it had not flushed is not in the files"
+    else:
+        yield "stopped cleanly: the files are complete"
+    if cursor is None and half_max is not None:
+        yield "the check's cursor is not known: what only it decides is UNDECIDABLE"
+    if half_max is None:
+        yield "there is no half queue: pending transactions are found by scanning the log"
+    if not store.index_files:
+        yield "there is no index: show finds keys by scanning the log"
+    if errors := sorted({finding.code for finding in findings if finding.kind.severity == "error"}):
+        yield f"damaged: {', '.join(errors)}"
+
+
+def draw_stores(rows: list[dict[str, Any]], stream: IO[bytes]) -> None:
+    """The rows as pages for people."""
+    for number, row in enumerate(rows):
+        lines = [*([""] if number else []), escaped(row["store"]), *(f"  {line}" for line in _page(row))]
+        stream.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def _page(row: dict[str, Any]) -> Iterator[str]:
+    yield f"design      {row['generation']}"
+    yield f"broker      {escaped(row['settings'])}"
+    if row["log_end_offset"] is None:
+        yield f"commit log  {count(row['log_files_count'], 'file')}, nothing written"
+    else:
+        yield (
+            f"commit log  {count(row['log_files_count'], 'file')}, bytes {row['log_begin_offset']} to "
+            f"{row['log_end_offset']} written, {size(row['log_size_bytes'])} allocated"
+        )
+    yield (
+        f"queues      {count(row['queues_count'], 'queue')} of {count(row['topics_count'], 'topic')}; "
+        f"{count(row['index_files_count'], 'index file')}"
+    )
+    half = _queue(row["half_min_offset"], row["half_max_offset"], row["half_next_offset"], row["half_lag"])
+    yield f"half queue  {half}"
+    yield f"op queue    {_queue(0, row['op_max_offset'], row['op_next_offset'], None)}"
+    yield f"discarded   {row['discarded_count'] or 0}"
+    for number, sentence in enumerate(row["trust"]):
+        yield f"{'' if number else 'trust':<10}  {sentence}"
+
+
+def _queue(first: int | None, end: int | None, following: int | None, lag: int | None) -> str:
+    if end is None:
+        return "no files"
+    cursor = "the check's cursor is not known" if following is None else f"the check reads {following} next"
+    behind = "" if not lag else f": {count(lag, 'half copy', 'half copies')} before it"
+    return f"{first} to {end}; {cursor}{behind}"
+
+
+def stores_table(rows: list[dict[str, Any]]) -> pa.Table:
+    """The rows of STORES."""
+    return pa.Table.from_pylist(rows, schema=STORES)

@@ -1,0 +1,180 @@
+"""What an audit comes to: counts per group and topic, oddities with an example each, drift, cost, the next command.
+
+It watches the rows go by and keeps counts only, whatever their number.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.transactions import FLAGS, STATES
+from rmqtx_cli.text import count, escaped, size
+from rmqtx_cli.views import ALWAYS, View, plain
+
+if TYPE_CHECKING:
+    from readers.store import Store
+    from rmqtx_cli.opening import Opened
+
+_KEYS = ("producer_group", "topic")
+_COUNTS = [f"{state.lower()}_count" for state in STATES]
+#: One row per producer group and topic.
+SUMMARY = pa.schema(
+    [
+        pa.field("producer_group", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("transactions_count", pa.int64()),
+        *(pa.field(name, pa.int64()) for name in _COUNTS),
+        pa.field("flagged_count", pa.int64()),
+        pa.field("half_copies_count", pa.int64()),
+    ]
+)
+SUMMARY_VIEW = View(
+    (
+        plain("producer_group", ALWAYS, "group", may_be_cut=True),
+        plain("topic", ALWAYS, may_be_cut=True),
+        plain("transactions_count", ALWAYS, "all"),
+        *(plain(name, ALWAYS, name.removesuffix("_count")) for name in _COUNTS),
+        plain("flagged_count", ALWAYS, "flagged"),
+        plain("half_copies_count", 1, "half copies"),
+    ),
+    "no transactions",
+)
+#: What deserves the first look, worst first.
+_URGENT_FLAGS = (
+    "duplicate_commit", "open_after_decision", "commit_without_op", "discarded_though_decided", "commit_after_rollback",
+    "commit_after_discard", "poison", "masked", "expires_soon", "stalled",
+)
+_URGENT_STATES = ("LOST", "UNDECIDABLE", "PENDING", "DISCARDED")
+
+_Cell = tuple[str | None, str | None]
+
+
+@dataclass(slots=True)
+class Summary:
+    """Counts of the transactions seen so far."""
+
+    states: Counter[str] = field(default_factory=Counter)
+    flags: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    half_copies_count: int = 0
+    _cells: dict[_Cell, Counter[str]] = field(default_factory=dict)
+    _pending: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+
+    def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted as they pass."""
+        for batch in batches:
+            if batch.num_rows:
+                self._count(batch)
+            yield batch
+
+    def _count(self, batch: pa.RecordBatch) -> None:
+        copies = pc.fill_null(pc.list_value_length(batch["half_copies"]), 0)
+        flagged = pc.greater(pc.fill_null(pc.list_value_length(batch["flags"]), 0), 0)
+        narrow = pa.table(
+            {name: batch[name] for name in ("store", *_KEYS, "state")}
+            | {"copies": copies.cast(pa.int64()), "flagged": flagged.cast(pa.int64())}
+        )
+        grouped = narrow.group_by(["store", *_KEYS, "state"]).aggregate(
+            [("copies", "sum"), ("flagged", "sum"), ("state", "count")]
+        )
+        for row in grouped.to_pylist():
+            number, state = row["state_count"], row["state"]
+            self.states[state] += number
+            self.half_copies_count += row["copies_sum"]
+            cell = self._cells.setdefault((row["producer_group"], row["topic"]), Counter())
+            cell.update({
+                "transactions_count": number, f"{state.lower()}_count": number, "flagged_count": row["flagged_sum"],
+                "half_copies_count": row["copies_sum"],
+            })
+            if state == "PENDING":
+                self._pending[row["store"], row["topic"]] += number
+        self._find_examples(batch)
+
+    def _find_examples(self, batch: pa.RecordBatch) -> None:
+        for entry in pc.value_counts(pc.list_flatten(batch["flags"])).to_pylist():
+            self.flags[entry["values"]] += entry["counts"]
+        for state in self.states:
+            if state not in self.examples:
+                at = pc.index(batch["state"], state).as_py()
+                if at >= 0:
+                    self.examples[state] = batch["transaction_id"][at].as_py()
+        flags, parents = pc.list_flatten(batch["flags"]), pc.list_parent_indices(batch["flags"])
+        for flag in self.flags:
+            if flag not in self.examples:
+                at = parents[pc.index(flags, flag).as_py()].as_py()
+                self.examples[flag] = batch["transaction_id"][at].as_py()
+
+    @property
+    def transactions_count(self) -> int:
+        """All that were seen."""
+        return self.states.total()
+
+    def table(self) -> pa.Table:
+        """The rows of SUMMARY.
+
+        Order: producer group, topic.
+        """
+        rows = [
+            {"producer_group": group, "topic": topic} | {name: cell[name] for name in SUMMARY.names[2:]}
+            for (group, topic), cell in sorted(self._cells.items(), key=lambda item: (str(item[0][0]), str(item[0][1])))
+        ]
+        return pa.Table.from_pylist(rows, schema=SUMMARY)
+
+    def lines(self, opened: Opened) -> Iterator[str]:
+        """What there is to say beside the table: states, oddities, drift, cost, and what to do next."""
+        states = ", ".join(f"{self.states[state]} {state}" for state in STATES if self.states[state])
+        yield f"{count(self.transactions_count, 'transaction')}{': ' + states if states else ''}"
+        for flag in FLAGS:
+            if self.flags[flag]:
+                yield f"{flag}: {self.flags[flag]}, first {self.examples[flag]}: {FLAGS[flag]}"
+        for store in opened.stores:
+            yield from self._drift(store)
+            yield from self._cost(store)
+        if self.transactions_count:
+            times = self.half_copies_count / self.transactions_count
+            yield (
+                f"{count(self.half_copies_count, 'half copy', 'half copies')} of "
+                f"{count(self.transactions_count, 'transaction')}: {times:.2f} each"
+            )
+        yield f"next: {self.next_command(opened)}"
+
+    def _drift(self, store: Store) -> Iterator[str]:
+        from readers.cursors import transaction_metrics
+
+        for topic, counted in sorted((transaction_metrics(store) or {}).items()):
+            found = self._pending[store.root, topic]
+            if counted != found:
+                yield (
+                    f"{store.root}: the broker's counter (config/transactionMetrics) says {counted} open for "
+                    f"{topic}, the log shows {found}; the counter drifts, the log is right"
+                )
+
+    def _cost(self, store: Store) -> Iterator[str]:
+        from readers.consume_queue import scan_slots
+        from readers.errors import SourceError
+        from readers.store import HALF_TOPIC, OP_TOPIC
+
+        parts = []
+        for name, topic in (("half", HALF_TOPIC), ("op", OP_TOPIC)):
+            try:
+                slots = scan_slots(store, topic=topic).table()
+            except SourceError:
+                return  # the audit itself has said what cannot be read
+            written = pc.sum(slots["record_length_bytes"]).as_py() or 0
+            parts.append(f"{count(slots.num_rows, f'{name} record')} of {size(written)}")
+        yield f"{store.root}: {', '.join(parts)} still in the queues"
+
+    def next_command(self, opened: Opened) -> str:
+        """The safe command that shows what deserves the first look."""
+        for word in (*_URGENT_FLAGS, *_URGENT_STATES):
+            if word in self.examples and (self.flags[word] or self.states[word]):
+                stores = " ".join(f"--store {shlex.quote(store.root)}" for store in opened.stores)
+                return f"rmqtx show {shlex.quote(escaped(self.examples[word]))} {stores}   # {word}"
+        return "nothing to do"

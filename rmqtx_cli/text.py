@@ -1,0 +1,57 @@
+"""Text that came out of a store, made safe to look at: a terminal must never obey what a producer wrote."""
+
+from __future__ import annotations
+
+
+def escaped(text: str) -> str:
+    """The text with everything that is not printable as a backslash escape.
+
+    Covers C0 and C1 controls, ESC, DEL, line and paragraph separators, bidi overrides, zero-width characters and lone
+    surrogates; the ordinary space stays.
+    """
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else _escape(character) for character in text)
+
+
+def _escape(character: str) -> str:
+    number = ord(character)
+    short = {9: "\\t", 10: "\\n", 13: "\\r"}.get(number)
+    if short is not None:
+        return short
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def width(text: str) -> int:
+    """Terminal cells that a printable text occupies; East Asian wide characters take two."""
+    if text.isascii():
+        return len(text)
+    import wcwidth
+
+    return max(0, wcwidth.wcswidth(text))
+
+
+def cut(text: str, cells: int) -> str:
+    """The text in at most so many terminal cells; what was cut off shows as an ellipsis."""
+    if width(text) <= cells:
+        return text
+    while text and width(text) > cells - 1:
+        text = text[: min(len(text) - 1, cells - 1)]
+    return text + "…"
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """A number and its noun: 1 store, 2 stores, 1 234 567 bytes."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}".replace(",", " ")
+
+
+def size(count_bytes: int) -> str:
+    """A number of bytes in the unit that keeps it short: 512 B, 3.2 MiB."""
+    value = float(count_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            return f"{count_bytes} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError

@@ -1,0 +1,182 @@
+"""How rows look in a table for people: which columns, in which order, what may be cut or left out where it is narrow.
+
+Machine formats never go through here: they give the columns of the Arrow tables as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rmqtx_cli.columns import is_time
+from rmqtx_cli.durations import duration_text
+from rmqtx_cli.text import escaped
+from rmqtx_cli.times import time_text
+
+Row = dict[str, Any]
+
+#: Columns with this rank stay whatever the width; of the others the highest rank goes first.
+ALWAYS = 0
+_LIST_VALUES_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a printed table: where its text comes from, and how much it matters."""
+
+    heading: str
+    sources: tuple[str, ...]
+    text: Callable[[Row], str]
+    rank: int = 1
+    is_number: bool = False
+    may_be_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The columns of a printed table, and what stands in its place if there are no rows."""
+
+    columns: tuple[Column, ...]
+    nothing: str = "no rows"
+
+    @property
+    def sources(self) -> list[str]:
+        """The table's columns that the view looks at."""
+        return list(dict.fromkeys(name for column in self.columns for name in column.sources))
+
+
+def plain(name: str, rank: int = 1, heading: str | None = None, *, may_be_cut: bool = False) -> Column:
+    """A column that shows one of the table's columns."""
+    number = name.endswith(("_offset", "_bytes", "_count", "_id", "_seconds")) and name not in _TEXT_IDS
+    return Column(
+        heading or (name.removesuffix("_ms") if is_time(name) else name), (name,),
+        lambda row: value_text(name, row[name]), rank, number, may_be_cut,
+    )
+
+
+_TEXT_IDS = frozenset({"transaction_id", "message_id", "real_queue_id"})
+
+
+def value_text(name: str, value: Any) -> str:
+    """A value as a table shows it: times as times, evidence as queue offset@commit-log offset, nothing unprintable."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return time_text(value) if is_time(name) else str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, list):
+        return _list_text(value)
+    return escaped(str(value))
+
+
+def _list_text(values: list[Any]) -> str:
+    shown = [_element_text(value) for value in values[:_LIST_VALUES_MAX]]
+    if len(values) > _LIST_VALUES_MAX:
+        shown.append(f"… {len(values) - _LIST_VALUES_MAX} more")
+    return " ".join(shown)
+
+
+def _element_text(value: Any) -> str:
+    if isinstance(value, tuple):  # a property
+        return f"{escaped(str(value[0]))}={escaped(str(value[1]))}"
+    if not isinstance(value, dict):
+        return escaped(str(value))
+    if "queue_offset" in value:
+        return f"{value['queue_offset']}@{value['commit_log_offset']}"
+    return escaped(str(value))
+
+
+def plain_view(names: Iterable[str]) -> View:
+    """A view of exactly these columns."""
+    return View(tuple(plain(name, ALWAYS, may_be_cut=True) for name in names))
+
+
+def _newest(name: str) -> Callable[[Row], str]:
+    return lambda row: str(row["half_copies"][-1][name]) if row["half_copies"] else ""
+
+
+def _flags(row: Row) -> str:
+    return ",".join(row["flags"] or ())
+
+
+def _age(now_ms: int) -> Callable[[Row], str]:
+    def text(row: Row) -> str:
+        stored = row["half_store_time_ms"]
+        return "" if stored is None else duration_text(now_ms - stored)
+
+    return text
+
+
+def transactions_view(now_ms: int, *, with_state: bool, with_store: bool) -> View:
+    """Transactions: `half` and `commit_log_offset` are those of the newest copy, which the broker would check next."""
+    columns = [
+        plain("transaction_id", ALWAYS),
+        *([plain("state", ALWAYS)] if with_state else []),
+        Column("age", ("half_store_time_ms",), _age(now_ms), ALWAYS, is_number=True),
+        plain("checks_count", 2, "checks"),
+        plain("topic", 3, may_be_cut=True),
+        plain("producer_group", 4, "group", may_be_cut=True),
+        plain("keys", 5, may_be_cut=True),
+        Column("half", ("half_copies",), _newest("queue_offset"), ALWAYS, is_number=True),
+        Column("commit_log_offset", ("half_copies",), _newest("commit_log_offset"), ALWAYS, is_number=True),
+        Column("flags", ("flags",), _flags, 1, may_be_cut=True),
+        plain("advice", 6),
+        *([plain("store", 2, may_be_cut=True)] if with_store else []),
+    ]
+    return View(tuple(columns), "no transactions")
+
+
+def _view(*columns: Column) -> View:
+    return View(columns)
+
+
+#: What `decode` and `stores` show of each table; `--fields` shows anything else.
+VIEWS: dict[str, View] = {
+    "records": _view(
+        plain("commit_log_offset", ALWAYS), plain("store_time_ms", 2), plain("topic", ALWAYS, may_be_cut=True),
+        plain("queue_id", 3, "queue"), plain("queue_offset", 3), plain("transaction_type", 4, "type"),
+        plain("transaction_id", 5), plain("keys", 6, may_be_cut=True), plain("length_bytes", 7, "bytes"),
+    ),
+    "queue_slots": _view(
+        plain("topic", ALWAYS, may_be_cut=True), plain("queue_id", ALWAYS, "queue"), plain("queue_offset", ALWAYS),
+        plain("commit_log_offset", ALWAYS), plain("record_length_bytes", ALWAYS, "bytes"), plain("tags_code", 2),
+        plain("kind", 3),
+    ),
+    "halves": _view(
+        plain("queue_offset", ALWAYS, "half"), plain("commit_log_offset", ALWAYS), plain("store_time_ms", 2),
+        plain("transaction_id", ALWAYS), plain("checks_count", 3, "checks"),
+        plain("real_topic", 4, "topic", may_be_cut=True), plain("producer_group", 5, "group", may_be_cut=True),
+        plain("keys", 6, may_be_cut=True),
+    ),
+    "ops": _view(
+        plain("queue_offset", ALWAYS, "op"), plain("commit_log_offset", ALWAYS), plain("store_time_ms", 2),
+        plain("tags", 3), plain("body_form", 4), plain("half_queue_offsets", 1, "ends_halves", may_be_cut=True),
+    ),
+    "index_entries": _view(
+        plain("entry_number", ALWAYS), plain("key_hash", ALWAYS), plain("commit_log_offset", ALWAYS),
+        plain("store_time_ms", 2), plain("previous_entry_number", 3), plain("file", 4, may_be_cut=True),
+    ),
+    "checkpoint": _view(
+        plain("field", ALWAYS), plain("value", ALWAYS), plain("time_ms", 2), plain("since", 3),
+        plain("meaning", 4, may_be_cut=True),
+    ),
+    "cursors": _view(
+        plain("topic", ALWAYS, may_be_cut=True), plain("group", ALWAYS, may_be_cut=True),
+        plain("queue_id", ALWAYS, "queue"), plain("next_queue_offset", ALWAYS), plain("file", 3, may_be_cut=True),
+    ),
+    "findings": _view(
+        plain("severity", ALWAYS), plain("code", ALWAYS), plain("file", 2, may_be_cut=True),
+        plain("position_bytes", 3), plain("length_bytes", 3), plain("expected", 5, may_be_cut=True),
+        plain("actual", 5, may_be_cut=True), plain("meaning", 4, may_be_cut=True),
+    ),
+    "coverage": _view(
+        plain("file", 2, may_be_cut=True), plain("size_bytes", ALWAYS, "size"),
+        plain("decoded_bytes", ALWAYS, "decoded"),
+        plain("filler_bytes", ALWAYS, "filler"), plain("damaged_bytes", ALWAYS, "damaged"),
+        plain("unread_bytes", ALWAYS, "unread"),
+    ),
+}
