@@ -84,6 +84,9 @@ class DerivedFiles:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    #: Whether single transactions were asked for, whose copies need not all be in the window.
+    _is_lookup = False
+
     def open_transactions(self) -> dict[str, str | None]:
         """Every transaction with a half copy that the check has before it: id → real topic."""
         self._read_window()
@@ -94,6 +97,7 @@ class DerivedFiles:
 
     def transactions_of(self, identity: str) -> dict[str, str | None]:
         """The transactions that an id, a message id of any copy or final, or a business key names: id → real topic."""
+        self._is_lookup = True
         if _MESSAGE_ID.fullmatch(identity):
             block = block_at(self._log, int(identity[-16:], 16))
             if block is not None and block.message_ids().to_pylist()[0] == identity.upper():
@@ -119,16 +123,17 @@ class DerivedFiles:
 
     def witnesses(self, named: dict[str, str | None]) -> Witnesses:
         """Half copies, op marks, finals and discard copies of some transactions: id → real topic."""
+        self._names = pa.array(list(named), pa.string())
         if named:
             self._follow_index(named)
-            if self._table("halves").num_rows:
+            if self._chosen("halves").num_rows:
                 self._read_holes()
                 self._require_whole_chains()
                 self._read_ops()
         self._facts.findings.extend(
             [*self._half_queue.findings, *self._op_queue.findings, *self._index.findings]
         )
-        kept = self._of(list(named))
+        kept = self._kept()
         self._find_foreign(kept)
         return kept
 
@@ -202,10 +207,14 @@ class DerivedFiles:
 
     def _follow_index(self, named: dict[str, str | None]) -> None:
         """Other copies, finals and discard copies of the transactions, by the index."""
-        waiting = [topic for topic in WAITING_TOPICS if self._store.queue_directory(topic, 0).parent.is_dir()]
+        halves = self._chosen("halves")
+        whole = set(halves.filter(pc.is_null(halves["checks_count"]))["transaction_id"].to_pylist())
         keys = [f"{topic}#{name}".encode() for name, topic in named.items() if topic]
-        for topic in (HALF_TOPIC, DISCARD_TOPIC, *waiting):
-            keys.extend(f"{topic}#{name}".encode() for name in named)
+        # An original is the first copy, and what follows it is in the window as well.
+        keys.extend(f"{HALF_TOPIC}#{name}".encode() for name in named if name not in whole or self._is_lookup)
+        for topic in (DISCARD_TOPIC, *WAITING_TOPICS):
+            if self._store.queue_directory(topic, 0).parent.is_dir():
+                keys.extend(f"{topic}#{name}".encode() for name in named)
         self._read_hits(keys)
 
     def _read_hits(self, keys: list[bytes]) -> None:
@@ -221,11 +230,11 @@ class DerivedFiles:
 
     def _first_offset(self) -> int:
         """Commit-log offset of the first half copy that is known."""
-        return int(pc.min(self._table("halves")["commit_log_offset"]).as_py())
+        return int(pc.min(self._chosen("halves")["commit_log_offset"]).as_py())
 
     def _require_whole_chains(self) -> None:
         """Every put-back has its predecessors: checks n needs n copies before it, unless the log begins later."""
-        halves = self._table("halves")
+        halves = self._chosen("halves")
         checks = pc.fill_null(halves["checks_count"], 0)
         is_first = pc.is_null(halves["checks_count"])
         table = pa.table({"id": halves["transaction_id"], "checks": checks, "known": is_first})
@@ -236,7 +245,7 @@ class DerivedFiles:
 
     def _read_ops(self) -> None:
         """Op messages from the first copy's place on; an older op cannot name any of the copies."""
-        wanted = pc.unique(self._table("halves")["queue_offset"])
+        wanted = pc.unique(self._chosen("halves")["queue_offset"])
         queue = self._op_queue
         begin = queue.offset_of(self._first_offset())
         while begin < queue.max_offset:
@@ -246,23 +255,21 @@ class DerivedFiles:
                 block = block.take(block.topic_is(OP_TOPIC))
                 rows = ops_of(block, self._store.root)
                 self._facts.findings.extend(op_findings(rows, self._store.root))
-                marks = marks_of(rows)
-                self._marks.append(marks.filter(pc.is_in(marks["half_queue_offset"], value_set=wanted)))
+                self._marks.append(marks_of(rows, wanted))
             begin = end
 
-    def _of(self, ids: list[str]) -> Witnesses:
-        """Only the rows of the window's transactions."""
-        names = pa.array(ids, pa.string())
+    def _chosen(self, name: str) -> pa.Table:
+        """Only the rows of the transactions asked for: keys of one hash bring in others."""
+        table = self._table(name)
+        return table.filter(pc.is_in(table["transaction_id"], value_set=self._names))
 
-        def chosen(name: str) -> pa.Table:
-            table = self._table(name)
-            return table.filter(pc.is_in(table["transaction_id"], value_set=names))
-
-        halves = chosen("halves")
+    def _kept(self) -> Witnesses:
+        """What is known of the transactions asked for."""
+        halves = self._chosen("halves")
         marks = pa.Table.from_batches(self._marks, MARKS)
         marks = marks.filter(pc.is_in(marks["half_queue_offset"], value_set=pc.unique(halves["queue_offset"])))
         marks = marks.group_by(MARKS.names, use_threads=False).aggregate([]).select(MARKS.names)
-        return Witnesses(halves, marks.cast(MARKS), chosen("finals"), chosen("discards"))
+        return Witnesses(halves, marks.cast(MARKS), self._chosen("finals"), self._chosen("discards"))
 
     # -- op numbers of other records ------------------------------------------------------------------------------
 

@@ -157,33 +157,26 @@ def parse_op_bodies(bodies: pa.Array, intact: Bools) -> tuple[pa.Array, pa.Array
     offsets = np.frombuffer(bodies.buffers()[1], np.int32, count + 1 + bodies.offset)[bodies.offset :].astype(np.int64)
     text = np.frombuffer(bodies.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
     offsets = offsets - offsets[0]
-    commas = text == ord(",")
-    digits = (text >= ord("0")) & (text <= ord("9"))
-    lengths = np.diff(offsets)
-    full = lengths > 0
-    strange = np.zeros(count, np.int64)
-    has_comma = np.zeros(count, np.bool_)
-    owners = np.repeat(np.arange(count), lengths)
-    np.add.at(strange, owners[~(commas | digits)], 1)
-    has_comma[owners[commas]] = True
-    # A number begins at a digit whose neighbour before is none, or that begins a body.
-    begins = digits.copy()
-    begins[1:] &= ~digits[:-1]
-    body_starts = offsets[:-1][full]
-    begins[body_starts] |= digits[body_starts]
-    starts = np.flatnonzero(begins)
-    ends = digits.copy()
-    ends[:-1] &= ~digits[1:]
-    body_lasts = offsets[1:][full] - 1
-    ends[body_lasts] |= digits[body_lasts]
-    stops = np.flatnonzero(ends) + 1
-    widths = stops - starts
+    full = np.diff(offsets) > 0
+    is_digit = (text >= ord("0")) & (text <= ord("9"))
+    breaks = np.flatnonzero(~is_digit)
+    commas = text[breaks] == ord(",")
+    owners = np.searchsorted(offsets, breaks, side="right") - 1
+    strange = np.bincount(owners[~commas], minlength=count)
+    has_comma = np.bincount(owners[commas], minlength=count) > 0
+    is_end = np.zeros(len(text) + 1, np.bool_)
+    is_end[breaks] = is_end[offsets[1:]] = True
+    is_begin = np.zeros(len(text) + 1, np.bool_)
+    is_begin[breaks + 1] = is_begin[offsets[:-1]] = True
+    starts = np.flatnonzero(is_begin[:-1] & is_digit)
+    ends = np.flatnonzero(is_end)  # a body's end ends a number too, and may be where the next one begins
+    widths = ends[np.searchsorted(ends, starts, side="right")] - starts
     values = np.zeros(len(starts), np.int64)
     for place in range(int(min(widths.max(initial=0), _DIGITS_MAX))):
-        rows = np.flatnonzero(widths > place)
+        rows = slice(None) if widths.min() > place else np.flatnonzero(widths > place)
         values[rows] = values[rows] * 10 + (text[starts[rows] + place] - ord("0"))
-    number_owners = owners[starts]
-    strange[number_owners[widths > _DIGITS_MAX]] += 1
+    number_owners = np.searchsorted(offsets, starts, side="right") - 1
+    strange += np.bincount(number_owners[widths > _DIGITS_MAX], minlength=count)
     good = (strange == 0) & full & intact
     keep = good[number_owners]
     counts = np.bincount(number_owners[keep], minlength=count)
@@ -198,24 +191,41 @@ def finals_of(block: Block, store: str, schema: pa.Schema = FINALS) -> pa.Record
     return _rows(block, store, schema)
 
 
-def marks_of(ops: pa.RecordBatch) -> pa.RecordBatch:
-    """One row of MARKS for each half queue offset that an op names; one that it names twice counts once."""
+def marks_of(ops: pa.RecordBatch, wanted: pa.Array | None = None) -> pa.RecordBatch:
+    """One row of MARKS for each half queue offset that an op names; one that it names twice counts once.
+
+    `wanted`: only these half queue offsets.
+    """
     lists = ops["half_queue_offsets"]
     owners = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
     numbers = np.asarray(lists.flatten())
+    if wanted is not None:
+        chosen = np.asarray(pc.is_in(pa.array(numbers), value_set=wanted))
+        owners, numbers = owners[chosen], numbers[chosen]
     order = np.lexsort((numbers, owners))
     repeated = (np.diff(owners[order]) == 0) & (np.diff(numbers[order]) == 0)
-    kept = np.delete(np.arange(len(numbers)), order[1:][repeated])
+    kept = np.delete(np.arange(len(numbers)), order[1:][repeated]) if repeated.any() else slice(None)
     columns = [ops[name].take(pa.array(owners[kept])) for name in MARKS.names[:-1]]
     return pa.RecordBatch.from_arrays([*columns, pa.array(numbers[kept])], schema=MARKS)
 
 
 def is_final(block: Block) -> Bools:
-    """COMMIT records that are no redeliveries: a message that a consumer sent back keeps the flag."""
-    commits: Bools = (block.sys_flag & TRANSACTION_MASK) == COMMIT
-    rows = np.flatnonzero(commits)
-    commits[rows[block.take(rows).header("reconsume_times") > 0]] = False
-    return commits
+    """COMMIT records that are no redeliveries: a message that a consumer sent back keeps the flag, but names no copy.
+
+    The header has no CRC, so no single field of it decides: a record that names a copy and has a producer group, but
+    is neither half nor discard copy, is a final whose flag is damaged; one with neither is none, whatever its flag says.
+    """
+    kinds = block.sys_flag & TRANSACTION_MASK
+    names_copy = block.header("prepared_transaction_offset") != 0
+    finals: Bools = kinds == COMMIT
+    doubtful = np.flatnonzero((finals & ~names_copy) | ((kinds == 0) & names_copy))
+    if len(doubtful):
+        alone = block.take(doubtful)
+        has_group = alone.properties.locate(PRODUCER_GROUP)[2]
+        waits = alone.topic_is(HALF_TOPIC) | alone.topic_is(DISCARD_TOPIC)
+        is_first = alone.header("reconsume_times") == 0
+        finals[doubtful] = has_group & np.where(finals[doubtful], is_first, ~waits)
+    return finals
 
 
 def witnesses_of(block: Block, store: str) -> dict[str, pa.RecordBatch]:
