@@ -268,6 +268,9 @@ class Chains:
         copies = pa.concat_tables([witnesses.halves, witnesses.discards])
         copy_numbers, final_numbers, self.count = _transaction_numbers(copies, witnesses.finals)
         copy_stores = self._store_numbers(copies)
+        copy_numbers, final_numbers = self._with_named_copies(
+            copies, copy_numbers, copy_stores, witnesses.finals, final_numbers
+        )
         half_stores, queue_places = copy_stores[:half_count], self._queue_places(witnesses.halves)
         places = _Places(half_stores, queue_places, np.arange(half_count))
         mark_rows, mark_halves = places.find(
@@ -290,6 +293,25 @@ class Chains:
         row_of[self.halves.integers("_row")] = np.arange(half_count)
         #: For each row of `marks`, the row of `halves` that it marks.
         self.half_of_mark: Int64s = row_of[self.marks.integers("_half")] if len(self.marks) else np.empty(0, np.int64)
+
+    def _with_named_copies(
+        self, copies: pa.Table, copy_numbers: Int64s, copy_stores: Int64s, finals: pa.Table, final_numbers: Int64s
+    ) -> tuple[Int64s, Int64s]:
+        """The transactions of copies and finals; a final whose id no copy has (a damaged id) goes to the copy it names.
+        """
+        named = int64s(finals["prepared_transaction_offset"])
+        has_copy = np.zeros(self.count, np.bool_)
+        has_copy[copy_numbers] = True
+        lonely = np.flatnonzero(~has_copy[final_numbers] & (named != 0))
+        if not len(lonely):
+            return copy_numbers, final_numbers
+        places = _Places(copy_stores, int64s(copies["commit_log_offset"]), copy_numbers)
+        rows, owners = places.find(self._store_numbers(finals)[lonely], named[lonely])
+        final_numbers = final_numbers.copy()
+        final_numbers[lonely[rows]] = owners
+        used, compact = np.unique(np.concatenate([copy_numbers, final_numbers]), return_inverse=True)
+        self.count = len(used)
+        return compact[: len(copy_numbers)], compact[len(copy_numbers) :]
 
     @staticmethod
     def _queue_places(halves: pa.Table) -> Int64s:

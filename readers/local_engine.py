@@ -33,7 +33,7 @@ from readers.record_block import Block
 from readers.segment_scan import SegmentScan, Span
 from readers.sources import Segment
 from readers.spool import Spool, identities, partition_numbers
-from readers.store import HALF_TOPIC, OP_TOPIC, Store
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 from readers.store_view import SettingsOf, StoreFacts, store_facts
 from readers.tables import TRANSACTIONS
 from readers.transactions import StoreView, judge
@@ -130,9 +130,11 @@ def _set_aside(result: _Scanned, found: dict[str, list[pa.RecordBatch]]) -> None
             result.findings.extend(op_findings(rows, split.store.root))
     result.half_queue_offsets = _column(found["halves"], "queue_offset")
     half_offsets = _column(found["halves"], "commit_log_offset")
-    for topic, offsets in ((HALF_TOPIC, half_offsets), (OP_TOPIC, _column(found["ops"], "commit_log_offset"))):
+    for topic, name in ((HALF_TOPIC, "halves"), (OP_TOPIC, "ops"), (DISCARD_TOPIC, "discards")):
         if split.at_ms is None:
-            result.unfound.extend(unfound_slots(split.store, topic, offsets, *split.offsets))
+            mine = _column(found[name], "queue_id") == 0
+            places, numbers = (_column(found[name], column)[mine] for column in ("commit_log_offset", "queue_offset"))
+            result.unfound.extend(unfound_slots(split.store, topic, places, numbers, *split.offsets))
     # Finals that name a half copy of this split need no look: what is left are few, most across the split's border.
     prepared = _column(found["finals"], "prepared_transaction_offset")
     elsewhere = ~np.isin(prepared, half_offsets)

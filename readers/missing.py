@@ -14,22 +14,26 @@ import numpy as np
 from readers.columns import Int64s
 from readers.consume_queue import open_queue
 from readers.errors import SourceError
-from readers.findings import Finding
+from readers.findings import Finding, as_text
 from readers.properties import TRANSACTION_ID, UNIQ_KEY
-from readers.record_at import block_at, mended_blocks, mended_op_numbers
+from readers.record_at import block_at, mended_blocks, mended_op_numbers, with_topic
 from readers.record_block import Block
-from readers.record_layout import COMMIT, TRANSACTION_MASK
+from readers.segment_scan import SegmentScan
 from readers.sources import Segment
-from readers.store import HALF_TOPIC, OP_TOPIC, Store
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 from readers.transactions import MissingRange
 
 _IDENTIFIED_BYTES_MAX = 8 << 20
 _SLOTS_AT_ONCE = 1 << 20
+#: A queue that contradicts its log more often is not this log's queue.
+_UNFOUND_SLOTS_MAX = 1000
+#: How far from its neighbours' records the record of a slot is looked for.
+_SEARCHED_BYTES_MAX = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class UnfoundSlot:
-    """A slot of the half or op queue whose record is not there. Units: bytes of the commit log."""
+    """A slot of the half, op or discard queue whose record is not there. Units: bytes of the commit log."""
 
     topic: str
     queue_offset: int
@@ -62,10 +66,7 @@ def missing_bytes(
         _add_damage(result, store, segment, position, length)
     for finding in findings:
         _add_finding(result, store, finding)
-    known = [(missing.begin_offset, missing.end_offset) for missing in result.ranges]
-    for slot in unfound:
-        if not any(begin <= slot.commit_log_offset < end for begin, end in known):
-            _add_unfound(result, store, slot)
+    _add_unfound_slots(result, store, list(unfound))
     return result
 
 
@@ -94,8 +95,7 @@ def _identified(missing: MissingRange, block: Block) -> MissingRange:
     ids = {
         value for name in (UNIQ_KEY, TRANSACTION_ID) for value in block.properties.text(name).to_pylist() if value
     }
-    is_commit = int(block.sys_flag[0]) & TRANSACTION_MASK == COMMIT
-    prepared = (int(block.header("prepared_transaction_offset")[0]),) if is_commit else ()
+    prepared = tuple(value for value in block.header("prepared_transaction_offset").tolist() if value)
     return replace(missing, is_identified=True, transaction_ids=tuple(sorted(ids)), prepared_offsets=prepared)
 
 
@@ -125,10 +125,13 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
         result.ranges.append(missing if block is None else _identified(missing, block))
 
 
-def unfound_slots(store: Store, topic: str, found: Int64s, begin_offset: int, end_offset: int) -> list[UnfoundSlot]:
-    """Queue slots that point into a range of the log where no record of their topic was found.
+def unfound_slots(
+    store: Store, topic: str, offsets: Int64s, queue_offsets: Int64s, begin_offset: int, end_offset: int
+) -> list[UnfoundSlot]:
+    """Queue slots that point into a range of the log where no such record was found.
 
-    `found`: commit-log offsets of the topic's records in the range, ascending.
+    `offsets`, `queue_offsets`: where the topic's records of queue 0 in the range stand and which slots they claim, in
+    the order of the log.
     Units: bytes of the commit log.
     """
     unfound: list[UnfoundSlot] = []
@@ -136,42 +139,98 @@ def unfound_slots(store: Store, topic: str, found: Int64s, begin_offset: int, en
         with open_queue(store, topic, 0) as queue:
             first, last = queue.offset_of(begin_offset), queue.offset_of(end_offset)
             while first < last:
-                numbers, offsets, lengths, _ = queue.read(first, min(first + _SLOTS_AT_ONCE, last))
-                place = np.searchsorted(found, offsets)
-                absent = (offsets >= begin_offset) & (offsets < end_offset)
-                if len(found):
-                    absent &= found[np.minimum(place, len(found) - 1)] != offsets
-                for row in np.flatnonzero(absent).tolist():
-                    unfound.append(UnfoundSlot(topic, int(numbers[row]), int(offsets[row]), int(lengths[row])))
+                numbers, places, lengths, _ = queue.read(first, min(first + _SLOTS_AT_ONCE, last))
+                absent = (places >= begin_offset) & (places < end_offset)
+                if len(offsets):
+                    row = np.minimum(np.searchsorted(offsets, places), len(offsets) - 1)
+                    absent &= (offsets[row] != places) | (queue_offsets[row] != numbers)
+                for number in np.flatnonzero(absent).tolist():
+                    unfound.append(UnfoundSlot(topic, int(numbers[number]), int(places[number]), int(lengths[number])))
                 first += _SLOTS_AT_ONCE
     except SourceError:
         pass  # a queue that cannot be read proves nothing against the log
     return unfound
 
 
+def _add_unfound_slots(result: MissingBytes, store: Store, slots: list[UnfoundSlot]) -> None:
+    """Queue slots whose record the scan did not find: either the record is damaged, or the slot."""
+    known = [(missing.begin_offset, missing.end_offset) for missing in result.ranges]
+    for topic in (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC):
+        mine = [
+            slot
+            for slot in slots
+            if slot.topic == topic and not any(begin <= slot.commit_log_offset < end for begin, end in known)
+        ]
+        if len(mine) > _UNFOUND_SLOTS_MAX:
+            result.findings.append(_not_believed(store, topic, mine))
+            continue
+        for slot in mine:
+            _add_unfound(result, store, slot)
+
+
+def _not_believed(store: Store, topic: str, slots: list[UnfoundSlot]) -> Finding:
+    return Finding(
+        store.root, "slot-mismatch", as_text(store.queue_directory(topic, 0)),
+        expected=f"slots of {topic}", actual=f"{len(slots)} slots that point at other records: the queue is not its own",
+    )
+
+
 def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
-    """A queue slot whose record the scan did not find as one of the topic: its topic or place must be damaged."""
-    topic, number, offset, length = slot.topic, slot.queue_offset, slot.commit_log_offset, slot.record_length_bytes
-    what = f"the record of slot {number} of {topic} at commit-log offset {offset} is not one"
-    missing = MissingRange(store.root, offset, offset + length, what)
+    topic, number, offset = slot.topic, slot.queue_offset, slot.commit_log_offset
+    end = offset + slot.record_length_bytes
     log = store.log()
-    block, segment = block_at(log, offset), log.segment_at(offset)
-    log.close()
-    if topic == HALF_TOPIC:
-        missing = replace(missing, is_identified=True, half_queue_offsets=(number,))
-    if block is not None and topic == HALF_TOPIC:
-        ids = tuple(value for value in block.properties.text(UNIQ_KEY).to_pylist() if value)
-        missing = replace(missing, transaction_ids=ids)
-    elif block is not None:
-        numbers = _op_numbers(block)
-        if numbers is not None:
-            missing = replace(missing, is_identified=True, half_queue_offsets=tuple(numbers))
-    result.ranges.append(missing)
+    try:
+        block, segment = block_at(log, offset), log.segment_at(offset)
+        is_elsewhere = _stands_between_its_neighbours(store, slot)
+    finally:
+        log.close()
+    actual = "no record" if block is None else "a record of something else"
     result.findings.append(
         Finding(
             store.root, "slot-mismatch", None if segment is None else segment.file,
-            None if segment is None else offset - segment.base_offset, length, commit_log_offset=offset,
-            expected=f"slot {number} of {topic}",
-            actual="a record of something else" if block is not None else "no record",
+            None if segment is None else offset - segment.base_offset, slot.record_length_bytes,
+            commit_log_offset=offset, expected=f"slot {number} of {topic}", actual=actual,
         )
     )
+    if is_elsewhere:  # the slot is what is damaged
+        return
+    what = f"the record of slot {number} of {topic} at commit-log offset {offset} is not one"
+    missing = MissingRange(store.root, offset, end, what)
+    if topic == HALF_TOPIC:
+        missing = replace(missing, is_identified=True, half_queue_offsets=(number,), prepared_offsets=(offset,))
+    if block is not None:
+        missing = _with_words_of(missing, topic, block)
+        mended = with_topic(block, HALF_TOPIC) if topic == HALF_TOPIC and not block.topic_is(HALF_TOPIC)[0] else None
+        if mended is not None:
+            result.damaged_halves.append(mended)
+    result.ranges.append(missing)
+
+
+def _with_words_of(missing: MissingRange, topic: str, block: Block) -> MissingRange:
+    """A missing range narrowed by what still can be read at the place that a slot of a topic points at."""
+    if topic == OP_TOPIC:
+        numbers = _op_numbers(block)
+        if numbers is None:
+            return missing
+        return replace(missing, is_identified=True, half_queue_offsets=tuple(numbers))
+    ids = tuple(value for value in block.properties.text(UNIQ_KEY).to_pylist() if value)
+    return replace(missing, is_identified=True, transaction_ids=ids) if ids else missing
+
+
+def _stands_between_its_neighbours(store: Store, slot: UnfoundSlot) -> bool:
+    """Whether the log has the record that a slot should point at, where the slots beside it say that it must be."""
+    number = slot.queue_offset
+    with open_queue(store, slot.topic, 0) as queue:
+        before = queue.read(number - 1, number)[1].tolist()
+        behind = queue.read(number + 1, number + 2)[1].tolist()
+    begin = before[0] if before else store.log_begin_offset
+    end = behind[0] if behind else begin + _SEARCHED_BYTES_MAX
+    for segment in store.commit_log:
+        low, high = max(begin - segment.base_offset, 0), min(end - segment.base_offset, segment.size_bytes)
+        if low >= high or end - begin > _SEARCHED_BYTES_MAX:
+            continue
+        for block in SegmentScan(segment, from_position=low, to_position=high):
+            rows = block.topic_is(slot.topic)
+            if (rows & (block.header("queue_offset") == number) & (block.header("queue_id") == 0)).any():
+                return True
+    return False

@@ -1,0 +1,150 @@
+"""What must still hold after one record was damaged, put as complaints; an empty list is what is wanted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from readers.commit_log import scan_records
+from readers.findings import Finding
+from readers.local_engine import audit
+from readers.reading import Coverage
+from readers.record_layout import COMMIT, TRANSACTION_MASK
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, open_store
+from readers.store_view import SettingsOf
+
+Row = dict[str, Any]
+EVIDENCE = ("half_copies", "op_marks", "final_records", "discard_copies")
+COLUMNS = [
+    "file", "position_bytes", "length_bytes", "commit_log_offset", "topic", "queue_id", "queue_offset", "sys_flag",
+    "born_time_ms", "store_time_ms", "born_host", "message_id", "prepared_transaction_offset", "properties",
+]
+SURE_OF = ("COMMITTED", "ROLLED_BACK", "PENDING", "DISCARDED", "LOST")
+
+
+def kind_of(record: Row) -> str:
+    """half, op, discard, final or ordinary."""
+    topics = {HALF_TOPIC: "half", OP_TOPIC: "op", DISCARD_TOPIC: "discard"}
+    is_final = record["sys_flag"] & TRANSACTION_MASK == COMMIT
+    return topics.get(record["topic"], "final" if is_final else "ordinary")
+
+
+def cited(row: Row) -> set[int]:
+    """Commit-log offsets of the records that a verdict rests on."""
+    return {entry["commit_log_offset"] for name in EVIDENCE for entry in row[name]}
+
+
+@dataclass
+class Reading:
+    """All that a store says, read once: records by offset, transactions by id."""
+
+    records: dict[int, Row]
+    transactions: dict[str, Row]
+    coverage: list[Coverage]
+    findings: list[Finding]
+
+    @staticmethod
+    def of(root: Path, settings: SettingsOf) -> Reading:
+        store = open_store(root)
+        scan = scan_records(store, columns=COLUMNS)
+        records = {row["commit_log_offset"]: row for row in scan.table().to_pylist()}
+        verdicts = audit([store], settings)
+        rows = verdicts.table().to_pylist()
+        assert [vars_of(part) for part in verdicts.coverage] == [vars_of(part) for part in scan.coverage]
+        return Reading(
+            records, {row["transaction_id"]: row for row in rows}, verdicts.coverage, verdicts.findings
+        )
+
+    def at(self, offset: int) -> Row:
+        """The record at a commit-log offset."""
+        return self.records[offset]
+
+
+def vars_of(coverage: Coverage) -> tuple[object, ...]:
+    """A coverage as a value that can be compared."""
+    return (
+        coverage.file, coverage.size_bytes, coverage.decoded_bytes, coverage.filler_bytes, coverage.damaged_bytes
+    )
+
+
+@dataclass
+class Comparison:
+    """One damage to some records of a store that was read before: what no longer holds."""
+
+    before: Reading
+    after: Reading
+    touched: set[int]
+    complaints: list[str] = field(default_factory=list)
+
+    def all(self) -> list[str]:
+        """Every complaint."""
+        self._coverage()
+        self._other_records()
+        self._transactions()
+        return self.complaints
+
+    def _coverage(self) -> None:
+        damaged = sum(part.damaged_bytes for part in self.after.coverage)
+        allowed = sum(self.before.records[offset]["length_bytes"] for offset in self.touched)
+        if damaged > allowed:
+            self.complaints.append(f"coverage: {damaged} bytes are damaged, the records had {allowed}")
+        if any(part.unread_bytes for part in self.after.coverage):
+            self.complaints.append(f"coverage: unread bytes {self.after.coverage}")
+
+    def _other_records(self) -> None:
+        for offset, record in self.before.records.items():
+            if offset not in self.touched and self.after.records.get(offset) != record:
+                self.complaints.append(f"record {offset}: {self.after.records.get(offset)} is not {record}")
+        for offset in self.after.records.keys() - self.before.records.keys():
+            self.complaints.append(f"record {offset} was never written")
+
+    def _transactions(self) -> None:
+        for identity, row in self.before.transactions.items():
+            now = self.after.transactions.get(identity)
+            if not cited(row) & self.touched:
+                if now != row:
+                    self.complaints.append(f"other transaction {identity}: {_changes(row, now)}")
+            elif now is None:
+                self.complaints.append(f"state: {identity} was {row['state']}, is gone")
+            elif now["state"] == "UNDECIDABLE":
+                if row["state"] != "UNDECIDABLE" and not any(letter.isdigit() for letter in now["reason"]):
+                    self.complaints.append(f"reason: {now['reason']} names no bytes")
+            elif now["state"] != row["state"]:
+                self.complaints.append(f"state: {identity} was {row['state']}, is {now['state']}: {now['reason']}")
+        for identity in self.after.transactions.keys() - self.before.transactions.keys():
+            row = self.after.transactions[identity]
+            if not cited(row) & self.touched:
+                self.complaints.append(f"new transaction {identity} without a touched record: {row}")
+            elif row["state"] != "UNDECIDABLE":
+                self.complaints.append(f"invented: {identity} {row['state']}: {row['reason']}")
+
+
+def _changes(row: Row, now: Row | None) -> str:
+    if now is None:
+        return "it is gone"
+    return "; ".join(
+        f"{name} {json.dumps(row[name])} -> {json.dumps(now[name])}" for name in row if row[name] != now[name]
+    )
+
+
+@contextmanager
+def flipped(file: Path, position: int, mask: int) -> Iterator[None]:
+    """A file with one byte changed, for a while."""
+    with file.open("r+b") as opened:
+        opened.seek(position)
+        (value,) = opened.read(1)
+    try:
+        _put(file, position, value ^ mask)
+        yield
+    finally:
+        _put(file, position, value)
+
+
+def _put(file: Path, position: int, value: int) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(position)
+        opened.write(bytes([value]))

@@ -1,0 +1,62 @@
+"""Real stores of the corpus to read and to damage: unpacked once for each process, copied for whoever changes one."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import hashlib
+import shutil
+import tempfile
+from pathlib import Path
+
+from readers.broker_settings import BrokerSettings, broker_settings
+from readers.store import Store, open_store
+from readers.store_view import SettingsOf
+from tests.brokers import corpus
+
+
+@functools.cache
+def _unpacked_here() -> Path:
+    directory = Path(tempfile.mkdtemp(prefix="rmqtx-corpus-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
+@functools.cache
+def unpacked(name: str) -> Path:
+    """The root of a store of the corpus, for reading only: it is unpacked once in this process."""
+    return corpus.unpack(name, _unpacked_here() / name)
+
+
+def copy_of(name: str, to: Path) -> Path:
+    """A copy of a store of the corpus that may be changed; holes stay holes."""
+    return corpus.unpack(name, to)
+
+
+def settings_of(name: str) -> SettingsOf:
+    """The settings that the broker of a store of the corpus ran with."""
+    recipe = corpus.recipe(name)
+    conf = {str(key): str(value) for key, value in recipe["broker_conf"].items()}
+
+    def settings(store: Store) -> BrokerSettings:
+        return broker_settings(store, conf=conf, version=str(recipe["version"]))
+
+    return settings
+
+
+def opened(name: str) -> Store:
+    """A snapshot of the unpacked store."""
+    return open_store(unpacked(name))
+
+
+def contents(root: Path) -> dict[str, str]:
+    """A digest of every file below a directory, by its path there; directories too."""
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "/"
+        for path in sorted(root.rglob("*"))
+    }
+
+
+def with_several_segments() -> list[str]:
+    """Stores of the corpus whose log fills more than one file."""
+    return [name for name in corpus.corpus_names() if sum(s.size_bytes > 0 for s in opened(name).commit_log) > 1]
