@@ -26,11 +26,13 @@ from benchmarks.sections import SECTIONS, STORES_OF, Bench, Section, Target, has
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 MEASURED_PACKAGES = ("readers", "rmqtx_cli", "benchmarks", "pyproject.toml")
+#: From this share of the machine on, used by others during a run that counts, the report says so.
+DISTURBED_SHARE = 0.10
 PACKAGES = ("numpy", "pyarrow", "numba", "typer", "tabulate", "rich")
 
 
-def circumstances(load_before: tuple[float, float, float], quiet: bool) -> list[tuple[str, str]]:
-    """What the numbers depend on: machine, load, versions, commit."""
+def circumstances(load_before: tuple[float, float, float], others_share: float) -> list[tuple[str, str]]:
+    """What the numbers depend on: machine, load and disturbance, versions, commit."""
     described = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
     processor = described[0].split(":", 1)[1].strip() if described else platform.machine()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -39,12 +41,12 @@ def circumstances(load_before: tuple[float, float, float], quiet: bool) -> list[
     ).stderr.splitlines()
     packages = [f"{name} {metadata.version(name)}" for name in PACKAGES if has_package(name)]
     load = [f"{value:.2f}" for value in (load_before[0], os.getloadavg()[0])]
-    noise = "" if quiet else "; the machine was not quiet at the start"
+    noise = "" if others_share <= DISTURBED_SHARE else ". **Disturbed: the times below mean little**"
     return [
         ("Date", f"{datetime.now(UTC):%Y-%m-%d}"),
         ("Machine", f"{processor}, {CORES} cores, {memory / (1 << 30):.0f} GiB"),
         ("System", f"{platform.system()} {platform.release()}"),
-        ("Load", f"{load[0]} before, {load[1]} after{noise}"),
+        ("Load", f"{load[0]} before, {load[1]} after; others used at most {others_share:.0%}{noise}"),
         ("Python", f"{platform.python_version()}; {', '.join(packages)}"),
         ("Java", f"{java[1] if len(java) > 1 else java[0]}; RocketMQ {rocketmq.VERSION}"),
         ("Commit", commit()),
@@ -145,7 +147,7 @@ def main(words: Sequence[str] | None = None) -> int:
         bench.say(f"store {store}")
         big_store.write(big_store.RECIPES[store], stores)
     load = os.getloadavg()
-    quiet = wait_until_quiet(arguments.patience, bench.say)
+    wait_until_quiet(arguments.patience, bench.say)
     sections = []
     for name in names:
         bench.say(f"== {name}")
@@ -160,7 +162,7 @@ def main(words: Sequence[str] | None = None) -> int:
         for target in sections[-1].targets:
             verdict = "kept  " if target.kept else "MISSED"
             bench.say(f"{verdict} {target.what}: {target.value} ({target.bound})")
-    text = render(sections, circumstances(load, quiet), stores)
+    text = render(sections, circumstances(load, bench.others_share), stores)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(text)
     bench.say(f"written: {arguments.output}")

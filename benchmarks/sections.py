@@ -54,6 +54,7 @@ class Bench:
         self.patience_s = patience_s
         self.scratch = scratch
         self.began = time.monotonic()
+        self.others_share = 0.0
 
     def say(self, text: str) -> None:
         """One line of progress."""
@@ -66,10 +67,12 @@ class Bench:
     def measure(
         self, commands: Sequence[Command], turns: int | None = None, warm_up: int = 1
     ) -> list[Measured]:
-        """The commands in turns, as `measure.in_turns`."""
-        return in_turns(
+        """The commands in turns, as `measure.in_turns`; remembers the worst disturbance of all."""
+        measured = in_turns(
             commands, turns or self.turns, warm_up=warm_up, patience_s=self.patience_s, say=self.say
         )
+        self.others_share = max(self.others_share, *(one.others_share for one in measured))
+        return measured
 
     def pending(self, name: str, *options: str) -> Command:
         """`rmqtx pending STORE`, its answer held against the truth."""
@@ -269,7 +272,14 @@ def decode(bench: Bench) -> Section:
         "Bytes of commit log (M) per second of processor time, all threads of the process counted: header "
         "columns, topic and six properties of every record as Arrow; for Java, the official decoder's object "
         "for every record, body left out. Passes repeat in one process; the median of the later half counts.",
-        ("program", "per CPU second", "per thread CPU second", "records per CPU second", "first pass, wall"),
+        (
+            "program",
+            "per CPU second",
+            "per thread CPU second",
+            "records per CPU second",
+            "first pass, wall",
+            "others",
+        ),
     )
     fill_page_cache(bench.store("M"))
     passes = 10
