@@ -31,6 +31,7 @@ class Truth:
             self.kinds.setdefault(line["event"], []).append(line)
         records = self.of("after_record")
         self.halves = [record for record in records if record["topic"] == HALF_TOPIC]
+        self.half_places = {record["commit_log_offset"]: record["queue_offset"] for record in self.halves}
         self.discard_copies = [record for record in records if record["topic"] == DISCARD_TOPIC]
         self.ops = [record for record in records if record["topic"] == OP_TOPIC and record["queue_id"] == 0]
         self.finals = [
@@ -42,11 +43,16 @@ class Truth:
         """A commit of a delayed half puts a record of that type into the half topic: no consumer gets that, so it is
         no final.
         """
+        self.stray_rollbacks = {
+            line["queue_offset"]
+            for line in self.of("decision")
+            if line["what"] == "ROLLBACK_MESSAGE" and line["commit_log_offset"] not in self.half_places
+        }
+        """Numbers of rollbacks that named a record outside the half topic: nothing but an op comes of them."""
         cursors = [line["queue_offset"] for line in self.of("after_cursor") if line["topic"] == HALF_TOPIC]
         self.half_cursor: int | None = cursors[-1] if cursors else None
         self.log_end: int = self.of("log_end")[-1]["commit_log_offset"]
         self.op_numbers = {number for op in self.ops for number in numbers(op)}
-        self.half_places = {record["commit_log_offset"]: record["queue_offset"] for record in self.halves}
 
     def half_logs(self, copy_numbers: set[int]) -> list[int]:
         """The commit-log offsets of half copies."""
@@ -142,6 +148,11 @@ def expected_row(sent: Event, truth: Truth) -> Row:
             "states": ["DISCARDED", "PENDING"],
             "why": "given up on, and no newer half copy, but the half cursor was set back before its copies",
         }
+    if state == "DISCARDED" and marks.foreign & truth.stray_rollbacks:
+        unsure = {
+            "states": ["DISCARDED", "ROLLED_BACK", "UNDECIDABLE"],
+            "why": "an op has this half's number because a ROLLBACK named another record; the store does not show that",
+        }
     return unsure | {
         "transaction_id": sent["transaction_id"]
         or (halves[0]["transaction_id"] if halves else None)
@@ -199,8 +210,6 @@ def judge(
         if discard_copies:
             flags.add("discarded_though_decided")
         return "ROLLED_BACK", flags
-    if marks.foreign:
-        flags.add("masked")
     if still_open:
         if discard_copies:
             flags.add("resumed")
@@ -209,4 +218,6 @@ def judge(
         return "DISCARDED", flags
     if logged:
         return "DISCARDED", flags | {"without_copy"}
+    if marks.foreign:
+        flags.add("masked")
     return "LOST", flags

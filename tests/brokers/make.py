@@ -88,6 +88,7 @@ def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
         "topics": dict(script.topics),
         "groups": list(script.groups),
         "broker_conf": conf,
+        "half_cursor": script.half_cursor,
         "states": dict(sorted(Counter(row["state"] for row in rows).items())),
     }
     (to / corpus.RECIPE).write_text(json.dumps(described, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

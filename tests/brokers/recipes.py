@@ -189,7 +189,7 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
             version,
             small,
             ipv6=True,
-            conf={"brokerIP1": "::1"},
+            conf={"brokerIP1": "::1", **({"bindAddress": "::"} if version == "5.1.4" else {})},
         )
     for version in ("4.9.7", "5.3.3"):
         add(

@@ -282,7 +282,8 @@ class Rig:
     def start_names(self) -> None:
         """Start the name server."""
         conf = self.home / "conf" / "namesrv.conf"
-        conf.write_text(f"listenPort={self.names_port}\n")
+        bind = f"bindAddress={self.conf['bindAddress']}\n" if "bindAddress" in self.conf else ""
+        conf.write_text(f"listenPort={self.names_port}\n{bind}")
         self._java("namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", conf)
         self._wait_port("namesrv", self.names_port, 60)
 
