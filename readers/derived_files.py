@@ -20,13 +20,22 @@ from readers.chains import Witnesses
 from readers.columns import Int32s, Int64s
 from readers.consume_queue import open_queue
 from readers.errors import RmqtxError
+from readers.fastjson import read_config
 from readers.foreign import foreign_decision
-from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES, marks_of, op_findings, ops_of, witnesses_of
+from readers.half_queue import (
+    JUDGED_FINALS,
+    JUDGED_HALVES,
+    is_delayed_half,
+    marks_of,
+    op_findings,
+    ops_of,
+    witnesses_of,
+)
 from readers.index import open_index
 from readers.record_at import block_at, blocks_at
 from readers.record_block import Block
 from readers.segment_scan import SegmentScan
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, WAITING_TOPICS
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, WAITING_TOPICS
 from readers.store_view import StoreFacts
 from readers.tables import MARKS
 from readers.transactions import ForeignDecision
@@ -90,6 +99,7 @@ class DerivedFiles:
     def open_transactions(self) -> dict[str, str | None]:
         """Every transaction with a half copy that the check has before it: id → real topic."""
         self._read_window()
+        self._read_scheduled()
         halves = self._table("halves")
         if pc.any(pc.is_null(halves["transaction_id"])).as_py():
             raise Untrusted("half messages without UNIQ_KEY are before the check: the index does not know them")
@@ -162,6 +172,18 @@ class DerivedFiles:
         if len(numbers) != queue.max_offset - begin:
             raise Untrusted("the half queue has slots that cannot be")
         self._read(HALF_TOPIC, numbers, offsets, lengths)
+
+    def _read_scheduled(self) -> None:
+        """Half messages that a delay level diverted and that are not due yet (clients before 4.6.1; FORMATS 5.12 F9)."""
+        delays = read_config(self._store, "delayOffset.json").value
+        table = delays.get("offsetTable") if isinstance(delays, dict) else None
+        for level, cursor in (table or {}).items():
+            if not (str(level).isdecimal() and isinstance(cursor, int)):
+                continue
+            with open_queue(self._store, SCHEDULE_TOPIC, int(level) - 1) as queue:
+                _, offsets, lengths, _ = queue.read(max(cursor, queue.min_offset), queue.max_offset)
+                for block in blocks_at(self._log, offsets.tolist(), lengths.tolist()):
+                    self._add(block.take(is_delayed_half(block)))
 
     def _read(self, topic: str, numbers: Int64s, offsets: Int64s, lengths: Int32s) -> None:
         """Records that queue slots point at; every one must be there and be what its slot says."""
@@ -264,12 +286,14 @@ class DerivedFiles:
         return table.filter(pc.is_in(table["transaction_id"], value_set=self._names))
 
     def _kept(self) -> Witnesses:
-        """What is known of the transactions asked for."""
-        halves = self._chosen("halves")
+        """What is known of the transactions asked for, in log order, as a scan would find it."""
+        halves, finals, discards = (
+            self._chosen(name).sort_by("commit_log_offset") for name in ("halves", "finals", "discards")
+        )
         marks = pa.Table.from_batches(self._marks, MARKS)
         marks = marks.filter(pc.is_in(marks["half_queue_offset"], value_set=pc.unique(halves["queue_offset"])))
         marks = marks.group_by(MARKS.names, use_threads=False).aggregate([]).select(MARKS.names)
-        return Witnesses(halves, marks.cast(MARKS), self._chosen("finals"), self._chosen("discards"))
+        return Witnesses(halves, marks.cast(MARKS), finals, discards)
 
     # -- op numbers of other records ------------------------------------------------------------------------------
 

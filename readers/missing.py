@@ -171,7 +171,7 @@ def _add_unfound_slots(result: MissingBytes, store: Store, slots: list[UnfoundSl
 def _not_believed(store: Store, topic: str, slots: list[UnfoundSlot]) -> Finding:
     return Finding(
         store.root, "slot-mismatch", as_text(store.queue_directory(topic, 0)),
-        expected=f"slots of {topic}", actual=f"{len(slots)} slots that point at other records: the queue is not its own",
+        expected=f"slots of {topic}", actual=f"{len(slots)} slots that point at other records: another log's queue",
     )
 
 

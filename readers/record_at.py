@@ -236,10 +236,10 @@ def _cuts(record: bytes, shift: int, *, is_v2: bool, is_flag_kept: bool) -> Iter
         data = np.frombuffer(record, np.uint8)
         topics_at = np.arange(body_at + width, last)
         lengths = integers_at(data, topics_at - width, ">i2" if is_v2 else ">i1").astype(np.int64)
-        sizes_at = topics_at + lengths
-        inside = (lengths > 0) & (sizes_at <= last)
-        topics_at, lengths, sizes_at = topics_at[inside], lengths[inside], sizes_at[inside]
-        fits = integers_at(data, sizes_at, ">i2") == last - sizes_at
+        inside = (lengths > 0) & (topics_at + lengths <= last)
+        topics_at, lengths = topics_at[inside], lengths[inside]
+        ends = topics_at + lengths
+        fits = integers_at(data, ends, ">i2") == last - ends
         for topic_at, topic_length in zip(topics_at[fits].tolist(), lengths[fits].tolist(), strict=True):
             if is_topic(topic_at, topic_length):
                 yield topic_at - width - body_at, topic_length

@@ -155,7 +155,8 @@ def _flip(kind: str, most: int) -> Damage:
         file = _some(_files(root, kind), chance)
         if file is None:
             return f"no {kind} file"
-        places = [chance.randrange(min(_written(file) + 64, file.stat().st_size)) for _ in range(chance.randint(1, most))]
+        reach = min(_written(file) + 64, file.stat().st_size)
+        places = [chance.randrange(reach) for _ in range(chance.randint(1, most))]
         return "; ".join(flip_byte(file, place, chance.randint(1, 255)) for place in places)
 
     return damage

@@ -1,0 +1,141 @@
+"""Every store that a real broker wrote: each verdict and each proof is what the clients and the broker saw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from readers.commit_log import scan_records
+from readers.half_queue import scan_halves, scan_ops
+from readers.local_engine import audit
+from readers.questions import pending, show
+from tests.brokers import corpus
+from tests.forge.stores import contents, opened, settings_of, unpacked
+
+Row = dict[str, Any]
+EVIDENCE = {
+    "half_copies": ("queue_id", "queue_offset", "commit_log_offset", "checks_count"),
+    "op_marks": ("queue_id", "queue_offset", "commit_log_offset", "half_queue_offset"),
+    "final_records": ("topic", "queue_id", "queue_offset", "commit_log_offset"),
+    "discard_copies": ("queue_id", "queue_offset", "commit_log_offset"),
+}
+"""The lists that prove a verdict, and what of each entry the truth knows."""
+
+
+@pytest.fixture(params=corpus.corpus_names())
+def name(request: pytest.FixtureRequest) -> str:
+    """Each store in turn."""
+    return str(request.param)
+
+
+def audited(name: str) -> list[Row]:
+    rows: list[Row] = audit([opened(name)], settings_of(name)).table().to_pylist()
+    return rows
+
+
+def places(entries: list[Row], fields: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    return sorted(tuple(entry[field] or 0 for field in fields) for entry in entries)
+
+
+def is_open(row: Row) -> bool:
+    """Whether the broker will ask the producer again; it never asks for what a foreign op number hides."""
+    return (row["state"] == "PENDING" and "masked" not in row["flags"]) or row["advice"] == "close"
+
+
+def differences(row: Row | None, wanted: Row) -> list[str]:
+    """What a verdict says other than the truth."""
+    if row is None:
+        return ["it is missing"]
+    states = wanted["state"] if isinstance(wanted["state"], list) else [wanted["state"]]
+    found = []
+    if row["state"] not in states:
+        found.append(f"{row['state']} ({row['reason']}) is not {states}")
+    lacking = set(wanted["flags_at_least"]) - set(row["flags"])
+    if lacking:
+        found.append(f"flags {sorted(lacking)} are not in {row['flags']}")
+    if wanted["open"] is not None and is_open(row) != wanted["open"]:
+        found.append(f"open is {is_open(row)}: {row['flags']}, {row['reason']}")
+    for field, fields in EVIDENCE.items():
+        proof, truth = places(row[field], fields), places(wanted[field], fields)
+        if proof != truth:
+            found.append(f"{field} {proof} are not {truth}")
+    return found
+
+
+def test_every_transaction_has_the_state_and_the_proof_that_was_seen(name: str) -> None:
+    rows = {row["transaction_id"]: row for row in audited(name)}
+    wanted = {row["transaction_id"]: row for row in corpus.expected(name)}
+    wrong = {
+        f"{row['plan']} {identity}": told
+        for identity, row in wanted.items()
+        if (told := differences(rows.get(identity), row))
+    }
+    assert wrong == {}
+    assert sorted(set(rows) - set(wanted)) == []
+
+
+def test_every_row_is_complete(name: str) -> None:
+    for row in audited(name):
+        assert row["transaction_id"]
+        assert row["state"]
+        assert row["reason"]
+        assert row["half_copies"] or row["final_records"] or row["discard_copies"]
+        assert (row["decided_time_ms"] is None) == (row["state"] in ("PENDING", "LOST", "UNDECIDABLE")) or set(
+            row["flags"]
+        ) & {"without_copy"}
+        assert row["half_store_time_ms"] == row["half_copies"][0]["store_time_ms"]
+
+
+def test_pending_is_the_open_part_of_audit(name: str) -> None:
+    wanted = [row for row in audited(name) if row["state"] == "PENDING" or row["advice"] == "close"]
+    found = pending([opened(name)], settings_of(name)).table().to_pylist()
+    scanned = pending([opened(name)], settings_of(name), scan=True).table().to_pylist()
+    assert found == wanted
+    assert scanned == wanted
+
+
+def test_show_finds_a_transaction_by_its_id_and_by_its_records(name: str) -> None:
+    rows = audited(name)
+    for row in rows[:: max(1, len(rows) // 8)]:
+        assert row in show([opened(name)], settings_of(name), row["transaction_id"]).table().to_pylist()
+        for key in (row["keys"] or "").split(" ")[:1]:
+            if key:
+                assert row in show([opened(name)], settings_of(name), key).table().to_pylist()
+
+
+def test_decode_accounts_for_every_byte(name: str) -> None:
+    store = opened(name)
+    for reading in (scan_records(store), scan_records(store, with_body=True, check_crc=True), scan_halves(store),
+                    scan_ops(store)):
+        list(reading)
+        assert [finding.line() for finding in reading.findings] == []
+        assert sum(coverage.size_bytes for coverage in reading.coverage) == sum(s.size_bytes for s in store.commit_log)
+        for coverage in reading.coverage:
+            assert coverage.decoded_bytes + coverage.filler_bytes == coverage.size_bytes
+            assert (coverage.damaged_bytes, coverage.unread_bytes) == (0, 0)
+
+
+def test_records_are_where_their_rows_say(name: str) -> None:
+    store = opened(name)
+    log = store.log()
+    rows = scan_records(store, with_body=True, check_crc=True).table().to_pylist()
+    assert len({row["commit_log_offset"] for row in rows}) == len(rows)
+    for row in rows:
+        data = log.read(row["commit_log_offset"], row["length_bytes"])
+        assert int.from_bytes(data[:4], "big") == row["length_bytes"]
+        assert int.from_bytes(data[28:36], "big") == row["commit_log_offset"]
+        assert row["topic"].encode() in data
+        assert row["body"] in data
+        assert row["body_crc_matches"]
+    log.close()
+
+
+def test_reading_changes_nothing(name: str) -> None:
+    before = contents(unpacked(name))
+    store, settings = opened(name), settings_of(name)
+    list(scan_records(store, with_body=True, decompress=True, check_crc=True))
+    found = audit([store], settings).table().to_pylist()
+    list(pending([store], settings))
+    list(show([store], settings, found[0]["transaction_id"]))
+    assert contents(unpacked(name)) == before
