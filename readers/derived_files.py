@@ -174,7 +174,7 @@ class DerivedFiles:
         self._read(HALF_TOPIC, numbers, offsets, lengths)
 
     def _read_scheduled(self) -> None:
-        """Half messages that a delay level diverted and that are not due yet (clients before 4.6.1; FORMATS 5.12 F9)."""
+        """Half messages that a delay level diverted and that are not due yet (clients before 4.6.1; FORMATS 5.12)."""
         delays = read_config(self._store, "delayOffset.json").value
         table = delays.get("offsetTable") if isinstance(delays, dict) else None
         for level, cursor in (table or {}).items():

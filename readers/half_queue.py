@@ -102,6 +102,7 @@ JUDGED_HALVES = _judged(
         "prepared_queue_offset", "body_is_readable",
     ),
     pa.field("lone_message_id", pa.string()),
+    pa.field("prepared_transaction_offset", pa.int64()),
     pa.field("store_host_number", pa.int64()),
 )
 JUDGED_FINALS = _judged(
@@ -210,21 +211,27 @@ def marks_of(ops: pa.RecordBatch, wanted: pa.Array | None = None) -> pa.RecordBa
 
 
 def is_final(block: Block) -> Bools:
-    """COMMIT records that are no redeliveries: a message that a consumer sent back keeps the flag, but names no copy.
+    """COMMIT records that reach, or will reach, a real topic; no redeliveries.
 
+    A message that a consumer sent back keeps the flag, but names no copy. The commit of a diverted half message goes to
+    the half topic again (FORMATS 5.12 F9): no consumer gets that.
     The header has no CRC, so no single field of it decides: a record that names a copy and has a producer group, but
-    is neither half nor discard copy, is a final whose flag is damaged; one with neither is none, whatever its flag says.
+    is neither half nor discard copy, is a final whose flag is damaged; with neither it is none, whatever the flag says.
     """
     kinds = block.sys_flag & TRANSACTION_MASK
     names_copy = block.header("prepared_transaction_offset") != 0
-    finals: Bools = kinds == COMMIT
-    doubtful = np.flatnonzero((finals & ~names_copy) | ((kinds == 0) & names_copy))
-    if len(doubtful):
-        alone = block.take(doubtful)
-        has_group = alone.properties.locate(PRODUCER_GROUP)[2]
-        waits = alone.topic_is(HALF_TOPIC) | alone.topic_is(DISCARD_TOPIC)
-        is_first = alone.header("reconsume_times") == 0
-        finals[doubtful] = has_group & np.where(finals[doubtful], is_first, ~waits)
+    finals: Bools = (kinds == COMMIT) | ((kinds == 0) & names_copy)
+    rows = np.flatnonzero(finals)
+    if len(rows):
+        candidates = block.take(rows)
+        own = ~(candidates.topic_is(HALF_TOPIC) | candidates.topic_is(DISCARD_TOPIC) | is_delayed_half(candidates))
+        doubtful = np.flatnonzero(own & ((kinds[rows] != COMMIT) | ~names_copy[rows]))
+        if len(doubtful):
+            alone = candidates.take(doubtful)
+            has_group = alone.properties.locate(PRODUCER_GROUP)[2]
+            is_first = (alone.header("reconsume_times") == 0) | names_copy[rows][doubtful]
+            own[doubtful] = has_group & is_first
+        finals[rows] = own
     return finals
 
 
@@ -234,7 +241,7 @@ def witnesses_of(block: Block, store: str) -> dict[str, pa.RecordBatch]:
     Shape: JUDGED_HALVES, OPS, JUDGED_FINALS, JUDGED_HALVES.
     """
     found: dict[str, pa.RecordBatch] = {}
-    is_half = block.topic_is(HALF_TOPIC) | _is_delayed_half(block)
+    is_half = block.topic_is(HALF_TOPIC) | is_delayed_half(block)
     if is_half.any():
         found["halves"] = halves_of(block.take(is_half), store, JUDGED_HALVES)
     is_op = block.topic_is(OP_TOPIC)
@@ -249,7 +256,7 @@ def witnesses_of(block: Block, store: str) -> dict[str, pa.RecordBatch]:
     return found
 
 
-def _is_delayed_half(block: Block) -> Bools:
+def is_delayed_half(block: Block) -> Bools:
     """Half messages that a delay or timer property diverted from the half topic.
 
     Their REAL_TOPIC is the half topic itself: the true one is lost (FORMATS 5.12 F9).

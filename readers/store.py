@@ -27,7 +27,8 @@ OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 #: Topics where a final waits for its time before it reaches its real topic.
-WAITING_TOPICS = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
+SCHEDULE_TOPIC, TIMER_TOPIC = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
+WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
 
 #: Directories and files by which a root is recognised when its commit log is elsewhere or lost.
 _STORE_MARKS = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config")

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from readers.broker_settings import BrokerSettings
 from readers.chains import Chains, Witnesses, int64s
 from readers.columns import Bools, Int64s, scatter
-from readers.store import HALF_TOPIC
+from readers.store import HALF_TOPIC, SCHEDULE_TOPIC
 from readers.tables import TRANSACTIONS
 
 STATES: dict[str, str] = {
@@ -50,7 +50,8 @@ FLAGS: dict[str, str] = {
     "commit_after_rollback": "a COMMIT record was written after an op message had ended it",
     "commit_after_discard": "a COMMIT record was written after the broker had given up on it",
     "discarded_though_decided": "the broker discarded a copy although a commit or rollback was already recorded",
-    "open_after_decision": "it is decided, but a copy without a valid op is still before the check: it is asked again",
+    "open_after_decision": "it is decided or discarded, but a copy without a valid op is still before the check (or "
+    "again, where the cursor was set back): it is asked again",
     "conflict": "both a commit and a rollback record exist (designs before 4.3)",
     "unanswerable": "the table's number is not the record's: every answer is refused (3.1)",
     "never_asked": "no table entry: the broker never asks for it (3.1)",
@@ -194,9 +195,12 @@ class Judgement:
         in_half_topic = np.asarray(pc.equal(halves.table["topic"], HALF_TOPIC))
         self.cursor_per_copy = cursor
         self.is_before_per_copy = self.cursor_is_known_per_copy & in_half_topic & (queue_offsets >= cursor)
+        self.is_before_per_copy |= self._is_coming_back(in_half_topic)
+        self.is_half_copy = in_half_topic
 
         op_cursor, op_cursor_known = self._cursor_per_row(False, marks.table["store"], marks.integers("queue_id"))
         self.is_foreign_mark, self.is_doubtful_mark = self._foreign_marks()
+        self.is_foreign_mark |= self._is_mark_of_a_commit_that_went_round()
         decides = ~self.is_foreign_mark
         # The check reads ops from the op cursor on; one before it hides nothing any more (cursors set back by hand).
         seen = ~op_cursor_known | (marks.integers("queue_offset") >= op_cursor)
@@ -204,6 +208,34 @@ class Judgement:
         self.is_marked_per_copy = np.bincount(self.chains.half_of_mark[decides], minlength=copies) > 0
         self.is_hidden_per_copy = np.bincount(self.chains.half_of_mark[seen], minlength=copies) > 0
         self.is_open_per_copy = self.is_before_per_copy & ~self.is_hidden_per_copy
+
+    def _is_coming_back(self, in_half_topic: Bools) -> Bools:
+        """Diverted half messages that still wait for their time: the half topic gets them again.
+
+        From 4.6.1 on the schedule service drops them ("[BUG]", #1540); the timer wheel (5.0.0+) brings them back.
+        """
+        halves = self.halves
+        newest = halves.highest(np.where(in_half_topic, halves.rank, -1), -1)
+        coming = ~in_half_topic & (halves.rank > newest[halves.number])
+        if coming.any():
+            drops = [
+                name for name, view in self.views.items()
+                if view.settings.version_low is not None and view.settings.version_low >= (4, 6, 1)
+            ]
+            scheduled = np.asarray(pc.equal(halves.table["topic"], SCHEDULE_TOPIC))
+            dropped = scheduled & np.asarray(pc.is_in(halves.table["store"], value_set=pa.array(drops, pa.string())))
+            coming &= ~dropped
+        return coming
+
+    def _is_mark_of_a_commit_that_went_round(self) -> Bools:
+        """Op marks of commits of diverted half messages: their COMMIT record went to the half topic again (F9)."""
+        halves = self.halves
+        named = halves.integers("prepared_transaction_offset", 0)
+        named = np.unique(named[named > 0])
+        if not len(named):
+            return np.zeros(len(self.marks), np.bool_)
+        marked = halves.integers("commit_log_offset")[self.chains.half_of_mark]
+        return np.isin(marked, named)
 
     def _foreign_marks(self) -> tuple[Bools, Bools]:
         """Op marks that a foreign decision explains, and those among them that could also be the half's own."""
@@ -359,7 +391,7 @@ class Judgement:
         halves, discards = self.halves, self.discards
         count = self.chains.count
         is_committed, is_decided = self.state == "COMMITTED", np.isin(self.state, ["COMMITTED", "ROLLED_BACK"])
-        is_pending = self.state == "PENDING"
+        is_pending, is_discarded = self.state == "PENDING", self.state == "DISCARDED"
         has_mark, has_discard = self.marks_count > 0, discards.has
         self.born_time_ms = self._first_of("born_time_ms")
         self.half_store_time_ms = halves.at("store_time_ms", halves.first)
@@ -380,6 +412,7 @@ class Judgement:
         )
         open_later = halves.any_of(self.is_open_per_copy & (halves.rank > self.last_discard_rank[halves.number]))
         foreign = self.marks.any_of(self.is_foreign_mark)
+        is_delayed = halves.any_of(~self.is_half_copy)
         host = halves.integers("store_host_number")
         self.flags: dict[str, Bools] = {
             "duplicate_commit": self.commits_count > 1,
@@ -388,7 +421,7 @@ class Judgement:
             "commit_after_discard": is_committed & has_discard & (self.first_final_rank > self.first_discard_rank),
             "discarded_though_decided": has_discard & is_decided
             & (np.minimum(self.first_final_rank, self.first_mark_rank) < self.last_discard_rank),
-            "open_after_decision": is_decided & has_mark & self.is_asked_again,
+            "open_after_decision": self.is_asked_again & ((is_decided & has_mark) | is_discarded),
             "conflict": np.zeros(count, np.bool_),
             "unanswerable": np.zeros(count, np.bool_),
             "never_asked": np.zeros(count, np.bool_),
@@ -400,14 +433,14 @@ class Judgement:
             "expires_soon": is_pending & (now - born > reserved - EXPIRES_SOON_MS),
             "orphan_op": np.zeros(count, np.bool_),
             "poison": is_pending & halves.any_of(self.is_before_per_copy & ~(readable & askable)),
-            "masked": foreign & ~is_committed & ~has_mark,
-            "delayed_half": halves.any_of(np.asarray(pc.not_equal(halves.table["topic"], HALF_TOPIC))),
+            "masked": foreign & ~is_committed & ~has_mark & ~is_delayed,
+            "delayed_half": is_delayed,
             "bad_body": halves.any_of(~readable)
             | discards.any_of(~np.asarray(pc.fill_null(discards.table["body_is_readable"], True))),
             "clock_skew": halves.has & ((born - stored > CLOCK_AHEAD_MS) | (stored - born > CLOCK_BEHIND_MS)),
             "without_copy": self.is_without_copy & (self.state == "DISCARDED"),
         }
-        self.is_closable = is_decided & self.is_asked_again
+        self.is_closable = (is_decided | is_discarded) & self.is_asked_again
         self.is_open_undecided = open_later
 
     def _first_of(self, name: str) -> pa.Array:
@@ -472,8 +505,13 @@ class Judgement:
 
     def _pending_reasons(self, rows: Int64s) -> pa.Array:
         newest, cursor = self._newest(rows)
-        return _join(
-            "half queue offset ", newest, " is not before the check cursor ", cursor, ", no op, no COMMIT record"
+        waiting = ~self.is_half_copy[self.halves.last[rows]]
+        return pc.if_else(
+            pa.array(waiting),
+            "the half message was diverted by a delay and waits to come back to the half topic",
+            _join(
+                "half queue offset ", newest, " is not before the check cursor ", cursor, ", no op, no COMMIT record"
+            ),
         )
 
     def _discarded_reasons(self, rows: Int64s) -> pa.Array:
@@ -540,10 +578,16 @@ class Judgement:
         Order: as the chains are ordered.
         """
         halves, finals = self.halves, self.finals
-        waiting_topic = pc.coalesce(
+        topic = pc.coalesce(
             halves.at("real_topic", halves.first),
             self.discards.at("real_topic", self.discards.first),
             finals.at("topic", finals.last),
+        )
+        is_lost = pc.fill_null(pc.equal(topic, HALF_TOPIC), False)  # a diverted half message forgets where it was for
+        queue_id = pc.coalesce(
+            halves.at("real_queue_id", halves.first),
+            self.discards.at("real_queue_id", self.discards.first),
+            finals.at("queue_id", finals.last),
         )
         columns = {
             "store": self.store,
@@ -553,12 +597,8 @@ class Judgement:
             "reason": self._reasons(),
             "advice": self._advice(),
             "producer_group": self._first_of("producer_group"),
-            "topic": waiting_topic,
-            "queue_id": pc.coalesce(
-                halves.at("real_queue_id", halves.first),
-                self.discards.at("real_queue_id", self.discards.first),
-                finals.at("queue_id", finals.last),
-            ),
+            "topic": pc.if_else(is_lost, pa.scalar(None, pa.string()), topic),
+            "queue_id": pc.if_else(is_lost, pa.scalar(None, pa.int32()), queue_id),
             "keys": self._first_of("keys"),
             "born_time_ms": self.born_time_ms,
             "half_store_time_ms": self.half_store_time_ms,
