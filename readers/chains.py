@@ -138,6 +138,9 @@ class Group:
         if rows is not None and not rows.all():
             table, starts = table.filter(pa.array(rows)), np.concatenate([[0], np.cumsum(self.count_of(rows))])
         arrays = [table[field.name].combine_chunks().cast(field.type) for field in fields]
+        names = [field.name for field in fields]
+        if "checks_count" in names:  # a copy without the property has no check behind it
+            arrays[names.index("checks_count")] = pc.fill_null(arrays[names.index("checks_count")], 0)
         structs = pa.StructArray.from_arrays(arrays, fields=fields)
         return pa.ListArray.from_arrays(pa.array(starts.astype(np.int32)), structs, type=kind)
 

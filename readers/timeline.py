@@ -47,12 +47,13 @@ def timeline(transaction: dict[str, Any], stores: list[Store]) -> pa.Table:
     born = transaction["born_time_ms"]
     if born is not None:
         events.append({"time_ms": born, "event": "born", "detail": "producer clock"})
-    before: int | None = None
-    for copy in transaction["half_copies"]:
-        checks = copy["checks_count"]
-        event, detail = _copy_event(before, checks, is_first=copy is transaction["half_copies"][0])
+    first_discard = min((copy["store_time_ms"] for copy in transaction["discard_copies"]), default=None)
+    before = 0
+    for number, copy in enumerate(transaction["half_copies"]):
+        is_late = first_discard is not None and copy["store_time_ms"] > first_discard
+        event, detail = _copy_event(number, before, copy["checks_count"], is_late=is_late)
         events.append(_event(copy, event, HALF_TOPIC, detail))
-        before = checks or 0
+        before = copy["checks_count"]
     for mark in transaction["op_marks"]:
         events.append(_event(mark, "op", OP_TOPIC, f"ends half queue offset {mark['half_queue_offset']}"))
     for number, final in enumerate(transaction["final_records"], 1):
@@ -66,13 +67,12 @@ def timeline(transaction: dict[str, Any], stores: list[Store]) -> pa.Table:
     return pa.Table.from_pylist(events, schema=TIMELINE)
 
 
-def _copy_event(before: int | None, checks: int | None, *, is_first: bool) -> tuple[str, str]:
-    if is_first:
-        detail = "half message stored" if not checks else f"first copy left in the log, {checks} checks before it"
-        return "sent", detail
-    if checks == 0:
-        return "resumed", "put back with no checks behind it"
-    if checks is not None and checks > (before or 0):
+def _copy_event(number: int, before: int, checks: int, *, is_late: bool) -> tuple[str, str]:
+    if number == 0:
+        return "sent", f"first copy left in the log, {checks} checks before it" if checks else "half message stored"
+    if checks == 0 and is_late:
+        return "resumed", "put back after the discard, with no checks behind it"
+    if checks > before:
         return "check", f"check {checks}: put back and asked"
     return "put back", "copied to the end of the half queue"
 
