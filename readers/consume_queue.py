@@ -145,6 +145,15 @@ def _last_used(
     return None
 
 
+def _addressable(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """The segments that a 64-bit offset can name: 20 digits can say more, and a broker would not start on them."""
+    return tuple(segment for segment in segments if segment.end_offset < 2**63)
+
+
+def _is_well_named(segment: Segment, layout: Layout) -> bool:
+    return segment.base_offset % layout.size_bytes == 0 and bool(_addressable((segment,)))
+
+
 def _queue_findings(findings: list[Finding]) -> list[Finding]:
     """The findings about a queue's files in a queue's words."""
     return [
@@ -202,9 +211,9 @@ class _Extension:
     def __init__(self, store: Store, topic: str, queue_id: int) -> None:
         segments, found = store.queue_segments(topic, queue_id, "consumequeue_ext")
         self._store = store.root
-        self._segments = segments
+        self._segments = _addressable(segments)
         self.findings = _queue_findings(found)
-        self._bases = np.array([segment.base_offset for segment in segments], np.int64)
+        self._bases = np.array([segment.base_offset for segment in self._segments], np.int64)
 
     def resolve(self, tags_codes: Int64s) -> tuple[Int64s, Bools]:
         """The tags codes with addresses followed, and which of them had an address that leads nowhere."""
@@ -271,10 +280,8 @@ class Queue:
         self.topic = topic
         self.queue_id = queue_id
         self.findings = _queue_findings(found)
-        self._segments = tuple(segment for segment in segments if segment.base_offset % SLOT.size_bytes == 0)
-        for segment in segments:
-            if segment.base_offset % SLOT.size_bytes:
-                self.findings.append(_misnamed(store, segment, SLOT))
+        self._segments = tuple(segment for segment in segments if _is_well_named(segment, SLOT))
+        self.findings.extend(_misnamed(store, segment, SLOT) for segment in segments if segment not in self._segments)
         self._log = SegmentedLog(self._segments)
         self._extension: _Extension | None = None
         self._store = store
@@ -433,7 +440,8 @@ def _scan(
 def _misnamed(store: Store, segment: Segment, layout: Layout) -> Finding:
     return Finding(
         store.root, "slot-invalid", segment.file, 0, segment.size_bytes,
-        expected=f"a file name that is a multiple of {layout.size_bytes}", actual=str(segment.base_offset),
+        expected=f"a file name that is a multiple of {layout.size_bytes} and a 64-bit number",
+        actual=str(segment.base_offset),
     )
 
 
@@ -469,7 +477,7 @@ class _QueueScan:
         coverage = Coverage(self.store.root, segment.file, segment.size_bytes)
         self.reading.coverage.append(coverage)
         size = self.layout.size_bytes
-        if segment.base_offset % size:
+        if not _is_well_named(segment, self.layout):
             coverage.damaged_bytes = segment.size_bytes
             self.reading.findings.append(_misnamed(self.store, segment, self.layout))
             return
@@ -535,7 +543,7 @@ class _QueueScan:
     def _tell_dangling(self, segment: Segment, slots: Slots, sound: Bools, position: int) -> None:
         begins = _native(slots, "commit_log_offset")
         ends = begins + _native(slots, "record_length_bytes")
-        log = self.store.commit_log
+        log = _addressable(self.store.commit_log)
         bases = np.array([part.base_offset for part in log], np.int64)
         limits = np.array([part.end_offset for part in log], np.int64)
         numbers = np.searchsorted(bases, begins, "right") - 1
