@@ -20,6 +20,7 @@ from readers.findings import Finding, as_text
 
 _SEGMENT_NAME = re.compile(r"\d{20}")
 _OPEN_FILES_MAX = 64
+_OFFSET_MAX = (1 << 62) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ def list_segments(directories: list[Path], store: str) -> tuple[tuple[Segment, .
     found: list[Segment] = []
     for directory in directories:
         for entry in _entries(directory, store, findings):
-            if not _SEGMENT_NAME.fullmatch(entry.name) or not entry.is_file():
+            if not _SEGMENT_NAME.fullmatch(entry.name) or int(entry.name) > _OFFSET_MAX or not entry.is_file():
                 if not entry.is_dir():  # sub-directories are skipped by brokers from 5.1.0
                     findings.append(Finding(store, "stray-file", as_text(entry.path)))
                 continue

@@ -103,7 +103,11 @@ class Store:
         for name in _names(self.path / "index", directories=False):
             if re.fullmatch(r"\d{17}", name):
                 path = self.path / "index" / name
-                files.append(Segment(as_text(path), 0, path.stat().st_size))
+                try:
+                    if path.is_file():
+                        files.append(Segment(as_text(path), 0, path.stat().st_size))
+                except OSError:  # a broker expires index files while it runs
+                    continue
         return tuple(files)
 
 
