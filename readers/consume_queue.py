@@ -416,8 +416,8 @@ def scan_slots(
 
     Shape:  rows of QUEUE_SLOTS, at most 65,536 a batch; pre-blank slots are rows without offset and length.
     Order:  simple queues, then batch queues; topic, queue number, position.
-    Damage: slot-invalid (no row), slot-dangling (a row), queue-gap, segment-size, stray-file, unreadable-file.
-            A slot that points before the log's begin is dangling too: its record expired, as every broker's do.
+    Damage: slot-invalid (no row), slot-expired and slot-dangling (a row), queue-gap, segment-size, stray-file,
+            unreadable-file.
     Source: store/ConsumeQueue.java, store/queue/BatchConsumeQueue.java; FORMATS 3.
     """
     reading = Reading(QUEUE_SLOTS, ())
@@ -553,9 +553,11 @@ class _QueueScan:
         dangling = sound & ~inside
         if dangling.any():
             held = ", ".join(f"[{low}, {high})" for low, high in _merged(log)) or "a commit log"
-            runs = self._runs(segment, "slot-dangling", f"an offset in {held}")
-            runs.add(dangling, position, self.layout.size_bytes)
-            runs.close()
+            expired = dangling & (begins < min((low for low, _ in _merged(log)), default=0))
+            for code, wrong in (("slot-expired", expired), ("slot-dangling", dangling & ~expired)):
+                runs = self._runs(segment, code, f"an offset in {held}")
+                runs.add(wrong, position, self.layout.size_bytes)
+                runs.close()
 
     def _rows(self, segment: Segment, slots: Slots, positions: Int64s) -> pa.RecordBatch:
         count = len(slots)

@@ -75,10 +75,15 @@ KINDS: dict[str, Kind] = {
     ),
     "queue-gap": Kind("error", "a consume queue lacks a file in the middle", "the commit log is scanned instead"),
     "slot-invalid": Kind("error", "a consume-queue entry that cannot be", "the record is looked for in the commit log"),
+    "slot-expired": Kind(
+        "note",
+        "consume-queue entries that point before the commit log's begin",
+        "their records expired; queues are deleted by whole files, so every long-lived store has such entries",
+    ),
     "slot-dangling": Kind(
         "warning",
         "a consume-queue entry that points outside the commit log",
-        "the record it pointed at is expired or was cut off; it is no evidence any more",
+        "the record it pointed at was cut off or lies in a missing file; it is no evidence any more",
     ),
     "slot-mismatch": Kind(
         "error",
