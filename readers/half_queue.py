@@ -215,22 +215,28 @@ def is_final(block: Block) -> Bools:
 
     A message that a consumer sent back keeps the flag, but names no copy. The commit of a diverted half message goes to
     the half topic again (FORMATS 5.12 F9): no consumer gets that.
-    The header has no CRC, so no single field of it decides: a record that names a copy and has a producer group, but
-    is neither half nor discard copy, is a final whose flag is damaged; with neither it is none, whatever the flag says.
+    The header has no CRC, so no single field of it decides: a record that names a copy and has the words of a final is
+    one whatever its flag says (designs before 4.3 know no REAL_TOPIC); without a named copy its flag alone makes none.
     """
-    kinds = block.sys_flag & TRANSACTION_MASK
+    flagged = (block.sys_flag & TRANSACTION_MASK) == COMMIT
     names_copy = block.header("prepared_transaction_offset") != 0
-    finals: Bools = (kinds == COMMIT) | ((kinds == 0) & names_copy)
+    finals: Bools = flagged | names_copy
     rows = np.flatnonzero(finals)
     if len(rows):
         candidates = block.take(rows)
+        flagged, names_copy = flagged[rows], names_copy[rows]
+        is_first = candidates.header("reconsume_times") == 0
         own = ~(candidates.topic_is(HALF_TOPIC) | candidates.topic_is(DISCARD_TOPIC) | is_delayed_half(candidates))
-        doubtful = np.flatnonzero(own & ((kinds[rows] != COMMIT) | ~names_copy[rows]))
+        doubtful = np.flatnonzero(own & ~(flagged & names_copy & is_first))
         if len(doubtful):
             alone = candidates.take(doubtful)
-            has_group = alone.properties.locate(PRODUCER_GROUP)[2]
-            is_first = (alone.header("reconsume_times") == 0) | names_copy[rows][doubtful]
-            own[doubtful] = has_group & is_first
+            has = {name: alone.properties.locate(name)[2] for name in (PRODUCER_GROUP, REAL_TOPIC, TRANSACTION_ID)}
+            is_sent_back = alone.data[alone.topic_starts] == ord("%")  # %RETRY%, %DLQ%
+            own[doubtful] = has[PRODUCER_GROUP] & np.where(
+                names_copy[doubtful],
+                ~is_sent_back & (flagged[doubtful] | has[REAL_TOPIC] | has[TRANSACTION_ID]),
+                is_first[doubtful],
+            )
         finals[rows] = own
     return finals
 

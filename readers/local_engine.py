@@ -27,7 +27,7 @@ from readers.findings import Finding
 from readers.foreign import find_foreign_decisions
 from readers.half_queue import JUDGED_HALVES, halves_of, marks_of, op_findings, witnesses_of
 from readers.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed, use_accelerator
-from readers.missing import UnfoundSlot, missing_bytes, unfound_slots
+from readers.missing import UnfoundSlot, derived_findings, missing_bytes, unfound_slots
 from readers.reading import Coverage, Reading
 from readers.record_block import Block
 from readers.segment_scan import SegmentScan, Span
@@ -69,6 +69,14 @@ class _Split:
     def offsets(self) -> tuple[int, int]:
         """The commit-log offsets of its range."""
         return self.segment.base_offset + self.from_position, self.segment.base_offset + self.to_position
+
+    def scanned_offsets(self, spans: list[Span]) -> tuple[int, int]:
+        """The same without what a running broker had not written when the scan came there: queues are read later."""
+        begin, end = self.offsets
+        if self.store.in_use:
+            places = [span.position_bytes for span in spans if span.kind in ("preallocated", "torn")]
+            end = min([end, *(self.segment.base_offset + place for place in places)])
+        return begin, max(begin, end)
 
 
 @dataclass(slots=True)
@@ -130,11 +138,12 @@ def _set_aside(result: _Scanned, found: dict[str, list[pa.RecordBatch]]) -> None
             result.findings.extend(op_findings(rows, split.store.root))
     result.half_queue_offsets = _column(found["halves"], "queue_offset")
     half_offsets = _column(found["halves"], "commit_log_offset")
+    offsets = split.scanned_offsets(result.spans)
     for topic, name in ((HALF_TOPIC, "halves"), (OP_TOPIC, "ops"), (DISCARD_TOPIC, "discards")):
         if split.at_ms is None:
             mine = _column(found[name], "queue_id") == 0
             places, numbers = (_column(found[name], column)[mine] for column in ("commit_log_offset", "queue_offset"))
-            result.unfound.extend(unfound_slots(split.store, topic, places, numbers, *split.offsets))
+            result.unfound.extend(unfound_slots(split.store, topic, places, numbers, *offsets))
     # Finals that name a half copy of this split need no look: what is left are few, most across the split's border.
     prepared = _column(found["finals"], "prepared_transaction_offset")
     elsewhere = ~np.isin(prepared, half_offsets)
@@ -329,7 +338,10 @@ def _conclude(facts: StoreFacts, scanned: list[_Scanned], reading: Reading, spoo
     unfound = [slot for result in scanned for slot in result.unfound]
     missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound)
     facts.missing.extend(missing.ranges)
-    facts.findings.extend([*found, *missing.findings])
+    has_halves = any(len(result.half_queue_offsets) for result in scanned)
+    facts.findings.extend(
+        [*found, *missing.findings, *derived_findings(store, facts.cursors.half, has_halves)]
+    )
     _add_damaged_halves(missing.damaged_halves, scanned, spool, store)
     marks = _Marks(scanned, spool.partitions_count)
     for result in scanned:

@@ -6,7 +6,7 @@ bytes. Damaged bytes mostly still say whose they were: then only those transacti
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -67,6 +67,7 @@ def missing_bytes(
     for finding in findings:
         _add_finding(result, store, finding)
     _add_unfound_slots(result, store, list(unfound))
+    _add_what_lies_behind_the_end(result, store)
     return result
 
 
@@ -196,9 +197,9 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
         return
     what = f"the record of slot {number} of {topic} at commit-log offset {offset} is not one"
     missing = MissingRange(store.root, offset, end, what)
-    if topic == HALF_TOPIC:
-        missing = replace(missing, is_identified=True, half_queue_offsets=(number,), prepared_offsets=(offset,))
     if block is not None:
+        if topic == HALF_TOPIC:
+            missing = replace(missing, is_identified=True, half_queue_offsets=(number,), prepared_offsets=(offset,))
         missing = _with_words_of(missing, topic, block)
         mended = with_topic(block, HALF_TOPIC) if topic == HALF_TOPIC and not block.topic_is(HALF_TOPIC)[0] else None
         if mended is not None:
@@ -234,3 +235,66 @@ def _stands_between_its_neighbours(store: Store, slot: UnfoundSlot) -> bool:
             if (rows & (block.header("queue_offset") == number) & (block.header("queue_id") == 0)).any():
                 return True
     return False
+
+
+def _add_what_lies_behind_the_end(result: MissingBytes, store: Store) -> None:
+    """Slots that point behind the end of the log: its last files are gone, or were not copied.
+
+    While a broker writes this is no loss: queues are then read later than the log.
+    """
+    end = store.log().end_offset
+    if store.in_use or not store.commit_log:
+        return
+    behind = 0
+    for topic in (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC):
+        try:
+            with open_queue(store, topic, 0) as queue:
+                first = queue.offset_of(end)
+                numbers, offsets, lengths, _ = queue.read(max(first, queue.max_offset - 1), queue.max_offset)
+            for slot in zip(numbers.tolist(), offsets.tolist(), lengths.tolist(), strict=True):
+                last = UnfoundSlot(topic, *slot)
+                if last.commit_log_offset >= end and not _stands_between_its_neighbours(store, last):
+                    behind = max(behind, last.commit_log_offset + last.record_length_bytes)
+        except SourceError:
+            continue  # a queue that cannot be read proves nothing against the log
+    if behind:
+        what = f"queues point at records up to commit-log offset {behind}, and the log ends at {end}"
+        result.ranges.append(MissingRange(store.root, end, behind, what))
+        segment = store.commit_log[-1]
+        result.findings.append(
+            Finding(
+                store.root, "segment-gap", segment.file, segment.size_bytes, behind - end, commit_log_offset=end,
+                expected=f"a file that begins at {end}, for queues point into it", actual="no file",
+            )
+        )
+
+
+def derived_findings(store: Store, half_cursors: Mapping[int, int] | None, has_halves: bool) -> list[Finding]:
+    """What is wrong beside the log and matters to the check: no half queue, or a check cursor outside of it."""
+    found: list[Finding] = []
+    try:
+        with open_queue(store, HALF_TOPIC, 0) as queue:
+            if not queue.exists:
+                if has_halves and not store.has_rocksdb_queues:
+                    found.append(
+                        Finding(store.root, "queue-missing", as_text(store.queue_directory(HALF_TOPIC, 0)))
+                    )
+                return found
+            cursor = (half_cursors or {}).get(0)
+            if cursor is not None and cursor > queue.max_offset:
+                found.append(
+                    Finding(
+                        store.root, "cursor-beyond-end", as_text(store.queue_directory(HALF_TOPIC, 0)),
+                        expected=f"at most {queue.max_offset}", actual=str(cursor),
+                    )
+                )
+            elif cursor is not None and cursor < queue.min_offset:
+                found.append(
+                    Finding(
+                        store.root, "cursor-before-begin", as_text(store.queue_directory(HALF_TOPIC, 0)),
+                        expected=f"at least {queue.min_offset}", actual=str(cursor),
+                    )
+                )
+    except SourceError:
+        pass  # what reads the queue reports it
+    return found
