@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from readers.cursors import check_cursors
 from readers.timeline import CONSUMERS, TIMELINE, consumers_past, timeline
-from readers.transactions import FLAGS
+from readers.transactions import ADVICE, FLAGS
 from rmqtx_cli.durations import duration_text
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.text import escaped
@@ -66,7 +66,7 @@ def _head(transaction: Transaction) -> Iterator[str]:
     yield named("why", transaction["reason"])
     for flag in transaction["flags"]:
         yield named("flag", f"{flag}: {FLAGS.get(flag, '')}")
-    yield named("advice", transaction["advice"])
+    yield named("advice", f"{transaction['advice']}: {ADVICE.get(transaction['advice'], '')}")
     if transaction["producer_group"] is not None:
         yield named("group", transaction["producer_group"])
     if transaction["topic"] is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from readers.errors import BadRequest
 from rmqtx_cli.columns import Path, resolve
@@ -155,7 +155,6 @@ _FUNCTIONS = {"=": "equal", "==": "equal", "!=": "not_equal", "<": "less", "<=":
 
 
 def _comparison(path: Path, operator: str, text: str) -> Mask:
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     if operator in ("~", "!~"):
@@ -163,7 +162,7 @@ def _comparison(path: Path, operator: str, text: str) -> Mask:
         return matches if operator == "~" else _inverted(matches)
     if operator == "!=" and path.is_list:  # no value of the list is it, rather than: some value is another one
         return _inverted(_comparison(path, "=", text))
-    value = pa.scalar(_value(path, text), path.type)
+    value = _scalar(path, text)
     function = _FUNCTIONS[operator]
     return lambda batch: _any_of(path, batch, lambda values: pc.call_function(function, [values, value]))
 
@@ -200,17 +199,16 @@ def _any_of(path: Path, batch: pa.RecordBatch, test: Callable[[pa.Array], pa.Arr
     return pa.array(found)
 
 
-def _value(path: Path, text: str) -> Any:
+def _scalar(path: Path, text: str) -> pa.Scalar:
     import pyarrow as pa
 
     kind = path.type
     try:
         if pa.types.is_integer(kind):
-            return int(text) if re.fullmatch(r"-?\d+", text) or not path.is_time else parse_time_ms(text)
+            is_number = re.fullmatch(r"-?[0-9]+", text) or not path.is_time
+            return pa.scalar(int(text) if is_number else parse_time_ms(text), pa.int64())
         if pa.types.is_boolean(kind):
-            return {"true": True, "false": False}[text.lower()]
-        if pa.types.is_binary(kind):
-            return text.encode("utf-8", "surrogateescape")
-    except (ValueError, KeyError) as error:
+            return pa.scalar({"true": True, "false": False}[text.lower()])
+        return pa.scalar(text.encode() if pa.types.is_binary(kind) else text, kind)
+    except (ValueError, KeyError, OverflowError) as error:
         raise BadRequest(f"--where: {path.name} is {kind}, {text!r} is not", advice=_HELP) from error
-    return text.encode("utf-8", "replace").decode()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -76,6 +77,11 @@ def structures() -> list[Layout]:
     return [found[name] for name in sorted(found)]
 
 
+def source_of(layout: Layout) -> str:
+    """Where in RocketMQ's sources a structure is written; references to notes of ours are left out."""
+    return re.sub(r",?\s*FORMATS [\d., to]+", "", layout.source)
+
+
 def _findings() -> Iterator[Entry]:
     for code, kind in KINDS.items():
         lines = [f"{kind.title}.", f"severity: {kind.severity}", f"for transactions: {kind.meaning}"]
@@ -106,7 +112,7 @@ def meaning_of(field: object) -> str:
 
 def _structures() -> Iterator[Entry]:
     for layout in structures():
-        lines = [f"{layout.title}, {layout.size_bytes} bytes fixed. Source: {layout.source}"]
+        lines = [f"{layout.title}, {layout.size_bytes} bytes fixed. Source: {source_of(layout)}"]
         for field in layout.fields:
             unit = f" [{field.unit}]" if field.unit else ""
             since = "" if field.since == "all" else f" (since {field.since})"
@@ -116,4 +122,4 @@ def _structures() -> Iterator[Entry]:
         yield Entry(layout.name, "structure on disk", tuple(lines))
         for field in layout.fields:
             position = f"byte {layout.offsets[field.name]} of {layout.name}, {field.type_name}"
-            yield Entry(field.name, "field on disk", (f"{field.meaning}; {position}. Source: {layout.source}",))
+            yield Entry(field.name, "field on disk", (f"{field.meaning}; {position}. Source: {source_of(layout)}",))

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from rmqtx_cli.text import stored_text
+
 
 class OutputFormat(StrEnum):
     """How rows are written."""
@@ -38,12 +40,9 @@ class Order(StrEnum):
     STORE = "store"
 
 
-_OUTPUT = "Output"
-_STORE = "Store"
-
 StoreArguments = Annotated[
     list[Path],
-    typer.Argument(metavar="STORE...", help="Root of a broker's store: the directory that holds commitlog/."),
+    typer.Argument(metavar="STORE", help="Root of a broker's store: the directory that holds commitlog/."),
 ]
 CommitLogOption = Annotated[
     list[Path] | None,
@@ -81,19 +80,25 @@ FieldsOption = Annotated[
 WhereOption = Annotated[
     str | None,
     typer.Option(
-        "--where", metavar="EXPR",
+        "--where", parser=stored_text, metavar="EXPR",
         help="Only rows that fulfil this: \"topic = orders and queue_id > 2\"; operators = != < <= > >= ~ !~.",
     ),
 ]
 FailOnOption = Annotated[
     str | None,
-    typer.Option("--fail-on", metavar="EXPR", help="Exit with status 1 if a listed row fulfils this."),
+    typer.Option(
+        "--fail-on", parser=stored_text, metavar="EXPR", help="Exit with status 1 if a listed row fulfils this."
+    ),
 ]
 LimitOption = Annotated[
     int | None, typer.Option("--limit", min=0, metavar="N", help="Stop after so many rows.")
 ]
-TopicOption = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.")]
-GroupOption = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="Only this producer group.")]
+TopicOption = Annotated[
+    str | None, typer.Option("--topic", parser=stored_text, metavar="TOPIC", help="Only this topic.")
+]
+GroupOption = Annotated[
+    str | None, typer.Option("--group", parser=stored_text, metavar="GROUP", help="Only this producer group.")
+]
 FindingsOption = Annotated[
     bool, typer.Option("--findings", help="List what is wrong with the files instead of their rows.")
 ]

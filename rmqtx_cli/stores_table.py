@@ -144,7 +144,8 @@ def draw_stores(rows: list[dict[str, Any]], stream: IO[bytes]) -> None:
 
 def _page(row: dict[str, Any]) -> Iterator[str]:
     yield f"design      {row['generation']}"
-    yield f"broker      {escaped(row['settings'])}"
+    for number, part in enumerate(row["settings"].split("; ")):
+        yield f"{'' if number else 'broker':<10}  {escaped(part.removeprefix('broker '))}"
     if row["log_end_offset"] is None:
         yield f"commit log  {count(row['log_files_count'], 'file')}, nothing written"
     else:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def stored_text(argument: str) -> str:
+    """An argument as text out of a store would show: bytes that are no UTF-8 as backslash escapes."""
+    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def escaped(text: str) -> str:
     """The text with everything that is not printable as a backslash escape.
 

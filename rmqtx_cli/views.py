@@ -48,13 +48,14 @@ class View:
 
 def plain(name: str, rank: int = 1, heading: str | None = None, *, may_be_cut: bool = False) -> Column:
     """A column that shows one of the table's columns."""
-    number = name.endswith(("_offset", "_bytes", "_count", "_id", "_seconds")) and name not in _TEXT_IDS
+    number = name in _NUMBERS or (name.endswith(("_offset", "_bytes", "_count", "_id")) and name not in _TEXT_IDS)
     return Column(
         heading or (name.removesuffix("_ms") if is_time(name) else name), (name,),
         lambda row: value_text(name, row[name]), rank, number, may_be_cut,
     )
 
 
+_NUMBERS = frozenset({"value", "tags_code", "key_hash", "entry_number", "previous_entry_number"})
 _TEXT_IDS = frozenset({"transaction_id", "message_id", "real_queue_id"})
 
 
@@ -112,20 +113,20 @@ def _age(now_ms: int) -> Callable[[Row], str]:
 
 
 def transactions_view(now_ms: int, *, with_state: bool, with_store: bool) -> View:
-    """Transactions: `half` and `commit_log_offset` are those of the newest copy, which the broker would check next."""
+    """Transactions: `half` and `log_offset` are those of the newest copy, which the broker would check next."""
     columns = [
         plain("transaction_id", ALWAYS),
         *([plain("state", ALWAYS)] if with_state else []),
-        Column("age", ("half_store_time_ms",), _age(now_ms), ALWAYS, is_number=True),
-        plain("checks_count", 2, "checks"),
-        plain("topic", 3, may_be_cut=True),
-        plain("producer_group", 4, "group", may_be_cut=True),
-        plain("keys", 5, may_be_cut=True),
-        Column("half", ("half_copies",), _newest("queue_offset"), ALWAYS, is_number=True),
-        Column("commit_log_offset", ("half_copies",), _newest("commit_log_offset"), ALWAYS, is_number=True),
-        Column("flags", ("flags",), _flags, 1, may_be_cut=True),
-        plain("advice", 6),
-        *([plain("store", 2, may_be_cut=True)] if with_store else []),
+        Column("age", ("half_store_time_ms",), _age(now_ms), 4 if with_state else ALWAYS, is_number=True),
+        plain("checks_count", 5, "checks"),
+        plain("topic", 6, may_be_cut=True),
+        plain("producer_group", 8, "group", may_be_cut=True),
+        plain("keys", 7, may_be_cut=True),
+        Column("half", ("half_copies",), _newest("queue_offset"), 2, is_number=True),
+        Column("log_offset", ("half_copies",), _newest("commit_log_offset"), 1, is_number=True),
+        Column("flags", ("flags",), _flags, 3, may_be_cut=True),
+        plain("advice", 9),
+        *([plain("store", 4, may_be_cut=True)] if with_store else []),
     ]
     return View(tuple(columns), "no transactions")
 
@@ -147,7 +148,7 @@ VIEWS: dict[str, View] = {
         plain("kind", 3),
     ),
     "halves": _view(
-        plain("queue_offset", ALWAYS, "half"), plain("commit_log_offset", ALWAYS), plain("store_time_ms", 2),
+        plain("queue_offset", ALWAYS, "half"), plain("commit_log_offset", 1), plain("store_time_ms", 2),
         plain("transaction_id", ALWAYS), plain("checks_count", 3, "checks"),
         plain("real_topic", 4, "topic", may_be_cut=True), plain("producer_group", 5, "group", may_be_cut=True),
         plain("keys", 6, may_be_cut=True),

@@ -112,7 +112,8 @@ def command(
             memory = memory_file(state_directory or default_directory(), [one.root for one in opened.stores])
             before = recall(memory)
             numbers = measure(opened.stores, opened.settings_of, now_ms)
-            gone = [name for name in (before or {}).get("hanging", []) if name not in set(numbers.hanging)]
+            still = set(numbers.hanging)
+            gone = [name for name in (before or {}).get("hanging", []) if name not in still]
             became = what_became_of(gone, opened.stores, opened.settings_of)
             outcome = judge(numbers, thresholds, before, became)
             remember(memory, numbers.as_memory())

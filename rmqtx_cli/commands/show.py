@@ -23,6 +23,7 @@ from rmqtx_cli.options import (
     VerboseOption,
 )
 from rmqtx_cli.say import Voice
+from rmqtx_cli.text import stored_text
 from rmqtx_cli.times import parse_time_ms
 
 NAME = "show"
@@ -34,9 +35,12 @@ EXAMPLES = (
 )
 
 IdArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="Transaction id, message id of any of its records, or a business key.")
+    str,
+    typer.Argument(
+        parser=stored_text, metavar="ID", help="Transaction id, message id of any of its records, or a business key."
+    ),
 ]
-MoreStores = Annotated[list[Path] | None, typer.Argument(metavar="[STORE]...", help="The same as --store.")]
+MoreStores = Annotated[list[Path] | None, typer.Argument(metavar="STORE", help="The same as --store.")]
 StoreOption = Annotated[
     list[Path] | None, typer.Option("--store", metavar="STORE", help="Root of a broker's store; may be repeated.")
 ]

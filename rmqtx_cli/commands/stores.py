@@ -32,7 +32,7 @@ EXAMPLES = (
 )
 
 PathArguments = Annotated[
-    list[Path], typer.Argument(metavar="PATH...", help="Roots of stores, or directories that stores lie below.")
+    list[Path], typer.Argument(metavar="PATH", help="Roots of stores, or directories that stores lie below.")
 ]
 
 

@@ -83,11 +83,13 @@ class TablePort:
         kept = list(range(len(widths)))
         if room is None:
             return cells
+        empty = {number for number in kept if not any(line[number] for line in cells)}
         while (total := _least(widths, self._columns, kept)) > room and len(kept) > 1:
             loose = [number for number in kept if self._columns[number].rank != ALWAYS]
             if not loose:
                 break
-            kept.remove(max(loose, key=lambda number: (self._columns[number].rank, number)))
+            # A column that says nothing goes before any that says something.
+            kept.remove(max(loose, key=lambda number: (number in empty, self._columns[number].rank, number)))
         self._limits = _limits(widths, self._columns, kept, room if total <= room else total)
         hidden = len(widths) - len(kept)
         if hidden:

@@ -8,6 +8,7 @@ from rmqtx_cli.commands import epilog
 from rmqtx_cli.commands.decode import checkpoint, commitlog, consumequeue, cursors, half, index, op
 
 NAME = "decode"
+KINDS = (commitlog, consumequeue, half, op, index, checkpoint, cursors)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -15,5 +16,5 @@ app = typer.Typer(
     help="Decode a kind of file: every structure a row, every byte accounted for.",
     short_help="the bytes of a kind of file, with names",
 )
-for module in (commitlog, consumequeue, half, op, index, checkpoint, cursors):
+for module in KINDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)

@@ -1,0 +1,64 @@
+"""Stores to run commands on, and the command line as a function."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rmqtx_cli.main import status_of
+from tests.brokers.corpus import unpack
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a command line did."""
+
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def rmqtx(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """Runs a command line in this process."""
+
+    def run(*arguments: object) -> Result:
+        capfdbinary.readouterr()
+        status = status_of([str(argument) for argument in arguments])
+        sys.stdout.flush()
+        captured = capfdbinary.readouterr()
+        return Result(status, captured.out.decode(), captured.err.decode())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def corpus_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A store of the corpus by name; unpacked once, so tests that change one copy it."""
+    found: dict[str, Path] = {}
+
+    def store(name: str) -> Path:
+        if name not in found:
+            found[name] = unpack(name, tmp_path_factory.mktemp(name))
+        return found[name]
+
+    return store
+
+
+@pytest.fixture
+def common(corpus_store: Callable[[str], Path]) -> Path:
+    """A store with most histories, cleanly stopped."""
+    return corpus_store("common-5.3.3")
+
+
+@pytest.fixture
+def fifteen(corpus_store: Callable[[str], Path]) -> Path:
+    """One transaction, checked fifteen times, then discarded."""
+    return corpus_store("fifteen-5.3.3")

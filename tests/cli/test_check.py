@@ -1,0 +1,230 @@
+"""`rmqtx check`: one line, four statuses, whatever goes wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmqtx_cli.monitoring.judge import CRITICAL, OK, UNKNOWN, WARNING, Thresholds, judge
+from rmqtx_cli.monitoring.measure import Numbers, StoreNumbers
+from rmqtx_cli.monitoring.memory import memory_file, recall, remember
+from rmqtx_cli.monitoring.say_outcome import nagios_line
+from tests.cli.conftest import Run
+
+LINE = re.compile(r"RMQTX (OK|WARNING|CRITICAL|UNKNOWN) - [^|\n]+(\|[^|\n]+)?\n")
+AGES = Thresholds(600_000, 3_600_000, None, None)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+def test_statuses_and_the_line(rmqtx: Run, common: Path, fifteen: Path, memory: Path) -> None:
+    for store, words, status in [
+        (fifteen, [], OK),
+        (common, ["--warning", "1s", "--critical", "5000d"], WARNING),
+        (common, ["--warning", "1s", "--critical", "2s"], CRITICAL),
+        (common, ["--warning", "5000d", "--critical", "5000d", "--critical-count", "1"], CRITICAL),
+        (common, ["--warning", "5000d", "--critical", "5000d", "--warning-count", "1"], WARNING),
+    ]:
+        result = rmqtx("check", store, *words, "--state-dir", memory)
+        assert result.status == status, words
+        assert LINE.fullmatch(result.out)
+        assert result.err == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--nonsense"],
+        ["/no/such/store"],
+        ["STORE", "--warning", "x"],
+        ["STORE", "--warning", "2h", "--critical", "1h"],
+        ["STORE", "--warning-count", "7", "--critical-count", "3"],
+        ["STORE", "--warning-count", "-1"],
+        ["STORE", "--state-dir", "/proc/no/such"],
+        ["STORE", "--textfile", "/no/such/directory/file.prom"],
+        ["STORE", "--textfile", "STORE/commitlog/file.prom"],
+        ["STORE", "--broker-conf", "/no/such/file"],
+        ["STORE", "--timeout", "1ms"],
+    ],
+)
+def test_every_failure_of_its_own_is_unknown(rmqtx: Run, common: Path, memory: Path, arguments: list[str]) -> None:
+    words = [word.replace("STORE", str(common)) for word in arguments]
+    result = rmqtx("check", *words, *([] if "--state-dir" in words or not words else ["--state-dir", memory]))
+    assert result.status == UNKNOWN
+    assert LINE.fullmatch(result.out), result.out
+    assert result.out.startswith("RMQTX UNKNOWN")
+    assert result.err == ""
+    assert not (common / "commitlog" / "file.prom").exists()
+
+
+def test_a_bug_is_unknown_too(
+    rmqtx: Run, common: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a | bar\nand a line")
+
+    monkeypatch.setattr("rmqtx_cli.monitoring.measure.pending", fail)
+    result = rmqtx("check", common, "--state-dir", memory)
+    assert result.status == UNKNOWN
+    assert LINE.fullmatch(result.out)
+
+
+def test_performance_data(rmqtx: Run, common: Path, memory: Path) -> None:
+    out = rmqtx("check", common, "--warning", "1m", "--critical", "1h", "--state-dir", memory).out
+    numbers = dict(part.split("=") for part in out.strip().split("|")[1].split(" "))
+    assert re.fullmatch(r"\d+\.\d{3}s;60;3600;0", numbers["oldest_pending"])
+    listed = json.loads(rmqtx("pending", common, "--format", "json").out)
+    assert numbers["pending"].split(";")[0] == str(len(listed))
+
+
+def test_json_and_textfile(rmqtx: Run, common: Path, memory: Path, tmp_path: Path) -> None:
+    textfile = tmp_path / "rmqtx.prom"
+    result = rmqtx("check", common, "--state-dir", memory, "--format", "json", "--textfile", textfile)
+    outcome = json.loads(result.out)
+    assert outcome["exit_status"] == result.status
+    assert outcome["stores"][0]["store"] == str(common)
+    lines = textfile.read_text().splitlines()
+    assert f"rmqtx_check_status {result.status}" in lines
+    assert f'rmqtx_pending_transactions{{store="{common}"}} {outcome["pending_count"]}' in lines
+    for line in lines:
+        assert re.fullmatch(r'# (HELP|TYPE) rmqtx_\w+ .+|rmqtx_\w+(\{store="[^"]*"\})? [-+.e\d]+', line), line
+    result = rmqtx("check", tmp_path / "missing", "--state-dir", memory, "--textfile", textfile)
+    assert result.status == UNKNOWN
+    assert "rmqtx_check_status 3" in textfile.read_text().splitlines()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_damage_is_not_ok(rmqtx: Run, fifteen: Path, memory: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(fifteen, store)
+    (store / "config" / "consumerOffset.json").write_text("{nonsense")
+    (store / "config" / "consumerOffset.json.bak").write_text("{nonsense")
+    result = rmqtx("check", store, "--state-dir", memory)
+    assert result.status == UNKNOWN
+    assert "config-damaged" in result.out
+
+
+def numbers(**values: Any) -> Numbers:
+    store = StoreNumbers("/s", is_in_use=True, half_next_offset=5, half_max_offset=9, discard_max_offset=3,
+                         check_interval_ms=30_000, pending_count=1, oldest_pending_ms=120_000)
+    for name, value in values.items():
+        setattr(store, name, value)
+    return Numbers(1_000_000_000, [store], ["T"], "T")
+
+
+def before(**values: Any) -> dict[str, Any]:
+    memory = numbers(**values).as_memory()
+    return memory | {"taken_time_ms": memory["taken_time_ms"] - 300_000}
+
+
+def test_first_run_has_nothing_to_compare_with() -> None:
+    assert judge(numbers(), AGES, None, {}).status == OK
+
+
+def test_a_cursor_that_stands_still_is_critical() -> None:
+    assert judge(numbers(), AGES, before(), {}).status == CRITICAL
+    assert judge(numbers(), AGES, before(half_next_offset=4), {}).status == OK
+    assert judge(numbers(is_in_use=False), AGES, before(), {}).status == OK
+    assert judge(numbers(half_max_offset=5), AGES, before(), {}).status == OK
+    assert judge(numbers(oldest_pending_ms=10_000), AGES, before(), {}).status == OK
+
+
+def test_newly_lost_and_discarded() -> None:
+    moved = before(half_next_offset=4)
+    assert judge(numbers(), AGES, moved, {"T": "COMMITTED"}).status == OK
+    assert judge(numbers(), AGES, moved, {"T": "LOST"}).status == CRITICAL
+    assert judge(numbers(), AGES, moved, {"T": "DISCARDED"}).status == WARNING
+    assert judge(numbers(discard_max_offset=5), AGES, moved, {}).newly_discarded_count == 2
+    assert judge(numbers(), AGES, before(half_next_offset=4, discard_max_offset=None), {}).status == OK
+
+
+def test_commits_without_op_warn() -> None:
+    assert judge(numbers(commit_without_op_count=1), AGES, None, {}).status == WARNING
+
+
+def test_worst_reason_comes_first() -> None:
+    outcome = judge(numbers(commit_without_op_count=1, oldest_pending_ms=10**9), AGES, None, {})
+    assert outcome.status == CRITICAL
+    assert [status for status, _ in outcome.reasons] == [CRITICAL, WARNING]
+
+
+def test_the_line_is_one_line_with_one_bar() -> None:
+    assert nagios_line(OK, "a|b\nc\x1b[m", "x=1") == "RMQTX OK - a¦b c\\x1b[m|x=1"
+
+
+def test_what_hung_and_is_gone_is_looked_up(
+    rmqtx: Run, common: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [discarded, *_] = json.loads(
+        rmqtx("audit", common, "--where", "state = DISCARDED", "--format", "json").out
+    )
+    rmqtx("check", common, "--state-dir", memory)
+    [file] = memory.glob("check-*.json")
+    left = json.loads(file.read_text())
+    left["hanging"] = [discarded["transaction_id"]]
+    left["taken_time_ms"] -= 1_000
+    file.write_text(json.dumps(left))
+    words = ["check", common, "--state-dir", memory, "--warning", "5000d", "--critical", "5000d", "--format", "json"]
+    result = rmqtx(*words)
+    outcome = json.loads(result.out)
+    assert result.status >= WARNING
+    assert outcome["newly_discarded_count"] == 1
+    monkeypatch.setattr("rmqtx_cli.monitoring.measure._LOOKED_UP_MAX", 0)
+    left["taken_time_ms"] -= 1_000
+    file.write_text(json.dumps(left))
+    assert json.loads(rmqtx(*words).out)["newly_discarded_count"] == 1
+
+
+def test_memory_survives_nonsense_and_keeps_the_latest(tmp_path: Path) -> None:
+    file = memory_file(tmp_path, ["/b", "/a"])
+    assert file == memory_file(tmp_path, ["/a", "/b"])
+    assert recall(file) is None
+    for nonsense in ("", "{", "[]", '{"form": 9}', '{"form": 1, "stores": 7}', "\x00"):
+        file.write_text(nonsense)
+        assert recall(file) is None
+    remember(file, {"taken_time_ms": 2, "hanging": [], "stores": {}})
+    remember(file, {"taken_time_ms": 1, "hanging": ["older"], "stores": {}})
+    found = recall(file)
+    assert found is not None
+    assert found["taken_time_ms"] == 2
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".lock"]
+
+
+def test_two_at_once_do_not_collide(fifteen: Path, memory: Path) -> None:
+    words = [sys.executable, "-m", "rmqtx_cli.main", "check", str(fifteen), "--state-dir", str(memory)]
+    running = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    for process in running:
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+        assert LINE.fullmatch(out)
+    [file] = memory.glob("check-*.json")
+    assert recall(file) is not None
+
+
+def test_a_read_that_never_returns_is_left_behind(common: Path, memory: Path) -> None:
+    program = (
+        "import readers.consume_queue, rmqtx_cli.monitoring.measure as measure, signal, time\n"
+        "def hang(*_, **__):\n"
+        "    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n"
+        "    time.sleep(60)\n"
+        "measure.pending = hang\n"
+        "from rmqtx_cli.main import status_of\n"
+        f"raise SystemExit(status_of(['check', {str(common)!r}, '--state-dir', {str(memory)!r}, '--timeout', '1s']))"
+    )
+    begin = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == UNKNOWN
+    assert LINE.fullmatch(done.stdout)
+    assert time.monotonic() - begin < 20

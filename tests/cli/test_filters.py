@@ -1,0 +1,99 @@
+"""The language of `--where`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readers.errors import BadRequest
+from readers.tables import RECORDS, TRANSACTIONS
+from rmqtx_cli.filters import parse_filter
+
+ROWS: list[dict[str, Any]] = [
+    {"transaction_id": "A", "state": "PENDING", "queue_id": 1, "flags": ["stalled", "immune"], "keys": "K 1",
+     "born_time_ms": 1767323045678, "half_copies": [{"queue_offset": 17}, {"queue_offset": 20}]},
+    {"transaction_id": "B", "state": "LOST", "queue_id": 2, "flags": [], "keys": None, "half_copies": []},
+    {"transaction_id": "C", "state": "COMMITTED", "queue_id": None, "flags": ["stalled"], "keys": "x and y"},
+]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("state = PENDING", "A"),
+        ("state == 'PENDING'", "A"),
+        ("state != PENDING", "BC"),
+        ("queue_id >= 2", "B"),
+        ("queue_id<2", "A"),
+        ("not queue_id = 2", "A"),
+        ("queue_id is null", "C"),
+        ("queue_id is not null", "AB"),
+        ("flags = stalled", "AC"),
+        ("flags != stalled", "B"),
+        ("flags ~ .", "AC"),
+        ("flags = immune or state = LOST", "AB"),
+        ("state = LOST or state = PENDING and queue_id = 1", "AB"),
+        ("(state = LOST or state = PENDING) and queue_id = 1", "A"),
+        ("keys ~ ^K", "A"),
+        ("keys !~ ^K", "C"),
+        ('keys = "x and y"', "C"),
+        ("half_copies.queue_offset = 20", "A"),
+        ("half_copies.queue_offset is null", "BC"),
+        ("born_time > 2026-01-01T00:00:00Z", "A"),
+        ("born_time_ms = 1767323045678", "A"),
+        ("NOT (state = LOST)", "AC"),
+    ],
+)
+def test_conditions(condition: str, expected: str) -> None:
+    batch = pa.RecordBatch.from_pylist(ROWS, schema=TRANSACTIONS)
+    found = parse_filter(condition, TRANSACTIONS).apply(batch)
+    assert "".join(found["transaction_id"].to_pylist()) == expected
+
+
+def test_properties_are_reached_by_key() -> None:
+    batch = pa.RecordBatch.from_pylist([{"properties": [("KEYS", "a")]}, {"properties": []}], schema=RECORDS)
+    assert parse_filter("properties.KEYS = a", RECORDS).apply(batch).num_rows == 1
+    assert parse_filter("properties.KEYS is null", RECORDS).apply(batch).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["", "state", "state =", "= x", "state = a b", "(state = a", "state = a)", "stat = a", "queue_id = x",
+     "queue_id ~ 1", "keys ~ (", "half_copies = 1", "half_copies.nonsense = 1", "state.x = 1", "properties = 1",
+     "state is 5", "state = a and", "not", "born_time > 2026-01-01T00:00:00", "queue_id = 99999999999999999999"],
+)
+def test_nonsense_is_refused(condition: str) -> None:
+    with pytest.raises(BadRequest):
+        parse_filter(condition, TRANSACTIONS)
+
+
+def test_an_unknown_column_names_near_ones() -> None:
+    with pytest.raises(BadRequest, match="transaction_id"):
+        parse_filter("transactionid = x", TRANSACTIONS)
+
+
+@given(st.text())
+def test_no_text_crashes_the_parser(text: str) -> None:
+    holds_or_is_refused(text)
+
+
+def holds_or_is_refused(text: str) -> None:
+    batch = pa.RecordBatch.from_pylist(ROWS, schema=TRANSACTIONS)
+    try:
+        condition = parse_filter(text, TRANSACTIONS)
+    except BadRequest:
+        return
+    condition.apply(batch)
+
+
+WORDS = ["state", "queue_id", "flags", "half_copies.queue_offset", "=", "~", "<", "(", ")", "and", "or", "not", "is",
+         "null", "1", "'x'"]
+
+
+@given(st.lists(st.sampled_from(WORDS)))
+def test_no_words_crash_the_parser(words: list[str]) -> None:
+    holds_or_is_refused(" ".join(words))

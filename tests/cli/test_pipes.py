@@ -1,0 +1,90 @@
+"""Closed pipes, devices and terminals."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RMQTX = [sys.executable, "-m", "rmqtx_cli.main"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["decode", "commitlog", "STORE"], ["audit", "STORE", "--format", "jsonl"], ["audit", "STORE"], ["--help"]],
+)
+def test_a_closed_pipe_is_silent_success(common: Path, arguments: list[str]) -> None:
+    words = [str(common) if word == "STORE" else word for word in arguments]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*RMQTX, *words, *([] if words == ["--help"] else ["--quiet"])], stdout=writer,
+                          stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_closed_stderr_is_no_reason_to_stop(common: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*RMQTX, "pending", str(common)], stdout=subprocess.PIPE, stderr=writer, check=False)
+    os.close(writer)
+    assert done.returncode == 0
+    assert done.stdout
+
+
+def test_a_full_disk_is_10(common: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*RMQTX, "audit", str(common), "--quiet"], stdout=full, stderr=subprocess.PIPE, text=True,
+                              check=False)
+    assert done.returncode == 10
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+
+
+def on_terminal(arguments: list[str], columns: int) -> list[str]:
+    """The lines that a command shows on a terminal of this width."""
+    leader, follower = pty.openpty()
+    environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm"}
+    process = subprocess.Popen([*RMQTX, *arguments], stdout=follower, stderr=subprocess.DEVNULL, env=environment)
+    os.close(follower)
+    parts = []
+    while True:
+        try:
+            part = os.read(leader, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        parts.append(part)
+    process.wait()
+    os.close(leader)
+    return b"".join(parts).decode().splitlines()
+
+
+@pytest.mark.parametrize("columns", [80, 120, 160, 200])
+@pytest.mark.parametrize("verb", [["pending"], ["audit"], ["decode", "half"], ["decode", "cursors"]])
+def test_tables_fit_the_terminal(common: Path, verb: list[str], columns: int) -> None:
+    from rmqtx_cli.text import width
+
+    lines = on_terminal([*verb, str(common)], columns)
+    assert len(lines) > 3
+    assert max(width(line) for line in lines) <= columns
+
+
+def test_binary_rows_are_refused_on_a_terminal(common: Path) -> None:
+    assert on_terminal(["pending", str(common), "--format", "parquet"], 80) == []
+
+
+def test_completion_offers_commands(tmp_path: Path) -> None:
+    environment = os.environ | {
+        "_RMQTX_COMPLETE": "complete_bash", "COMP_WORDS": "rmqtx pen", "COMP_CWORD": "1", "HOME": str(tmp_path),
+    }
+    done = subprocess.run(RMQTX, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["pending"]
+    assert done.returncode == 0

@@ -1,0 +1,22 @@
+"""What all tests share: the option that writes expectations again, and a clean environment."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+# The same examples every time, so that a red run is red for everybody; `make fuzz` looks for new ones.
+settings.register_profile("quick", derandomize=True, deadline=None)
+settings.load_profile("quick")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite", action="store_true", help="write transcripts and the README's session again")
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test depends on the terminal, the locale's width or the home directory of whoever runs it."""
+    for name in ("COLUMNS", "LINES", "RMQTX_DEBUG", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
