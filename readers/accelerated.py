@@ -13,16 +13,17 @@ import numpy as np
 from numba import njit, types
 
 from readers.columns import Bools, Int64s
-from readers.properties import NAME_END, VALUE_END
 from readers.record_layout import (
     AT,
     BORN_V6,
     IPV6_EXTRA_BYTES,
     MAGIC_V1,
     MAGIC_V2,
+    NAME_END,
     RECORD,
     RECORD_BYTES_MIN,
     STORE_V6,
+    VALUE_END,
 )
 
 _HEAD_BYTES = AT["commit_log_offset"] + 8
@@ -78,7 +79,9 @@ def _is_sound(data: Any, start: int, length: int) -> Any:
     if topic_length < 0 or place > end - 2:
         return False
     properties_length = _i16(data, place)
-    return properties_length >= 0 and place + 2 + properties_length == end
+    if properties_length < 0 or place + 2 + properties_length != end:
+        return False
+    return properties_length == 0 or data[end - 1] != 0
 
 
 @njit(

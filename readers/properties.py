@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from readers.columns import SLACK_BYTES, Bools, Bytes, Int64s, strings, views
 from readers.kernels import accelerated
+from readers.record_layout import NAME_END, VALUE_END
 from readers.tables import PROPERTIES
-
-NAME_END, VALUE_END = 1, 2
 
 UNIQ_KEY = "UNIQ_KEY"
 PRODUCER_GROUP = "PGROUP"
