@@ -116,7 +116,7 @@ def _usage_line(error: typer.TyperException) -> str:
         say.line(context.get_help())
         return ""
     hint = f" - see {context.command_path} --help" if context is not None else ""
-    return " ".join(error.format_message().split()).rstrip(".") + hint
+    return " ".join(error.format_message().split()).replace(": Value error, ", ": ").rstrip(".") + hint
 
 
 def _leave_stdout() -> None:

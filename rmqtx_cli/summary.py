@@ -46,12 +46,12 @@ SUMMARY_VIEW = View(
     ),
     "no transactions",
 )
-#: What deserves the first look, worst first.
-_URGENT_FLAGS = (
-    "duplicate_commit", "open_after_decision", "commit_without_op", "discarded_though_decided", "commit_after_rollback",
-    "commit_after_discard", "poison", "masked", "expires_soon", "stalled",
+#: What deserves the first look: first what can still go wrong, then what has gone wrong, then what waits.
+_URGENT = (
+    "open_after_decision", "commit_without_op", "poison", "masked", "expires_soon", "stalled", "LOST", "UNDECIDABLE",
+    "duplicate_commit", "commit_after_rollback", "commit_after_discard", "discarded_though_decided", "PENDING",
+    "DISCARDED",
 )
-_URGENT_STATES = ("LOST", "UNDECIDABLE", "PENDING", "DISCARDED")
 
 _Cell = tuple[str | None, str | None]
 
@@ -173,7 +173,7 @@ class Summary:
 
     def next_command(self, opened: Opened) -> str:
         """The safe command that shows what deserves the first look."""
-        for word in (*_URGENT_FLAGS, *_URGENT_STATES):
+        for word in _URGENT:
             if word in self.examples and (self.flags[word] or self.states[word]):
                 stores = " ".join(f"--store {shlex.quote(store.root)}" for store in opened.stores)
                 return f"rmqtx show {shlex.quote(escaped(self.examples[word]))} {stores}   # {word}"

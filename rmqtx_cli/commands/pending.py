@@ -77,6 +77,8 @@ def command(
 
     Each row carries the offsets that prove it. The cost grows with what is open, not with the log.
     """
+    import pyarrow.compute as pc
+
     from readers.questions import pending
     from readers.tables import TRANSACTIONS
     from rmqtx_cli.listing import Listing
@@ -100,7 +102,10 @@ def command(
         rows = reading.table()
     chosen = _chosen(rows, all_open=all_open, group=group, topic=topic, stored_before_ms=_before(now_ms, age_ms))
     listing.write(iter(ordered(chosen, sort).to_batches()))
-    voice.note(f"{count(listing.rows_count, 'transaction')} of {rows.num_rows} that the broker has before it")
+    hidden = 0 if all_open else rows.num_rows - pc.sum(pc.equal(rows["state"], "PENDING")).as_py()
+    voice.note(f"{count(listing.rows_count, 'transaction')} listed")
+    if hidden:
+        voice.note(f"{hidden} more are decided, but the broker will ask again (--all-open)")
     return listing.conclude(reading)
 
 

@@ -31,7 +31,7 @@ def performance(numbers: Numbers, thresholds: Thresholds, outcome: Outcome) -> s
     """Performance data as the Nagios plug-in guidelines write it: label=value[unit];warning;critical;minimum."""
 
     def seconds(value_ms: int | None) -> str:
-        return "" if value_ms is None else f"{value_ms / 1000:g}"
+        return "" if value_ms is None else f"{value_ms / 1000:.3f}".rstrip("0").rstrip(".")
 
     def number(value: int | None) -> str:
         return "" if value is None else str(value)

@@ -1,0 +1,70 @@
+"""The command line's words, reviewed as diffs: transcripts and the README's session are run again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.brokers.corpus import unpack_archive
+from tests.cli import transcripts
+from tests.cli.conftest import Run
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "orders-5.3.3.tar.xz"
+
+
+@pytest.fixture
+def shell(rmqtx: Run) -> Callable[..., tuple[int, str, str]]:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        result = rmqtx(*arguments)
+        return result.status, result.out, result.err
+
+    return run
+
+
+@pytest.mark.parametrize("file", transcripts.files(), ids=lambda path: path.stem)
+def test_transcript(
+    file: Path, shell: Callable[..., tuple[int, str, str]], corpus_store: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest,
+) -> None:
+    head, steps = transcripts.parse(file.read_text("utf-8"))
+    monkeypatch.chdir(corpus_store(transcripts.store_of(head)).parent)
+    now = [transcripts.Step(step.command, transcripts.printed(step.command, shell)) for step in steps]
+    check(file, transcripts.text_of(head, steps), transcripts.text_of(head, now), request)
+
+
+def test_the_readme_tells_what_happens(
+    shell: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Blocks marked `console` are sessions in the example's directory; only `rmqtx` commands are run."""
+    unpack_archive(EXAMPLE, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    file = ROOT / "README.md"
+    before = file.read_text("utf-8")
+    parts = before.split("```")
+    for number, part in enumerate(parts):
+        if number % 2 and part.startswith("console\n"):
+            head, steps = transcripts.parse(part.removeprefix("console\n"))
+            for step in steps:
+                if step.command.startswith("rmqtx "):
+                    status, out, err = shell(*shlex.split(step.command, comments=True)[1:])
+                    first, _, rest = err.partition("\n")  # as on a terminal: the header, the results, the rest
+                    header = f"{first}\n" if out and first else ""
+                    step.output = header + out + (rest if header else err) + (f"[exit {status}]\n" if status else "")
+                    step.output += "\n" if step is not steps[-1] else ""
+            parts[number] = "console\n" + transcripts.text_of(head, steps)
+    check(file, before, "```".join(parts), request)
+
+
+def check(file: Path, before: str, now: str, request: pytest.FixtureRequest) -> None:
+    """The same but for the clock; or with `--rewrite` written again."""
+    if transcripts.masked(before) == transcripts.masked(now):
+        return
+    if request.config.getoption("--rewrite"):
+        file.write_text(now, "utf-8")
+        return
+    assert transcripts.masked(now) == transcripts.masked(before), f"{file.name}: review, then make rewrite"
