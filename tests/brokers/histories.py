@@ -213,13 +213,14 @@ def without_id(play: Play, count: int, rng: Random) -> None:
         play.end(one, (COMMIT, ROLLBACK)[number % 2], one.original)
 
 
-def raw_half(play: Play, plan: str, number: int, rng: Random) -> Transaction:
+def raw_half(play: Play, plan: str, number: int, rng: Random, **more: object) -> Transaction:
     """Send a half message without UNIQ_KEY by a raw request."""
     case = f"{plan}.{number}"
     one = play.cases[case] = Transaction(case, plan)
     topic = rng.choice(list(play.script.topics))
     group = play.script.groups[0]
     named = {"TRAN_MSG": "true", "PGROUP": group, "KEYS": f"K-{case}", "TAGS": "raw", "WAIT": "true", "case": case}
+    named |= {name: str(value) for name, value in more.items()}
     properties = "".join(f"{name}\x01{value}\x02" for name, value in named.items())
     answer = play.rig.request(
         play.agent,
@@ -459,21 +460,35 @@ def decision_names_discard(play: Play, count: int, rng: Random) -> None:
 
 @history()
 def delayed_level(play: Play, count: int, rng: Random) -> None:
-    """A delay level on a transactional message."""
+    """A delay level on a transactional message; committed at once (by a raw request for 5.5, whose client refuses it)."""
+    if play.rig.release >= (5, 5):
+        delayed_raw(play, "delayed_level", [{"DELAY": 2}] * count, rng)
+        return
     sent = play.send_all("delayed_level", count, rng, first="COMMIT", **{"p.DELAY": 2})
     play.holds(lambda: all(one.deliveries for one in sent), 12)
 
 
 @history()
 def delayed_timer(play: Play, count: int, rng: Random) -> None:
-    """A timer property (5.x) on a transactional message."""
-    names = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+    """A timer property (5.x) on a transactional message; committed at once or at each check (5.5: raw, at once)."""
+    soon = int(time.time() * 1000) + 4000
+    timers = ({"TIMER_DELAY_SEC": 3}, {"TIMER_DELAY_MS": 3000}, {"TIMER_DELIVER_MS": soon})
+    if play.rig.release >= (5, 5):
+        delayed_raw(play, "delayed_timer", [timers[number % 3] for number in range(count)], rng)
+        return
     for number in range(count):
-        name = names[number % 3]
-        value = {"TIMER_DELAY_SEC": 3, "TIMER_DELAY_MS": 3000}.get(name, int(time.time() * 1000) + 4000)
         first = ("COMMIT", "UNKNOWN")[number // 3 % 2]
-        play.send("delayed_timer", number, rng, first=first, checks="COMMIT", **{f"p.{name}": value})
+        timer = {f"p.{name}": value for name, value in timers[number % 3].items()}
+        play.send("delayed_timer", number, rng, first=first, checks="COMMIT", **timer)
     time.sleep(15)
+
+
+def delayed_raw(play: Play, plan: str, delays: list[dict[str, int]], rng: Random) -> None:
+    """Delayed halves as an older client sends them, each committed by hand under the place that the broker answered."""
+    for number, delay in enumerate(delays):
+        one = raw_half(play, plan, number, rng, **delay)
+        play.end(one, COMMIT, one.original)
+    time.sleep(12)
 
 
 @history()
@@ -493,17 +508,16 @@ def fifteen_checks(play: Play, count: int, rng: Random) -> None:
     )
 
 
+LONG_GROUP = "consumer_of_a_very_long_name_" + "x" * 100
+
+
 @history()
 def refused_by_consumer(play: Play, count: int, rng: Random) -> None:
-    """Ordinary messages that a consumer group with a long name refuses once: they go to its retry topic (over 127
-    bytes: V2 records).
-    """
+    """Messages that a group with a long name refuses once: they go to its retry topic (over 127 bytes: V2 records)."""
     topic = next(iter(play.script.topics))
-    group = "consumer_of_a_very_long_name_" + "x" * 100
-    play.agent.do("consumer", group=group, topics=topic, fail=1)
-    sent = play.send_all("refused_by_consumer", count, rng, kind="ordinary", topic=topic)
+    play.agent.do("consumer", group=LONG_GROUP, topics=topic, fail=1)
+    play.send_all("refused_by_consumer", count, rng, kind="ordinary", topic=topic)
     play.until("redelivered", lambda: retried(play) >= count, 40)
-    play.until_sent(sent)
 
 
 def retried(play: Play) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tests.brokers.maven import VERSIONS
+from tests.brokers.rig import IPV6_NAME
 from tests.brokers.stage import Script
 
 ALWAYS: Mapping[str, int] = {
@@ -188,8 +189,8 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
             "Broker, name server and clients on ::1: both hosts take 16 bytes.",
             version,
             small,
-            ipv6=True,
-            conf={"brokerIP1": "::1", **({"bindAddress": "::"} if version == "5.1.4" else {})},
+            host=IPV6_NAME if version == "5.1.4" else "[::1]",
+            conf={"brokerIP1": IPV6_NAME, "bindAddress": "::"} if version == "5.1.4" else {"brokerIP1": "::1"},
         )
     for version in ("4.9.7", "5.3.3"):
         add(
@@ -210,12 +211,13 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
             attributes={"archive": "+queue.type=BatchCQ"},
             conf={"mapperFileSizeBatchConsumeQueue": "46000"},
         )
-        add(
-            f"longtopic-{version}",
-            "A retry topic of more than 127 bytes: records of the second magic.",
-            version,
-            {**small, "refused_by_consumer": 3},
-        )
+        if version != "5.5.0":  # it refuses group names that make so long a topic
+            add(
+                f"longtopic-{version}",
+                "A retry topic of more than 127 bytes: records of the second magic.",
+                version,
+                {**small, "refused_by_consumer": 3},
+            )
         add(f"codecs-{version}", "Bodies compressed by LZ4, ZSTD and ZLIB.", version, {"codecs": 6, "pending": 4})
     for version in ("5.3.3", "5.5.0"):
         add(

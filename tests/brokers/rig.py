@@ -73,6 +73,8 @@ SMALL: dict[str, str] = {
 """The broker configuration of every store of ours, unless a recipe says otherwise: small files, short intervals."""
 SMALL_5: dict[str, str] = {"transactionOpBatchInterval": "500", "timerWheelEnable": "false"}
 """What 5.x has besides."""
+IPV6_NAME = "six.localhost"
+"""A name for ::1 that our Java processes know: the 5.1 client cannot take an address with more than one colon."""
 OLD_NAMES = {
     "mappedFileSizeCommitLog": "mapedFileSizeCommitLog",
     "mappedFileSizeConsumeQueue": "mapedFileSizeConsumeQueue",
@@ -127,7 +129,7 @@ class Agent:
         self._log = (rig.out / log).open("ab")
         options = [
             "-Xmx512m",
-            *JAVA_OPTIONS,
+            *rig.options,
             f"-Duser.home={rig.home}",
             "-Drocketmq.client.rebalance.waitInterval=1000",
         ]
@@ -222,7 +224,7 @@ class Agent:
 class Rig:
     """A broker and a name server of one version in one output directory (`store/`, `home/`, logs)."""
 
-    def __init__(self, version: str, out: Path, conf: Mapping[str, str] | None = None, ipv6: bool = False) -> None:
+    def __init__(self, version: str, out: Path, conf: Mapping[str, str] | None = None, host: str = "127.0.0.1") -> None:
         self.version = version
         self.out = out.resolve()
         self.home = self.out / "home"
@@ -230,10 +232,15 @@ class Rig:
         (self.home / "conf").mkdir(parents=True, exist_ok=True)
         self.classpath = maven.classpath(version)
         self.port, self.names_port, self._claim = claim_ports()
-        self.host = "[::1]" if ipv6 else "127.0.0.1"
+        self.host = host
         self.conf = dict(SMALL) | (SMALL_5 if version.startswith("5.") else {}) | dict(conf or {})
         self._processes: dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]] = {}
         self._agents: list[Agent] = []
+        self.options = list(JAVA_OPTIONS)
+        if host == IPV6_NAME:
+            hosts = self.home / "hosts"
+            hosts.write_text(f"::1 {IPV6_NAME}\n127.0.0.1 localhost {socket.gethostname()}\n")
+            self.options.append(f"-Djdk.net.hosts.file={hosts}")
         for name in ("namesrv", "broker", "tools"):  # 4.x does not start without them
             text = LOGBACK.format(file=self.out / f"{name}-logback.log")
             (self.home / "conf" / f"logback_{name}.xml").write_text(text)
@@ -257,7 +264,7 @@ class Rig:
 
     def _java(self, name: str, main: str, conf: Path) -> None:
         log = (self.out / f"{name}.log").open("ab")
-        command = ["java", "-Xmx1g", *JAVA_OPTIONS, "-Duser.home=home", "-Drocketmq.client.logUseSlf4j=false"]
+        command = ["java", "-Xmx1g", *self.options, "-Duser.home=home", "-Drocketmq.client.logUseSlf4j=false"]
         process = subprocess.Popen(
             [*command, "-cp", self.classpath, main, "-c", str(conf)],
             env=dict(os.environ, ROCKETMQ_HOME=str(self.home)),

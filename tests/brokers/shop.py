@@ -89,7 +89,7 @@ def transaction(
 
 def morning(play: Play, count: int, rng: Random) -> None:
     """Orders and payments, most committed, some rolled back or decided only when the broker asked."""
-    for group in (ORDERS, PAYMENTS, SHIPPING):
+    for group in (PAYMENTS, SHIPPING):
         play.join_group(group)
     play.agent.do("consumer", group="invoicing", topics="payments")
     for number in range(count):

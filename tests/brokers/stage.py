@@ -82,7 +82,7 @@ class Script:
     topics: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_TOPICS))
     attributes: Mapping[str, str] = field(default_factory=dict)
     groups: tuple[str, ...] = ("shop",)
-    ipv6: bool = False
+    host: str = "127.0.0.1"
     half_cursor: int | None = None
     """Where to set the half cursor after the stop."""
 
@@ -101,7 +101,7 @@ class Play:
         self.ids: dict[str, Transaction] = {}
         self._changed = threading.Condition(threading.RLock())
         self._log_read = 0
-        self.rig = Rig(script.version, out, script.conf, script.ipv6)
+        self.rig = Rig(script.version, out, script.conf, script.host)
         self.agent: Agent
         self._agent_number = 0
         self.groups: set[str] = set()
@@ -400,7 +400,7 @@ class Play:
         shutil.copytree(self.rig.store, copy / "store")
         allow_reading_ops(copy / "store" / "config" / "topics.json")
         calm = {"transactionCheckMax": NEVER, "transactionTimeOut": "1000", "transactionCheckInterval": "1000"}
-        with Rig(self.script.version, copy, dict(self.rig.conf) | calm, self.script.ipv6) as rig:
+        with Rig(self.script.version, copy, dict(self.rig.conf) | calm, self.script.host) as rig:
             rig.start_names()
             rig.start_broker()
             agent = rig.agent("client.log", self._take_after)

@@ -22,6 +22,12 @@ REASONS: tuple[tuple[str, tuple[int, ...], tuple[int, ...], str], ...] = (
     ("delayed_timer", (0,), (5, 0), "timers come with 5.0"),
     ("decision_names_discard", (0,), (4, 5, 2), "no discard copy is written before 4.5.2"),
     ("refused_by_consumer", (0,), (5, 1), "topics over 127 bytes come with 5.1"),
+    (
+        "refused_by_consumer",
+        (5, 5),
+        (99,),
+        "client and broker refuse group names over 120 bytes, so no topic gets that long",
+    ),
 )
 """Why a history is missing: its plan, from which version, below which version, the reason."""
 
@@ -83,7 +89,7 @@ def store_table() -> str:
 
 def words() -> str:
     """What the histories are."""
-    return "\n".join(f"- **{name}**: {act.words}" for name, act in HISTORIES.items())
+    return "\n".join(f"- **{name}**: {' '.join(act.words.split())}" for name, act in HISTORIES.items())
 
 
 def write() -> None:
