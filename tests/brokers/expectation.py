@@ -131,7 +131,7 @@ def expected_row(sent: Event, truth: Truth) -> Row:
     asked = mine(truth.of("after_check"))
     put_back = mine(truth.of("after_put_back"))
     delayed = not halves or any(copy["properties"].get("REAL_TOPIC") == HALF_TOPIC for copy in halves)
-    """The half went through a delay, or was dropped there: its own topic stands where the real one stood, which is lost."""
+    """The half went through a delay, or was dropped there: its own topic stands where the real one stood, now lost."""
     first = halves[0] if halves else sent
     newest = max(copy_numbers, default=None)
     stuck = (

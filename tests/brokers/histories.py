@@ -460,7 +460,7 @@ def decision_names_discard(play: Play, count: int, rng: Random) -> None:
 
 @history()
 def delayed_level(play: Play, count: int, rng: Random) -> None:
-    """A delay level on a transactional message; committed at once (by a raw request for 5.5, whose client refuses it)."""
+    """A delay level on a transactional message; committed at once (5.5: by a raw request, its client refuses)."""
     if play.rig.release >= (5, 5):
         delayed_raw(play, "delayed_level", [{"DELAY": 2}] * count, rng)
         return
