@@ -27,6 +27,8 @@ _IDENTIFIED_BYTES_MAX = 8 << 20
 _SLOTS_AT_ONCE = 1 << 20
 #: A queue that contradicts its log more often is not this log's queue.
 _UNFOUND_SLOTS_MAX = 1000
+#: So few may all be damaged records.
+_UNFOUND_SLOTS_FEW = 16
 #: How far from its neighbours' records the record of a slot is looked for.
 _SEARCHED_BYTES_MAX = 32 << 20
 
@@ -162,11 +164,18 @@ def _add_unfound_slots(result: MissingBytes, store: Store, slots: list[UnfoundSl
             for slot in slots
             if slot.topic == topic and not any(begin <= slot.commit_log_offset < end for begin, end in known)
         ]
-        if len(mine) > _UNFOUND_SLOTS_MAX:
+        if len(mine) > _UNFOUND_SLOTS_MAX or _is_most_of_its_queue(store, topic, len(mine)):
             result.findings.append(_not_believed(store, topic, mine))
             continue
         for slot in mine:
             _add_unfound(result, store, slot)
+
+
+def _is_most_of_its_queue(store: Store, topic: str, count: int) -> bool:
+    if count < _UNFOUND_SLOTS_FEW:
+        return False
+    with open_queue(store, topic, 0) as queue:
+        return 2 * count > queue.max_offset - queue.min_offset
 
 
 def _not_believed(store: Store, topic: str, slots: list[UnfoundSlot]) -> Finding:

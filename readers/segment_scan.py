@@ -224,7 +224,7 @@ class SegmentScan:
         """
         if not self._is_last:
             return "damaged"
-        if len(head) < _HEAD_BYTES:
+        if min(len(head), end - position) < _HEAD_BYTES:  # not even its place was written
             return "torn"
         length, magic, offset = _HEAD(head, 0)
         is_here = offset == self.segment.base_offset + position
@@ -325,5 +325,7 @@ def _sound_length(file: OpenFile, position: int, base_offset: int) -> int | None
         return None
     properties_length = int.from_bytes(file.read(sizes_at, 2), "big", signed=True)
     if properties_length < 0 or sizes_at + 2 + properties_length != position + length:
+        return None
+    if properties_length and file.read(position + length - 1, 1) == b"\0":
         return None
     return int(length)

@@ -84,7 +84,8 @@ def test_every_row_is_complete(name: str) -> None:
         assert (row["decided_time_ms"] is None) == (row["state"] in ("PENDING", "LOST", "UNDECIDABLE")) or set(
             row["flags"]
         ) & {"without_copy"}
-        assert row["half_store_time_ms"] == row["half_copies"][0]["store_time_ms"]
+        if "delayed_half" not in row["flags"]:  # there the first half message was diverted from the half topic
+            assert row["half_store_time_ms"] == row["half_copies"][0]["store_time_ms"]
 
 
 def test_pending_is_the_open_part_of_audit(name: str) -> None:
