@@ -126,6 +126,12 @@ KINDS: dict[str, Kind] = {
         "an op number that names no half copy in the log",
         "the half expired, or the decision named a record outside the half topic",
     ),
+    "undecidable": Kind(
+        "error",
+        "transactions whose state cannot be known from this store",
+        "they are not listed as pending, and may be",
+        "rmqtx audit lists them, each with its reason",
+    ),
     "older-design": Kind(
         "warning",
         "prepared or rollback records of RocketMQ before 4.3 are in the log",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 from readers.chains import Witnesses
 from readers.derived_files import DerivedFiles, Untrusted, offset_of
 from readers.errors import NoSuchTransaction
+from readers.findings import Finding
 from readers.local_engine import Progress, audit
 from readers.reading import Reading
 from readers.store import Store
@@ -128,8 +130,15 @@ def _scanned(
     """The chosen rows of an audit, whose findings and coverage become the reading's."""
     whole = audit(stores, settings_of, at_ms=at_ms, progress=progress)
     reading.findings, reading.coverage = whole.findings, whole.coverage
+    undecidable: Counter[tuple[str, str]] = Counter()
     for batch in whole:
-        yield from choose(pa.Table.from_batches([batch])).to_batches()
+        rows = pa.Table.from_batches([batch])
+        unknown = rows.filter(pc.equal(rows["state"], "UNDECIDABLE"))
+        undecidable.update(zip(unknown["store"].to_pylist(), unknown["reason"].to_pylist(), strict=True))
+        yield from choose(rows).to_batches()
+    # What is not listed because it cannot be known must not look like nothing.
+    for (root, reason), count in undecidable.items():
+        reading.findings.append(Finding(root, "undecidable", actual=f"{count}, because {reason}"))
 
 
 def _open_rows(rows: pa.Table) -> pa.Table:
