@@ -300,7 +300,7 @@ class Chains:
     def _with_named_copies(
         self, copies: pa.Table, copy_numbers: Int64s, copy_stores: Int64s, finals: pa.Table, final_numbers: Int64s
     ) -> tuple[Int64s, Int64s]:
-        """The transactions of copies and finals; a final whose id no copy has (it is damaged) goes to the copy it names."""
+        """The transactions of copies and finals; a final with an id that no copy has goes to the copy it names."""
         named = int64s(finals["prepared_transaction_offset"])
         has_copy = np.zeros(self.count, np.bool_)
         has_copy[copy_numbers] = True
