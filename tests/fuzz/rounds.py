@@ -1,0 +1,193 @@
+"""One round: a real store is damaged by a few random hands, then every question is asked of it.
+
+What may come out: rows, or one of our own errors. What may not: any other exception, a row whose place does not exist,
+bytes that are neither decoded, filler, damaged nor unread, or an answer that takes longer than the alarm.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from readers.broker_settings import broker_settings
+from readers.checkpoint import read_checkpoint
+from readers.commit_log import scan_records
+from readers.consume_queue import scan_slots
+from readers.cursors import read_cursors
+from readers.errors import NoSuchTransaction, RmqtxError
+from readers.half_queue import scan_halves, scan_ops
+from readers.index import scan_entries
+from readers.local_engine import audit
+from readers.questions import pending, show
+from readers.reading import Reading
+from readers.store import Store, open_store
+from readers.timeline import consumers_past, timeline
+from readers.transactions import STATES
+from tests.brokers import corpus
+from tests.forge.damage import RANDOM
+from tests.forge.stores import settings_of
+
+ALARM_SECONDS = 20
+HANDS_MAX = 4
+
+
+class TookTooLong(Exception):
+    """A question was not answered in time."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A round that went wrong, with all that is needed to do it again."""
+
+    seed: int
+    number: int
+    store: str
+    wounds: tuple[str, ...]
+    question: str
+    what: str
+
+    def __str__(self) -> str:
+        wounds = "\n".join(f"    {wound}" for wound in self.wounds)
+        return (
+            f"round {self.number} of seed {self.seed} on {self.store}, asked for {self.question}:\n{wounds}\n"
+            f"{self.what}\n  again: python -m tests.fuzz --seed {self.seed} --only {self.number}"
+        )
+
+
+@contextmanager
+def alarm(seconds: int) -> Iterator[None]:
+    """Raise TookTooLong in this thread if the body takes longer."""
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        raise TookTooLong(f"no answer in {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def damage(root: Path, chance: random.Random) -> tuple[str, ...]:
+    """A few random damages, as sentences."""
+    wounds = []
+    for _ in range(chance.randint(1, HANDS_MAX)):
+        name = chance.choice(sorted(RANDOM))
+        wounds.append(f"{name}: {RANDOM[name](root, chance)}"[:500])
+    return tuple(wounds)
+
+
+Question = Callable[[Store], object]
+
+
+def questions(name: str, chance: random.Random) -> dict[str, Question]:
+    """All that can be asked of a store, by what it is called in a report."""
+    settings = settings_of(name)
+    ids = [row["transaction_id"] for row in corpus.expected(name)]
+    asked = [*chance.sample(ids, min(2, len(ids))), chance.choice(["K-1", "", "\0", "F" * 32, "0" * 31 + "1"])]
+
+    def shown(identity: str) -> Question:
+        def ask(store: Store) -> None:
+            try:
+                rows = checked(show([store], settings, identity), store)
+            except NoSuchTransaction:
+                return
+            for row in rows:
+                timeline(row, [store])
+                consumers_past(row, [store])
+
+        return ask
+
+    times = [row["store_time_ms"] for row in corpus.truth(name) if row.get("store_time_ms")]
+    at_ms = chance.choice(times or [0])
+    return {
+        "records": lambda store: checked(scan_records(store), store),
+        "bodies": lambda store: checked(scan_records(store, with_body=True, decompress=True, check_crc=True), store),
+        "a range of records": lambda store: checked(
+            scan_records(store, from_offset=chance.randrange(300_000), to_offset=chance.randrange(300_000)), store,
+            is_whole=False,
+        ),
+        "halves": lambda store: checked(scan_halves(store), store),
+        "ops": lambda store: checked(scan_ops(store), store),
+        "slots": lambda store: checked(scan_slots(store), store),
+        "index": lambda store: checked(scan_entries(store), store),
+        "checkpoint": lambda store: checked(read_checkpoint(store), store),
+        "settings": broker_settings,
+        "cursors": lambda store: checked(read_cursors(store), store),
+        "audit": lambda store: audited(audit([store], settings), store),
+        "audit as of a time": lambda store: audited(audit([store], settings, at_ms=at_ms), store),
+        "pending": lambda store: audited(pending([store], settings), store),
+        **{f"show {identity!r}": shown(identity) for identity in asked},
+    }
+
+
+def checked(reading: Reading, store: Store, *, is_whole: bool = True) -> list[dict[str, Any]]:
+    """The rows of a reading that must account for every byte."""
+    rows: list[dict[str, Any]] = reading.table().to_pylist()
+    for part in reading.coverage:
+        numbers = (part.decoded_bytes, part.filler_bytes, part.damaged_bytes, part.unread_bytes)
+        assert min(numbers) >= 0, f"coverage {part}"
+        assert sum(numbers) == part.size_bytes, f"coverage {part}"
+        is_readable = not any(f.code == "unreadable-file" and f.file == part.file for f in reading.findings)
+        assert not part.unread_bytes or not is_whole or not is_readable, f"unread bytes: {part}"
+    for finding in reading.findings:
+        assert finding.line()
+        assert finding.store == store.root
+        assert finding.length_bytes is None or finding.length_bytes >= 0, finding.line()
+    return rows
+
+
+def audited(reading: Reading, store: Store) -> list[dict[str, Any]]:
+    """The rows of verdicts that must be complete."""
+    rows = checked(reading, store)
+    for row in rows:
+        assert row["transaction_id"] is not None, row
+        assert row["state"] in STATES, row
+        assert row["reason"], row
+        assert row["half_copies"] or row["final_records"] or row["discard_copies"] or row["flags"], row
+    return rows
+
+
+def play(seed: int, number: int, names: list[str], directory: Path | None = None) -> list[Failure]:
+    """One round: everything in it follows from the seed and the round's number."""
+    chance = random.Random(f"{seed} {number}")
+    name = chance.choice(names)
+    home = Path(tempfile.mkdtemp(prefix="rmqtx-fuzz-", dir=directory))
+    failures = []
+    wounds: tuple[str, ...] = ()
+    try:
+        root = corpus.unpack(name, home)
+        wounds = damage(root, chance)
+        for question, ask in {"opening it": None, **questions(name, chance)}.items():
+            what = answered(root, ask)
+            if what is not None:
+                failures.append(Failure(seed, number, name, wounds, question, what))
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    return failures
+
+
+def answered(root: Path, ask: Question | None) -> str | None:
+    """Ask, and say what went wrong."""
+    try:
+        with alarm(ALARM_SECONDS):
+            store = open_store(root)
+            if ask is not None:
+                ask(store)
+    except RmqtxError as error:
+        return None if str(error) and "\n" not in str(error) else f"an error without a line: {error!r}"
+    except Exception as error:
+        return "".join(traceback.format_exception(error))
+    return None
+
