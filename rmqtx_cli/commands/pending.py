@@ -102,7 +102,7 @@ def command(
         rows = reading.table()
     chosen = _chosen(rows, all_open=all_open, group=group, topic=topic, stored_before_ms=_before(now_ms, age_ms))
     listing.write(iter(ordered(chosen, sort).to_batches()))
-    hidden = 0 if all_open else rows.num_rows - pc.sum(pc.equal(rows["state"], "PENDING")).as_py()
+    hidden = 0 if all_open else rows.num_rows - (pc.sum(pc.equal(rows["state"], "PENDING")).as_py() or 0)
     voice.note(f"{count(listing.rows_count, 'transaction')} listed")
     if hidden:
         voice.note(f"{hidden} more are decided, but the broker will ask again (--all-open)")

@@ -12,6 +12,7 @@ from readers.findings import KINDS
 from readers.tables import ALL_TABLES
 from readers.transactions import ADVICE, FLAGS, STATES
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
+from rmqtx_cli.glossary import LAYOUT_MODULES
 from rmqtx_cli.manual import pages
 from rmqtx_cli.roff import escape
 
@@ -36,6 +37,11 @@ def test_every_word_is_in_the_store_page() -> None:
     text = (MAN / "rmqtx-store.5").read_text("utf-8")
     for word in [*STATES, *FLAGS, *ADVICE, *ALL_TABLES, *(f"{code} ({kind.severity})" for code, kind in KINDS.items())]:
         assert escape(word) in text, word
+
+
+def test_every_declared_structure_is_documented() -> None:
+    declaring = {path.stem for path in (MAN.parent / "readers").glob("*.py") if "= Layout(" in path.read_text("utf-8")}
+    assert declaring == {module.__name__.removeprefix("readers.") for module in LAYOUT_MODULES}
 
 
 @pytest.mark.parametrize("page", sorted(MAN.iterdir()), ids=lambda path: path.name)
