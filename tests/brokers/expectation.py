@@ -102,6 +102,11 @@ def expected_rows(lines: Iterable[Event]) -> list[Row]:
     return [expected_row(event, truth) for event in sorted(sent, key=lambda event: int(event["commit_log_offset"]))]
 
 
+def states(row: Row) -> set[str]:
+    """The states that a row allows: one, or, where the truth permits several, all of these (`why` says the reason)."""
+    return set(row["state"]) if isinstance(row["state"], list) else {row["state"]}
+
+
 def expected_row(sent: Event, truth: Truth) -> Row:
     """What must be said of one transaction, and by which witnesses."""
 
@@ -145,15 +150,15 @@ def expected_row(sent: Event, truth: Truth) -> Row:
     unsure: Row = {}
     if state == "PENDING" and places_of_discards and max(places_of_discards) > max(truth.half_logs(copy_numbers)):
         unsure = {
-            "states": ["DISCARDED", "PENDING"],
+            "state": ["DISCARDED", "PENDING"],
             "why": "given up on, and no newer half copy, but the half cursor was set back before its copies",
         }
     if state == "DISCARDED" and marks.foreign & truth.stray_rollbacks:
         unsure = {
-            "states": ["DISCARDED", "ROLLED_BACK", "UNDECIDABLE"],
+            "state": ["DISCARDED", "ROLLED_BACK", "UNDECIDABLE"],
             "why": "an op has this half's number because a ROLLBACK named another record; the store does not show that",
         }
-    return unsure | {
+    return {
         "transaction_id": sent["transaction_id"]
         or (halves[0]["transaction_id"] if halves else None)
         or sent["offset_message_id"],
@@ -183,7 +188,7 @@ def expected_row(sent: Event, truth: Truth) -> Row:
         ],
         "final_records": [{"topic": record["topic"]} | place(record) for record in finals],
         "discard_copies": [place(record) for record in discard_copies],
-    }
+    } | unsure
 
 
 def judge(
@@ -207,7 +212,8 @@ def judge(
     if marks.rollback:
         if still_open:
             flags.add("open_after_decision")
-        if discard_copies:
+        decided = min(op["commit_log_offset"] for op in truth.ops if set(numbers(op)) & marks.rollback)
+        if any(record["commit_log_offset"] > decided for record in discard_copies):
             flags.add("discarded_though_decided")
         return "ROLLED_BACK", flags
     if still_open:

@@ -248,7 +248,7 @@ def raw_half(play: Play, plan: str, number: int, rng: Random, **more: object) ->
         case=case,
         plan=plan,
         kind="transaction",
-        transaction_id=None,
+        transaction_id=answer["fields"].get("transactionId"),
         message_id=message_id,
         producer_group=group,
         topic=topic,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.brokers import corpus, shop
-from tests.brokers.expectation import expected_rows
+from tests.brokers.expectation import expected_rows, states
 from tests.brokers.histories import HISTORIES
 from tests.brokers.recipes import Recipe
 from tests.brokers.stage import Act, Play, Script
@@ -89,7 +89,7 @@ def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
         "groups": list(script.groups),
         "broker_conf": conf,
         "half_cursor": script.half_cursor,
-        "states": dict(sorted(Counter(row["state"] for row in rows).items())),
+        "states": dict(sorted(Counter(" or ".join(sorted(states(row))) for row in rows).items())),
     }
     (to / corpus.RECIPE).write_text(json.dumps(described, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return rows
@@ -114,8 +114,8 @@ def make(recipe: Recipe, to: Path | None = None, keep: bool = False, tries: int 
 
 def tell(rows: list[corpus.Row]) -> str:
     """The rows in a few words."""
-    states = Counter(row["state"] for row in rows)
-    told = ", ".join(f"{state} {count}" for state, count in sorted(states.items()))
+    counted = Counter(" or ".join(sorted(states(row))) for row in rows)
+    told = ", ".join(f"{state} {count}" for state, count in sorted(counted.items()))
     return f"{len(rows)} transactions ({told}), {sum(row['open'] for row in rows)} open"
 
 
