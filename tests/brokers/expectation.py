@@ -151,11 +151,13 @@ def expected_row(sent: Event, truth: Truth) -> Row:
     if state == "PENDING" and places_of_discards and max(places_of_discards) > max(truth.half_logs(copy_numbers)):
         unsure = {
             "state": ["DISCARDED", "PENDING"],
+            "flags_at_least": [],
             "why": "given up on, and no newer half copy, but the half cursor was set back before its copies",
         }
     if state == "DISCARDED" and marks.foreign & truth.stray_rollbacks:
         unsure = {
             "state": ["DISCARDED", "ROLLED_BACK", "UNDECIDABLE"],
+            "flags_at_least": [],
             "why": "an op has this half's number because a ROLLBACK named another record; the store does not show that",
         }
     return {
