@@ -209,11 +209,14 @@ def _transaction_numbers(copies: pa.Table, finals: pa.Table) -> tuple[Int64s, In
     numbers = int64s(ids.dictionary_encode().indices)
     copy_numbers, final_numbers = numbers[: copies.num_rows], numbers[copies.num_rows :]
     count = int(numbers.max(initial=-1)) + 1
-    kinds = _codes(copies["producer_group"]) * (1 << 32) + _codes(copies["real_topic"])
+    groups, topics = _codes(copies["producer_group"]), _codes(copies["real_topic"])
+    kinds = groups * (1 << 32) + topics
+    # A commit of a diverted half message leaves copies without a real topic (5.5.0): they tell nothing apart.
+    telling = np.flatnonzero((groups >= 0) & (topics >= 0))
     lowest = np.full(count, np.iinfo(np.int64).max)
     highest = np.full(count, -1, np.int64)
-    np.minimum.at(lowest, copy_numbers, kinds)
-    np.maximum.at(highest, copy_numbers, kinds)
+    np.minimum.at(lowest, copy_numbers[telling], kinds[telling])
+    np.maximum.at(highest, copy_numbers[telling], kinds[telling])
     is_shared = (highest >= 0) & (lowest != highest)
     if is_shared.any():
         copy_numbers, final_numbers, count = _numbers_of_shared_ids(copies, finals, numbers, is_shared)
