@@ -81,7 +81,7 @@ def _is_sound(data: Any, start: int, length: int) -> Any:
     properties_length = _i16(data, place)
     if properties_length < 0 or place + 2 + properties_length != end:
         return False
-    return properties_length == 0 or data[end - 1] != 0
+    return data[(end if properties_length > 0 else place) - 1] != 0
 
 
 @njit(

@@ -16,6 +16,7 @@ _LZ4_MAGIC, _ZSTD_MAGIC = b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd"
 
 #: A body is never inflated beyond this: brokers refuse bodies over 4 MiB, but a damaged or hostile one may claim more.
 INFLATED_BYTES_MAX = 256 << 20
+_PIECE_BYTES = 1 << 20
 
 
 def is_stream(head: bytes, sys_flag: int) -> bool:
@@ -34,15 +35,26 @@ def inflate(body: bytes, sys_flag: int) -> bytes | None:
         return body
     kind = sys_flag & KIND_MASK
     if kind in (_LZ4, _ZSTD):
-        try:
-            with pa.CompressedInputStream(pa.BufferReader(body), "lz4" if kind == _LZ4 else "zstd") as stream:
-                inflated = stream.read(INFLATED_BYTES_MAX)
-        except (pa.ArrowInvalid, OSError):
-            return None
-        return bytes(inflated)
+        return _inflated(body, "lz4" if kind == _LZ4 else "zstd")
     machine = zlib.decompressobj()
     try:
         inflated = machine.decompress(body, INFLATED_BYTES_MAX)
     except zlib.error:
         return None
     return inflated if machine.eof else None
+
+
+def _inflated(body: bytes, codec: str) -> bytes | None:
+    """An LZ4 or ZSTD stream, a piece at a time: a read of so many bytes also takes so much memory."""
+    pieces: list[bytes] = []
+    left = INFLATED_BYTES_MAX
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(body), codec) as stream:
+            while piece := stream.read(min(_PIECE_BYTES, left)):
+                pieces.append(piece)
+                left -= len(piece)
+                if not left:
+                    return None
+    except (pa.ArrowInvalid, OSError):
+        return None
+    return b"".join(pieces)

@@ -70,9 +70,10 @@ def read_text(path: Path) -> str | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for its writer
         with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise UnreadableFile(f"{name} is not a file", file=name)
-            data = file.read(SIZE_BYTES_MAX + 1)
+            data = file.read(min(SIZE_BYTES_MAX, status.st_size) + 1)  # a read takes the memory that it asks for
     except FileNotFoundError:
         return None
     except OSError as error:

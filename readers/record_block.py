@@ -144,7 +144,7 @@ class Block:
     def sound(self) -> Bools:
         """Whether the parts of each record add up to its length; looks at nothing outside the record.
 
-        Properties do not end in a zero byte: such a record was not written to its end, or lost its last page.
+        Neither topic nor properties end in a zero byte: such a record was not written to its end, or lost a page.
         Source: store/CommitLog.java checkMessageAndReturnSize; FORMATS 2.10.
         """
         last = self.starts + self.lengths - 3  # the latest place where a properties length can stand
@@ -163,7 +163,7 @@ class Block:
         ends = np.where(good, ends, self.starts)
         sizes = self._integers(ends, ">i2").astype(np.int64)
         good &= (sizes >= 0) & (ends + 2 + sizes == self.starts + self.lengths)
-        good &= (sizes == 0) | (self.data[self.starts + self.lengths - 1] != 0)
+        good &= self.data[np.where(sizes > 0, self.starts + self.lengths, ends) - 1] != 0
         return good
 
     def topic_is(self, name: str) -> Bools:

@@ -35,6 +35,7 @@ from readers.sources import OpenFile, Segment
 #: Bytes read at a time: some ten thousand records. Larger windows leave the processor's caches and are slower.
 WINDOW_BYTES = 8 << 20
 _RESYNC_BYTES = 4 << 20
+_PAGE_BYTES = 4096
 _HEAD = struct.Struct(">iI20xq").unpack_from
 _HEAD_BYTES = 36
 _MAGIC_START = b"\xda\xa3\x20"
@@ -220,7 +221,8 @@ class SegmentScan:
         """What the bytes behind the last sound record are.
 
         Torn: a record that says it stands here and was not written to its end. Foreign: a record of another place,
-        as 5.5.0 leaves behind with writeWithoutMmap=true, or what recovery cut off.
+        or bytes that are none at all up to the end of the page, as 5.5.0 leaves them behind with writeWithoutMmap=true;
+        or what recovery cut off.
         """
         if not self._is_last:
             return "damaged"
@@ -228,9 +230,11 @@ class SegmentScan:
             return "torn"
         length, magic, offset = _HEAD(head, 0)
         is_here = offset == self.segment.base_offset + position
-        if is_here and magic in (MAGIC_V1, MAGIC_V2):
-            return "torn" if position + length > end else "damaged"
-        return "foreign" if not is_here and self._is_stale(file, position) else "damaged"
+        has_magic = magic in (MAGIC_V1, MAGIC_V2)
+        if is_here:
+            return "torn" if has_magic and position + length > end else "damaged"
+        is_page_rest = not has_magic and end <= -(-position // _PAGE_BYTES) * _PAGE_BYTES
+        return "foreign" if is_page_rest or self._is_stale(file, position) else "damaged"
 
     def _is_stale(self, file: OpenFile, position: int) -> bool:
         """Whether a record behind a break is older than those before it.
@@ -326,6 +330,6 @@ def _sound_length(file: OpenFile, position: int, base_offset: int) -> int | None
     properties_length = int.from_bytes(file.read(sizes_at, 2), "big", signed=True)
     if properties_length < 0 or sizes_at + 2 + properties_length != position + length:
         return None
-    if properties_length and file.read(position + length - 1, 1) == b"\0":
+    if file.read((position + length if properties_length else sizes_at) - 1, 1) == b"\0":
         return None
     return int(length)

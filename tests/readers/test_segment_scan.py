@@ -1,0 +1,265 @@
+"""Walking a segment: each record once, whatever the windows and splits; every byte accounted for, whatever it is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readers.commit_log import scan_records, scan_segments
+from readers.errors import BadRequest, FileChanged, UnreadableFile
+from readers.findings import Finding
+from readers.kernels import is_accelerator_installed, use_accelerator
+from readers.reading import Coverage
+from readers.record_layout import COMMIT
+from readers.segment_scan import SegmentScan, Span
+from readers.sources import Segment
+from readers.store import open_store
+from tests.forge.logs import Forge, in_one_file
+from tests.forge.records import Message, blank
+
+BASE = 1 << 32
+
+
+@pytest.fixture(params=["reference", "accelerator"], autouse=True, scope="module")
+def engine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both loops must find the same."""
+    if request.param == "accelerator" and not is_accelerator_installed():
+        pytest.skip("numba (extra `fast`) is not installed")
+    use_accelerator(request.param == "accelerator")
+    yield
+    use_accelerator(False)
+
+
+def messages(count: int, seed: int = 1) -> list[Message]:
+    """Records of every kind and of very different lengths."""
+    chance = random.Random(seed)
+    return [
+        Message(
+            topic=chance.choice(["orders", "a", "RMQ_SYS_TRANS_HALF_TOPIC", "x" * 127]),
+            body=chance.randbytes(chance.choice([0, 1, 7, 50, 900])),
+            properties=tuple(("UNIQ_KEY", f"{chance.randrange(1 << 40):X}") for _ in range(chance.randrange(3))),
+            sys_flag=chance.choice([0, 0, COMMIT]),
+            version=chance.choice([1, 2]),
+            born_host=chance.choice([("10.0.0.7", 1), ("fe80::1", 2)]),
+            store_host=chance.choice([("10.0.0.1", 3), ("::1", 4)]),
+            store_time_ms=1_700_000_000_000 + number,
+        )
+        for number in range(count)
+    ]
+
+
+def segment_of(data: bytes, directory: Path, base: int = BASE) -> Segment:
+    path = directory / f"{base:020d}"
+    path.write_bytes(data)
+    return Segment(str(path), base, len(data))
+
+
+def positions(scan: SegmentScan) -> list[tuple[int, int]]:
+    """Where the records of a scan begin, and how long they are."""
+    found: list[tuple[int, int]] = []
+    for block in scan:
+        found += zip((block.starts + block.position_bytes).tolist(), block.lengths.tolist(), strict=True)
+    return found
+
+
+def assert_accounted(scan: SegmentScan, size: int) -> None:
+    spans = sorted(scan.spans, key=lambda span: span.position_bytes)
+    assert scan.decoded_bytes + sum(span.length_bytes for span in spans) == size
+    assert all(span.length_bytes > 0 for span in spans)
+    assert all(a.position_bytes + a.length_bytes <= b.position_bytes for a, b in pairwise(spans))
+
+
+@pytest.mark.parametrize("window_bytes", [1, 50, 91, 100, 500, 4096, 1 << 20])
+def test_any_window_gives_the_same_records(tmp_path: Path, window_bytes: int) -> None:
+    data, places = in_one_file(messages(60), BASE)
+    segment = segment_of(data + blank(500), tmp_path)
+    scan = SegmentScan(segment, window_bytes=window_bytes)
+    assert positions(scan) == places
+    assert scan.spans == [Span("blank", len(data), 500)]
+    assert_accounted(scan, segment.size_bytes)
+
+
+@given(st.lists(st.integers(0, 16_000), max_size=6), st.sampled_from([100, 3000, 1 << 20]))
+def test_splits_anywhere_give_each_record_once(cuts: list[int], window_bytes: int) -> None:
+    scans = [
+        SegmentScan(_SEGMENT, from_position=begin, to_position=end, window_bytes=window_bytes)
+        for begin, end in _pairs([0, *sorted(cuts), _SEGMENT.size_bytes])
+    ]
+    assert [place for scan in scans for place in positions(scan)] == _PLACES
+    assert sum(scan.decoded_bytes for scan in scans) == sum(length for _, length in _PLACES)
+    assert sum(span.length_bytes for scan in scans for span in scan.spans) == 700
+
+
+def _pairs(edges: list[int]) -> list[tuple[int, int]]:
+    return list(pairwise(edges))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_file(tmp_path_factory: pytest.TempPathFactory) -> None:
+    global _SEGMENT, _PLACES
+    data, _PLACES = in_one_file(messages(60), BASE)
+    _SEGMENT = segment_of(data + blank(700), tmp_path_factory.mktemp("log"))
+
+
+_SEGMENT = Segment("", 0, 0)
+_PLACES: list[tuple[int, int]] = []
+
+
+@given(st.data())
+def test_any_damage_is_accounted_for_and_costs_no_other_record(draw: st.DataObject) -> None:
+    whole = bytearray(Path(_SEGMENT.file).read_bytes())
+    begin = draw.draw(st.integers(0, len(whole) - 1))
+    other = draw.draw(st.binary(min_size=1, max_size=200))[: len(whole) - begin]
+    whole[begin : begin + len(other)] = other
+    path = Path(_SEGMENT.file).with_suffix(".damaged")
+    path.write_bytes(whole)
+    scan = SegmentScan(Segment(str(path), BASE, len(whole)), window_bytes=draw.draw(st.sampled_from([300, 1 << 20])))
+    found = positions(scan)
+    assert_accounted(scan, len(whole))
+    untouched = [
+        (place, length) for place, length in _PLACES if place + length <= begin or place >= begin + len(other)
+    ]
+    assert set(untouched) <= set(found)
+
+
+@given(st.binary(max_size=600))
+def test_any_bytes_at_all(data: bytes) -> None:
+    path = Path(_SEGMENT.file).with_suffix(".any")
+    path.write_bytes(data)
+    for is_last in (True, False):
+        scan = SegmentScan(Segment(str(path), BASE, len(data)), is_last=is_last)
+        positions(scan)
+        assert_accounted(scan, len(data))
+
+
+@pytest.mark.parametrize(
+    ("tail", "kind"),
+    [
+        (bytes(300), ["preallocated"]),
+        (b"", []),
+        (b"\x7f" * 100 + bytes(200), ["foreign", "preallocated"]),
+        (b"\x7f" * 5000 + bytes(200), ["damaged", "preallocated"]),
+        (b"\0\0\1\0\xda\xa3\x20\xa7" + bytes(300), ["torn", "preallocated"]),
+        (Message().record(BASE + 5)[:60] + bytes(300), ["foreign", "preallocated"]),
+    ],
+)
+def test_what_lies_behind_the_last_record(tmp_path: Path, tail: bytes, kind: list[str]) -> None:
+    later = [Message(store_time_ms=1_800_000_000_000)]
+    data, places = in_one_file(later, BASE)
+    scan = SegmentScan(segment_of(data + tail, tmp_path))
+    assert positions(scan) == places
+    assert [span.kind for span in scan.spans] == kind
+    assert_accounted(scan, len(data) + len(tail))
+
+
+def test_a_record_that_was_not_written_to_its_end_is_torn(tmp_path: Path) -> None:
+    data, places = in_one_file([*messages(3), Message(properties=(("A", "b"),))], BASE)
+    last, length = places[-1]
+    for left in range(4, length):
+        if data[last + left - 1] == 0:  # the same bytes as if one less was written
+            continue
+        scan = SegmentScan(segment_of(data[: last + left].ljust(len(data) + 100, b"\0"), tmp_path))
+        assert positions(scan) == places[:-1], left
+        assert [span.kind for span in scan.spans] == ["torn", "preallocated"], left
+
+
+def test_zeros_between_full_files_are_damage(tmp_path: Path) -> None:
+    data, places = in_one_file(messages(3), BASE)
+    scan = SegmentScan(segment_of(data + bytes(100), tmp_path), is_last=False)
+    assert positions(scan) == places
+    assert [span.kind for span in scan.spans] == ["damaged"]
+
+
+def test_stopping_at_the_first_break_as_recovery_does(tmp_path: Path) -> None:
+    data, places = in_one_file(messages(9), BASE)
+    broken = bytearray(data)
+    broken[places[4][0] + 5] ^= 0xFF
+    scan = SegmentScan(segment_of(bytes(broken), tmp_path), stops_at_break=True)
+    assert positions(scan) == places[:4]
+
+
+def test_a_record_inside_another_whose_length_lies(tmp_path: Path) -> None:
+    data, places = in_one_file(messages(9), BASE)
+    broken = bytearray(data)
+    begin, _ = places[3]
+    covered = places[5][0] + places[5][1] - begin
+    broken[begin : begin + 4] = covered.to_bytes(4, "big")
+    scan = SegmentScan(segment_of(bytes(broken), tmp_path))
+    assert positions(scan) == places[:3] + places[4:]
+    assert scan.spans == [Span("damaged", begin, places[3][1])]
+
+
+def test_a_message_with_a_record_in_its_body_is_one_record(tmp_path: Path) -> None:
+    """A body may be anything, also a record that claims to stand where it stands."""
+    first = Message(body=bytes(40))
+    inner_at = BASE + 88
+    message = Message(body=Message(topic="inner").record(inner_at))
+    data, places = in_one_file([message, first], BASE)
+    assert positions(SegmentScan(segment_of(data, tmp_path))) == places
+
+
+def test_a_file_that_shrinks_or_goes_is_an_error_with_its_place(tmp_path: Path) -> None:
+    data, _ = in_one_file(messages(30), BASE)
+    segment = segment_of(data, tmp_path)
+    Path(segment.file).write_bytes(data[:1000])
+    with pytest.raises(FileChanged) as caught:
+        positions(SegmentScan(segment))
+    assert caught.value.file == segment.file
+    Path(segment.file).unlink()
+    with pytest.raises(UnreadableFile):
+        positions(SegmentScan(segment))
+
+
+def test_a_store_whose_file_shrinks_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store")
+    for number in range(20):
+        forge.half(f"ID{number:030d}")
+    store = open_store(forge.write())
+    Path(store.commit_log[0].file).write_bytes(b"")
+    reading = scan_records(store)
+    assert reading.table().num_rows
+    assert [finding.code for finding in reading.findings] == ["unreadable-file"]
+    assert reading.coverage[0].unread_bytes == reading.coverage[0].size_bytes
+
+
+@pytest.mark.parametrize("bounds", [(0, 4096), (1, 5000), (4095, 4097), (9000, 9001), (5000, 4000), (0, 1 << 40)])
+def test_a_range_has_the_records_that_begin_in_it(tmp_path: Path, bounds: tuple[int, int]) -> None:
+    forge = Forge(tmp_path / "store")
+    for number in range(60):
+        forge.half(f"ID{number:030d}")
+    store = open_store(forge.write())
+    every = scan_records(store).table()["commit_log_offset"].to_pylist()
+    begin, end = bounds
+    reading = scan_records(store, from_offset=begin, to_offset=end)
+    assert reading.table()["commit_log_offset"].to_pylist() == [offset for offset in every if begin <= offset < end]
+    assert sum(part.size_bytes for part in reading.coverage) == sum(s.size_bytes for s in store.commit_log)
+    assert all(part.unread_bytes >= 0 for part in reading.coverage)
+
+
+def test_two_ranges_are_the_whole(tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store")
+    for number in range(40):
+        forge.half(f"ID{number:030d}")
+    store = open_store(forge.write())
+    whole = [offset for block in scan_segments(store, [], []) for offset in block.commit_log_offsets.tolist()]
+    for cut in range(0, store.commit_log[-1].end_offset, 37):
+        parts: list[int] = []
+        for begin, end in ((None, cut), (cut, None)):
+            findings: list[Finding] = []
+            coverage: list[Coverage] = []
+            for block in scan_segments(store, findings, coverage, from_offset=begin, to_offset=end):
+                parts += block.commit_log_offsets.tolist()
+            assert findings == []
+        assert parts == whole
+
+
+def test_a_column_that_does_not_exist(tmp_path: Path) -> None:
+    store = open_store(Forge(tmp_path / "store").write())
+    with pytest.raises(BadRequest, match="no column nonsense"):
+        scan_records(store, columns=["nonsense"])
