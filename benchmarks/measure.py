@@ -8,6 +8,7 @@ again, and what stayed disturbed is said.
 from __future__ import annotations
 
 import os
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -20,6 +21,8 @@ from pathlib import Path
 POLL_SECONDS = 0.01
 #: The kernel counts busy time in ticks: less than this may be nobody's.
 CLOCK_ERROR_SECONDS = 0.05
+#: Runs longer than this are told as they end.
+LONG_SECONDS = 3.0
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 CORES = os.cpu_count() or 1
 
@@ -33,16 +36,13 @@ class Run:
     """One process from its start to its end. Times in seconds, memory in bytes, children included."""
 
     wall_s: float
+    answered_s: float  # until the last output, which may be well before the process ends
     cpu_s: float
     peak_rss_bytes: int
     peak_anonymous_bytes: int
     others_cpu_s: float
+    others_share: float  # of the machine: 0 is none, 1 is all cores
     output: str
-
-    @property
-    def others_share(self) -> float:
-        """Which part of the machine other processes used meanwhile: 0 is none, 1 is all cores."""
-        return self.others_cpu_s / (self.wall_s * CORES) if self.wall_s else 0.0
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,11 @@ class Measured:
     def wall_s(self) -> float:
         """Median wall time."""
         return statistics.median(run.wall_s for run in self.runs)
+
+    @property
+    def answered_s(self) -> float:
+        """Median time until the last output."""
+        return statistics.median(run.answered_s for run in self.runs)
 
     @property
     def best_wall_s(self) -> float:
@@ -109,17 +114,28 @@ def run(command: Command) -> Run:
         busy = _busy_seconds()
         began = time.perf_counter()
         process = subprocess.Popen(
-            command.words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment
+            command.words,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=environment,
+            start_new_session=True,
         )
-        memory = _Memory(process.pid)
-        memory.start()
-        # wait4, not Popen.wait: it gives this process's own times, with those of the children it waited for.
-        _, status, usage = os.wait4(process.pid, 0)
-        wall = time.perf_counter() - began
-        memory.stop()
+        watcher = _Watcher(process.pid, out.fileno(), began)
+        watcher.start()
+        try:
+            # wait4, not Popen.wait: it gives this process's own times, and its children's.
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        finally:
+            wall = time.perf_counter() - began
+            watcher.stop()
         process.returncode = os.waitstatus_to_exitcode(status)
         cpu = usage.ru_utime + usage.ru_stime
-        others = max(0.0, _busy_seconds() - busy - cpu - memory.own_cpu_s)
+        window = time.perf_counter() - began
+        others = max(0.0, _busy_seconds() - busy - cpu - watcher.own_cpu_s)
         out.seek(0)
         err.seek(0)
         output = out.read().decode(errors="replace")
@@ -128,7 +144,16 @@ def run(command: Command) -> Run:
             raise CommandFailed(f"{command.name}: exit {process.returncode}\n{(complaint or output)[-2000:]}")
     if command.check is not None:
         command.check(output)
-    return Run(wall, cpu, memory.peak_rss, memory.peak_anonymous, others, output)
+    return Run(
+        wall_s=wall,
+        answered_s=min(watcher.answered_s, wall),
+        cpu_s=cpu,
+        peak_rss_bytes=watcher.peak_rss,
+        peak_anonymous_bytes=watcher.peak_anonymous,
+        others_cpu_s=others,
+        others_share=others / (window * CORES),
+        output=output,
+    )
 
 
 def in_turns(
@@ -153,7 +178,11 @@ def in_turns(
     kept: list[list[Run]] = []
     while len(kept) < turns:
         wait_until_quiet(patience_s, say)
-        turn = [run(command) for command in commands]
+        turn = []
+        for command in commands:
+            turn.append(run(command))
+            if turn[-1].wall_s > LONG_SECONDS:
+                say(f"{command.name} {turn[-1].wall_s:.1f} s")
         share = max((one.others_share for one in turn if one.others_cpu_s > CLOCK_ERROR_SECONDS), default=0.0)
         if share > share_max and retries > 0:
             retries -= 1
@@ -202,15 +231,19 @@ def _busy_seconds() -> float:
     return (user + system_nice + system + irq + soft_irq + steal) / TICKS_PER_SECOND
 
 
-class _Memory:
-    """Looks at the memory of a process and its descendants every few milliseconds."""
+class _Watcher:
+    """Looks at a process, its descendants and its output every few milliseconds."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, output: int, began: float) -> None:
         self._pid = pid
+        self._output = output
+        self._began = began
+        self._written = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.peak_rss = 0
         self.peak_anonymous = 0
+        self.answered_s = 0.0
         self.own_cpu_s = 0.0
 
     def start(self) -> None:
@@ -219,6 +252,7 @@ class _Memory:
     def stop(self) -> None:
         self._ended.set()
         self._thread.join()
+        self._look_at_output()
 
     def _watch(self) -> None:
         # A thread's own time, so that watching is not taken for somebody else's work.
@@ -229,8 +263,15 @@ class _Memory:
             high = max((state[2] for state in states), default=0)
             self.peak_rss = max(self.peak_rss, sum(state[0] for state in states), high)
             self.peak_anonymous = max(self.peak_anonymous, sum(state[1] for state in states))
+            self._look_at_output()
             self._ended.wait(POLL_SECONDS)
         self.own_cpu_s = time.thread_time() - began
+
+    def _look_at_output(self) -> None:
+        written = os.fstat(self._output).st_size
+        if written > self._written:
+            self._written = written
+            self.answered_s = time.perf_counter() - self._began
 
 
 def _descendants(pid: int) -> list[int]:

@@ -12,6 +12,7 @@ import argparse
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import traceback
@@ -132,8 +133,16 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--patience", type=float, default=60, metavar="S", help="wait so long for a quiet machine"
     )
+    parser.add_argument(
+        "--retries",
+        type=int,
+        default=3,
+        metavar="N",
+        help="how many disturbed turns of a table are made again",
+    )
     parser.add_argument("--only", default="", metavar="NAMES", help=f"some of {','.join(SECTIONS)}")
     arguments = parser.parse_args(words)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is ended, too
     names = [name for name in arguments.only.split(",") if name] or list(SECTIONS)
     if unknown := [name for name in names if name not in SECTIONS]:
         parser.error(f"no such section: {', '.join(unknown)}")
@@ -142,7 +151,7 @@ def main(words: Sequence[str] | None = None) -> int:
     scratch = stores / ".report"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
-    bench = Bench(stores, arguments.turns, arguments.patience, scratch)
+    bench = Bench(stores, arguments.turns, arguments.patience, arguments.retries, scratch)
     for store in dict.fromkeys(store for name in names for store in STORES_OF[name]):
         bench.say(f"store {store}")
         big_store.write(big_store.RECIPES[store], stores)

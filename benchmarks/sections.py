@@ -48,10 +48,11 @@ class Section:
 class Bench:
     """What all measurements share: the stores, how many turns, a place for results, a line for progress."""
 
-    def __init__(self, stores: Path, turns: int, patience_s: float, scratch: Path) -> None:
+    def __init__(self, stores: Path, turns: int, patience_s: float, retries: int, scratch: Path) -> None:
         self.stores = stores
         self.turns = turns
         self.patience_s = patience_s
+        self.retries = retries
         self.scratch = scratch
         self.began = time.monotonic()
         self.others_share = 0.0
@@ -69,7 +70,12 @@ class Bench:
     ) -> list[Measured]:
         """The commands in turns, as `measure.in_turns`; remembers the worst disturbance of all."""
         measured = in_turns(
-            commands, turns or self.turns, warm_up=warm_up, patience_s=self.patience_s, say=self.say
+            commands,
+            turns or self.turns,
+            warm_up=warm_up,
+            patience_s=self.patience_s,
+            retries=self.retries,
+            say=self.say,
         )
         self.others_share = max(self.others_share, *(one.others_share for one in measured))
         return measured
@@ -211,9 +217,12 @@ def pending_small(bench: Bench) -> Section:
         measured = bench.measure(commands)
     section.rows = process_rows(measured)
     section.targets.append(at_most("`pending` on S", measured[0].wall_s, 0.6, seconds))
+    small, alone, status = measured
     section.notes.append(
-        f"`mqadmin` alone takes {times(ratio(measured[1], measured[0]))} as long as the answer of rmqtx, "
-        f"`mqadmin brokerStatus` {times(ratio(measured[2], measured[0]))}."
+        f"`mqadmin` alone takes {times(ratio(alone, small))} as long as rmqtx with its answer, "
+        f"`mqadmin brokerStatus` {times(ratio(status, small))}: it prints its answer after "
+        f"{seconds(status.answered_s)}, then waits for its own threads to end. rmqtx has printed after "
+        f"{seconds(small.answered_s)}."
     )
     return section
 
