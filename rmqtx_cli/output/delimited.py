@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from rmqtx_cli.columns import is_time
 from rmqtx_cli.output.jsontext import json_texts, time_texts, twin_name
+from rmqtx_cli.output.port import pieces
 
 if TYPE_CHECKING:
     from rmqtx_cli.views import View
@@ -27,12 +28,13 @@ class CsvPort:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows; a time has its readable twin in the next field."""
-        columns: list[list[object]] = []
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            columns.append(_fields(column))
-            if is_time(name):
-                columns.append(time_texts(column).to_pylist())
-        self._write(list(zip(*columns, strict=True)))
+        for part in pieces(batch):
+            columns: list[list[object]] = []
+            for name, column in zip(part.schema.names, part.columns, strict=True):
+                columns.append(_fields(column))
+                if is_time(name):
+                    columns.append(time_texts(column).to_pylist())
+            self._write(list(zip(*columns, strict=True)))
 
     def _write(self, rows: list[list[str]] | list[tuple[object, ...]]) -> None:
         text = io.StringIO()

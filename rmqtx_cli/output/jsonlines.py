@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import IO, TYPE_CHECKING
 
 from rmqtx_cli.output.jsontext import json_rows
+from rmqtx_cli.output.port import pieces
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,8 +21,8 @@ class JsonLinesPort:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows, each on its own line."""
-        if batch.num_rows:
-            self._stream.write(("\n".join(json_rows(batch).to_pylist()) + "\n").encode())
+        for part in pieces(batch):
+            self._stream.write(("\n".join(json_rows(part).to_pylist()) + "\n").encode())
 
     def finish(self) -> None:
         """Nothing ends lines."""
@@ -36,8 +37,8 @@ class JsonPort:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows as more elements of the list."""
-        if batch.num_rows:
-            self._stream.write(self._separator + ",\n".join(json_rows(batch).to_pylist()).encode())
+        for part in pieces(batch):
+            self._stream.write(self._separator + ",\n".join(json_rows(part).to_pylist()).encode())
             self._separator = b",\n"
 
     def finish(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +17,7 @@ from rmqtx_cli.columns import is_time
 
 #: Times that a calendar of four-digit years reaches. Units: milliseconds.
 _TIME_FIRST_MS, _TIME_END_MS = -62_135_596_800_000, 253_402_300_800_000
+_FIRST_OFFSET = pa.array([0], pa.int64())
 _PLAIN = r"^[ !#-\[\]-~]*$"
 
 
@@ -48,18 +50,18 @@ def json_texts(column: pa.Array) -> pa.StringArray:
         texts = _lists(column)
     elif pa.types.is_struct(kind):
         names = [kind.field(number).name for number in range(kind.num_fields)]
-        texts = pc.if_else(column.is_valid(), _object(names, column.flatten()), pa.scalar(None, pa.string()))
+        texts = pc.if_else(column.is_valid(), _object(names, column.flatten()), _text(None))
     elif pa.types.is_floating(kind):
         texts = pa.array([None if v is None else json.dumps(v) for v in column.to_pylist()], pa.string())
     else:
         raise TypeError(f"no JSON form for {kind}")
-    return pc.fill_null(texts, "null")
+    return pc.fill_null(texts, _text("null"))
 
 
 def time_texts(column: pa.Array) -> pa.StringArray:
     """Epoch milliseconds as ISO 8601 in UTC; null where unknown or where no calendar reaches."""
-    reachable = pc.and_(pc.greater_equal(column, _TIME_FIRST_MS), pc.less(column, _TIME_END_MS))
-    moments = pc.if_else(reachable, column, pa.scalar(None, column.type)).cast(pa.int64()).cast(pa.timestamp("ms"))
+    reachable = pc.and_(pc.greater_equal(column, _number(_TIME_FIRST_MS)), pc.less(column, _number(_TIME_END_MS)))
+    moments = pc.if_else(reachable, column, _number(None)).cast(pa.timestamp("ms"))
     return pc.strftime(moments, format="%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -77,31 +79,43 @@ def quoted(text: str) -> str:
 def _object(names: list[str], columns: list[pa.Array]) -> pa.StringArray:
     parts: list[pa.Array | pa.Scalar] = []
     for name, column in zip(names, columns, strict=True):
-        parts += [pa.scalar(("," if parts else "{") + quoted(name) + ":"), json_texts(column)]
+        parts += [_text(("," if parts else "{") + quoted(name) + ":"), json_texts(column)]
         if is_time(name) and pa.types.is_integer(column.type):
-            twin = pc.binary_join_element_wise('"', time_texts(column), '"', "")
-            parts += [pa.scalar("," + quoted(twin_name(name)) + ":"), pc.fill_null(twin, "null")]
-    return pc.binary_join_element_wise(*parts, pa.scalar("}"), pa.scalar(""))
+            twin = pc.binary_join_element_wise(_text('"'), time_texts(column), _text('"'), _text(""))
+            parts += [_text("," + quoted(twin_name(name)) + ":"), pc.fill_null(twin, _text("null"))]
+    return pc.binary_join_element_wise(*parts, _text("}"), _text(""))
 
 
 def _strings(column: pa.Array) -> pa.Array:
     if len(column) == 0:
         return column
-    plain = pc.fill_null(pc.match_substring_regex(column, _PLAIN), True)
-    wrapped = pc.binary_join_element_wise('"', column, '"', "")
-    if pc.all(plain).as_py():
+    plain = pc.match_substring_regex(column, _PLAIN)
+    wrapped = pc.binary_join_element_wise(_text('"'), column, _text('"'), _text(""))
+    if pc.all(plain, min_count=0).as_py():  # nulls do not count
         return wrapped
+    plain = pc.fill_null(plain, True)
     strange = pc.invert(plain)
     return pc.replace_with_mask(wrapped, strange, pa.array([quoted(v) for v in column.filter(strange).to_pylist()]))
 
 
 def _lists(column: pa.Array) -> pa.Array:
     lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64())
-    offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
+    offsets = pa.concat_arrays([_FIRST_OFFSET, pc.cumulative_sum(lengths)])
     values = json_texts(pc.list_flatten(column))
-    joined = pc.binary_join(pa.ListArray.from_arrays(offsets.cast(pa.int32()), values), ",")
-    texts = pc.binary_join_element_wise("[", joined, "]", "")
-    return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string()))
+    joined = pc.binary_join(pa.ListArray.from_arrays(offsets.cast(pa.int32()), values), _text(","))
+    texts = pc.binary_join_element_wise(_text("["), joined, _text("]"), _text(""))
+    return pc.if_else(column.is_valid(), texts, _text(None))
+
+
+@cache
+def _text(text: str | None) -> pa.Scalar:
+    """A constant; making one costs more than joining it a thousand times."""
+    return pa.scalar(text, pa.string())
+
+
+@cache
+def _number(number: int | None) -> pa.Scalar:
+    return pa.scalar(number, pa.int64())
 
 
 def _base64(value: bytes | None) -> str | None:

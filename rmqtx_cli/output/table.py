@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 from tabulate import tabulate
 
 from rmqtx_cli import say
+from rmqtx_cli.output.port import pieces
 from rmqtx_cli.text import count, cut, width
 from rmqtx_cli.views import ALWAYS, Column, Row, View
 
@@ -38,10 +39,11 @@ class TablePort:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Keep the rows until there are enough to print."""
-        for row in batch.to_pylist():
-            self._waiting.append(row)
-            if len(self._waiting) == _CHUNK_ROWS:
-                self._print()
+        for part in pieces(batch, _CHUNK_ROWS):
+            for row in part.to_pylist():
+                self._waiting.append(row)
+                if len(self._waiting) == _CHUNK_ROWS:
+                    self._print()
 
     def finish(self) -> None:
         """Print what is left."""
