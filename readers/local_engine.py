@@ -97,6 +97,12 @@ class _Scanned:
     last_store_time_ms: int = 0
     error: SourceError | None = None
 
+    @property
+    def is_segment_ended(self) -> bool:
+        """Whether the segment's data ended here: records in later splits are those that recovery once cut off."""
+        size = self.split.segment.size_bytes
+        return any(span.position_bytes + span.length_bytes == size for span in self.spans)
+
 
 def _scan_split(split: _Split) -> _Scanned:
     """Scan one split and set its witnesses aside."""
@@ -272,7 +278,12 @@ def _audit(
             spool = Spool(count, directory)
             scanned: dict[str, list[_Scanned]] = {store.root: [] for store in stores}
             done = 0
+            ended: set[str] = set()
             for result in pool.run(_scan_split, splits):
+                if result.split.segment.file in ended:
+                    continue
+                if result.is_segment_ended:
+                    ended.add(result.split.segment.file)
                 spool.merge(result.spool)
                 scanned[result.split.store.root].append(result)
                 done += result.decoded_bytes

@@ -116,7 +116,9 @@ class SegmentScan:
             position: int | None = self._from
             if self._from:
                 position = self._resync(file, self._from)
+            is_begun = not self._from  # without a record of its own, what is damaged here belongs to the scan before
             while position is not None and position < self._to:
+                is_begun = True
                 data = file.read(position, self._window_bytes + SLACK_BYTES)
                 limit = len(data) - SLACK_BYTES
                 if position + len(data) >= self.segment.size_bytes:
@@ -131,6 +133,14 @@ class SegmentScan:
                     position = None if self._stops_at_break else self._skip(file, position + stop)
                 else:
                     position += stop
+            if is_begun and position is not None and not self._stops_at_break:
+                self._account_behind(file, position)
+
+    def _account_behind(self, file: OpenFile, position: int) -> None:
+        """Account for what is no record behind the last one of this scan's range: a scan from there on begins later."""
+        is_behind = self._to <= position < self.segment.size_bytes
+        if is_behind and _sound_length(file, position, self.segment.base_offset) is None:
+            self._skip(file, position)
 
     def _block(self, file: OpenFile, data: bytes, position: int, limit: int) -> tuple[Block, int]:
         """The sound records of a window; an unsound one that others follow is searched for records inside it."""
@@ -154,10 +164,16 @@ class SegmentScan:
             if sound[number]:
                 kept.append(start)
                 continue
-            end = starts[number + 1] if number + 1 < len(starts) else stop
-            inside = self._records_inside(file, position + start + 1, position + end)
-            self._damage_between(position + start, inside, position + end)
-            kept.extend(place - position for place, _ in inside)
+            end = position + (starts[number + 1] if number + 1 < len(starts) else stop)
+            inside = self._records_inside(file, position + start + 1, end)
+            own = [(place, length) for place, length in inside if place < self._to]
+            kept.extend(place - position for place, _ in own)
+            if len(own) < len(inside):  # the scan from there on finds the others, and what is damaged behind them
+                end = inside[len(own)][0]
+                stop = end - position
+                self._damage_between(position + start, own, end)
+                break
+            self._damage_between(position + start, inside, end)
         return Block(data, base, position, self.segment.file, np.array(kept, np.int64)), stop
 
     def _walk(self, data: bytes, base: int, limit: int, position: int) -> tuple[Int64s, Bools, int]:

@@ -96,6 +96,32 @@ def test_splits_anywhere_give_each_record_once(cuts: list[int], window_bytes: in
     assert sum(span.length_bytes for scan in scans for span in scan.spans) == 700
 
 
+@given(st.data())
+def test_splits_of_a_damaged_file_are_the_whole(draw: st.DataObject) -> None:
+    whole = bytearray(Path(_SEGMENT.file).read_bytes())
+    for begin in draw.draw(st.lists(st.integers(0, len(whole) - 1), min_size=1, max_size=3)):
+        other = draw.draw(st.binary(min_size=1, max_size=4) | st.just(bytes(300)))[: len(whole) - begin]
+        whole[begin : begin + len(other)] = other
+    near = [edge + shift for place, length in _PLACES for edge in (place, place + length) for shift in (-1, 0, 1)]
+    cuts = draw.draw(st.lists(st.integers(0, len(whole)) | st.sampled_from(near), max_size=6))
+    edges = sorted({0, len(whole), *(min(max(cut, 0), len(whole)) for cut in cuts)})
+    path = Path(_SEGMENT.file).with_suffix(".split")
+    path.write_bytes(whole)
+    segment = Segment(str(path), BASE, len(whole))
+    alone = SegmentScan(segment)
+    wanted = positions(alone)
+    scans = [SegmentScan(segment, from_position=begin, to_position=end) for begin, end in _pairs(edges)]
+    assert [place for scan in scans for place in positions(scan)] == wanted
+    assert covered(scans) == covered([alone])
+    assert sum(scan.decoded_bytes + sum(s.length_bytes for s in scan.spans) for scan in scans) == len(whole)
+
+
+def covered(scans: list[SegmentScan]) -> set[int]:
+    """Every byte that scans call damaged, torn or foreign."""
+    spans = [span for scan in scans for span in scan.spans if not span.is_filler]
+    return {place for s in spans for place in range(s.position_bytes, s.position_bytes + s.length_bytes)}
+
+
 def _pairs(edges: list[int]) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 

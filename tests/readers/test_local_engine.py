@@ -1,0 +1,84 @@
+"""One partition in memory or many in files, one split or many: the same verdicts, findings and coverage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from readers import local_engine
+from readers.local_engine import audit
+from readers.store import open_store
+from tests.forge import damage
+from tests.forge.stores import copy_of, opened, settings_of
+
+Row = dict[str, Any]
+STORES = ("common-5.3.3", "killed-4.9.7", "masked-4.9.7", "common-4.3.0")
+
+
+def verdicts(name: str, root: Path | None = None, *, processes: int = 1) -> tuple[dict[str, list[Row]], set[str], Row]:
+    """Rows by id, findings as lines, and bytes by what became of them."""
+    store = opened(name) if root is None else open_store(root)
+    reading = audit([store], settings_of(name), processes=processes)
+    rows: dict[str, list[Row]] = {}
+    for row in reading.table().to_pylist():
+        rows.setdefault(row["transaction_id"], []).append(row)
+    sums = {
+        field: sum(getattr(part, field) for part in reading.coverage)
+        for field in ("decoded_bytes", "filler_bytes", "damaged_bytes", "unread_bytes")
+    }
+    return rows, {finding.line() for finding in reading.findings}, sums
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small splits, many partitions, all in files."""
+    monkeypatch.setattr(local_engine, "ONE_PROCESS_BYTES_MAX", 0)
+    monkeypatch.setattr(local_engine, "SPLIT_BYTES", 7_001)
+    monkeypatch.setattr(local_engine, "PARTITION_BYTES", 20_000)
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_partitions_in_files_give_what_memory_gives(name: str, request: pytest.FixtureRequest) -> None:
+    wanted = verdicts(name)
+    request.getfixturevalue("many")
+    assert verdicts(name) == wanted
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_same_on_damaged_stores(seed: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """A record's place, not its name, brings a final to its half: flips of single header bytes keep the rows equal."""
+    name = STORES[seed % len(STORES)]
+    root = copy_of(name, tmp_path)
+    file = damage.log_files(root)[0]
+    for number, (position, _) in enumerate(damage.records_in(file)[3 + seed :: 23]):
+        damage.flip_byte(file, position + (3, 6, 30, 26, 15, 86)[(seed + number) % 6], 0x11)
+    wanted = verdicts(name, root)
+    request.getfixturevalue("many")
+    assert verdicts(name, root) == wanted
+
+
+def test_other_processes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = STORES[0]
+    wanted = verdicts(name)
+    monkeypatch.setattr(local_engine, "ONE_PROCESS_BYTES_MAX", 0)
+    assert verdicts(name, processes=2) == wanted
+
+
+def test_two_stores_are_one_audit() -> None:
+    names = ("common-5.3.3", "common-4.3.0")
+    stores = [opened(name) for name in names]
+    rows = audit(stores, settings_of(names[0])).table().to_pylist()
+    assert {row["store"] for row in rows} == {store.root for store in stores}
+    for store, name in zip(stores, names, strict=True):
+        rows_alone = audit([store], settings_of(name)).table().to_pylist()
+        alone = {row["transaction_id"]: row["half_copies"] for row in rows_alone}
+        together = {row["transaction_id"]: row["half_copies"] for row in rows if row["store"] == store.root}
+        assert together == alone
+
+
+def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, many: None) -> None:
+    reading = audit([opened(STORES[0])], settings_of(STORES[0]), processes=1, temporary_directory=str(tmp_path))
+    assert reading.table().num_rows
+    assert list(tmp_path.iterdir()) == []
