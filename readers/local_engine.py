@@ -150,11 +150,13 @@ def _set_aside(result: _Scanned, found: dict[str, list[pa.RecordBatch]]) -> None
             mine = _column(found[name], "queue_id") == 0
             places, numbers = (_column(found[name], column)[mine] for column in ("commit_log_offset", "queue_offset"))
             result.unfound.extend(unfound_slots(split.store, topic, places, numbers, *offsets))
-    # Finals that name a half copy of this split need no look: what is left are few, most across the split's border.
-    prepared = _column(found["finals"], "prepared_transaction_offset")
-    elsewhere = ~np.isin(prepared, half_offsets)
+    # Decisions that name a half copy of this split need no look: what is left are few, most across the split's border.
+    # A commit of a diverted half message is in the half topic again, so halves may be decisions too.
+    decisions = [*found["finals"], *found["halves"]]
+    prepared = _column(decisions, "prepared_transaction_offset")
+    elsewhere = (prepared > 0) & ~np.isin(prepared, half_offsets)
     result.final_prepared_offsets = prepared[elsewhere]
-    result.final_offsets = _column(found["finals"], "commit_log_offset")[elsewhere]
+    result.final_offsets = _column(decisions, "commit_log_offset")[elsewhere]
     result.checks_seen_max = int(_column(found["halves"], "checks_count").max(initial=0))
 
 

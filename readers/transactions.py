@@ -238,8 +238,14 @@ class Judgement:
         return np.isin(marked, named)
 
     def _foreign_marks(self) -> tuple[Bools, Bools]:
-        """Op marks that a foreign decision explains, and those among them that could also be the half's own."""
+        """Op marks that a foreign decision explains, and those among them that could also be the half's own.
+
+        A half copy that a final of its own names has an op of its own: that explains the mark first.
+        """
         marks = self.marks
+        named = self.finals.integers("prepared_transaction_offset")[self.chains.named_finals]
+        marked = self.halves.integers("commit_log_offset")[self.chains.half_of_mark]
+        is_own = np.isin(marked, named)
         foreign, doubtful = np.zeros(len(marks), np.bool_), np.zeros(len(marks), np.bool_)
         for view in self.views.values():
             for decision in view.foreign_decisions:
@@ -248,7 +254,7 @@ class Judgement:
                     & (marks.integers("queue_id") == decision.queue_id)
                     & (marks.integers("commit_log_offset") > decision.final_offset)
                     & np.asarray(pc.equal(marks.table["store"], decision.store))
-                    & ~foreign
+                    & ~(foreign | is_own)
                 )
                 if len(rows):
                     row = rows[np.argmin(marks.integers("commit_log_offset")[rows])]

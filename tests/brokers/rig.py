@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import json
 import os
@@ -205,7 +206,10 @@ class Agent:
         self.process.kill()
         self.process.wait()
         self._reader.join(10)
-        self._log.close()
+        for stream in (self.process.stdin, self.process.stdout, self._log):
+            if stream is not None:
+                with contextlib.suppress(OSError):  # what was not sent to a killed process
+                    stream.close()
 
     def close(self) -> None:
         """End the clients; the broker sees their connections close."""
@@ -218,7 +222,10 @@ class Agent:
             self.process.kill()
             self.process.wait()
         self._reader.join(10)
-        self._log.close()
+        for stream in (self.process.stdin, self.process.stdout, self._log):
+            if stream is not None:
+                with contextlib.suppress(OSError):  # what was not sent to a killed process
+                    stream.close()
 
 
 class Rig:
