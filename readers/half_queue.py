@@ -195,6 +195,7 @@ def finals_of(block: Block, store: str, schema: pa.Schema = FINALS) -> pa.Record
 def marks_of(ops: pa.RecordBatch, wanted: pa.Array | None = None) -> pa.RecordBatch:
     """One row of MARKS for each half queue offset that an op names; one that it names twice counts once.
 
+    Order: of the ops, then half queue offset (a batch need not be in order).
     `wanted`: only these half queue offsets.
     """
     lists = ops["half_queue_offsets"]
@@ -205,7 +206,7 @@ def marks_of(ops: pa.RecordBatch, wanted: pa.Array | None = None) -> pa.RecordBa
         owners, numbers = owners[chosen], numbers[chosen]
     order = np.lexsort((numbers, owners))
     repeated = (np.diff(owners[order]) == 0) & (np.diff(numbers[order]) == 0)
-    kept = np.delete(np.arange(len(numbers)), order[1:][repeated]) if repeated.any() else slice(None)
+    kept = order[np.append(True, ~repeated)] if len(order) else order
     columns = [ops[name].take(pa.array(owners[kept])) for name in MARKS.names[:-1]]
     return pa.RecordBatch.from_arrays([*columns, pa.array(numbers[kept])], schema=MARKS)
 
