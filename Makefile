@@ -70,7 +70,7 @@ rewrite: $(INSTALLED) ## write the transcripts and the README's session again; r
 
 .PHONY: fuzz
 fuzz: $(INSTALLED) ## mutated real stores, for FUZZ_SECONDS (600)
-	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(BIN)/python -m pytest tests/fuzz
+	@$(BIN)/python -m tests.fuzz --seconds $${FUZZ_SECONDS:-600}
 
 .PHONY: corpus
 corpus: $(INSTALLED) ## have real brokers write the test stores again (Maven, a JDK, half an hour)
