@@ -82,7 +82,7 @@ test-brokers: $(INSTALLED) ## tests that start real brokers (Maven and a JDK)
 
 .PHONY: benchmark
 benchmark: $(INSTALLED) ## measure against RocketMQ's own tools, into docs/performance.md
-	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks.report --stores $${BENCHMARK_STORES:-$(CACHE)/benchmarks}
 
 .PHONY: clean
 clean: ## remove what the other targets made

@@ -1,0 +1,162 @@
+"""What the options of the listing commands do."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+import typer
+
+from rmqtx_cli.commands import Example, audit, check, decode, explain, pending, show, stores
+from rmqtx_cli.durations import duration_text, parse_duration_ms
+from rmqtx_cli.main import app
+from rmqtx_cli.times import parse_time_ms, time_text
+from tests.cli.conftest import Run
+
+MODULES = (stores, pending, show, audit, check, explain, *decode.KINDS)
+
+
+def ids(result_out: str) -> list[str]:
+    return [json.loads(line)["transaction_id"] for line in result_out.splitlines()]
+
+
+def test_pending_is_the_pending_part_of_audit(rmqtx: Run, common: Path) -> None:
+    listed = ids(rmqtx("pending", common, "--format", "jsonl").out)
+    audited = ids(rmqtx("audit", common, "--where", "state = PENDING", "--format", "jsonl").out)
+    assert sorted(listed) == sorted(audited)
+    scanned = ids(rmqtx("pending", common, "--scan", "--format", "jsonl").out)
+    assert scanned == listed
+    everything = rmqtx("pending", common, "--all-open", "--format", "jsonl").out
+    others = [json.loads(line) for line in everything.splitlines() if json.loads(line)["state"] != "PENDING"]
+    assert others
+    assert all(row["flags"] for row in others)
+
+
+def test_pending_filters_and_sorts(rmqtx: Run, common: Path) -> None:
+    rows = [json.loads(line) for line in rmqtx("pending", common, "--format", "jsonl").out.splitlines()]
+    assert [row["half_store_time_ms"] for row in rows] == sorted(row["half_store_time_ms"] for row in rows)
+    topic = rows[0]["topic"]
+    chosen = rmqtx("pending", common, "--topic", topic, "--format", "jsonl").out
+    assert ids(chosen) == [row["transaction_id"] for row in rows if row["topic"] == topic]
+    assert ids(rmqtx("pending", common, "--group", "nobody", "--format", "jsonl").out) == []
+    assert ids(rmqtx("pending", common, "--limit", "2", "--format", "jsonl").out) == [
+        row["transaction_id"] for row in rows[:2]
+    ]
+    by_checks = rmqtx("pending", common, "--sort", "checks", "--format", "jsonl").out.splitlines()
+    checks = [json.loads(line)["checks_count"] for line in by_checks]
+    assert checks == sorted(checks, reverse=True)
+    assert ids(rmqtx("pending", common, "--older-than", "5000d", "--format", "jsonl").out) == []
+    last = max(row["half_store_time_ms"] for row in rows)
+    early = rmqtx("audit", common, "--at", str(last - 1), "--format", "jsonl").out
+    assert rows[-1]["transaction_id"] not in ids(early)
+
+
+def test_a_summary_is_rows_too(rmqtx: Run, common: Path) -> None:
+    rows = json.loads(rmqtx("audit", common, "--summary", "--format", "json").out)
+    audited = json.loads(rmqtx("audit", common, "--format", "json").out)
+    assert sum(row["transactions_count"] for row in rows) == len(audited)
+    assert sum(row["half_copies_count"] for row in rows) == sum(len(row["half_copies"]) for row in audited)
+    for state in ("PENDING", "COMMITTED", "DISCARDED"):
+        assert sum(row[f"{state.lower()}_count"] for row in rows) == sum(row["state"] == state for row in audited)
+
+
+def test_several_stores_are_one_reading(rmqtx: Run, common: Path, fifteen: Path) -> None:
+    one = ids(rmqtx("audit", common, "--format", "jsonl").out)
+    other = ids(rmqtx("audit", fifteen, "--format", "jsonl").out)
+    assert sorted(ids(rmqtx("audit", common, fifteen, common, "--format", "jsonl").out)) == sorted(one + other)
+    assert rmqtx("audit", common, fifteen, "--commitlog", "x").status == 2
+
+
+def test_stores_are_found_below_a_directory(rmqtx: Run, fifteen: Path, tmp_path: Path) -> None:
+    shutil.copytree(fifteen, tmp_path / "a" / "b" / "store")
+    shutil.copytree(fifteen, tmp_path / "c")
+    rows = json.loads(rmqtx("stores", tmp_path, "--format", "json").out)
+    assert [row["store"] for row in rows] == [str(tmp_path / "a" / "b" / "store"), str(tmp_path / "c")]
+    assert rows[0]["half_lag"] == 0
+    assert rows[0]["is_in_use"] is False
+
+
+def test_a_commit_log_elsewhere(rmqtx: Run, fifteen: Path, tmp_path: Path) -> None:
+    shutil.copytree(fifteen, tmp_path / "store")
+    (tmp_path / "store" / "commitlog").rename(tmp_path / "log")
+    found = ids(rmqtx("audit", tmp_path / "store", "--commitlog", tmp_path / "log", "--format", "jsonl").out)
+    assert found == ids(rmqtx("audit", fifteen, "--format", "jsonl").out)
+
+
+def test_decode_bounds_and_coverage(rmqtx: Run, common: Path) -> None:
+    rows = json.loads(rmqtx("decode", "commitlog", common, "--format", "json").out)
+    middle = rows[len(rows) // 2]
+    after = json.loads(
+        rmqtx("decode", "commitlog", common, "--from", middle["commit_log_offset"], "--format", "json").out
+    )
+    assert after == rows[len(rows) // 2 :]
+    until = rmqtx("decode", "commitlog", common, "--to", middle["store_time"], "--format", "jsonl").out.splitlines()
+    assert len(until) == sum(row["store_time_ms"] < middle["store_time_ms"] for row in rows)
+    for kind in ("commitlog", "consumequeue", "half", "op", "index", "checkpoint", "cursors"):
+        result = rmqtx("decode", kind, common, "--coverage", "--format", "json")
+        assert result.status == 0
+        for file in json.loads(result.out):
+            parts = sum(file[f"{part}_bytes"] for part in ("decoded", "filler", "damaged", "unread"))
+            assert parts == file["size_bytes"] == Path(file["file"]).stat().st_size
+            assert file["unread_bytes"] == 0
+    bounded = json.loads(
+        rmqtx("decode", "commitlog", common, "--to", "1000", "--coverage", "--format", "json").out
+    )
+    assert sum(file["unread_bytes"] for file in bounded) > 0
+
+
+def test_decode_bodies(rmqtx: Run, common: Path) -> None:
+    words = ["decode", "commitlog", common, "--topic", "orders", "--decompress", "--check-crc", "--format", "jsonl"]
+    texts = [json.loads(line) for line in rmqtx(*words, "--body", "text").out.splitlines()]
+    raw = [json.loads(line) for line in rmqtx(*words, "--body", "raw").out.splitlines()]
+    assert len(texts) == len(raw) > 10
+    import base64
+
+    for text, row in zip(texts, raw, strict=True):
+        assert base64.b64decode(row["body"]).decode("utf-8", "backslashreplace") == text["body"]
+        assert row["body_crc_matches"] is True
+
+
+def test_decode_where_and_limit(rmqtx: Run, common: Path) -> None:
+    words = ["decode", "commitlog", common, "--where", "transaction_type = commit", "--format", "jsonl"]
+    rows = [json.loads(line) for line in rmqtx(*words).out.splitlines()]
+    assert rows
+    assert all(row["transaction_type"] == "commit" for row in rows)
+    assert rmqtx(*words, "--limit", "3").out.splitlines() == rmqtx(*words).out.splitlines()[:3]
+    assert rmqtx(*words, "--limit", "0").out == ""
+    narrow = rmqtx(*words, "--fields", "keys", "--limit", "1").out
+    assert list(json.loads(narrow)) == ["keys"]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_examples_are_command_lines_that_can_be(module: object) -> None:
+    examples: tuple[Example, ...] = module.EXAMPLES  # type: ignore[attr-defined]
+    root = typer.main.get_command(app)
+    for example in examples:
+        words = shlex.split(example.line.partition(" | ")[0])
+        assert words[0] == "rmqtx"
+        command, rest = root, words[1:]
+        while hasattr(command, "commands"):
+            command, rest = command.commands[rest[0]], rest[1:]
+        command.make_context("rmqtx", rest)
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("10m", 600_000), ("1h30m", 5_400_000), ("2d", 172_800_000), ("90s", 90_000), ("1.5h", 5_400_000), ("5ms", 5)],
+)
+def test_durations(text: str, milliseconds: int) -> None:
+    assert parse_duration_ms(text) == milliseconds
+    assert parse_duration_ms(duration_text(milliseconds)) == milliseconds
+
+
+def test_times() -> None:
+    assert parse_time_ms("2026-01-02T03:04:05.678Z") == 1767323045678
+    assert parse_time_ms("2026-01-02T11:04:05.678+08:00") == 1767323045678
+    assert parse_time_ms("1767323045678") == 1767323045678
+    assert time_text(1767323045678) == "2026-01-02T03:04:05.678Z"
+    assert time_text(2**62) == str(2**62)
+    assert duration_text(-90_000) == "-1m30s"

@@ -1,0 +1,64 @@
+"""`rmqtx show`: found by any of its names, drawn with every witness."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+def test_fifteen_checks_are_found_by_any_of_their_ids(rmqtx: Run, fifteen: Path) -> None:
+    [row] = json.loads(rmqtx("audit", fifteen, "--format", "json").out)
+    drawn = rmqtx("show", row["transaction_id"], "--store", fifteen).out
+    records = json.loads(rmqtx("decode", "commitlog", fifteen, "--format", "json").out)
+    ids = {record["commit_log_offset"]: record["message_id"] for record in records}
+    copies = [*row["half_copies"], *row["discard_copies"]]
+    assert len(copies) == 17
+    for copy in copies:
+        message_id = ids[copy["commit_log_offset"]]
+        line = next(line for line in drawn.splitlines() if message_id in line)
+        assert {str(copy["queue_offset"]), str(copy["commit_log_offset"]), copy["store_time"]} <= set(line.split())
+        assert rmqtx("show", message_id, "--store", fifteen).out == drawn
+        assert rmqtx("show", message_id.lower(), "--store", fifteen).status in (0, 16)
+    assert rmqtx("show", row["keys"], fifteen).out == drawn
+
+
+def test_committed_is_not_consumed(rmqtx: Run, common: Path) -> None:
+    rows = json.loads(rmqtx("audit", common, "--where", "state = COMMITTED", "--format", "json").out)
+    cursors = {
+        (row["topic"], row["group"], row["queue_id"]): row["next_queue_offset"]
+        for row in json.loads(rmqtx("decode", "cursors", common, "--format", "json").out)
+    }
+    seen = set()
+    for row in rows[:12]:
+        [shown] = json.loads(rmqtx("show", row["transaction_id"], "--store", common, "--format", "json").out)
+        assert {name: shown[name] for name in row} == row
+        for consumer in shown["consumers"]:
+            following = cursors[consumer["topic"], consumer["group"], consumer["queue_id"]]
+            assert consumer["next_queue_offset"] == following
+            assert consumer["is_past"] == (following > consumer["final_queue_offset"])
+            seen.add(consumer["is_past"])
+        events = [event["event"] for event in shown["timeline"]]
+        assert events.count("commit") == len(row["final_records"])
+    assert seen
+
+
+def test_several_matches_are_listed(rmqtx: Run, common: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from readers import questions
+    from readers.local_engine import audit
+
+    monkeypatch.setattr(questions, "show", lambda stores, settings_of, *_, **__: audit(stores, settings_of))
+    result = rmqtx("show", "KEY", "--store", common)
+    assert result.status == 0
+    assert len(result.out.splitlines()) > 50
+    assert "transactions have this name" in result.err
+    assert len(rmqtx("show", "KEY", "--store", common, "--format", "jsonl").out.splitlines()) > 50
+
+
+def test_the_page_goes_into_a_file(rmqtx: Run, fifteen: Path, tmp_path: Path) -> None:
+    shown = rmqtx("show", "ORDER-1", "--store", fifteen)
+    assert rmqtx("show", "ORDER-1", "--store", fifteen, "-o", tmp_path / "page.txt").out == ""
+    assert (tmp_path / "page.txt").read_text() == shown.out
