@@ -319,9 +319,8 @@ def decode(bench: Bench) -> Section:
             rates.append((log_bytes / cpu, log_bytes / thread, records / cpu, lines[0]["wall_s"]))
         best = [statistics.median(column) for column in zip(*rates, strict=True)]
         medians[measured.name] = [one[0] for one in rates]
-        section.rows.append(
-            (measured.name, rate(best[0]), rate(best[1]), f"{best[2]:,.0f}", seconds(best[3]))
-        )
+        row = (measured.name, rate(best[0]), rate(best[1]), f"{best[2]:,.0f}", seconds(best[3]))
+        section.rows.append((*row, f"{measured.others_share:.0%}"))
 
     def turns_ratio(name: str) -> float:
         pairs = zip(medians[name], medians["Java decoder"], strict=True)
