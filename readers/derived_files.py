@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.chains import Witnesses
+from readers.chains import Witnesses, int64s
 from readers.columns import Int32s, Int64s
 from readers.consume_queue import open_queue
 from readers.errors import RmqtxError
@@ -187,6 +187,16 @@ class DerivedFiles:
 
     def _read(self, topic: str, numbers: Int64s, offsets: Int64s, lengths: Int32s) -> None:
         """Records that queue slots point at; every one must be there and be what its slot says."""
+        for block in self._records_of(topic, numbers, offsets, lengths):
+            self._add(block)
+
+    def _records_of(self, topic: str, numbers: Int64s, offsets: Int64s, lengths: Int32s) -> Iterator[Block]:
+        """The records of some slots of a queue.
+
+        Raises: Untrusted when the slots and their records contradict one another.
+        """
+        if (np.diff(offsets) <= 0).any():
+            raise Untrusted(f"the queue of {topic} is not in the order of the log")
         found = 0
         for block in blocks_at(self._log, offsets.tolist(), lengths.tolist()):
             if not block.topic_is(topic).all():
@@ -195,7 +205,7 @@ class DerivedFiles:
             if (numbers[place] != block.header("queue_offset")).any():
                 raise Untrusted(f"the queue of {topic} and its records number them differently")
             found += len(block)
-            self._add(block)
+            yield block
         if found != len(offsets):
             raise Untrusted(f"{len(offsets) - found} records that the queue of {topic} points at cannot be read")
 
@@ -272,9 +282,10 @@ class DerivedFiles:
         begin = queue.offset_of(self._first_offset())
         while begin < queue.max_offset:
             end = min(begin + _OPS_AT_ONCE, queue.max_offset)
-            _, offsets, lengths, _ = queue.read(begin, end)
-            for block in blocks_at(self._log, offsets.tolist(), lengths.tolist()):
-                block = block.take(block.topic_is(OP_TOPIC))
+            numbers, offsets, lengths, _ = queue.read(begin, end)
+            if len(numbers) != end - begin:
+                raise Untrusted("the op queue has slots that cannot be")
+            for block in self._records_of(OP_TOPIC, numbers, offsets, lengths):
                 rows = ops_of(block, self._store.root)
                 self._facts.findings.extend(op_findings(rows, self._store.root))
                 self._marks.append(marks_of(rows, wanted))
