@@ -55,6 +55,9 @@ _URGENT = (
 
 _Cell = tuple[str | None, str | None]
 
+#: Slots read together when their lengths are added up.
+_SLOTS_AT_ONCE = 1 << 18
+
 
 @dataclass(slots=True)
 class Summary:
@@ -157,18 +160,21 @@ class Summary:
                 )
 
     def _cost(self, store: Store) -> Iterator[str]:
-        from readers.consume_queue import scan_slots
+        from readers.consume_queue import open_queue
         from readers.errors import SourceError
         from readers.store import HALF_TOPIC, OP_TOPIC
 
         parts = []
         for name, topic in (("half", HALF_TOPIC), ("op", OP_TOPIC)):
+            rows = written = 0
             try:
-                slots = scan_slots(store, topic=topic).table()
+                with open_queue(store, topic, 0) as queue:
+                    for first in range(queue.first_offset, queue.max_offset, _SLOTS_AT_ONCE):
+                        lengths = queue.read(first, first + _SLOTS_AT_ONCE)[2]
+                        rows, written = rows + len(lengths), written + int(lengths.sum(dtype="int64"))
             except SourceError:
                 return  # the audit itself has said what cannot be read
-            written = pc.sum(slots["record_length_bytes"]).as_py() or 0
-            parts.append(f"{count(slots.num_rows, f'{name} record')} of {size(written)}")
+            parts.append(f"{count(rows, f'{name} record')} of {size(written)}")
         yield f"{store.root}: {', '.join(parts)} still in the queues"
 
     def next_command(self, opened: Opened) -> str:
