@@ -251,9 +251,15 @@ class DerivedFiles:
 
     def _read_hits(self, keys: list[bytes]) -> None:
         _, offsets = self._index.find(keys)
-        unseen = [offset for offset in np.unique(offsets).tolist() if offset not in self._seen]
+        begin, end = self._log.begin_offset, self._log.end_offset
+        left = [offset for offset in np.unique(offsets).tolist() if begin <= offset < end]
+        unseen = [offset for offset in left if offset not in self._seen]
+        found = 0
         for block in blocks_at(self._log, unseen):
+            found += len(block)
             self._add(block)
+        if found != len(unseen):
+            raise Untrusted(f"{len(unseen) - found} records that the index points at are none")
 
     def _read_holes(self) -> None:
         """Stretches that the index does not cover: a recovered broker rebuilds its last file from a later place on."""
@@ -268,12 +274,11 @@ class DerivedFiles:
         """Every put-back has its predecessors: checks n needs n copies before it, unless the log begins later."""
         halves = self._chosen("halves")
         checks = pc.fill_null(halves["checks_count"], 0)
-        is_first = pc.is_null(halves["checks_count"])
-        table = pa.table({"id": halves["transaction_id"], "checks": checks, "known": is_first})
-        grouped = table.group_by("id").aggregate([("checks", "max"), ("known", "any")])
-        without = grouped.filter(pc.and_(pc.greater(grouped["checks_max"], 0), pc.invert(grouped["known_any"])))
+        table = pa.table({"id": halves["transaction_id"], "checks": checks})
+        counted = table.group_by("id").aggregate([("checks", "max"), ("checks", "count_distinct")])
+        without = counted.filter(pc.less_equal(counted["checks_count_distinct"], counted["checks_max"]))
         if without.num_rows and self._store.log_begin_offset == 0:
-            raise Untrusted("the index does not know the first copy of a transaction before the check")
+            raise Untrusted("the index does not know every copy of a transaction before the check")
 
     def _read_ops(self) -> None:
         """Op messages from the first copy's place on; an older op cannot name any of the copies."""

@@ -193,6 +193,19 @@ class IndexFile:
         good &= (previous >= 0) & (previous < numbers)
         return good
 
+    def is_chained(self, entries: Entries, first_number: int) -> bool:
+        """Whether each entry is of the same slot as the one before it, where both are among these."""
+        hashes = entries["key_hash"].astype(np.int64)
+        previous = entries["previous_entry_number"].astype(np.int64) - first_number
+        inside = np.flatnonzero((previous >= 0) & (previous < len(entries)))
+        return bool(self.are_of_one_slot(hashes[inside], hashes[previous[inside]]).all())
+
+    def are_of_one_slot(self, hashes: Int64s, others: Int64s) -> Bools:
+        """Which hashes have the same slot; all entries of a chain must."""
+        assert self.slots_count is not None
+        same: Bools = (hashes - others) % self.slots_count == 0
+        return same
+
 
 def open_index_file(segment: Segment, slots_counts: Iterable[int] = ()) -> IndexFile:
     """The header of an index file, and the length of its slot table: one of `slots_counts`, or what the data says.
@@ -445,6 +458,7 @@ class Index:
                 break
             entries = _entries_at(file, index, numbers)
             good = index.is_plausible(entries, numbers)
+            good &= index.are_of_one_slot(entries["key_hash"].astype(np.int64), hashes)
             offsets = entries["commit_log_offset"].astype(np.int64)
             if not good.all():
                 self._doubt(index, "entries that cannot be")
@@ -485,7 +499,7 @@ class Index:
             length = (end - begin) * ENTRY.size_bytes
             entries = _entries(file.read(index.entry_position(begin), length))
             good = index.is_plausible(entries, begin)
-            if not good.all():
+            if not good.all() or not index.is_chained(entries, begin):
                 self._doubt(index, "entries that cannot be")
             entries = entries[good]
             found = entries["key_hash"].astype(np.int64)

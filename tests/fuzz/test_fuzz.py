@@ -5,14 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 ROUNDS = 60
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_no_damage_breaks_reading(seed: int) -> None:
-    command = [sys.executable, "-m", "tests.fuzz", "--seed", str(seed), "--rounds", str(ROUNDS)]
+def test_no_damage_breaks_reading() -> None:
+    command = [sys.executable, "-m", "tests.fuzz", "--seed", "1", "--rounds", str(ROUNDS)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"{ROUNDS} rounds, 0 failures" in run.stdout

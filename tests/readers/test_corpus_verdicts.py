@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@functools.cache
 def audited(name: str) -> list[Row]:
     rows: list[Row] = audit([opened(name)], settings_of(name)).table().to_pylist()
     return rows
@@ -91,10 +93,12 @@ def test_every_row_is_complete(name: str) -> None:
 
 def test_pending_is_the_open_part_of_audit(name: str) -> None:
     wanted = [row for row in audited(name) if row["state"] == "PENDING" or row["advice"] == "close"]
-    found = pending([opened(name)], settings_of(name)).table().to_pylist()
-    scanned = pending([opened(name)], settings_of(name), scan=True).table().to_pylist()
-    assert found == wanted
-    assert scanned == wanted
+    reading = pending([opened(name)], settings_of(name))
+    assert reading.table().to_pylist() == wanted
+    # Only halves without UNIQ_KEY, whose id is the place of their first copy, are not in the index.
+    lone = [row for row in wanted if row["transaction_id"].endswith(f"{row['half_copies'][0]['commit_log_offset']:016X}")]
+    assert reading.notes[0].startswith("the log is scanned" if lone else "read by cursors, queues and index")
+    assert pending([opened(name)], settings_of(name), scan=True).table().to_pylist() == wanted
 
 
 def test_show_finds_a_transaction_by_its_id_and_by_its_records(name: str) -> None:
