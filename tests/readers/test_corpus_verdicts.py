@@ -96,7 +96,8 @@ def test_pending_is_the_open_part_of_audit(name: str) -> None:
     reading = pending([opened(name)], settings_of(name))
     assert reading.table().to_pylist() == wanted
     # Only halves without UNIQ_KEY, whose id is the place of their first copy, are not in the index.
-    lone = [row for row in wanted if row["transaction_id"].endswith(f"{row['half_copies'][0]['commit_log_offset']:016X}")]
+    firsts = [(row["transaction_id"], row["half_copies"][0]["commit_log_offset"]) for row in wanted]
+    lone = [identity for identity, offset in firsts if identity.endswith(f"{offset:016X}")]
     assert reading.notes[0].startswith("the log is scanned" if lone else "read by cursors, queues and index")
     assert pending([opened(name)], settings_of(name), scan=True).table().to_pylist() == wanted
 
