@@ -190,10 +190,16 @@ class _Marks:
             order = np.argsort(offsets, kind="stable")
             offsets, partitions = offsets[order], partitions[order]
         self._offsets, self._partitions = offsets, partitions
+        self._first = int(offsets[0]) if len(offsets) else 0
+        self._is_dense = len(offsets) > 0 and bool((np.diff(offsets) == 1).all())
 
     def spread(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
         """The marks that name a half, once for each partition that has one; and those partitions."""
         numbers = np.asarray(rows["half_queue_offset"])
+        if self._is_dense:  # every number has one half: its place is its distance from the first
+            owners = np.flatnonzero((numbers >= self._first) & (numbers < self._first + len(self._offsets)))
+            partitions = self._partitions[numbers[owners] - self._first].astype(np.int64)
+            return (rows if len(owners) == len(numbers) else rows.take(pa.array(owners))), partitions
         low = np.searchsorted(self._offsets, numbers, "left")
         high = np.searchsorted(self._offsets, numbers, "right")
         counts = high - low
