@@ -18,6 +18,8 @@ from readers.record_at import block_at
 from readers.store import HALF_TOPIC, OP_TOPIC, Store
 from readers.transactions import ForeignDecision, MissingRange, StoreView
 
+FLUSH_LAG_MS_MAX = 10_000
+
 SettingsOf = Callable[[Store], BrokerSettings]
 
 
@@ -83,8 +85,13 @@ def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
 
 
 def _known_until_ms(store: Store) -> int:
-    """The moment at which a stopped store ends: its last flush, or the last half or op message if that is later."""
-    times = [flushed_time_ms(store) or 0]
+    """The moment at which a stopped store ends: its last flush, or the last half or op message if that is later.
+
+    A broker that stopped cleanly has flushed all, so there a record that claims to be much later is damaged (5.5.0
+    flushes the checkpoint up to two seconds before its last records).
+    """
+    flushed = flushed_time_ms(store) or 0
+    times = [flushed]
     log = store.log()
     try:
         for topic in (HALF_TOPIC, OP_TOPIC):
@@ -96,6 +103,8 @@ def _known_until_ms(store: Store) -> int:
         pass  # the queue is missing or unreadable, which the reading itself reports
     finally:
         log.close()
+    if flushed and not store.aborted:
+        times = [time for time in times if time <= flushed + FLUSH_LAG_MS_MAX]
     return max(times) or store.taken_time_ms
 
 

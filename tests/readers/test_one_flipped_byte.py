@@ -100,3 +100,13 @@ def test_a_flip_in_the_properties_touches_no_other_transaction(damaged: Damaged,
 def is_known_limit(complaint: str) -> bool:
     """Whether it only says that the record now belongs to another transaction."""
     return complaint.startswith(("state: ", "invented: "))
+
+
+def test_the_last_op_does_not_move_the_clock_of_all_others(damaged: Damaged) -> None:
+    """Ages are measured from the end of a stopped store; one wrong time must not be taken for it."""
+    if (damaged.root / "abort").exists():
+        pytest.skip("the checkpoint of a killed broker may be older than its last record")
+    record = [row for row in damaged.before.records.values() if kind_of(row) == "op"][-1]
+    places = parts_of(damaged.bytes_of(record))["store_time_ms"]
+    for place, mask in ((places.start, 0x10), (places.start + 3, 0x01), (places.start + 4, 0x80)):
+        assert damaged.after(record, place, mask) == []
