@@ -14,7 +14,6 @@ from rmqtx_cli.times import time_text
 
 if TYPE_CHECKING:
     from readers.broker_settings import BrokerSettings
-
     from readers.store import Store
 
 
@@ -44,7 +43,6 @@ def open_stores(
     Raises: NotAStore, UnreadableFile for the first that is none; BadRequest for `--commitlog` with several stores.
     """
     from readers.broker_settings import broker_settings, read_broker_conf
-
     from readers.store import open_store
 
     directories = tuple(os.fspath(directory) for directory in commit_logs or ())

@@ -68,7 +68,9 @@ def on_terminal(arguments: list[str], columns: int) -> list[str]:
 
 
 @pytest.mark.parametrize("columns", [80, 120, 160, 200])
-@pytest.mark.parametrize("verb", [["pending"], ["audit"], ["decode", "half"], ["decode", "cursors"]])
+@pytest.mark.parametrize(
+    "verb", [["pending"], ["audit"], ["audit", "--summary"], ["decode", "half"], ["decode", "cursors"]]
+)
 def test_tables_fit_the_terminal(common: Path, verb: list[str], columns: int) -> None:
     from rmqtx_cli.text import width
 
