@@ -27,7 +27,9 @@ $(INSTALLED): pyproject.toml
 		{ echo "make: $(PYTHON) lacks venv or ensurepip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing rmqtx and its tools into $(VENV)" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' || \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fast]' 2>/dev/null || \
+		{ echo "make: without the accelerator (no numba for this Python); its tests will be skipped" >&2; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'; } || \
 		{ echo "make: pip cannot install; it needs a package index (PIP_INDEX_URL, or a proxy) the first time" >&2; exit 1; }
 	@touch $@
 

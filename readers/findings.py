@@ -40,6 +40,12 @@ KINDS: dict[str, Kind] = {
         "every witness in it is gone; transactions that may have one there are UNDECIDABLE",
         "find the missing file in a backup or on a slave",
     ),
+    "log-missing": Kind(
+        "error",
+        "consume queues point at half or op messages behind the end of the commit log that is here",
+        "their records are missing as evidence: transactions that were written there are not listed",
+        "find the missing files of the commit log in a backup or on a slave",
+    ),
     "segment-overlap": Kind(
         "error", "two files claim the same range", "the file that begins earlier is believed, the other is left out"
     ),
@@ -172,8 +178,10 @@ class Finding:
             if self.length_bytes is not None:
                 where += f", {self.length_bytes} bytes"
         detail = ""
-        if self.expected is not None or self.actual is not None:
-            detail = f" (expected {self.expected}, found {self.actual})"
+        said = (("expected", self.expected), ("found", self.actual))
+        told = [f"{word} {value}" for word, value in said if value is not None]
+        if told:
+            detail = f" ({', '.join(told)})"
         meaning = self.meaning or self.kind.meaning
         return f"{self.kind.severity}: {self.code}: {where}: {self.kind.title}{detail}: {meaning}"
 

@@ -81,7 +81,28 @@ def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
     )
     facts.findings.extend(store.findings)
     facts.findings.extend(cursors.findings)
+    facts.findings.extend(_missing_end(store))
     return facts
+
+
+def _missing_end(store: Store) -> list[Finding]:
+    """A finding where the half or op queue points behind the files of the log: the last ones are gone, or all."""
+    end = store.commit_log[-1].end_offset if store.commit_log else 0
+    found = []
+    for topic in (HALF_TOPIC, OP_TOPIC):
+        try:
+            with open_queue(store, topic, 0) as queue:
+                places = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
+        except SourceError:
+            continue  # what cannot be read proves nothing; the reading itself reports it
+        for place in places:
+            if place >= end:
+                actual = f"slot {queue.max_offset - 1} of {topic} points at {place}"
+                found.append(
+                    Finding(store.root, "log-missing", store.commit_log[-1].file if store.commit_log else None,
+                            commit_log_offset=place, expected=f"offsets before {end}", actual=actual)
+                )
+    return found
 
 
 def _known_until_ms(store: Store) -> int:
