@@ -233,6 +233,8 @@ def is_final(block: Block) -> Bools:
             alone = candidates.take(doubtful)
             has = {name: alone.properties.locate(name)[2] for name in (PRODUCER_GROUP, REAL_TOPIC, TRANSACTION_ID)}
             is_sent_back = alone.data[alone.topic_starts] == ord("%")  # %RETRY%, %DLQ%
+            for topic in WAITING_TOPICS:
+                is_sent_back |= alone.topic_is(topic) & ~is_first[doubtful]
             own[doubtful] = has[PRODUCER_GROUP] & np.where(
                 names_copy[doubtful],
                 ~is_sent_back & (flagged[doubtful] | has[REAL_TOPIC] | has[TRANSACTION_ID]),

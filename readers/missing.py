@@ -18,8 +18,9 @@ from readers.findings import Finding, as_text
 from readers.properties import TRANSACTION_ID, UNIQ_KEY
 from readers.record_at import block_at, mended_blocks, mended_op_numbers, with_topic
 from readers.record_block import Block
+from readers.record_layout import COMMIT
 from readers.segment_scan import SegmentScan
-from readers.sources import Segment
+from readers.sources import Segment, SegmentedLog
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 from readers.transactions import MissingRange
 
@@ -99,6 +100,10 @@ def _identified(missing: MissingRange, block: Block) -> MissingRange:
         value for name in (UNIQ_KEY, TRANSACTION_ID) for value in block.properties.text(name).to_pylist() if value
     }
     prepared = tuple(value for value in block.header("prepared_transaction_offset").tolist() if value)
+    if block.topic_is(HALF_TOPIC)[0]:
+        prepared += (int(block.commit_log_offsets[0]),)
+    if not ids and not prepared and (block.topic_is(DISCARD_TOPIC)[0] or int(block.sys_flag[0]) & COMMIT):
+        return missing
     return replace(missing, is_identified=True, transaction_ids=tuple(sorted(ids)), prepared_offsets=prepared)
 
 
@@ -190,11 +195,12 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
     end = offset + slot.record_length_bytes
     log = store.log()
     try:
-        block, segment = block_at(log, offset), log.segment_at(offset)
+        sound, segment = block_at(log, offset), log.segment_at(offset)
+        block = sound or _mended_at(log, slot)
         is_elsewhere = _stands_between_its_neighbours(store, slot)
     finally:
         log.close()
-    actual = "no record" if block is None else "a record of something else"
+    actual = "no record" if sound is None else "a record of something else"
     result.findings.append(
         Finding(
             store.root, "slot-mismatch", None if segment is None else segment.file,
@@ -210,10 +216,20 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
         if topic == HALF_TOPIC:
             missing = replace(missing, is_identified=True, half_queue_offsets=(number,), prepared_offsets=(offset,))
         missing = _with_words_of(missing, topic, block)
-        mended = with_topic(block, HALF_TOPIC) if topic == HALF_TOPIC and not block.topic_is(HALF_TOPIC)[0] else None
-        if mended is not None:
-            result.damaged_halves.append(mended)
+        if topic == HALF_TOPIC and (sound is None or not block.topic_is(HALF_TOPIC)[0]):
+            mended = with_topic(block, HALF_TOPIC)
+            result.damaged_halves.extend([] if mended is None else [mended])
     result.ranges.append(missing)
+
+
+def _mended_at(log: SegmentedLog, slot: UnfoundSlot) -> Block | None:
+    """What the record of a slot must have been, if only one of its fields is damaged; the slot knows its length."""
+    offset, length = slot.commit_log_offset, slot.record_length_bytes
+    segment = log.segment_at(offset)
+    if segment is None or length > _IDENTIFIED_BYTES_MAX:
+        return None
+    blocks = mended_blocks(log.read(offset, length), offset, segment.file, offset - segment.base_offset)
+    return blocks[0] if blocks is not None and len(blocks) == 1 else None
 
 
 def _with_words_of(missing: MissingRange, topic: str, block: Block) -> MissingRange:

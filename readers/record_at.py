@@ -11,7 +11,17 @@ import numpy as np
 
 from readers.columns import SLACK_BYTES, integers_at
 from readers.record_block import Block
-from readers.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES, MAGIC_V1, MAGIC_V2, RECORD, RECORD_BYTES_MIN, STORE_V6
+from readers.record_layout import (
+    AT,
+    BORN_V6,
+    IPV6_EXTRA_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD,
+    RECORD_BYTES_MIN,
+    STORE_V6,
+    VALUE_END,
+)
 from readers.segment_scan import walk
 from readers.sources import Segment, SegmentedLog
 
@@ -143,6 +153,8 @@ def _mended(raw: bytes, place: int, offset: int) -> bytes | None:
     codes = (magic,) if magic in (MAGIC_V1, MAGIC_V2) else (MAGIC_V1, MAGIC_V2)
     for length in _possible_lengths(raw, place):
         body = bytearray(raw[place : place + length])
+        if body[-1] == 0 and body[-2] != 0:
+            body[-1] = VALUE_END
         body[0:4] = length.to_bytes(4, "big")
         body[28:36] = offset.to_bytes(8, "big")
         for code in dict.fromkeys((*codes, MAGIC_V1, MAGIC_V2)):
@@ -224,22 +236,27 @@ def _cuts(record: bytes, shift: int, *, is_v2: bool, is_flag_kept: bool) -> Iter
     if 0 <= claimed <= last - body_at - width:
         topic_at = body_at + claimed + width
         topic_length = number(topic_at - width, width)
-        rest = last - topic_at - topic_length
-        if 0 <= rest <= _PROPERTIES_BYTES_MAX and is_topic(topic_at, topic_length):
-            if is_flag_kept or number(topic_at + topic_length, 2) == rest:
-                yield claimed, topic_length
-        elif is_flag_kept:  # the topic's length is the wrong one: where the properties' fits, the topic ends
-            for sizes_at in range(topic_at + 1, min(topic_at + _TOPIC_BYTES_MAX, last) + 1):
-                if number(sizes_at, 2) == last - sizes_at and is_topic(topic_at, sizes_at - topic_at):
-                    yield claimed, sizes_at - topic_at
+        # Where the properties' length fits, the topic ends; only if it fits nowhere is it the wrong one itself.
+        ends = [
+            end
+            for end in range(topic_at + 1, min(topic_at + _TOPIC_BYTES_MAX, last) + 1)
+            if number(end, 2) == last - end and is_topic(topic_at, end - topic_at)
+        ]
+        if is_flag_kept:
+            yield from ((claimed, end - topic_at) for end in ends)
+        elif topic_at + topic_length in ends:
+            yield claimed, topic_length
+        is_rest = 0 <= last - topic_at - topic_length <= _PROPERTIES_BYTES_MAX
+        if is_flag_kept and not ends and is_rest and is_topic(topic_at, topic_length):
+            yield claimed, topic_length
     if is_flag_kept:  # the body's length is the wrong one
         data = np.frombuffer(record, np.uint8)
         topics_at = np.arange(body_at + width, last)
         lengths = integers_at(data, topics_at - width, ">i2" if is_v2 else ">i1").astype(np.int64)
         inside = (lengths > 0) & (topics_at + lengths <= last)
         topics_at, lengths = topics_at[inside], lengths[inside]
-        ends = topics_at + lengths
-        fits = integers_at(data, ends, ">i2") == last - ends
+        sizes_at = topics_at + lengths
+        fits = integers_at(data, sizes_at, ">i2") == last - sizes_at
         for topic_at, topic_length in zip(topics_at[fits].tolist(), lengths[fits].tolist(), strict=True):
             if is_topic(topic_at, topic_length):
                 yield topic_at - width - body_at, topic_length

@@ -142,6 +142,18 @@ def test_damage_concerns_only_its_own_transaction(forge: Forge, part: str, place
     assert str(body) in rows["ONE"]["reason"]
 
 
+@pytest.mark.parametrize("place", [3, 6, 15, 27, 35, 39, 87, 88 + 4, 88 + 5 + 20])
+def test_a_damaged_op_still_says_whom_it_concerns(forge: Forge, place: int) -> None:
+    """Length, magic, queue, number, offset, host flag, body length, topic length, topic of the only op."""
+    one, other = forge.half("ONE"), forge.half("OTHER")
+    forge.half("FURTHER")
+    op = forge.op(one, other)
+    root = forge.write(half_cursor=2)
+    damage.flip_byte(damage.log_files(root)[0], op + place, 0x10)
+    states = {name: row["state"] for name, row in judged(root).items()}
+    assert states == {"ONE": "UNDECIDABLE", "OTHER": "UNDECIDABLE", "FURTHER": "PENDING"}
+
+
 def test_an_ordinary_message_with_a_commit_flag_is_no_final(forge: Forge) -> None:
     forge.append(Message(sys_flag=0x8, properties=(("UNIQ_KEY", "X"),)))
     assert judged(forge.write()) == {}
