@@ -16,8 +16,9 @@ Int32s = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 
-#: Bytes that must lie behind the last position of a buffer that `views` and `words_at` look into.
-SLACK_BYTES = 16
+#: Bytes behind the last record of a buffer that may be looked at: short values are read whole, and the flag of the
+#: shortest record may claim IPv6 hosts that put its header's end 21 bytes behind it.
+SLACK_BYTES = 32
 _VIEW = np.dtype([("length", "<i4"), ("head", "<u4"), ("buffer", "<i4"), ("offset", "<i4")])
 _INLINE_BYTES_MAX = 12
 
