@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from readers.record_layout import AT, BORN_V6, MAGIC_V1, RECORD, RECORD_BYTES_MIN, STORE_V6
+from readers.record_layout import BORN_V6, MAGIC_V1, RECORD, RECORD_BYTES_MIN, STORE_V6
 from readers.segment_scan import SegmentScan
 from readers.sources import Segment
 
@@ -18,8 +18,6 @@ def test_a_record_of_91_bytes_at_the_end_of_the_file_is_judged_by_what_it_has_ro
     head = RECORD.pack(length_bytes=RECORD_BYTES_MIN, magic=MAGIC_V1 - (1 << 32), sys_flag=flag)
     file = tmp_path / f"{0:020d}"
     file.write_bytes(head + bytes(RECORD_BYTES_MIN - len(head)))
-    assert AT["commit_log_offset"] == 28
     scan = SegmentScan(Segment(str(file), 0, RECORD_BYTES_MIN))
-    found = sum(len(block) for block in scan)
-    assert found == (1 if flag == 0 else 0)
+    assert [len(block) for block in scan] == []  # a record without a topic is none, whatever else it claims
     assert scan.decoded_bytes + sum(span.length_bytes for span in scan.spans) == RECORD_BYTES_MIN
