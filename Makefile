@@ -80,7 +80,7 @@ corpus: $(INSTALLED) ## have real brokers write the test stores again (Maven, a 
 
 .PHONY: test-brokers
 test-brokers: $(INSTALLED) ## tests that start real brokers (Maven and a JDK)
-	@$(BIN)/python -m pytest tests -m broker
+	@RMQTX_BROKER_VERSIONS="$${RMQTX_BROKER_VERSIONS:-4.3.0 4.4.0 4.9.7 5.1.4 5.3.3 5.5.0}" $(BIN)/python -m pytest tests -m broker
 
 .PHONY: benchmark
 benchmark: $(INSTALLED) ## measure against RocketMQ's own tools, into docs/performance.md
