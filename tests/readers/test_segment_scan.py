@@ -16,6 +16,7 @@ from readers.errors import BadRequest, FileChanged, UnreadableFile
 from readers.findings import Finding
 from readers.kernels import is_accelerator_installed, use_accelerator
 from readers.reading import Coverage
+from readers.record_at import mended_blocks
 from readers.record_layout import COMMIT
 from readers.segment_scan import SegmentScan, Span
 from readers.sources import Segment
@@ -219,6 +220,18 @@ def test_a_record_inside_another_whose_length_lies(tmp_path: Path) -> None:
     scan = SegmentScan(segment_of(bytes(broken), tmp_path))
     assert positions(scan) == places[:3] + places[4:]
     assert scan.spans == [Span("damaged", begin, places[3][1])]
+
+
+@pytest.mark.parametrize("host_flags", [0x10, 0x20, 0x30])
+def test_a_record_too_short_for_the_hosts_that_it_claims(tmp_path: Path, host_flags: int) -> None:
+    """Found by fuzzing: the fields behind wide hosts would stand behind the end of the file."""
+    message = Message(topic="", body=b"", sys_flag=host_flags)
+    record = message.record(BASE)
+    assert len(record) == 91
+    scan = SegmentScan(segment_of(record, tmp_path))
+    assert positions(scan) == []
+    assert_accounted(scan, 91)
+    assert mended_blocks(record, BASE, "", 0) is None
 
 
 def test_a_message_with_a_record_in_its_body_is_one_record(tmp_path: Path) -> None:
