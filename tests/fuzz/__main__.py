@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first round")
     parser.add_argument("--only", type=int, help="the one round to do again")
     parser.add_argument("--store", action="append", help="a store of the corpus (default: all)")
+    parser.add_argument("--verbose", action="store_true", help="say when each round begins")
     parser.add_argument("--failures", type=int, default=10, help="stop after so many")
     options = parser.parse_args()
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
@@ -52,6 +53,8 @@ def main() -> int:
             is_over = time.monotonic() >= end
         if is_over:
             break
+        if options.verbose:
+            print(f"{time.strftime('%H:%M:%S')} round {number}", flush=True)
         for failure in play(seed, number, names):
             print(f"\n{failure}", flush=True)
             failures.append(failure)

@@ -6,6 +6,7 @@ bytes that are neither decoded, filler, damaged nor unread, or an answer that ta
 
 from __future__ import annotations
 
+import faulthandler
 import random
 import shutil
 import signal
@@ -37,6 +38,7 @@ from tests.forge.damage import RANDOM
 from tests.forge.stores import settings_of
 
 ALARM_SECONDS = 20
+DEAF_SECONDS = 10
 HANDS_MAX = 4
 
 
@@ -65,16 +67,18 @@ class Failure:
 
 @contextmanager
 def alarm(seconds: int) -> Iterator[None]:
-    """Raise TookTooLong in this thread if the body takes longer."""
+    """Raise TookTooLong in this thread if the body takes longer; end the process if it does not even hear that."""
 
     def ring(_number: int, _frame: FrameType | None) -> None:
         raise TookTooLong(f"no answer in {seconds} s")
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.alarm(seconds)
+    faulthandler.dump_traceback_later(seconds + DEAF_SECONDS, exit=True)
     try:
         yield
     finally:
+        faulthandler.cancel_dump_traceback_later()
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
 
