@@ -6,14 +6,11 @@ after another is judged. The rules are in `transactions.py`, and the same functi
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,20 +29,14 @@ from readers.reading import Coverage, Reading
 from readers.record_block import Block
 from readers.segment_scan import SegmentScan, Span
 from readers.sources import Segment
+from readers.splits import SPLIT_BYTES
 from readers.spool import Spool, identities, partition_numbers
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 from readers.store_view import SettingsOf, StoreFacts, store_facts
 from readers.tables import TRANSACTIONS
 from readers.transactions import StoreView, judge
+from readers.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers
 
-_Task = TypeVar("_Task")
-_Result = TypeVar("_Result")
-Progress = Callable[[int, int], None]
-
-#: One task of a scan. Large enough that its start is nothing, small enough that two cores end together.
-SPLIT_BYTES = 128 << 20
-#: Below this a second process costs more than it saves.
-ONE_PROCESS_BYTES_MAX = 192 << 20
 #: Log bytes whose transactions are judged at once.
 PARTITION_BYTES = 96 << 20
 
@@ -282,7 +273,7 @@ def _audit(
             for number, store in enumerate(stores)
             for split in _splits(number, store, count, directory, at_ms, fast)
         ]
-        with _Workers(1 if is_small else workers) as pool:
+        with Workers(1 if is_small else workers) as pool:
             spool = Spool(count, directory)
             scanned: dict[str, list[_Scanned]] = {store.root: [] for store in stores}
             done = 0
@@ -309,26 +300,6 @@ def _audit(
                         verdicts = pa.ipc.open_file(file)
                         yield from (verdicts.get_batch(i) for i in range(verdicts.num_record_batches))
                     path.unlink()
-
-
-class _Workers:
-    """Processes that run tasks in order, or this one."""
-
-    def __init__(self, processes: int) -> None:
-        # Spawned, not forked: Arrow's threads do not survive a fork.
-        context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(processes, mp_context=context) if processes > 1 else None
-
-    def __enter__(self) -> _Workers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-
-    def run(self, function: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
-        """The results, in the tasks' order."""
-        return self._pool.map(function, tasks) if self._pool is not None else map(function, tasks)
 
 
 def _conclude(facts: StoreFacts, scanned: list[_Scanned], reading: Reading, spool: Spool) -> None:

@@ -13,12 +13,13 @@ from readers.chains import Witnesses
 from readers.derived_files import DerivedFiles, Untrusted, offset_of
 from readers.errors import NoSuchTransaction
 from readers.findings import Finding
-from readers.local_engine import Progress, audit
+from readers.local_engine import audit
 from readers.reading import Reading
 from readers.store import Store
 from readers.store_view import SettingsOf, StoreFacts, store_facts
 from readers.tables import TRANSACTIONS
 from readers.transactions import judge
+from readers.workers import Progress
 
 _Named = dict[str, str | None]
 
