@@ -9,32 +9,52 @@ from __future__ import annotations
 import numpy as np
 
 from readers.columns import Int64s
+from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES, finals_of, halves_of, is_final
+from readers.properties import UNIQ_KEY
 from readers.record_at import block_at
 from readers.record_block import Block
-from readers.store import HALF_TOPIC, Store
+from readers.spool import identities
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, Store
 from readers.transactions import ForeignDecision
 
 
 def find_foreign_decisions(
     store: Store, final_offsets: Int64s, final_prepared_offsets: Int64s
-) -> list[ForeignDecision]:
-    """Those of some finals whose named record is no half copy but can still be read.
+) -> tuple[list[ForeignDecision], list[tuple[str, str]]]:
+    """What some decisions name that can still be read: records outside the half topic, and copies with another id.
 
-    Units: commit-log offsets in bytes; the two arrays go together. Finals known to name a half copy may be left out.
+    Shape: the decisions on records outside the half topic; and for each final that names a half or discard copy of
+           another identity, the two identities.
+    Units: commit-log offsets in bytes; the two arrays go together. Finals known to name a half copy of their own
+           transaction may be left out.
     Order: commit-log offset of the final.
     """
     found: list[ForeignDecision] = []
+    ties: list[tuple[str, str]] = []
     log = store.log()
     try:
         for row in np.flatnonzero(final_prepared_offsets > store.log_begin_offset).tolist():
             named = block_at(log, int(final_prepared_offsets[row]))
             final = block_at(log, int(final_offsets[row]))
-            if named is None or final is None or named.topic_is(HALF_TOPIC)[0]:
+            if named is None or final is None:
                 continue
-            found.append(foreign_decision(store.root, named, final))
+            is_half = bool(named.topic_is(HALF_TOPIC)[0])
+            if is_half or named.topic_is(DISCARD_TOPIC)[0]:
+                ties.extend(_tie(store.root, named, final))
+            if not is_half:
+                found.append(foreign_decision(store.root, named, final))
     finally:
         log.close()
-    return sorted(found, key=lambda decision: decision.final_offset)
+    return sorted(found, key=lambda decision: decision.final_offset), ties
+
+
+def _tie(store: str, named: Block, final: Block) -> list[tuple[str, str]]:
+    ids = [block.properties.text(UNIQ_KEY)[0].as_py() for block in (named, final)]
+    if not is_final(final)[0] or (ids[0] is not None and ids[0] == ids[1]):
+        return []
+    copy = identities(halves_of(named, store, JUDGED_HALVES))[0].as_py()
+    own = identities(finals_of(final, store, JUDGED_FINALS))[0].as_py()
+    return [] if copy == own else [(copy, own)]
 
 
 def foreign_decision(store: str, named: Block, final: Block) -> ForeignDecision:

@@ -1,4 +1,4 @@
-"""Runs the kernels over a store on this machine: in this process for small stores, in one per core for large ones.
+"""Runs the audit over stores on this machine: in this process for small stores, in one per core for large ones.
 
 Memory is bounded whatever the log's length: witnesses are set aside by transaction (`spool.py`), and one partition
 after another is judged. The rules are in `transactions.py`, and the same function judges what the fast path finds.
@@ -6,8 +6,10 @@ after another is judged. The rules are in `transactions.py`, and the same functi
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,23 +20,17 @@ import pyarrow as pa
 
 from readers.chains import Witnesses
 from readers.columns import Int64s
-from readers.commit_log import last_with_data, span_findings, written_bytes
-from readers.errors import SourceError
-from readers.findings import Finding
-from readers.foreign import find_foreign_decisions
-from readers.half_queue import JUDGED_HALVES, halves_of, marks_of, op_findings, witnesses_of
+from readers.commit_log import written_bytes
+from readers.conclusion import Conclusion, conclude, without_stale
 from readers.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed, use_accelerator
-from readers.missing import UnfoundSlot, derived_findings, missing_bytes, unfound_slots
-from readers.reading import Coverage, Reading
-from readers.record_block import Block
-from readers.segment_scan import SegmentScan, Span
-from readers.sources import Segment
-from readers.splits import SPLIT_BYTES
-from readers.spool import Spool, identities, partition_numbers
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
-from readers.store_view import SettingsOf, StoreFacts, store_facts
+from readers.reading import Reading
+from readers.splits import SPLIT_BYTES, Split, plan_splits
+from readers.spool import Spool, identities, identity_hashes, partition_of
+from readers.store import Store
+from readers.store_view import SettingsOf, store_facts
 from readers.tables import TRANSACTIONS
 from readers.transactions import StoreView, judge
+from readers.witness_scan import IDENTIFIED, Scanned, column, scan_witnesses
 from readers.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers
 
 #: Log bytes whose transactions are judged at once.
@@ -42,141 +38,59 @@ PARTITION_BYTES = 96 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Split:
-    """A range of a segment to scan, and where its witnesses go."""
+class _Scan:
+    """How splits are scanned, and where their witnesses go."""
 
-    store: Store
-    segment: Segment
-    from_position: int
-    to_position: int
-    is_last: bool
     partitions_count: int
     directory: Path | None
-    stem: str
     at_ms: int | None
     is_accelerated: bool
 
-    @property
-    def offsets(self) -> tuple[int, int]:
-        """The commit-log offsets of its range."""
-        return self.segment.base_offset + self.from_position, self.segment.base_offset + self.to_position
-
-    def scanned_offsets(self, spans: list[Span]) -> tuple[int, int]:
-        """The same without what a running broker had not written when the scan came there: queues are read later."""
-        begin, end = self.offsets
-        if self.store.in_use:
-            places = [span.position_bytes for span in spans if span.kind in ("preallocated", "torn")]
-            end = min([end, *(self.segment.base_offset + place for place in places)])
-        return begin, max(begin, end)
-
 
 @dataclass(slots=True)
-class _Scanned:
-    """What one split gave. `half_places`: queue offset and partition; offsets are of the commit log, in bytes."""
+class _SetAside:
+    """What one split said of itself, its witnesses by partition, and which halves went where."""
 
-    split: _Split
+    scanned: Scanned
     spool: Spool
-    decoded_bytes: int = 0
-    spans: list[Span] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
     half_queue_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     half_partitions: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
-    unfound: list[UnfoundSlot] = field(default_factory=list)
-    final_prepared_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    final_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    checks_seen_max: int = 0
-    last_store_time_ms: int = 0
-    error: SourceError | None = None
 
     @property
-    def is_segment_ended(self) -> bool:
-        """Whether the segment's data ended here: records in later splits are those that recovery once cut off."""
-        size = self.split.segment.size_bytes
-        return any(span.position_bytes + span.length_bytes == size for span in self.spans)
+    def stem(self) -> str:
+        """What the split's files are named by."""
+        return f"{self.scanned.split.number:08d}"
 
 
-def _scan_split(split: _Split) -> _Scanned:
+def _scan_split(scan: _Scan, split: Split) -> _SetAside:
     """Scan one split and set its witnesses aside."""
-    use_accelerator(split.is_accelerated)
-    scan = SegmentScan(
-        split.segment, from_position=split.from_position, to_position=split.to_position, is_last=split.is_last
-    )
-    result = _Scanned(split, Spool(split.partitions_count, split.directory))
-    found: dict[str, list[pa.RecordBatch]] = {"halves": [], "ops": [], "finals": [], "discards": []}
-    try:
-        for block in scan:
-            kept = block if split.at_ms is None else block.within(None, split.at_ms + 1)
-            for name, rows in witnesses_of(kept, split.store.root).items():
-                found[name].append(rows)
-    except SourceError as error:
-        result.error = error
-    result.decoded_bytes, result.spans = scan.decoded_bytes, scan.spans
-    result.last_store_time_ms = scan.last_store_time_ms
-    _set_aside(result, found)
-    return result
-
-
-def _set_aside(result: _Scanned, found: dict[str, list[pa.RecordBatch]]) -> None:
-    split, spool = result.split, result.spool
-    count = split.partitions_count
-    for name in ("halves", "discards", "finals"):
-        if found[name]:
-            numbers = np.concatenate([partition_numbers(identities(rows), count) for rows in found[name]])
-            spool.add(name, found[name], numbers, split.stem)
+    use_accelerator(scan.is_accelerated)
+    found = scan_witnesses(split, scan.at_ms)
+    result = _SetAside(found.scanned, Spool(scan.partitions_count, scan.directory))
+    for name in IDENTIFIED:
+        rows = getattr(found, name)
+        if rows:
+            numbers = partition_of(found.hashes[name], scan.partitions_count)
+            result.spool.add(name, rows, numbers, result.stem)
             if name == "halves":
                 result.half_partitions = numbers.astype(np.uint16)
-    if found["ops"]:
+                result.half_queue_offsets = column(rows, "queue_offset")
+    if found.marks:
         # Where op numbers go is known when all halves are: until then they are one partition.
-        marks = [marks_of(rows) for rows in found["ops"]]
-        whole = Spool(1, split.directory)
-        whole.add("marks-unsorted", marks, np.zeros(sum(len(rows) for rows in marks), np.int64), split.stem)
-        spool.merge(whole)
-        for rows in found["ops"]:
-            result.findings.extend(op_findings(rows, split.store.root))
-    result.half_queue_offsets = _column(found["halves"], "queue_offset")
-    half_offsets = _column(found["halves"], "commit_log_offset")
-    offsets = split.scanned_offsets(result.spans)
-    for topic, name in ((HALF_TOPIC, "halves"), (OP_TOPIC, "ops"), (DISCARD_TOPIC, "discards")):
-        if split.at_ms is None:
-            mine = _column(found[name], "queue_id") == 0
-            places, numbers = (_column(found[name], column)[mine] for column in ("commit_log_offset", "queue_offset"))
-            result.unfound.extend(unfound_slots(split.store, topic, places, numbers, *offsets))
-    # Decisions that name a half copy of this split need no look: what is left are few, most across the split's border.
-    # A commit of a diverted half message is in the half topic again, so halves may be decisions too.
-    decisions = [*found["finals"], *found["halves"]]
-    prepared = _column(decisions, "prepared_transaction_offset")
-    elsewhere = (prepared > 0) & ~np.isin(prepared, half_offsets)
-    result.final_prepared_offsets = prepared[elsewhere]
-    result.final_offsets = _column(decisions, "commit_log_offset")[elsewhere]
-    result.checks_seen_max = int(_column(found["halves"], "checks_count").max(initial=0))
-
-
-def _column(batches: list[pa.RecordBatch], name: str) -> Int64s:
-    parts = [np.asarray(rows[name].fill_null(0).cast(pa.int64())) for rows in batches]
-    return np.concatenate([np.empty(0, np.int64), *parts])
-
-
-def _splits(
-    number: int, store: Store, partitions_count: int, directory: Path | None, at_ms: int | None, is_accelerated: bool
-) -> Iterator[_Split]:
-    last = last_with_data(store.commit_log)
-    for segment in store.commit_log:
-        is_last = segment.base_offset >= last
-        for begin in range(0, segment.size_bytes, SPLIT_BYTES):
-            end = min(begin + SPLIT_BYTES, segment.size_bytes)
-            stem = f"{number}-{segment.base_offset:020d}-{begin}"
-            yield _Split(
-                store, segment, begin, end, is_last, partitions_count, directory, stem, at_ms, is_accelerated
-            )
+        whole = Spool(1, scan.directory)
+        numbers = np.zeros(sum(len(rows) for rows in found.marks), np.int64)
+        whole.add("marks-unsorted", found.marks, numbers, result.stem)
+        result.spool.merge(whole)
+    return result
 
 
 class _Marks:
     """Op marks sent to the partitions of the halves that they name."""
 
-    def __init__(self, scanned: list[_Scanned], partitions_count: int) -> None:
+    def __init__(self, parts: list[_SetAside], partitions_count: int) -> None:
         self.partitions_count = partitions_count
-        offsets = np.concatenate([np.empty(0, np.int64), *(s.half_queue_offsets for s in scanned)])
-        partitions = np.concatenate([np.empty(0, np.uint16), *(s.half_partitions for s in scanned)])
+        offsets = np.concatenate([np.empty(0, np.int64), *(part.half_queue_offsets for part in parts)])
+        partitions = np.concatenate([np.empty(0, np.uint16), *(part.half_partitions for part in parts)])
         if (np.diff(offsets) < 0).any():
             order = np.argsort(offsets, kind="stable")
             offsets, partitions = offsets[order], partitions[order]
@@ -205,24 +119,28 @@ class _Marks:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """One partition to judge."""
+    """Partitions to judge together: one, or several that a final with another id than its copy's ties."""
 
     spool: Spool
-    number: int
+    numbers: tuple[int, ...]
     views: dict[str, StoreView]
+
+    def witnesses(self) -> Witnesses:
+        """Their witnesses, in log order."""
+        parts = (
+            [batch for number in self.numbers for batch in self.spool.part(name, number)]
+            for name in ("halves", "marks", "finals", "discards")
+        )
+        return Witnesses.of(*parts)
 
 
 def _judge_partition(task: _Verdict) -> list[pa.RecordBatch]:
-    spool, number = task.spool, task.number
-    table = judge(
-        Witnesses.of(*(spool.part(name, number) for name in ("halves", "marks", "finals", "discards"))), task.views
-    )
-    return list(table.combine_chunks().to_batches())
+    return list(judge(task.witnesses(), task.views).combine_chunks().to_batches())
 
 
 def _judge_to_file(task: _Verdict) -> Path:
     assert task.spool.directory is not None
-    path = task.spool.directory / f"verdicts-{task.number}.arrow"
+    path = task.spool.directory / f"verdicts-{task.numbers[0]}.arrow"
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, TRANSACTIONS) as writer:
         for batch in _judge_partition(task):
             writer.write_batch(batch)
@@ -268,30 +186,30 @@ def _audit(
     with tempfile.TemporaryDirectory(prefix="rmqtx-", dir=temporary_directory) as name:
         directory = None if is_small else Path(name)
         count = 1 if is_small else max(2, -(-total // PARTITION_BYTES))
-        splits = [
-            split
-            for number, store in enumerate(stores)
-            for split in _splits(number, store, count, directory, at_ms, fast)
-        ]
+        scan = functools.partial(_scan_split, _Scan(count, directory, at_ms, fast))
         with Workers(1 if is_small else workers) as pool:
             spool = Spool(count, directory)
-            scanned: dict[str, list[_Scanned]] = {store.root: [] for store in stores}
+            parts: list[_SetAside] = []
             done = 0
-            ended: set[str] = set()
-            for result in pool.run(_scan_split, splits):
-                if result.split.segment.file in ended:
-                    continue
-                if result.is_segment_ended:
-                    ended.add(result.split.segment.file)
-                spool.merge(result.spool)
-                scanned[result.split.store.root].append(result)
-                done += result.decoded_bytes
+            for part in pool.run(scan, plan_splits(stores, split_bytes=SPLIT_BYTES)):
+                parts.append(part)
+                done += part.scanned.decoded_bytes
                 if progress is not None:
                     progress(min(done, total), total)
+            kept = {id(part) for part in without_stale([part.scanned for part in parts])}
+            parts = [part for part in parts if id(part.scanned) in kept]
+            for part in parts:
+                spool.merge(part.spool)
+            ties: list[tuple[str, str]] = []
             for store in stores:
-                _conclude(facts[store.root], scanned[store.root], reading, spool)
+                mine = [part for part in parts if part.scanned.split.store.root == store.root]
+                conclusion = conclude(facts[store.root], [part.scanned for part in mine])
+                reading.coverage.extend(conclusion.coverage)
+                reading.findings.extend(conclusion.facts.findings)
+                ties.extend(conclusion.ties)
+                _spread_marks(mine, spool, _damaged_halves(conclusion, mine, spool))
             views = {root: fact.view(at_ms) for root, fact in facts.items()}
-            tasks = [_Verdict(spool, number, views) for number in range(count)]
+            tasks = [_Verdict(spool, numbers, views) for numbers in tied_partitions(ties, count)]
             if directory is None:
                 yield from _judge_partition(tasks[0])
             else:
@@ -302,52 +220,44 @@ def _audit(
                     path.unlink()
 
 
-def _conclude(facts: StoreFacts, scanned: list[_Scanned], reading: Reading, spool: Spool) -> None:
-    """What is known of a store when all its splits are scanned: coverage, findings, missing bytes, where marks go."""
-    store = facts.store
-    coverage = {segment.file: Coverage(store.root, segment.file, segment.size_bytes) for segment in store.commit_log}
-    found: list[Finding] = []
-    damaged: list[tuple[Segment, int, int]] = []
-    for result in scanned:
-        segment = result.split.segment
-        coverage[segment.file].count(result.decoded_bytes, result.spans)
-        found.extend(span_findings(store, segment, result.spans))
-        found.extend(result.findings)
-        damaged.extend((segment, s.position_bytes, s.length_bytes) for s in result.spans if s.kind == "damaged")
-        if result.error is not None:
-            found.append(Finding(store.root, "unreadable-file", segment.file, actual=str(result.error)))
-        facts.checks_seen_max = max(facts.checks_seen_max, result.checks_seen_max)
-    reading.coverage.extend(coverage.values())
+def tied_partitions(ties: list[tuple[str, str]], partitions_count: int) -> list[tuple[int, ...]]:
+    """Which partitions are judged together: all that a chain of ties connects; most are alone.
 
-    def every(name: str) -> Int64s:
-        return np.concatenate([np.empty(0, np.int64), *(getattr(result, name) for result in scanned)])
+    Order: of the lowest number.
+    """
+    owners = list(range(partitions_count))
 
-    facts.foreign_decisions.extend(
-        find_foreign_decisions(store, every("final_offsets"), every("final_prepared_offsets"))
-    )
-    unfound = [slot for result in scanned for slot in result.unfound]
-    missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound)
-    facts.missing.extend(missing.ranges)
-    has_halves = any(len(result.half_queue_offsets) for result in scanned)
-    facts.findings.extend(
-        [*found, *missing.findings, *derived_findings(store, facts.cursors.half, has_halves)]
-    )
-    _add_damaged_halves(missing.damaged_halves, scanned, spool, store)
-    marks = _Marks(scanned, spool.partitions_count)
-    for result in scanned:
-        for batch in result.spool.part("marks-unsorted", 0):
+    def owner(number: int) -> int:
+        while owners[number] != number:
+            number = owners[number]
+        return number
+
+    for pair in ties:
+        low, high = sorted(map(owner, partition_of(identity_hashes(pa.array(pair)), partitions_count).tolist()))
+        owners[high] = low
+    groups: dict[int, list[int]] = defaultdict(list)
+    for number in range(partitions_count):
+        groups[owner(number)].append(number)
+    return [tuple(numbers) for numbers in groups.values()]
+
+
+def _damaged_halves(conclusion: Conclusion, parts: list[_SetAside], spool: Spool) -> list[_SetAside]:
+    """The damaged half copies of a store put among the others; and the same as what a further split would give."""
+    rows = conclusion.damaged_halves
+    if not rows:
+        return []
+    hashes = np.concatenate([identity_hashes(identities(row)) for row in rows])
+    numbers = partition_of(hashes, spool.partitions_count)
+    spool.add("halves", rows, numbers, f"{parts[0].stem}-damaged")
+    return [
+        _SetAside(parts[0].scanned, Spool(1, None), column(rows, "queue_offset"), numbers.astype(np.uint16))
+    ]
+
+
+def _spread_marks(parts: list[_SetAside], spool: Spool, damaged: list[_SetAside]) -> None:
+    marks = _Marks([*parts, *damaged], spool.partitions_count)
+    for part in parts:
+        for batch in part.spool.part("marks-unsorted", 0):
             rows, partitions = marks.spread(batch)
             if len(rows):
-                spool.add("marks", [rows], partitions, result.split.stem)
-    reading.findings.extend(facts.findings)
-
-
-def _add_damaged_halves(blocks: list[Block], scanned: list[_Scanned], spool: Spool, store: Store) -> None:
-    """Half copies that are damaged stay in their chains, so that marks and copies still find their transaction."""
-    if not blocks:
-        return
-    rows = [halves_of(block, store.root, JUDGED_HALVES) for block in blocks]
-    numbers = np.concatenate([partition_numbers(identities(row), spool.partitions_count) for row in rows])
-    spool.add("halves", rows, numbers, f"{scanned[0].split.stem}-damaged")
-    scanned[0].half_queue_offsets = np.append(scanned[0].half_queue_offsets, _column(rows, "queue_offset"))
-    scanned[0].half_partitions = np.append(scanned[0].half_partitions, numbers.astype(np.uint16))
+                spool.add("marks", [rows], partitions, part.stem)

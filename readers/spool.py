@@ -11,19 +11,22 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.columns import Int64s
 
+UInt64s = npt.NDArray[np.uint64]
+
 _MIXER = np.uint64(0x9E3779B97F4A7C15)
 
 
-def partition_numbers(identities: pa.Array, partitions_count: int) -> Int64s:
-    """The partition of each identity: the same text, the same partition, on any machine."""
+def identity_hashes(identities: pa.Array) -> UInt64s:
+    """A number for each identity: the same text, the same number, on any machine."""
     plain = identities.cast(pa.binary())
-    if partitions_count == 1 or not len(plain):
-        return np.zeros(len(plain), np.int64)
+    if not len(plain):
+        return np.zeros(0, np.uint64)
     offsets = np.frombuffer(plain.buffers()[1], np.int32, len(plain) + 1 + plain.offset)[plain.offset :]
     # The last sixteen bytes tell client ids apart (time and counter); eight spare bytes in front make them readable.
     text = np.concatenate([np.zeros(16, np.uint8), np.frombuffer(plain.buffers()[2] or b"", np.uint8)])
@@ -38,7 +41,12 @@ def partition_numbers(identities: pa.Array, partitions_count: int) -> Int64s:
         word = np.where(kept == 0, np.uint64(0), word)
         mixed = (mixed ^ word) * _MIXER
         mixed ^= mixed >> np.uint64(29)
-    return (mixed % np.uint64(partitions_count)).astype(np.int64)
+    return mixed
+
+
+def partition_of(hashes: UInt64s, partitions_count: int) -> Int64s:
+    """The partition of each identity, by its hash."""
+    return (hashes % np.uint64(partitions_count)).astype(np.int64)
 
 
 class Spool:

@@ -59,6 +59,24 @@ def test_the_same_on_damaged_stores(seed: int, tmp_path: Path, request: pytest.F
     assert verdicts(name, root) == wanted
 
 
+def test_a_final_of_another_name_is_judged_with_the_copy_it_names(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Bits flipped in the ids of finals: by their ids alone they would be in other partitions than their copies."""
+    root = copy_of(STORES[0], tmp_path)
+    file = damage.log_files(root)[0]
+    data = file.read_bytes()
+    finals = [row for row in verdicts(STORES[0])[0].values() if row[0]["final_records"]]
+    for rows in finals:
+        place = rows[0]["final_records"][0]["commit_log_offset"]
+        damage.flip_byte(file, data.index(b"UNIQ_KEY\x01", place) + len("UNIQ_KEY\x01") + 30, 0x11)
+    assert len(finals) > 10
+    wanted = verdicts(STORES[0], root)
+    assert wanted[0].keys() >= verdicts(STORES[0])[0].keys()
+    request.getfixturevalue("many")
+    assert verdicts(STORES[0], root) == wanted
+
+
 def test_other_processes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     name = STORES[0]
     wanted = verdicts(name)

@@ -1,0 +1,95 @@
+"""What is known of a store when all its splits are scanned: coverage, findings, missing bytes, decisions of others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from readers.columns import Int64s
+from readers.commit_log import span_findings
+from readers.findings import Finding
+from readers.foreign import find_foreign_decisions
+from readers.half_queue import JUDGED_HALVES, halves_of
+from readers.missing import derived_findings, missing_bytes
+from readers.reading import Coverage
+from readers.sources import Segment
+from readers.store_view import StoreFacts
+from readers.witness_scan import Scanned
+
+
+@dataclass(slots=True)
+class Conclusion:
+    """The facts of a store, complete; and what must still find its place among the witnesses.
+
+    Shape: `damaged_halves` JUDGED_HALVES: half copies that are damaged stay in their chains, so that marks and copies
+           still find their transaction. `ties`: pairs of identities that are one transaction or may be, and so must be
+           judged together: a final whose id is not that of the copy it names.
+    """
+
+    facts: StoreFacts
+    coverage: list[Coverage] = field(default_factory=list)
+    damaged_halves: list[pa.RecordBatch] = field(default_factory=list)
+    ties: list[tuple[str, str]] = field(default_factory=list)
+
+
+def conclude(
+    facts: StoreFacts, scanned: list[Scanned], strays: tuple[Int64s, Int64s] | None = None
+) -> Conclusion:
+    """The conclusion for a store; completes its facts.
+
+    `scanned`: its splits in log order. `strays`: the stray decisions (their offsets, and the offsets they name) if the
+    engine already knows that others of `scanned` are in order.
+    Raises: SourceError if a file that a decision names cannot be read.
+    """
+    store = facts.store
+    result = Conclusion(facts)
+    coverage = {segment.file: Coverage(store.root, segment.file, segment.size_bytes) for segment in store.commit_log}
+    found: list[Finding] = []
+    damaged: list[tuple[Segment, int, int]] = []
+    for part in scanned:
+        segment = part.split.segment
+        coverage[segment.file].count(part.decoded_bytes, part.spans)
+        found.extend(span_findings(store, segment, part.spans))
+        found.extend(part.findings)
+        damaged.extend((segment, s.position_bytes, s.length_bytes) for s in part.spans if s.kind == "damaged")
+        if part.error is not None:
+            found.append(Finding(store.root, "unreadable-file", segment.file, actual=str(part.error)))
+        facts.checks_seen_max = max(facts.checks_seen_max, part.checks_seen_max)
+    result.coverage = list(coverage.values())
+    offsets, prepared_offsets = strays if strays is not None else strays_of(scanned)
+    decisions, result.ties = find_foreign_decisions(store, offsets, prepared_offsets)
+    facts.foreign_decisions.extend(decisions)
+    unfound = [slot for part in scanned for slot in part.unfound]
+    missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound)
+    facts.missing.extend(missing.ranges)
+    has_halves = any(part.halves_count for part in scanned)
+    facts.findings.extend([*found, *missing.findings, *derived_findings(store, facts.cursors.half, has_halves)])
+    result.damaged_halves = [halves_of(block, store.root, JUDGED_HALVES) for block in missing.damaged_halves]
+    return result
+
+
+def strays_of(scanned: list[Scanned]) -> tuple[Int64s, Int64s]:
+    """The stray decisions of some splits: where they stand, and the offsets they name."""
+    empty = np.empty(0, np.int64)
+    return (
+        np.concatenate([empty, *(part.stray_offsets for part in scanned)]),
+        np.concatenate([empty, *(part.stray_prepared_offsets for part in scanned)]),
+    )
+
+
+def without_stale(scanned: list[Scanned]) -> list[Scanned]:
+    """The splits that count: those behind the end of their segment's data hold what a recovery once cut off.
+
+    Order: as given, in which a segment's splits follow one another.
+    """
+    ended: set[str] = set()
+    kept: list[Scanned] = []
+    for part in scanned:
+        if part.split.segment.file in ended:
+            continue
+        if part.is_segment_ended:
+            ended.add(part.split.segment.file)
+        kept.append(part)
+    return kept

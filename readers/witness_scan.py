@@ -1,0 +1,155 @@
+"""One split of a log on its way to verdicts: its witnesses, and the little that only all splits together can judge.
+
+Both engines call this for every split, put the witnesses where their transaction's others are, and hand what is said
+of the splits to `conclusion.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from readers.columns import Bools, Int64s
+from readers.errors import SourceError
+from readers.findings import Finding
+from readers.half_queue import marks_of, op_findings, witnesses_of
+from readers.missing import UnfoundSlot, unfound_slots
+from readers.segment_scan import Span
+from readers.splits import Split
+from readers.spool import UInt64s, identities, identity_hashes
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+
+
+@dataclass(slots=True)
+class Scanned:
+    """What one split said of itself; small whatever the split's size, unless the log is badly damaged.
+
+    Shape: `stray_offsets` and `stray_prepared_offsets` go together: decisions that name no half copy of this split, or
+           one of another transaction. Most name a copy before the split's border.
+    Units: bytes of the commit log; milliseconds.
+    """
+
+    split: Split
+    decoded_bytes: int = 0
+    spans: list[Span] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    halves_count: int = 0
+    unfound: list[UnfoundSlot] = field(default_factory=list)
+    stray_prepared_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    stray_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    checks_seen_max: int = 0
+    error: SourceError | None = None
+
+    @property
+    def is_segment_ended(self) -> bool:
+        """Whether the segment's data ended here: records in later splits are those that recovery once cut off."""
+        size = self.split.segment.size_bytes
+        return any(span.position_bytes + span.length_bytes == size for span in self.spans)
+
+    @property
+    def offsets(self) -> tuple[int, int]:
+        """The range of the log, without what a running broker had not written when the scan came there.
+
+        Queues are read later than the log.
+        """
+        begin, end = self.split.offsets
+        if self.split.store.in_use:
+            places = [span.position_bytes for span in self.spans if span.kind in ("preallocated", "torn")]
+            end = min([end, *(self.split.segment.base_offset + place for place in places)])
+        return begin, max(begin, end)
+
+
+@dataclass(slots=True)
+class SplitWitnesses:
+    """The witnesses of one split, in log order, and what it said of itself.
+
+    Shape: `halves` and `discards` JUDGED_HALVES, `finals` JUDGED_FINALS, `marks` MARKS; lists of batches. The hashes
+           are those of the identities of the rows, all batches together.
+    """
+
+    scanned: Scanned
+    halves: list[pa.RecordBatch] = field(default_factory=list)
+    discards: list[pa.RecordBatch] = field(default_factory=list)
+    finals: list[pa.RecordBatch] = field(default_factory=list)
+    marks: list[pa.RecordBatch] = field(default_factory=list)
+    hashes: dict[str, UInt64s] = field(default_factory=dict)
+
+
+#: The witnesses whose own words say whose they are; a mark names a half queue offset.
+IDENTIFIED = ("halves", "discards", "finals")
+
+
+def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
+    """The witnesses in one split; `at_ms` leaves out what was stored later.
+
+    Damage: spans and findings of `scanned`; a file that cannot be read any further is its `error`.
+    """
+    scanned = Scanned(split)
+    result = SplitWitnesses(scanned)
+    ops: list[pa.RecordBatch] = []
+    scan = split.scan()
+    try:
+        for block in scan:
+            kept = block if at_ms is None else block.within(None, at_ms + 1)
+            found = witnesses_of(kept, split.store.root)
+            for name in IDENTIFIED:
+                if name in found:
+                    getattr(result, name).append(found[name])
+            if "ops" in found:
+                ops.append(found["ops"])
+    except SourceError as error:
+        scanned.error = error
+    scanned.decoded_bytes, scanned.spans = scan.decoded_bytes, scan.spans
+    for rows in ops:
+        result.marks.append(marks_of(rows))
+        scanned.findings.extend(op_findings(rows, split.store.root))
+    for name in IDENTIFIED:
+        hashes = [identity_hashes(identities(rows)) for rows in getattr(result, name)]
+        result.hashes[name] = np.concatenate([np.empty(0, np.uint64), *hashes])
+    scanned.halves_count = sum(rows.num_rows for rows in result.halves)
+    scanned.checks_seen_max = int(column(result.halves, "checks_count").max(initial=0))
+    _look_for_strays(result)
+    if at_ms is None:
+        _compare_with_queues(result, ops)
+    return result
+
+
+def column(batches: list[pa.RecordBatch], name: str) -> Int64s:
+    """A column of all batches as native integers; 0 for null."""
+    parts = [np.asarray(rows[name].fill_null(0).cast(pa.int64())) for rows in batches]
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def _look_for_strays(result: SplitWitnesses) -> None:
+    """Decisions that need a look: those that name a half copy of their own transaction in this split need none.
+
+    A commit of a diverted half message is in the half topic again, so halves may be decisions too.
+    """
+    offsets = column(result.halves, "commit_log_offset")
+    finals = column(result.finals, "prepared_transaction_offset")
+    halves = column(result.halves, "prepared_transaction_offset")
+    is_stray: Bools = (finals > 0) & ~_names_its_own(finals, result.hashes["finals"], offsets, result.hashes["halves"])
+    is_other: Bools = (halves > 0) & ~np.isin(halves, offsets)
+    result.scanned.stray_prepared_offsets = np.concatenate([finals[is_stray], halves[is_other]])
+    result.scanned.stray_offsets = np.concatenate(
+        [column(result.finals, "commit_log_offset")[is_stray], offsets[is_other]]
+    )
+
+
+def _names_its_own(named: Int64s, hashes: UInt64s, offsets: Int64s, offset_hashes: UInt64s) -> Bools:
+    """Whether each final's named offset is that of a half copy with the same identity; `offsets` ascend."""
+    if not len(offsets):
+        return np.zeros(len(named), np.bool_)
+    row = np.minimum(np.searchsorted(offsets, named), len(offsets) - 1)
+    found: Bools = (offsets[row] == named) & (offset_hashes[row] == hashes)
+    return found
+
+
+def _compare_with_queues(result: SplitWitnesses, ops: list[pa.RecordBatch]) -> None:
+    scanned = result.scanned
+    for topic, batches in ((HALF_TOPIC, result.halves), (OP_TOPIC, ops), (DISCARD_TOPIC, result.discards)):
+        mine = column(batches, "queue_id") == 0
+        places, numbers = (column(batches, name)[mine] for name in ("commit_log_offset", "queue_offset"))
+        scanned.unfound.extend(unfound_slots(scanned.split.store, topic, places, numbers, *scanned.offsets))
