@@ -69,7 +69,7 @@ def test_a_final_of_another_name_is_judged_with_the_copy_it_names(
     finals = [row for row in verdicts(STORES[0])[0].values() if row[0]["final_records"]]
     for rows in finals:
         place = rows[0]["final_records"][0]["commit_log_offset"]
-        damage.flip_byte(file, data.index(b"UNIQ_KEY\x01", place) + len("UNIQ_KEY\x01") + 30, 0x11)
+        damage.flip_byte(file, data.index(b"UNIQ_KEY\x01", place) + len("UNIQ_KEY\x01") + 50, 0x11)
     assert len(finals) > 10
     wanted = verdicts(STORES[0], root)
     assert wanted[0].keys() >= verdicts(STORES[0])[0].keys()
