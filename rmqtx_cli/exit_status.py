@@ -8,6 +8,7 @@ USAGE = 2
 INCOMPLETE = 3
 UNREADABLE = 10
 NO_SUCH_TRANSACTION = 16
+SPARK_UNAVAILABLE = 20
 BUG = 70
 INTERRUPTED = 130
 
@@ -26,7 +27,7 @@ MEANINGS: dict[int, str] = {
     NO_SUCH_TRANSACTION: "no such transaction: nothing bears this id, message id or key",
     17: "some of several were refused (commands that change a store)",
     18: "the outcome is unknown, look again (live brokers)",
-    20: "Spark or Java is not available",
+    SPARK_UNAVAILABLE: "Spark or Java is not available, or was lost on the way",
     BUG: "a bug in rmqtx; set RMQTX_DEBUG=1 to see the traceback",
     INTERRUPTED: "interrupted",
 }

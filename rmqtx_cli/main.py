@@ -15,6 +15,7 @@ import typer
 from readers.errors import BadRequest, NoSuchTransaction, RmqtxError
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.commands import audit, check, decode, epilog, explain, pending, show, stores
+from spark_tasks.errors import SparkUnavailable
 
 app = typer.Typer(
     name="rmqtx",
@@ -78,6 +79,8 @@ def status_of(arguments: list[str]) -> int:
         status, message = exit_status.USAGE, str(error)
     except NoSuchTransaction as error:
         status, message = exit_status.NO_SUCH_TRANSACTION, str(error)
+    except SparkUnavailable as error:
+        status, message = exit_status.SPARK_UNAVAILABLE, str(error)
     except RmqtxError as error:
         status, message = exit_status.UNREADABLE, str(error)
     except BrokenPipeError:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rmqtx_cli.sizes import parse_size_bytes
 from rmqtx_cli.text import stored_text
 
 
@@ -28,6 +29,14 @@ class BodyForm(StrEnum):
     NONE = "none"
     RAW = "raw"
     TEXT = "text"
+
+
+class EngineName(StrEnum):
+    """What reads a whole store."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
 
 
 class Order(StrEnum):
@@ -98,6 +107,36 @@ TopicOption = Annotated[
 ]
 GroupOption = Annotated[
     str | None, typer.Option("--group", parser=stored_text, metavar="GROUP", help="Only this producer group.")
+]
+EngineOption = Annotated[
+    EngineName,
+    typer.Option("--engine", help="Processes of this machine, or Spark; auto decides by size and says so."),
+]
+MasterOption = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", help="Spark's master: local[4], spark://HOST:7077, yarn, k8s://..."),
+]
+RemoteOption = Annotated[
+    str | None,
+    typer.Option("--remote", metavar="URL", help="A Spark Connect server: sc://HOST:15002; SPARK_REMOTE says it too."),
+]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeat it for several."),
+]
+SplitSizeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--split-size", parser=parse_size_bytes, metavar="SIZE",
+        help="How much of a log one task reads: 64KiB, 128MiB. The rows are the same whatever it is.",
+    ),
+]
+ProcessesOption = Annotated[
+    int | None,
+    typer.Option("--processes", min=1, metavar="N", help="At most so many on this machine; one per core by default."),
+]
+TemporaryOption = Annotated[
+    Path | None, typer.Option("--temp-dir", metavar="DIR", help="Where intermediate rows of large stores go.")
 ]
 FindingsOption = Annotated[
     bool, typer.Option("--findings", help="List what is wrong with the files instead of their rows.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,14 +15,22 @@ from rmqtx_cli.options import (
     BrokerConfOption,
     BrokerVersionOption,
     CommitLogOption,
+    ConfOption,
+    EngineName,
+    EngineOption,
     FailOnOption,
     FieldsOption,
     FindingsOption,
     FormatOption,
     LimitOption,
+    MasterOption,
     OutputOption,
+    ProcessesOption,
     QuietOption,
+    RemoteOption,
+    SplitSizeOption,
     StoreArguments,
+    TemporaryOption,
     VerboseOption,
     WhereOption,
 )
@@ -42,12 +49,6 @@ EXAMPLES = (
 
 SummaryOption = Annotated[bool, typer.Option("--summary", help="Only the summary, no row per transaction.")]
 FlaggedOption = Annotated[bool, typer.Option("--flagged", help="Only transactions that something is odd about.")]
-ProcessesOption = Annotated[
-    int | None, typer.Option("--processes", min=1, metavar="N", help="At most so many; one per core by default.")
-]
-TemporaryOption = Annotated[
-    Path | None, typer.Option("--temp-dir", metavar="DIR", help="Where intermediate rows of large stores go.")
-]
 
 
 def command(
@@ -62,6 +63,11 @@ def command(
     fields: FieldsOption = None,
     output_format: FormatOption = None,
     output: OutputOption = None,
+    engine: EngineOption = EngineName.AUTO,
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    conf: ConfOption = None,
+    split_bytes: SplitSizeOption = None,
     processes: ProcessesOption = None,
     temporary: TemporaryOption = None,
     commit_log: CommitLogOption = None,
@@ -75,8 +81,8 @@ def command(
     Reads the whole log. Ends with a summary per group and topic, and the next safe command, on stderr.
     """
     from readers.findings import findings_table
-    from readers.local_engine import audit
     from readers.tables import FINDINGS, TRANSACTIONS
+    from rmqtx_cli.engines import EngineOptions, chosen_engine
     from rmqtx_cli.listing import Listing
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
     from rmqtx_cli.output.table import print_table
@@ -94,16 +100,14 @@ def command(
     schema, view = (
         (SUMMARY, SUMMARY_VIEW) if summary else (FINDINGS, VIEWS["findings"]) if findings else (TRANSACTIONS, view)
     )
+    engine_options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
     listing = Listing(schema, view, output_format, output, fields, condition, fail_on, limit, voice)
     opened = open_stores(store, commit_log, broker_conf, broker_version)
     refuse_inside(output, opened.stores)
     say_header(opened, voice)
     counted = Summary()
-    with shown("auditing", voice) as progress:
-        reading = audit(
-            opened.stores, opened.settings_of, at_ms=at_ms, processes=processes,
-            temporary_directory=None if temporary is None else str(temporary), progress=progress,
-        )
+    with chosen_engine(engine_options, opened.stores, voice) as given, shown("auditing", voice) as progress:
+        reading = given.audit(opened.stores, opened.settings_of, at_ms=at_ms, progress=progress)
         batches = counted.watching(reading)
         if findings or summary:
             for _ in batches:
