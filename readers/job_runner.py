@@ -31,12 +31,14 @@ def _run(
     job: ScanJob, plan: SplitPlan, reading: Reading, processes: int | None, progress: Progress | None
 ) -> Iterator[pa.RecordBatch]:
     tally = Tally(plan, reading)
+    done_bytes = 0
     with Workers(workers_count(plan.total_bytes, processes)) as pool:
         for split, result in zip(plan, pool.run(job.of_split, plan), strict=True):
             if tally.add(split, result):
                 yield from result.rows
+            done_bytes += split.to_position - split.from_position
             if progress is not None:
-                progress(split.number + 1, len(plan))
+                progress(done_bytes, plan.total_bytes)
         of_store = functools.partial(_of_store, job)
         for result in pool.run(of_store, [(store, tally.carried[store.root]) for store in plan.stores]):
             reading.findings.extend(result.findings)

@@ -169,7 +169,6 @@ class SparkEngine:
     ) -> Reading:
         """See `Engine`."""
         from spark_tasks.audit import audit
-
         from spark_tasks.errors import translated
 
         with translated():
