@@ -1,0 +1,236 @@
+"""The audit on Spark: the same rows as `readers.local_engine.audit` gives, at any size.
+
+Narrow early, join natively, judge on whole partitions: every split is scanned once in a task of its own and what it
+gave is kept; op marks are joined to half copies by queue offset, stray decisions to half copies by commit-log offset;
+then the witnesses of a transaction, and with it those of many others, are in one task, which calls `judge`.
+A partition is chosen by a transaction's identity alone, so neither a group with most transactions nor a transaction
+with ten thousand copies makes a task larger than its share.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from readers.columns import Int64s
+from readers.commit_log import last_with_data, written_bytes
+from readers.conclusion import Conclusion, conclude, without_stale
+from readers.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed
+from readers.local_engine import PARTITION_BYTES, tied_partitions
+from readers.reading import Reading
+from readers.splits import SPLIT_BYTES, SplitPlan
+from readers.spool import identities, identity_hashes, partition_of
+from readers.store import Store
+from readers.store_view import SettingsOf, StoreFacts, store_facts
+from readers.tables import TRANSACTIONS
+from readers.witness_scan import Scanned
+from readers.workers import Progress
+from spark_tasks.progress import tracked
+from spark_tasks.schemas import spark_schema
+from spark_tasks.tasks import fetched, from_bytes, in_tasks, results
+from spark_tasks.verdicts import AS_BYTES, JUDGED, Form, Judge, as_bytes, as_rows
+from spark_tasks.witnesses import (
+    COLUMNS,
+    HALF,
+    MARK,
+    ROWS,
+    SCANNED,
+    STRAY,
+    ScanForWitnesses,
+    by_partition,
+    half_rows,
+    scanned_again,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: With fewer the driver's one task would do all the judging.
+PARTITIONS_MIN = 2
+
+
+def audit(
+    spark: SparkSession,
+    stores: list[Store],
+    settings_of: SettingsOf,
+    *,
+    at_ms: int | None = None,
+    split_bytes: int = SPLIT_BYTES,
+    progress: Progress | None = None,
+) -> Reading:
+    """The verdict on every transaction of the stores, which are one audit.
+
+    Shape:  batches of TRANSACTIONS.
+    Units:  `progress` is told bytes.
+    Order:  none.
+    Damage: findings; what it makes unknowable is UNDECIDABLE.
+    """
+    reading = Reading(TRANSACTIONS, [])
+    reading.batches = _audit(_Audit(spark, stores, settings_of, at_ms, split_bytes, progress), reading)
+    return reading
+
+
+def _audit(task: _Audit, reading: Reading) -> Iterator[pa.RecordBatch]:
+    try:
+        judged = task.judged(as_bytes, AS_BYTES).persist()
+        reading.coverage.extend(task.coverage)
+        reading.findings.extend(task.findings)
+        reading.notes.extend(task.notes)
+        try:
+            sums = judged.groupBy().sum("rows", "size_bytes").collect()[0]
+            if sums[0]:
+                for row in fetched(judged.select("data"), int(sums[1]), task.partitions_count):
+                    yield from from_bytes(row["data"])
+        finally:
+            judged.unpersist()
+    finally:
+        task.release()
+
+
+def transactions(
+    spark: SparkSession,
+    stores: list[Store],
+    settings_of: SettingsOf,
+    *,
+    at_ms: int | None = None,
+    split_bytes: int = SPLIT_BYTES,
+) -> DataFrame:
+    """The same as a DataFrame with the columns of TRANSACTIONS: to be joined, filtered and written natively.
+
+    The logs are scanned now, once; the scan's witnesses stay persisted as long as the session.
+    """
+    task = _Audit(spark, stores, settings_of, at_ms, split_bytes, None)
+    return task.judged(as_rows, spark_schema(TRANSACTIONS))
+
+
+class _Audit:
+    """One audit: what each of its Spark jobs found out for the next."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        stores: list[Store],
+        settings_of: SettingsOf,
+        at_ms: int | None,
+        split_bytes: int,
+        progress: Progress | None,
+    ) -> None:
+        self._spark = spark
+        self._stores = stores
+        # Settings come from small files beside the log; a dictionary travels where a function may not.
+        self._settings = {store.root: settings_of(store) for store in stores}
+        self._at_ms = at_ms
+        self._split_bytes = split_bytes
+        self._progress = progress
+        self._scan: DataFrame | None = None
+        self.partitions_count = PARTITIONS_MIN
+        self.coverage: list[Any] = []
+        self.findings: list[Any] = []
+        self.notes: list[str] = []
+
+    def release(self) -> None:
+        """Let Spark forget the scan."""
+        if self._scan is not None:
+            self._scan.unpersist()
+
+    def judged(self, form: Form, schema: Any) -> DataFrame:
+        """The verdicts in some form, not computed yet; the scan is."""
+        facts, plan = self._begin()
+        scan = self._scan_splits(plan)
+        parts = self._scanned(scan, plan)
+        kept = {part.split.number for part in without_stale([part for part, _ in parts])}
+        if len(kept) < len(parts):
+            scan = scan.filter(scan["split"].isin(sorted(kept)))
+        conclusions = self._conclude(facts, plan, scan, [(part, strays) for part, strays in parts
+                                                         if part.split.number in kept])
+        damaged = _damaged_rows(conclusions, self.partitions_count, len(plan))
+        if damaged:
+            scan = scan.unionByName(self._spark.createDataFrame(pa.Table.from_batches(damaged), COLUMNS))
+        views = {conclusion.facts.store.root: conclusion.facts.view(self._at_ms) for conclusion in conclusions}
+        for conclusion in conclusions:
+            self.coverage.extend(conclusion.coverage)
+            self.findings.extend(conclusion.facts.findings)
+        ties = [pair for conclusion in conclusions for pair in conclusion.ties]
+        judge = Judge(tuple(store.root for store in self._stores), views, form)
+        return _together(scan, ties, self.partitions_count).mapInArrow(judge, schema)
+
+    def _begin(self) -> tuple[list[StoreFacts], SplitPlan]:
+        begun = results(self._spark, functools.partial(_begin_store, self._settings), self._stores)
+        facts = [fact for fact, _, _ in begun]
+        total = sum(size for _, _, size in begun)
+        self.partitions_count = max(PARTITIONS_MIN, -(-total // PARTITION_BYTES))
+        self._total_bytes = total
+        plan = SplitPlan(tuple(self._stores), tuple(last for _, last, _ in begun), self._split_bytes)
+        return facts, plan
+
+    def _scan_splits(self, plan: SplitPlan) -> DataFrame:
+        fast = self._total_bytes >= ACCELERATED_BYTES_MIN and is_accelerator_installed()
+        self.notes.append(f"scanned by {'the accelerator' if fast else 'the reference path'}")
+        task = ScanForWitnesses(plan, self.partitions_count, self._at_ms, fast)
+        self._scan = in_tasks(self._spark, task, len(plan), COLUMNS).persist()
+        return self._scan
+
+    def _scanned(self, scan: DataFrame, plan: SplitPlan) -> list[tuple[Scanned, int]]:
+        with tracked(self._spark, plan.total_bytes, len(plan), self._progress):
+            rows = scan.filter(scan["kind"] == SCANNED).select("split", "data").collect()
+        rows.sort(key=lambda row: int(row["split"]))
+        return [scanned_again(plan, row["split"], row["data"]) for row in rows]
+
+    def _conclude(
+        self, facts: list[StoreFacts], plan: SplitPlan, scan: DataFrame, parts: list[tuple[Scanned, int]]
+    ) -> list[Conclusion]:
+        strays = _unresolved(scan) if any(count for _, count in parts) else []
+        tasks = []
+        for number, fact in enumerate(facts):
+            mine = [(row["commit_log_offset"], row["named_offset"]) for row in strays if row["store"] == number]
+            offsets = np.array(sorted(mine), np.int64).reshape(-1, 2)
+            scanned = [part for part, _ in parts if part.split.store is plan.stores[number]]
+            tasks.append((fact, scanned, (offsets[:, 0], offsets[:, 1])))
+        return results(self._spark, _conclude_store, tasks)
+
+
+def _begin_store(settings: dict[str, Any], store: Store) -> tuple[StoreFacts, int, int]:
+    """The facts of a store, the base offset of its last segment with data, and how much is written."""
+    facts = store_facts(store, lambda opened: settings[opened.root])
+    return facts, last_with_data(store.commit_log), sum(written_bytes(segment) for segment in store.commit_log)
+
+
+def _conclude_store(task: tuple[StoreFacts, list[Scanned], tuple[Int64s, Int64s]]) -> Conclusion:
+    return conclude(*task)
+
+
+def _unresolved(scan: DataFrame) -> list[Any]:
+    """The stray decisions that name no half copy of their own transaction in any split."""
+    halves = scan.filter(scan["kind"] == HALF).selectExpr("store", "identity", "commit_log_offset as named_offset")
+    strays = scan.filter(scan["kind"] == STRAY).select("store", "identity", "named_offset", "commit_log_offset")
+    return strays.join(halves, ["store", "identity", "named_offset"], "left_anti").collect()
+
+
+def _damaged_rows(conclusions: list[Conclusion], partitions_count: int, split: int) -> list[pa.RecordBatch]:
+    """Half copies that are damaged, as rows of a further split."""
+    found = []
+    for number, conclusion in enumerate(conclusions):
+        rows = conclusion.damaged_halves
+        if rows:
+            hashes = np.concatenate([identity_hashes(identities(row)) for row in rows])
+            place = {"split": split, "store": number}
+            partitions = partition_of(hashes, partitions_count)
+            found.append(half_rows(rows, hashes, partitions, place))
+            found.extend(by_partition("halves", rows, partitions, place))
+    return found
+
+
+def _together(scan: DataFrame, ties: list[tuple[str, str]], partitions_count: int) -> DataFrame:
+    """All witnesses of a transaction in one partition: rows as they are, and marks once for each half they name."""
+    rows = scan.filter(scan["kind"] == ROWS)
+    halves = scan.filter(scan["kind"] == HALF).select("store", "half_queue_offset", "partition")
+    marks = scan.filter(scan["kind"] == MARK).drop("partition").join(halves, ["store", "half_queue_offset"])
+    witnesses = rows.select(*JUDGED).union(marks.select(*JUDGED))
+    tied = {n: numbers[0] for numbers in tied_partitions(ties, partitions_count) for n in numbers[1:]}
+    if tied:
+        witnesses = witnesses.replace(list(tied), list(tied.values()), ["partition"])
+    return witnesses.repartitionById(partitions_count, "partition")

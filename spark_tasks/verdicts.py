@@ -1,0 +1,85 @@
+"""The task that judges: all witnesses of a partition in, verdicts out, by one call of `judge`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.chains import Witnesses
+from readers.tables import MARKS
+from readers.transactions import StoreView, judge
+from spark_tasks.errors import marked
+from spark_tasks.tasks import from_bytes, to_bytes
+from spark_tasks.witnesses import MARK, ROWS
+
+#: What the judging task needs of WITNESSES.
+JUDGED = (
+    "kind", "split", "store", "partition", "witness", "data", "row", "half_queue_offset", "commit_log_offset",
+    "queue_id", "queue_offset", "store_time_ms",
+)
+Form = Callable[[pa.Table], Iterator[pa.RecordBatch]]
+
+
+def as_bytes(verdicts: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Verdicts on their way to the driver: AS_BYTES."""
+    for batch in verdicts.combine_chunks().to_batches():
+        data = to_bytes([batch])
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([batch.num_rows]), pa.array([len(data)]), pa.array([data], pa.binary())],
+            names=["rows", "size_bytes", "data"],
+        )
+
+
+AS_BYTES = "rows long, size_bytes long, data binary"
+
+
+def as_rows(verdicts: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Verdicts as Spark's rows."""
+    yield from verdicts.combine_chunks().to_batches()
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Judges the witnesses of one partition, or of several that are tied.
+
+    Shape: `roots` are the stores by number. The same rows in any order give the same verdicts.
+    """
+
+    roots: tuple[str, ...]
+    views: dict[str, StoreView]
+    form: Form
+
+    @property
+    def __name__(self) -> str:  # Spark shows it
+        return "judge"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The verdicts in their form, from rows with the columns JUDGED."""
+        given = [batch for batch in batches if batch.num_rows]
+        if given:
+            with marked():
+                yield from self.form(judge(self._witnesses(pa.Table.from_batches(given)), self.views))
+
+    def _witnesses(self, rows: pa.Table) -> Witnesses:
+        whole = rows.filter(pc.equal(rows["kind"], ROWS)).select(["split", "witness", "data"]).sort_by("split")
+        found: dict[str, list[pa.RecordBatch]] = {"halves": [], "discards": [], "finals": []}
+        for name, data in zip(whole["witness"].to_pylist(), whole["data"], strict=True):
+            found[name].extend(from_bytes(data.as_buffer()))
+        return Witnesses.of(found["halves"], self._marks(rows), found["finals"], found["discards"])
+
+    def _marks(self, rows: pa.Table) -> list[pa.RecordBatch]:
+        """The marks in the order of the log; one that was joined to two halves of this task counts once."""
+        marks = rows.filter(pc.equal(rows["kind"], MARK))
+        split, row = (np.asarray(marks[name]) for name in ("split", "row"))
+        order = np.lexsort((row, split))
+        split, row = split[order], row[order]
+        is_first = np.ones(len(order), np.bool_)
+        is_first[1:] = (np.diff(split) != 0) | (np.diff(row) != 0)
+        marks = marks.take(pa.array(order[is_first]))
+        roots = pa.array(self.roots, pa.string()).take(marks["store"].combine_chunks())
+        columns = [roots if name == "store" else marks[name] for name in MARKS.names]
+        return list(pa.Table.from_arrays(columns, schema=MARKS).to_batches())
