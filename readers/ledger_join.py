@@ -1,0 +1,161 @@
+"""Verdicts joined with a ledger on this machine, in bounded memory: only keys, words and matches are held.
+
+Verdicts are set aside in a temporary file while their keys are collected; the ledger then goes by once, and what
+matches nothing is forgotten.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.columns import Int64s
+from readers.ledger import Ledger
+from readers.matching import Match, plain_texts
+from readers.reconcile import LOOKED_UP, SAYS_BOTH, SAYS_DONE, SAYS_NOT_DONE, reconciled
+from readers.tables import TRANSACTIONS
+
+#: A condition on rows of the ledger: one truth value per row, null where it is not known.
+Condition = Callable[[pa.RecordBatch], pa.Array]
+
+#: What a ledger row says, as far as a transaction needs it. `number` counts the rows.
+LEDGER_WORDS = pa.schema(
+    [
+        pa.field("key", pa.string()),
+        pa.field("number", pa.int64()),
+        pa.field("says", pa.int8()),
+        pa.field("ledger_row", pa.string()),
+    ]
+)
+#: Ledger rows that are looked up together: a search begins by hashing all keys.
+_ROWS_AT_ONCE = 1 << 20
+
+
+def reconcile(
+    verdicts: Iterable[pa.RecordBatch],
+    ledger: Ledger,
+    match: Match,
+    done: Condition,
+    not_done: Condition,
+    columns: list[str],
+    *,
+    missing_is_not_done: bool = False,
+    temporary_directory: str | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of RECONCILED for some verdicts.
+
+    Shape:  `columns` are those of the ledger that the conditions and the match look at.
+    Order:  that of the verdicts.
+    Raises: what reading the ledger raises.
+    """
+    with tempfile.TemporaryDirectory(prefix="rmqtx-", dir=temporary_directory) as name:
+        file = Path(name) / "verdicts.arrow"
+        keys, count = _set_aside(verdicts, match, file)
+        words = _matching_words(ledger, match, done, not_done, columns, pc.unique(keys["key"]))
+        looked_up = look_up(keys, words, count)
+        first = 0
+        with pa.memory_map(str(file)) as opened:
+            reader = pa.ipc.open_file(opened)
+            for number in range(reader.num_record_batches):
+                batch = reader.get_batch(number)
+                yield reconciled(
+                    batch, looked_up.slice(first, batch.num_rows), missing_is_not_done=missing_is_not_done
+                )
+                first += batch.num_rows
+
+
+def _set_aside(verdicts: Iterable[pa.RecordBatch], match: Match, file: Path) -> tuple[pa.Table, int]:
+    """Write verdicts to a file; their keys, one row a key, and how many verdicts there are."""
+    rows, keys, count = [np.empty(0, np.int64)], [pa.array([], pa.string())], 0
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, TRANSACTIONS) as writer:
+        for batch in verdicts:
+            writer.write_batch(batch)
+            numbers, texts = match.keys_of(batch)
+            rows.append(numbers + count)
+            keys.append(texts)
+            count += batch.num_rows
+    return pa.table({"row": np.concatenate(rows), "key": pa.chunked_array(keys)}), count
+
+
+def ledger_words(
+    rows: pa.RecordBatch, match: Match, done: Condition, not_done: Condition, first_number: int
+) -> pa.RecordBatch:
+    """What ledger rows say: rows of LEDGER_WORDS, numbered from `first_number`."""
+    says = _numbers(done(rows)) * SAYS_DONE + _numbers(not_done(rows)) * SAYS_NOT_DONE
+    assert SAYS_DONE + SAYS_NOT_DONE == SAYS_BOTH
+    numbers = np.arange(first_number, first_number + rows.num_rows)
+    arrays = [match.ledger_keys(rows), pa.array(numbers), pa.array(says.astype(np.int8)), _row_texts(rows)]
+    return pa.RecordBatch.from_arrays(arrays, schema=LEDGER_WORDS)
+
+
+def _row_texts(rows: pa.RecordBatch) -> pa.Array:
+    parts: list[pa.Array | str] = []
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        parts += [f"{', ' if parts else ''}{name} = ", pc.fill_null(plain_texts(column), "null")]
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _matching_words(
+    ledger: Ledger, match: Match, done: Condition, not_done: Condition, columns: list[str], keys: pa.Array
+) -> pa.Table:
+    kept: list[pa.RecordBatch] = []
+    waiting: list[pa.RecordBatch] = []
+    seen = waiting_rows = 0
+    for batch in ledger.batches(columns):
+        waiting.append(ledger_words(batch, match, done, not_done, seen))
+        seen, waiting_rows = seen + batch.num_rows, waiting_rows + batch.num_rows
+        if waiting_rows >= _ROWS_AT_ONCE:
+            kept.extend(_among(waiting, keys))
+            waiting, waiting_rows = [], 0
+    kept.extend(_among(waiting, keys))
+    return pa.Table.from_batches(kept, schema=LEDGER_WORDS)
+
+
+def _among(words: list[pa.RecordBatch], keys: pa.Array) -> list[pa.RecordBatch]:
+    table = pa.Table.from_batches(words, schema=LEDGER_WORDS)
+    found: list[pa.RecordBatch] = table.filter(pc.is_in(table["key"], value_set=keys, skip_nulls=True)).to_batches()
+    return found
+
+
+def look_up(keys: pa.Table, words: pa.Table, count: int) -> pa.RecordBatch:
+    """Which ledger rows each of `count` transactions matches: rows of LOOKED_UP.
+
+    Shape: `keys` has row (of a transaction) and key, `words` is LEDGER_WORDS.
+    """
+    pairs = keys.join(words.select(["key", "number"]), "key", join_type="inner")
+    # Two words of one transaction may lead to the same ledger row: that is one match.
+    pairs = pairs.group_by(["row", "number"], use_threads=False).aggregate([])
+    rows, numbers = np.asarray(pairs["row"]), np.asarray(pairs["number"])
+    all_numbers = np.asarray(words["number"])
+    order = np.argsort(all_numbers, kind="stable")
+    places = np.searchsorted(all_numbers[order], numbers)
+    shared = np.bincount(places, minlength=len(all_numbers))[places] if len(places) else np.empty(0, np.int64)
+    transactions_count = np.zeros(count, np.int64)
+    np.maximum.at(transactions_count, rows, shared)
+    found = np.bincount(rows, minlength=count).astype(np.int64)
+    of_one = np.full(count, -1, np.int64)
+    of_one[rows] = order[places]
+    of_one[found != 1] = -1
+    taken = pa.array(of_one, mask=of_one < 0)
+    has_key = np.zeros(count, np.bool_)
+    has_key[np.asarray(keys["row"])] = True
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(has_key), pa.array(found), pa.array(transactions_count),
+            _flat(words["says"].take(taken)), _flat(words["ledger_row"].take(taken)),
+        ],
+        schema=LOOKED_UP,
+    )  # fmt: skip
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays([pa.array([], column.type), *column.chunks])
+
+
+def _numbers(truths: pa.Array) -> Int64s:
+    return np.asarray(pc.fill_null(truths, False)).astype(np.int64)
