@@ -87,23 +87,24 @@ _FINDINGS_MAX = 100
 _PROBE_SLOTS = 64
 
 
-def _is_pre_blank(slots: Slots) -> Bools:
+def are_pre_blank(slots: Slots) -> Bools:
+    """Which slots of a simple queue only fill the place before its first record."""
     pre_blank: Bools = (slots["commit_log_offset"] == 0) & (slots["record_length_bytes"] == PRE_BLANK_LENGTH)
     pre_blank &= slots["tags_code"] == 0
     return pre_blank
 
 
-def _is_sound(slots: Slots) -> Bools:
-    """The broker's own rule (ConsumeQueue.java recover), and that the slot is no filler."""
+def are_sound(slots: Slots) -> Bools:
+    """Which slots can be: the broker's own rule (ConsumeQueue.java recover), and that a slot is no filler."""
     sound: Bools = (slots["commit_log_offset"] >= 0) & (slots["record_length_bytes"] > 0)
     if slots.dtype == BATCH_SLOT.dtype:
         sound &= (slots["first_queue_offset"] >= 0) & (slots["batch_size"] > 0)
         return sound
-    return sound & ~_is_pre_blank(slots)
+    return sound & ~are_pre_blank(slots)
 
 
 def _is_usable(slots: Slots) -> Bools:
-    return _is_sound(slots) | _is_pre_blank(slots)
+    return are_sound(slots) | are_pre_blank(slots)
 
 
 def _is_not_zero(slots: Slots) -> Bools:
@@ -143,6 +144,15 @@ def _last_used(
         if end:
             return number, end
     return None
+
+
+def used_end(segments: tuple[Segment, ...], layout: Layout) -> int:
+    """Number past the last slot that is not zeros, of the files of a queue; 0 if there is none.
+
+    Raises: UnreadableFile, FileChanged.
+    """
+    last = _last_used(segments, layout, _is_not_zero)
+    return 0 if last is None else (segments[last[0]].base_offset + last[1]) // layout.size_bytes
 
 
 def _addressable(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
@@ -324,8 +334,8 @@ class Queue:
         kept: list[Slots] = []
         offsets: list[Int64s] = []
         for first, slots in self._blocks(max(from_queue_offset, self.first_offset), to_queue_offset):
-            sound = _is_sound(slots)
-            self._tell(first, ~(sound | _is_pre_blank(slots)))
+            sound = are_sound(slots)
+            self._tell(first, ~(sound | are_pre_blank(slots)))
             kept.append(slots[sound])
             offsets.append(np.flatnonzero(sound) + first)
         slots = np.concatenate(kept) if kept else np.empty(0, SLOT.dtype)
@@ -367,7 +377,7 @@ class Queue:
                 usable = np.flatnonzero(_is_usable(slots))
                 if len(usable):
                     slot = slots[usable[0]]
-                    is_filler = bool(_is_pre_blank(slots[usable[:1]])[0])
+                    is_filler = bool(are_pre_blank(slots[usable[:1]])[0])
                     return first + int(usable[0]), -1 if is_filler else int(slot["commit_log_offset"])
             queue_offset, step = upto, min(step * 4, BLOCK_SLOTS)
         return None
@@ -523,8 +533,8 @@ class _QueueScan:
         self, segment: Segment, coverage: Coverage, slots: Slots, position: int, invalid: _Runs
     ) -> Iterator[pa.RecordBatch]:
         size = self.layout.size_bytes
-        sound = _is_sound(slots)
-        pre_blank = np.zeros(len(slots), np.bool_) if self._is_batch else _is_pre_blank(slots)
+        sound = are_sound(slots)
+        pre_blank = np.zeros(len(slots), np.bool_) if self._is_batch else are_pre_blank(slots)
         wrong = ~(sound | pre_blank)
         if wrong.any():
             invalid.add(wrong, position, size)
@@ -561,7 +571,7 @@ class _QueueScan:
 
     def _rows(self, segment: Segment, slots: Slots, positions: Int64s) -> pa.RecordBatch:
         count = len(slots)
-        pre_blank = np.zeros(count, np.bool_) if self._is_batch else _is_pre_blank(slots)
+        pre_blank = np.zeros(count, np.bool_) if self._is_batch else are_pre_blank(slots)
         tags_codes: Int64s = _native(slots, "tags_code")
         addressed = np.zeros(count, np.bool_) if self._is_batch else tags_codes <= EXTENSION_ADDRESS_MAX
         resolved, lost = self._resolved(segment, tags_codes, positions) if addressed.any() else (tags_codes, addressed)
