@@ -58,19 +58,12 @@ def tool() -> str:
 
 
 def custody(
-    stores: list[Store],
-    *,
-    command: str,
-    options: Mapping[str, Any],
-    engine: Engine,
-    made_time_ms: int,
-    hash_all: bool = False,
+    stores: list[dict[str, Any]], *, command: str, options: Mapping[str, Any], engine: Engine, made_time_ms: int
 ) -> dict[str, Any]:
     """What a result is made from and how, as JSON knows it.
 
     Shape:  `stores` as `store_custody` gives them. `options` must hold nothing secret: they are written as they are.
-    Units:  bytes, epoch milliseconds. Only keys that end in `time_ms` differ between two runs over the same bytes.
-    Damage: a file that cannot be read has a null digest and says why.
+    Units:  epoch milliseconds. Only keys that end in `time_ms` differ between two runs over the same bytes.
     """
     return {
         "custody_version": CUSTODY_VERSION,
@@ -79,16 +72,17 @@ def custody(
         "command": command,
         "options": dict(sorted(options.items())),
         "engine": engine.facts(),
-        "stores": [store_custody(store, hash_all=hash_all) for store in stores],
+        "stores": stores,
     }
 
 
 def store_custody(store: Store, *, hash_all: bool = False) -> dict[str, Any]:
     """One store: how it stood when it was read, its segments and the small files beside them, each with a digest.
 
+    Shape:  `broker_process` is set, and the log may have grown since, where a broker holds the lock.
     Units:  bytes.
     Order:  segments by offset.
-    Damage: as `custody`. `broker_process` is set, and the log may have grown since, where a broker holds the lock.
+    Damage: a file that cannot be read has a null digest and says why.
     """
     last = last_with_data(store.commit_log)
     segments = [

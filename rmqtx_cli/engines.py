@@ -6,12 +6,12 @@ A command asks for an engine inside a `with` block and reads all its rows before
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from readers.errors import BadRequest
 from rmqtx_cli.options import EngineName
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from readers.store import Store
     from readers.store_view import SettingsOf
     from readers.workers import Progress
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
 
 #: Commit-log bytes from which `auto` takes Spark: below, this machine's processes are done before a cluster has begun.
 SPARK_BYTES_MIN = 64 << 30
@@ -80,6 +83,10 @@ class Engine(Protocol):
     def name(self) -> str:
         """`local` or `spark`."""
 
+    @property
+    def options(self) -> EngineOptions:
+        """What was asked of it."""
+
     def audit(
         self,
         stores: list[Store],
@@ -100,6 +107,9 @@ class Engine(Protocol):
         progress: Progress | None = None,
     ) -> Reading:
         """The rows of a job over every split of the stores; the bounds are commit-log offsets, the upper excluded."""
+
+    def results(self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int) -> list[_Result]:
+        """The function's result for each task, made where the bytes are read; `total_bytes` is what all will read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +152,13 @@ class LocalEngine:
             stores, split_bytes=self.options.split_bytes or SPLIT_BYTES, from_offset=from_offset, to_offset=to_offset
         )
         return run_job(job, plan, processes=self.options.processes, progress=progress)
+
+    def results(self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int) -> list[_Result]:
+        """See `Engine`."""
+        from readers.workers import Workers, workers_count
+
+        with Workers(workers_count(total_bytes, self.options.processes)) as pool:
+            return list(pool.run(function, tasks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +215,16 @@ class SparkEngine:
             )
         reading.batches = _translated_batches(reading.batches)
         return reading
+
+    def results(
+        self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int  # noqa: ARG002
+    ) -> list[_Result]:
+        """See `Engine`."""
+        from spark_tasks.errors import translated
+        from spark_tasks.tasks import results
+
+        with translated():
+            return results(self.spark, function, tasks)
 
 
 def _translated_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

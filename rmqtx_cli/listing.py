@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from readers.errors import BadRequest
 from rmqtx_cli import exit_status
 from rmqtx_cli.columns import chosen_columns
 from rmqtx_cli.filters import Filter, parse_filter
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 class Listing:
     """What was asked of the rows of one table, understood before anything is read.
 
+    `meta`: the custody of the rows, for formats that carry one; it is set before anything is written.
     Raises: BadRequest, for a column, condition or format that cannot be.
     """
 
@@ -37,6 +39,8 @@ class Listing:
     fail_on: str | None = None
     limit: int | None = None
     voice: Voice = field(default_factory=Voice)
+    with_meta: bool = False
+    meta: dict[str, Any] | None = None
     rows_count: int = 0
     has_failed: bool = False
     columns: list[str] = field(init=False)
@@ -45,6 +49,8 @@ class Listing:
 
     def __post_init__(self) -> None:
         self.format = chosen_format(self.format, self.output)
+        if self.with_meta and self.format is not OutputFormat.JSONL and not self.carries_meta:
+            raise BadRequest(f"--with-meta: {self.format} has no place for it", advice="use jsonl, parquet or arrow")
         default = self.view.sources if self.format is OutputFormat.TABLE else list(self.schema.names)
         self.columns = chosen_columns(self.fields, self.schema, default)
         if self.fields is not None:
@@ -58,6 +64,11 @@ class Listing:
         conditions = [condition.columns for condition in (self._where, self._fail_on) if condition is not None]
         return list(dict.fromkeys([*self.columns, *(name for names in conditions for name in sorted(names))]))
 
+    @property
+    def carries_meta(self) -> bool:
+        """Whether the output says what it was made from: Parquet and Arrow always, JSON lines where that is asked."""
+        return self.with_meta or self.format in (OutputFormat.PARQUET, OutputFormat.ARROW)
+
     def write(self, batches: Iterator[pa.RecordBatch], *, to_the_end: bool = False) -> None:
         """Write the rows that were asked for.
 
@@ -66,6 +77,10 @@ class Listing:
         import pyarrow as pa
 
         chosen = pa.schema([self.schema.field(name) for name in self.columns])
+        if self.meta is not None and self.carries_meta:
+            from readers.custody import with_custody
+
+            chosen = with_custody(chosen, self.meta)
         assert self.format is not None
         with open_port(self.format, self.output, chosen, self.view) as port:
             for batch in batches:

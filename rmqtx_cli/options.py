@@ -141,5 +141,15 @@ TemporaryOption = Annotated[
 FindingsOption = Annotated[
     bool, typer.Option("--findings", help="List what is wrong with the files instead of their rows.")
 ]
+HashOption = Annotated[
+    bool,
+    typer.Option("--hash", help="Digest all bytes of the logs for the custody, not only heads, tails and lengths."),
+]
+WithMetaOption = Annotated[
+    bool,
+    typer.Option(
+        "--with-meta", help="Begin JSON lines with what they were made from; Parquet and Arrow always say it."
+    ),
+]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Say every finding and every assumption.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]

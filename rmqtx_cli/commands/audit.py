@@ -22,6 +22,7 @@ from rmqtx_cli.options import (
     FieldsOption,
     FindingsOption,
     FormatOption,
+    HashOption,
     LimitOption,
     MasterOption,
     OutputOption,
@@ -33,6 +34,7 @@ from rmqtx_cli.options import (
     TemporaryOption,
     VerboseOption,
     WhereOption,
+    WithMetaOption,
 )
 from rmqtx_cli.say import Voice
 from rmqtx_cli.times import parse_time_ms
@@ -52,6 +54,7 @@ FlaggedOption = Annotated[bool, typer.Option("--flagged", help="Only transaction
 
 
 def command(
+    context: typer.Context,
     store: StoreArguments,
     where: WhereOption = None,
     flagged: FlaggedOption = False,
@@ -70,6 +73,8 @@ def command(
     split_bytes: SplitSizeOption = None,
     processes: ProcessesOption = None,
     temporary: TemporaryOption = None,
+    hash_all: HashOption = False,
+    with_meta: WithMetaOption = False,
     commit_log: CommitLogOption = None,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
@@ -82,6 +87,7 @@ def command(
     """
     from readers.findings import findings_table
     from readers.tables import FINDINGS, TRANSACTIONS
+    from rmqtx_cli.custody import take_custody
     from rmqtx_cli.engines import EngineOptions, chosen_engine
     from rmqtx_cli.listing import Listing
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
@@ -101,12 +107,13 @@ def command(
         (SUMMARY, SUMMARY_VIEW) if summary else (FINDINGS, VIEWS["findings"]) if findings else (TRANSACTIONS, view)
     )
     engine_options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
-    listing = Listing(schema, view, output_format, output, fields, condition, fail_on, limit, voice)
+    listing = Listing(schema, view, output_format, output, fields, condition, fail_on, limit, voice, with_meta)
     opened = open_stores(store, commit_log, broker_conf, broker_version)
     refuse_inside(output, opened.stores)
     say_header(opened, voice)
     counted = Summary()
     with chosen_engine(engine_options, opened.stores, voice) as given, shown("auditing", voice) as progress:
+        take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice)
         reading = given.audit(opened.stores, opened.settings_of, at_ms=at_ms, progress=progress)
         batches = counted.watching(reading)
         if findings or summary:

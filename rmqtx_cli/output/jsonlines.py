@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING
 
+from readers.custody import METADATA_KEY
 from rmqtx_cli.output.jsontext import json_rows
 from rmqtx_cli.output.port import pieces
 
@@ -14,10 +15,13 @@ if TYPE_CHECKING:
 
 
 class JsonLinesPort:
-    """One object per line."""
+    """One object per line; before them what they were made from, where the schema carries that."""
 
-    def __init__(self, stream: IO[bytes], _schema: pa.Schema, _view: View) -> None:
+    def __init__(self, stream: IO[bytes], schema: pa.Schema, _view: View) -> None:
         self._stream = stream
+        meta = (schema.metadata or {}).get(METADATA_KEY)
+        if meta is not None:
+            self._stream.write(b'{"meta":' + meta + b"}\n")
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows, each on its own line."""
