@@ -189,7 +189,6 @@ def _bounds(
 
 def _at_least(store: Store) -> Iterator[tuple[Version, str]]:
     """Versions that the store's broker cannot be older than, with what shows it."""
-    root = store.path
     for name, since in {
         "timerwheel": (5, 0, 0),
         "config/timermetrics": (5, 0, 0),
@@ -208,7 +207,7 @@ def _at_least(store: Store) -> Iterator[tuple[Version, str]]:
         f"consumequeue/{DISCARD_TOPIC}": _DISCARD_COPY_SINCE,
         f"consumequeue/{HALF_TOPIC}": (4, 3, 0),
     }.items():
-        if _exists(root / name):
+        if store.has(*name.split("/")):
             yield since, name
     values = checkpoint_values(store)
     # a zero says nothing: brokers on their own (no controller, no slave) leave these at zero
@@ -217,7 +216,7 @@ def _at_least(store: Store) -> Iterator[tuple[Version, str]]:
     }.items():  # fmt: skip
         if values.get(name):
             yield since, "checkpoint"
-    if _abort_bytes(root):
+    if store.size_bytes("abort"):
         yield (5, 0, 0), "abort"
     if "dataVersion" in _object(store, "consumerOffset.json"):
         yield (5, 0, 0), "config/consumerOffset.json"
@@ -233,7 +232,7 @@ def _at_most(store: Store) -> Iterator[tuple[Version, str]]:
     offsets = _object(store, "consumerOffset.json")
     if "offsetTable" in offsets and "dataVersion" not in offsets:
         yield _LAST_4, "config/consumerOffset.json"
-    if _abort_bytes(store.path) == 0:
+    if store.size_bytes("abort") == 0:
         yield _LAST_4, "abort"
     topics = _topics(store)
     if _KEY_TOPIC_4_3_0 in topics and "TBW102" not in topics:
@@ -255,21 +254,6 @@ def _topics_since(topics: set[str]) -> Iterator[Version]:
         yield _DISCARD_COPY_SINCE
     if HALF_TOPIC in topics and "TBW102" in topics and _KEY_TOPIC_4_3_0 not in topics:
         yield 4, 3, 1
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # it may be there, but may not be looked at
-        return False
-
-
-def _abort_bytes(root: Path) -> int | None:
-    """Length of the marker of an unclean exit; 5.x writes its process id into it. None where there is none."""
-    try:
-        return (root / "abort").stat().st_size
-    except OSError:
-        return None
 
 
 def _object(store: Store, name: str) -> dict[str, Any]:

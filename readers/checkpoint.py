@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from readers.errors import FileChanged, UnreadableFile
-from readers.findings import Finding, as_text
+from readers.findings import Finding
 from readers.layout import Field, Layout
 from readers.reading import Coverage, Reading
-from readers.sources import OpenFile
+from readers.sources import open_file
 from readers.store import Store
 from readers.tables import CHECKPOINT
 
@@ -68,19 +68,19 @@ def flushed_time_ms(store: Store) -> int | None:
 
 def _read(store: Store) -> tuple[int, bytes] | None:
     """The file's length and its first 4096 bytes; None where there is no file."""
-    path = store.path / "checkpoint"
+    place = store.place("checkpoint")
     try:
-        if not path.is_file():
-            return None
-        size = path.stat().st_size
+        entry = store.files.entry(place)
     except OSError as error:
-        raise UnreadableFile(f"cannot read {as_text(path)}: {error.strerror}", file=path) from error
-    with OpenFile(as_text(path), size) as file:
-        return size, file.read(0, SIZE_BYTES)
+        raise UnreadableFile(f"cannot read {place}: {error.strerror}", file=place) from error
+    if entry is None or not entry.is_file:
+        return None
+    with open_file(place, entry.size_bytes, entry.modified_ns) as file:
+        return entry.size_bytes, file.read(0, SIZE_BYTES)
 
 
 def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
-    file = as_text(store.path / "checkpoint")
+    file = store.place("checkpoint")
     try:
         found = _read(store)
     except (UnreadableFile, FileChanged) as error:

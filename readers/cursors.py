@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from readers.fastjson import Config, read_config
-from readers.findings import Finding, as_text
+from readers.findings import Finding
 from readers.reading import Coverage, Reading
 from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 from readers.tables import CURSORS
@@ -59,9 +58,11 @@ def read_cursors(store: Store) -> Reading:
     reading = Reading(CURSORS, (), findings=list(config.findings))
     cursors, strange = _cursors(store, config)
     reading.findings.extend(strange)
-    named = as_text(store.path / "config" / FILE_NAME)
-    for file in dict.fromkeys([named, config.file or named]):
-        size = _size_bytes(file)
+    for name in (FILE_NAME, f"{FILE_NAME}.bak"):
+        file = store.place("config", name)
+        if name != FILE_NAME and file != config.file:
+            continue
+        size = store.size_bytes("config", name)
         if size:
             used, lost = (size, 0) if file == config.file else (0, size)
             reading.coverage.append(Coverage(store.root, file, size, decoded_bytes=used, damaged_bytes=lost))
@@ -103,8 +104,8 @@ def _read(store: Store) -> Config:
     config = read_config(store, FILE_NAME)
     if config.file is None:
         for name, setting in _ROCKSDB.items():
-            if _size_bytes(store.path / "config" / name / "CURRENT"):
-                place = f"{store.root}/config/{name}"
+            if store.size_bytes("config", name, "CURRENT"):
+                place = store.place("config", name)
                 meaning = f"cursors are in RocksDB ({setting}), which is not read: what only they decide is UNDECIDABLE"
                 return config._replace(findings=[Finding(store.root, "config-missing", place, meaning=meaning)])
     elif not _is_known(config):
@@ -170,10 +171,3 @@ def _is_integer(value: Any) -> bool:
 def _plain(text: str) -> str:
     """The text with what no UTF-8 can hold (half of a surrogate pair, by escape) as backslash escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _size_bytes(file: str | Path) -> int:
-    try:
-        return Path(file).stat().st_size
-    except OSError:  # not there, or gone since it was read
-        return 0

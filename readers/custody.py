@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from readers.commit_log import last_with_data, written_bytes
 from readers.errors import SourceError
-from readers.findings import as_text
-from readers.sources import OpenFile, Segment
+from readers.sources import OpenFile, Segment, open_file
 from readers.store import Store
 
 CUSTODY_VERSION = 1
@@ -162,14 +161,13 @@ def _segment_facts(segment: Segment, *, hash_all: bool, is_open_ended: bool) -> 
 
 
 def _small_file_facts(store: Store, name: str) -> dict[str, Any] | None:
-    path = store.path / name
-    try:
-        size = path.stat().st_size
-    except OSError:
+    place = store.place(*name.split("/"))
+    size = store.size_bytes(*name.split("/"))
+    if size is None:
         return None
-    facts: dict[str, Any] = {"file": as_text(path), "size_bytes": size, "digest": None, "digest_of": WHOLE}
+    facts: dict[str, Any] = {"file": place, "size_bytes": size, "digest": None, "digest_of": WHOLE}
     try:
-        with OpenFile(str(path), size) as file:
+        with open_file(place, size) as file:
             facts["digest"] = _whole_digest(file)
     except SourceError as error:
         facts["unreadable"] = str(error)

@@ -245,7 +245,7 @@ class DerivedFiles:
         # An original is the first copy, and what follows it is in the window as well.
         keys.extend(f"{HALF_TOPIC}#{name}".encode() for name in named if name not in whole or self._is_lookup)
         for topic in (DISCARD_TOPIC, *WAITING_TOPICS):
-            if self._store.queue_directory(topic, 0).parent.is_dir():
+            if self._store.has("consumequeue", topic):
                 keys.extend(f"{topic}#{name}".encode() for name in named)
         self._read_hits(keys)
 

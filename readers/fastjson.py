@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from readers.errors import BadText, UnreadableFile
 from readers.findings import Finding, as_text
+from readers.places import Files, files_of
 from readers.store import Store
 
 #: Larger than the offsets of a million queues; what is larger than this is no configuration.
@@ -61,23 +60,18 @@ def parse(text: str, file: str | None = None) -> Any:
         raise BadText(f"not a configuration: {error}", file=file) from error
 
 
-def read_text(path: Path) -> str | None:
-    """A text file of moderate size; None where there is none.
+def read_text(path: str | os.PathLike[str], files: Files | None = None) -> str | None:
+    """A text file of moderate size; None where there is none. `files`: the file system that it lies on, if not here.
 
     Raises: BadText if it is no UTF-8 or too large; UnreadableFile.
     """
     name = as_text(path)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for its writer
-        with open(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise UnreadableFile(f"{name} is not a file", file=name)
-            data = file.read(min(SIZE_BYTES_MAX, status.st_size) + 1)  # a read takes the memory that it asks for
-    except FileNotFoundError:
-        return None
+        data = (files or files_of("", 0)).content(os.fspath(path), SIZE_BYTES_MAX)
     except OSError as error:
         raise UnreadableFile(f"cannot read {name}: {error.strerror}", file=name) from error
+    if data is None:
+        return None
     if len(data) > SIZE_BYTES_MAX:
         raise BadText(f"{name} is too large for a configuration", file=name, position_bytes=SIZE_BYTES_MAX)
     try:
@@ -93,32 +87,31 @@ def read_config(store: Store, name: str) -> Config:
             neither is there.
     Source: common/ConfigManager.java load; FORMATS 1.7.
     """
-    path = store.path / "config" / name
-    backup = path.with_name(name + ".bak")
-    value, trouble = _attempt(path)
+    file, backup = store.place("config", name), store.place("config", f"{name}.bak")
+    value, trouble = _attempt(file, store.files)
     if trouble is None:
-        return Config(value, [], as_text(path))
-    value, backup_trouble = _attempt(backup)
+        return Config(value, [], file)
+    value, backup_trouble = _attempt(backup, store.files)
     if backup_trouble is None:
-        return Config(value, [Finding(store.root, "config-backup", as_text(path), actual=trouble)], as_text(backup))
+        return Config(value, [Finding(store.root, "config-backup", file, actual=trouble)], backup)
     if trouble == backup_trouble == _MISSING:
-        return Config(None, [Finding(store.root, "config-missing", as_text(path), actual=_MISSING)], None)
+        return Config(None, [Finding(store.root, "config-missing", file, actual=_MISSING)], None)
     actual = f"{trouble}; backup: {backup_trouble}"
-    return Config(None, [Finding(store.root, "config-damaged", as_text(path), actual=actual)], None)
+    return Config(None, [Finding(store.root, "config-damaged", file, actual=actual)], None)
 
 
 _MISSING = "no file"
 
 
-def _attempt(path: Path) -> tuple[Any, str | None]:
+def _attempt(file: str, files: Files) -> tuple[Any, str | None]:
     """The file's value, and None or why it has none."""
     try:
-        text = read_text(path)
+        text = read_text(file, files)
         if text is None:
             return None, _MISSING
         if not text.strip("\0 \t\r\n"):  # a crash can leave a file empty or all zeros
             return None, "an empty file"
-        return parse(text, as_text(path)), None
+        return parse(text, file), None
     except BadText as error:
         return None, error.message if error.position_bytes is None else f"{error.message} at {error.position_bytes}"
     except UnreadableFile as error:

@@ -1,4 +1,4 @@
-"""Opens bytes, read-only: segment files of a log, read by position.
+"""Opens bytes, read-only: segment files of a log, read by position, on this machine or by a URI.
 
 Files are read with positioned reads into fresh memory, not mapped: a mapped file that another program truncates would
 kill this process, and a store of unknown history is exactly where that happens. A read that comes back short says so.
@@ -10,13 +10,13 @@ import bisect
 import os
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from readers.errors import FileChanged, UnreadableFile
 from readers.findings import Finding, as_text
+from readers.places import Entry, Files, is_uri
 
 _SEGMENT_NAME = re.compile(r"\d{20}")
 _OPEN_FILES_MAX = 64
@@ -28,11 +28,13 @@ class Segment:
     """One file of a log; its name is the offset of its first byte in that log.
 
     Units: bytes. `size_bytes` is the length when the snapshot was taken, cut where the next segment begins.
+    `modified_ns`: for a remote file, when it had been written; it tells versions apart in what is kept of them.
     """
 
     file: str
     base_offset: int
     size_bytes: int
+    modified_ns: int | None = None
 
     @property
     def end_offset(self) -> int:
@@ -44,7 +46,7 @@ class Segment:
 
         Raises: UnreadableFile.
         """
-        return OpenFile(self.file, self.size_bytes)
+        return open_file(self.file, self.size_bytes, self.modified_ns)
 
 
 class OpenFile:
@@ -105,6 +107,18 @@ class OpenFile:
             return self.size_bytes if _is_hole(self._descriptor, position_bytes) else position_bytes
 
 
+def open_file(file: str, size_bytes: int, modified_ns: int | None = None) -> OpenFile:
+    """A local file, or one that a URI names, open for reading.
+
+    Raises: UnreadableFile.
+    """
+    if not is_uri(file):
+        return OpenFile(file, size_bytes)
+    from readers.remote_files import RemoteFile
+
+    return RemoteFile(file, size_bytes, modified_ns)
+
+
 def _is_hole(descriptor: int, position_bytes: int) -> bool:
     try:
         return os.lseek(descriptor, position_bytes, os.SEEK_HOLE) == position_bytes
@@ -161,9 +175,12 @@ class SegmentedLog:
         self._open.clear()
 
 
-def list_segments(directories: list[Path], store: str) -> tuple[tuple[Segment, ...], list[Finding]]:
+def list_segments(
+    directories: list[str], store: str, files_of: Callable[[str], Files]
+) -> tuple[tuple[Segment, ...], list[Finding]]:
     """The segment files of one log, from one directory or (multi-path commit logs, 4.9.2+) several.
 
+    `files_of`: the file system of each directory.
     Order:  base offset ascending.
     Damage: stray files, gaps, overlaps, unlike lengths become findings; a file is never refused for them.
     Source: store/MappedFileQueue.java load; FORMATS 1.2, 1.3.
@@ -171,24 +188,24 @@ def list_segments(directories: list[Path], store: str) -> tuple[tuple[Segment, .
     findings: list[Finding] = []
     found: list[Segment] = []
     for directory in directories:
-        for entry in _entries(directory, store, findings):
-            if not _SEGMENT_NAME.fullmatch(entry.name) or int(entry.name) > _OFFSET_MAX or not entry.is_file():
-                if not entry.is_dir():  # sub-directories are skipped by brokers from 5.1.0
+        for entry in _entries(files_of(directory), directory, store, findings):
+            if not _SEGMENT_NAME.fullmatch(entry.name) or int(entry.name) > _OFFSET_MAX or not entry.is_file:
+                if not entry.is_directory:  # sub-directories are skipped by brokers from 5.1.0
                     findings.append(Finding(store, "stray-file", as_text(entry.path)))
                 continue
-            found.append(Segment(as_text(entry.path), int(entry.name), entry.stat().st_size))
+            found.append(Segment(as_text(entry.path), int(entry.name), entry.size_bytes, entry.modified_ns))
     found.sort(key=lambda segment: (segment.base_offset, segment.file))
     return _without_overlaps(found, store, findings), findings
 
 
-def _entries(directory: Path, store: str, findings: list[Finding]) -> Iterator[os.DirEntry[str]]:
+def _entries(files: Files, directory: str, store: str, findings: list[Finding]) -> list[Entry]:
     try:
-        with os.scandir(directory) as entries:
-            yield from sorted(entries, key=lambda entry: entry.name)
+        return files.entries(directory)
     except FileNotFoundError:
-        return
+        return []
     except OSError as error:
         findings.append(Finding(store, "unreadable-file", as_text(directory), actual=error.strerror))
+        return []
 
 
 def _without_overlaps(found: list[Segment], store: str, findings: list[Finding]) -> tuple[Segment, ...]:
@@ -217,7 +234,7 @@ def _without_overlaps(found: list[Segment], store: str, findings: list[Finding])
                     expected=f"{length} bytes, for {following.file} begins there", actual=f"{segment.size_bytes} bytes",
                 )
             )
-            segment = Segment(segment.file, segment.base_offset, length)
+            segment = replace(segment, size_bytes=length)
         if kept and kept[-1].end_offset < segment.base_offset:
             gap = segment.base_offset - kept[-1].end_offset
             findings.append(

@@ -16,10 +16,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 from readers.errors import NotAStore, UnreadableFile
 from readers.findings import Finding, as_text
+from readers.places import Files, files_of, is_uri, joined, normalised, parent_of
 from readers.sources import Segment, SegmentedLog, list_segments
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -55,9 +55,33 @@ class Store:
         return self.used_by_process is not None
 
     @property
-    def path(self) -> Path:
-        """The root as a path."""
-        return Path(self.root)
+    def is_remote(self) -> bool:
+        """Whether it is read from a file system by a URI: a copy, on which no lock says whether a broker uses it."""
+        return is_uri(self.root)
+
+    @property
+    def files(self) -> Files:
+        """The file system that it lies on, as of this snapshot."""
+        return files_of(self.root, self.taken_time_ms)
+
+    def place(self, *names: str) -> str:
+        """Where something below the root is."""
+        return joined(self.root, *names)
+
+    def has(self, *names: str) -> bool:
+        """Whether something is there; false where it may not be looked at."""
+        try:
+            return self.files.entry(self.place(*names)) is not None
+        except OSError:
+            return False
+
+    def size_bytes(self, *names: str) -> int | None:
+        """Length of a file below the root; None where there is none, or it may not be looked at."""
+        try:
+            entry = self.files.entry(self.place(*names))
+        except OSError:
+            return None
+        return None if entry is None else entry.size_bytes
 
     def log(self) -> SegmentedLog:
         """The commit log for reading single records; the caller closes it."""
@@ -71,25 +95,31 @@ class Store:
     @property
     def has_rocksdb_queues(self) -> bool:
         """Whether the consume queues live in RocksDB (storeType=defaultRocksDB, 5.2.0+): queues cannot be followed."""
-        return any((self.path / name / "CURRENT").exists() for name in ("consumequeue", "consumequeue_rocksdb"))
+        return any(self.has(name, "CURRENT") for name in ("consumequeue", "consumequeue_rocksdb"))
 
-    def queue_directory(self, topic: str, queue_id: int, kind: str = "consumequeue") -> Path:
+    def queue_directory(self, topic: str, queue_id: int, kind: str = "consumequeue") -> str:
         """Where the files of a queue are."""
-        return self.path / kind / topic / str(queue_id)
+        return self.place(kind, topic, str(queue_id))
 
     def queue_segments(
         self, topic: str, queue_id: int, kind: str = "consumequeue"
     ) -> tuple[tuple[Segment, ...], list[Finding]]:
         """The files of one queue; none if it does not exist."""
-        return list_segments([self.queue_directory(topic, queue_id, kind)], self.root)
+        return list_segments([self.queue_directory(topic, queue_id, kind)], self.root, lambda _: self.files)
 
     def queues(self, kind: str = "consumequeue") -> Iterator[tuple[str, int]]:
         """Every (topic, queue number) that has a directory.
 
         Order: topic, then number.
         """
-        for topic in _names(self.path / kind):
-            numbers = [int(name) for name in _names(self.path / kind / topic) if re.fullmatch(r"\d{1,9}", name)]
+        files = self.files
+        try:
+            files.list_whole(self.place(kind))
+        except OSError:  # as with a directory that cannot be listed: what cannot be seen has no queues
+            return
+        for topic in _names(files, self.place(kind)):
+            names = _names(files, self.place(kind, topic))
+            numbers = [int(name) for name in names if re.fullmatch(r"\d{1,9}", name)]
             for number in sorted(numbers):
                 yield topic, number
 
@@ -99,84 +129,80 @@ class Store:
 
         Source: FORMATS 4.1.
         """
-        files = []
-        for name in _names(self.path / "index", directories=False):
-            if re.fullmatch(r"\d{17}", name):
-                path = self.path / "index" / name
-                try:
-                    if path.is_file():
-                        files.append(Segment(as_text(path), 0, path.stat().st_size))
-                except OSError:  # a broker expires index files while it runs
-                    continue
-        return tuple(files)
+        try:
+            entries = self.files.entries(self.place("index"))
+        except OSError:
+            return ()
+        return tuple(
+            Segment(as_text(entry.path), 0, entry.size_bytes, entry.modified_ns)
+            for entry in entries
+            if entry.is_file and re.fullmatch(r"\d{17}", entry.name)
+        )
 
 
-def _names(directory: Path, *, directories: bool = True) -> list[str]:
+def _names(files: Files, directory: str, *, directories: bool = True) -> list[str]:
     try:
-        with os.scandir(directory) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir() == directories)
+        return [entry.name for entry in files.entries(directory) if entry.is_directory == directories]
     except OSError:
         return []
 
 
 def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, ...] = ()) -> Store:
-    """A snapshot of the store at `root`.
+    """A snapshot of the store at `root`: a local path, or a URI of what `pyarrow.fs` opens.
 
     `commit_log_directories`: where the commit log is, if not in `commitlog*` below the root (storePathCommitLog; for a
     multi-path commit log several).
-    Raises: NotAStore, UnreadableFile.
+    Raises: NotAStore, UnreadableFile; BadRequest for a URI with credentials in it.
     """
-    path = Path(root)
-    _require_directory(path)
-    directories = [Path(name) for name in commit_log_directories] or _commit_log_directories(path)
-    text = as_text(path)
-    if not directories and not any((path / mark).exists() for mark in _STORE_MARKS):
-        raise NotAStore(f"{text} is not a store: {_why_not(path)}", file=path)
-    segments, findings = list_segments(directories, text)
+    place = normalised(root)
+    taken_time_ms = time.time_ns() // 1_000_000
+    files = files_of(place, taken_time_ms)
+    names = _require_directory(files, place)
+    directories = [normalised(name) for name in commit_log_directories]
+    directories = directories or [joined(place, name) for name in names if re.fullmatch(r"commitlog[-_\w]*", name)]
+    if not directories and not any(files.entry(joined(place, mark)) is not None for mark in _STORE_MARKS):
+        raise NotAStore(f"{place} is not a store: {_why_not(files, place)}", file=place)
+    segments, findings = list_segments(directories, place, lambda directory: files_of(directory, taken_time_ms))
     return Store(
-        root=text,
+        root=place,
         commit_log=segments,
-        commit_log_directories=tuple(as_text(directory) for directory in directories),
-        aborted=(path / "abort").exists(),
-        used_by_process=_lock_holder(path / "lock"),
-        taken_time_ms=time.time_ns() // 1_000_000,
+        commit_log_directories=tuple(directories),
+        aborted=files.entry(joined(place, "abort")) is not None,
+        used_by_process=None if is_uri(place) else _lock_holder(joined(place, "lock")),
+        taken_time_ms=taken_time_ms,
         findings=tuple(findings),
     )
 
 
-def _require_directory(path: Path) -> None:
+def _require_directory(files: Files, place: str) -> list[str]:
+    """The names of the directories in a place."""
     try:
-        with os.scandir(path):
-            pass
+        return [entry.name for entry in files.entries(place) if entry.is_directory]
     except FileNotFoundError as error:
-        raise NotAStore(f"{as_text(path)} does not exist", file=path) from error
+        raise NotAStore(f"{place} does not exist", file=place) from error
     except NotADirectoryError as error:
         raise NotAStore(
-            f"{as_text(path)} is a file, not a store", file=path, advice="give the directory that holds commitlog/"
+            f"{place} is a file, not a store", file=place, advice="give the directory that holds commitlog/"
         ) from error
     except OSError as error:
-        raise UnreadableFile(f"cannot read {as_text(path)}: {error.strerror}", file=path) from error
+        raise UnreadableFile(f"cannot read {place}: {error.strerror}", file=place) from error
 
 
-def _commit_log_directories(root: Path) -> list[Path]:
-    return [root / name for name in _names(root) if re.fullmatch(r"commitlog[-_\w]*", name)]
-
-
-def _why_not(path: Path) -> str:
-    names = _names(path) + _names(path, directories=False)
+def _why_not(files: Files, place: str) -> str:
+    names = _names(files, place) + _names(files, place, directories=False)
     if not names:
         return "the directory is empty"
     if any(re.fullmatch(r"\d{20}", name) for name in names):
-        return f"it holds segment files; give the store's root, {as_text(path.parent)}"
+        return f"it holds segment files; give the store's root, {parent_of(place)}"
     if any(name.startswith("dledger-") for name in names):
         return "it holds a DLedger log, which this version does not read"
-    below = [name for name in names if (path / name / "commitlog").is_dir()]
+    below = [name for name in names if "commitlog" in _names(files, joined(place, name))]
     if below:
-        return f"did you mean {as_text(path / below[0])}?"
+        return f"did you mean {joined(place, below[0])}?"
     return "no commitlog/, consumequeue/, index/, checkpoint or config/ in it"
 
 
-def _lock_holder(lock: Path) -> int | None:
+def _lock_holder(lock: str) -> int | None:
     """The process that holds the broker's lock on byte 0, if any; asks without taking it.
 
     Source: store/DefaultMessageStore.java start (FileChannel.tryLock(0, 1, false)); FORMATS 1.6.

@@ -89,7 +89,7 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
 def generation(store: Store) -> str:
     """Which design of transactional messages the files show, and where queues are kept."""
     queues = "RocksDB consume queues (5.2.0+), not read" if store.has_rocksdb_queues else "file consume queues"
-    if (store.path / "transaction" / "statetable").is_dir():
+    if store.has("transaction", "statetable"):
         return "state tables (3.0, 3.1), not read"
     return f"half and op topics (4.3.0+), {queues}"
 
