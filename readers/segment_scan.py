@@ -115,7 +115,7 @@ class SegmentScan:
         with self.segment.open() as file:
             position: int | None = self._from
             if self._from:
-                position = self._resync(file, self._from)
+                position = self._resync(file, self._from, self._to)  # what begins behind is another scan's
             is_begun = not self._from  # without a record of its own, what is damaged here belongs to the scan before
             while position is not None and position < self._to:
                 is_begun = True

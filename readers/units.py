@@ -1,0 +1,46 @@
+"""Sizes and points in time as people write them: 64KiB, 2026-01-02T03:04:05Z or epoch milliseconds."""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+from readers.errors import BadRequest
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+
+
+def parse_size_bytes(text: str) -> int:
+    """The bytes that a size names. A number without a unit is bytes; KB and its like are refused: 1000 or 1024?
+
+    Raises: BadRequest.
+    """
+    match = _SIZE.fullmatch(text.strip().lower())
+    factor = _UNITS.get(match[2] or "b") if match is not None else None
+    if match is None or factor is None:
+        raise BadRequest(f"{text!r} is not a size", advice="write it like 64KiB, 128MiB or 1GiB")
+    size_bytes = round(float(match[1]) * factor)
+    if not size_bytes:
+        raise BadRequest(f"{text!r} is no bytes at all", advice="write it like 64KiB, 128MiB or 1GiB")
+    return size_bytes
+
+
+def parse_time_ms(text: str) -> int:
+    """Epoch milliseconds of an ISO 8601 time with a zone, or of a plain number.
+
+    Raises: BadRequest; also for a time without a zone, which would mean another moment on another machine.
+    """
+    cleaned = text.strip().removeprefix("@")
+    if cleaned.isascii() and cleaned.isdigit():
+        return int(cleaned)
+    try:
+        moment = datetime.datetime.fromisoformat(cleaned)
+    except ValueError as error:
+        raise BadRequest(
+            f"{text!r} is not a time", advice="write it like 2026-01-02T03:04:05Z, or as epoch milliseconds"
+        ) from error
+    if moment.tzinfo is None:
+        raise BadRequest(f"{text!r} has no time zone", advice=f"write {cleaned}Z or {cleaned}+08:00")
+    return (moment - _EPOCH) // datetime.timedelta(milliseconds=1)

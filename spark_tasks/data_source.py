@@ -1,0 +1,143 @@
+"""The data source `rmqtx`: every table of a store as a DataFrame.
+
+    spark.read.format("rmqtx").option("table", "transactions").load("/data/rocketmq/store")
+    CREATE TEMPORARY VIEW halves USING rmqtx OPTIONS (table "halves", path "/evidence/*/store")
+
+Spark's interface for data sources in Python has two limits. It names no column that a query leaves out, so the option
+`columns`, or a schema given to the reader, says what is not to be decoded. And a partition cannot say where its bytes
+lie, so tasks go to any executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from readers.errors import BadRequest
+from readers.tables import ALL_TABLES
+from spark_tasks.errors import marked
+from spark_tasks.read_options import AUDIT_TABLES, LOG_TABLES, ReadOptions, parse_options
+from spark_tasks.schemas import arrow_schema, as_spark_batch, spark_schema
+from spark_tasks.table_scan import TableScan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+
+class RmqtxDataSource(DataSource):
+    """The data source. Its options are those of `spark_tasks.read_options.OPTIONS`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word after `format` and `USING`."""
+        return "rmqtx"
+
+    def schema(self) -> StructType:
+        """The columns of the table asked for, with a comment each.
+
+        Raises: BadRequest.
+        """
+        with marked():
+            return spark_schema(parse_options(self.options).schema)
+
+    def reader(self, schema: StructType) -> RmqtxReader:
+        """The reader of a table.
+
+        Raises: BadRequest, NotAStore, UnreadableFile.
+        """
+        with marked():
+            options = with_schema(parse_options(self.options), schema)
+            return RmqtxReader(_scan(options), schema)
+
+
+def with_schema(options: ReadOptions, schema: StructType) -> ReadOptions:
+    """The options with the columns of a schema that a query gave: some of the table's, as they are.
+
+    Raises: BadRequest.
+    """
+    table = spark_schema(ALL_TABLES[options.table])
+    kinds = {field.name: field.dataType for field in table}
+    for field in schema:
+        if field.name not in kinds:
+            raise BadRequest(f"no column {field.name!r} in {options.table}", advice=f"columns: {', '.join(kinds)}")
+        if arrow_schema(_one(field)).types != arrow_schema(_one(table[field.name])).types:
+            raise BadRequest(f"{field.name} is {kinds[field.name].simpleString()}, not {field.dataType.simpleString()}")
+    return replace(options, columns=tuple(schema.fieldNames()))
+
+
+def _one(field: Any) -> StructType:
+    from pyspark.sql.types import StructType
+
+    return StructType([field])
+
+
+def _scan(options: ReadOptions) -> TableScan:
+    from spark_tasks.derived_scans import AuditScan, QueueScan, StoreScan
+    from spark_tasks.log_scan import LogScan
+    from spark_tasks.opening import opened
+
+    stores = opened(options)
+    if options.table in LOG_TABLES:
+        return LogScan(options, stores)
+    if options.table in AUDIT_TABLES:
+        return AuditScan(options, stores)
+    return QueueScan(options, stores) if options.table == "queue_slots" else StoreScan(options, stores)
+
+
+@dataclass(frozen=True)
+class NumberedPartition(InputPartition):
+    """One task of a scan. The scan itself travels once, with the reader."""
+
+    number: int
+
+
+class RmqtxReader(DataSourceReader):
+    """Reads one table. Needs no session: `partitions()` plans, `read()` gives Arrow record batches."""
+
+    def __init__(self, scan: TableScan, schema: StructType) -> None:
+        self._scan = scan
+        self._schema = arrow_schema(schema)
+        self.pushFilters = _Pushing(scan)  # type: ignore[method-assign]
+
+    def partitions(self) -> list[InputPartition]:
+        """One partition for each task."""
+        with marked():
+            return [NumberedPartition(number) for number in range(len(self._scan))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition.
+
+        Raises: UnreadableFile, FileChanged; never fewer rows without a word.
+        """
+        if not isinstance(partition, NumberedPartition):  # Spark's own, where there is nothing to read
+            return
+        with marked():
+            for batch in self._scan.rows(partition.number):
+                if len(batch):
+                    yield as_spark_batch(batch, self._schema)
+
+
+class _Pushing:
+    """`pushFilters` of a reader, for Spark with and without filter pushdown.
+
+    Spark refuses a reader with a `pushFilters` of its own unless spark.sql.python.filterPushdown.enabled is true, which
+    it is not in a plain session; and it does not tell a data source whether it is. Here conditions change nothing but
+    speed, so the refusal would only be in the way: this looks to that check (`__func__`) like the method of the base
+    class, and where pushdown is enabled it is called like any other.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, scan: TableScan) -> None:
+        self._scan = scan
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        with marked():
+            return self._scan.narrow(filters)

@@ -1,0 +1,167 @@
+"""Tables out of the files beside the log: consume queues by ranges of slots, others a file or a store at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.checkpoint import read_checkpoint
+from readers.consume_queue import SLOT, scan_slots
+from readers.cursors import read_cursors
+from readers.findings import as_text, findings_table
+from readers.index import scan_entries
+from readers.local_engine import audit
+from readers.reading import Reading
+from readers.segment_table import read_segments
+from readers.store import Store
+from spark_tasks.opening import Settings
+from spark_tasks.pushdown import Conditions
+from spark_tasks.read_options import ReadOptions
+from spark_tasks.table_scan import Narrowing, whole
+
+
+@dataclass(frozen=True, slots=True)
+class _QueueRange:
+    """Some slots of one queue; bounds that are None are its ends. Units: `size_bytes` is about what is read."""
+
+    store: Store
+    topic: str
+    queue_id: int
+    size_bytes: int
+    from_queue_offset: int | None = None
+    to_queue_offset: int | None = None
+
+
+class QueueScan(Narrowing):
+    """Consume-queue entries. A task is some small queues, or a range of a large one.
+
+    Order: within a queue, queue offset ascending.
+    """
+
+    conditioned = frozenset({"store", "topic", "queue_id"})
+
+    def __init__(self, options: ReadOptions, stores: list[Store]) -> None:
+        super().__init__(Conditions(topics=None if options.topic is None else frozenset({options.topic})))
+        self._split_bytes = options.split_bytes
+        self._stores = stores
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
+        """The entries of one task's queues.
+
+        Raises: UnreadableFile, FileChanged.
+        """
+        for part in self._tasks[number]:
+            bounds = {"from_queue_offset": part.from_queue_offset, "to_queue_offset": part.to_queue_offset}
+            yield from whole(scan_slots(part.store, topic=part.topic, queue_id=part.queue_id, **bounds))
+
+    @cached_property
+    def _tasks(self) -> list[list[_QueueRange]]:
+        tasks: list[list[_QueueRange]] = []
+        room_bytes = 0
+        for part in self._ranges():
+            if not tasks or part.size_bytes > room_bytes:
+                tasks.append([])
+                room_bytes = self._split_bytes
+            tasks[-1].append(part)
+            room_bytes -= part.size_bytes
+        return tasks
+
+    def _ranges(self) -> Iterator[_QueueRange]:
+        for store in self._stores:
+            if not self.conditions.has_store(store.root):
+                continue
+            batch_queues = set(store.queues("batchconsumequeue"))
+            for topic, queue_id in sorted(batch_queues.union(store.queues())):
+                if self.conditions.has_queue(as_text(topic), queue_id):
+                    # which slots a range of a batch queue holds stands in the slots, so such a queue is not cut
+                    cut_bytes = None if (topic, queue_id) in batch_queues else self._split_bytes
+                    yield from _cut(store, topic, queue_id, cut_bytes)
+
+
+def _cut(store: Store, topic: str, queue_id: int, split_bytes: int | None) -> Iterator[_QueueRange]:
+    segments, _ = store.queue_segments(topic, queue_id)
+    size_bytes = sum(segment.size_bytes for segment in segments)
+    if split_bytes is None or size_bytes <= split_bytes:
+        yield _QueueRange(store, topic, queue_id, size_bytes)
+        return
+    slots = max(1, split_bytes // SLOT.size_bytes)
+    end = -(-segments[-1].end_offset // SLOT.size_bytes)
+    edges: list[int | None] = [None, *range(segments[0].base_offset // SLOT.size_bytes + slots, end, slots), None]
+    for begin, stop in pairwise(edges):
+        yield _QueueRange(store, topic, queue_id, split_bytes, begin, stop)
+
+
+class StoreScan(Narrowing):
+    """A table that is read a store at a time: cursors, checkpoint, segments, index entries."""
+
+    def __init__(self, options: ReadOptions, stores: list[Store]) -> None:
+        has_topic = options.table in ("cursors", "segments")
+        super().__init__(Conditions(topics=None if options.topic is None else frozenset({options.topic})))
+        self.conditioned = frozenset({"store", "topic"} if options.table == "cursors" else {"store"})
+        self._is_by_topic = has_topic
+        self._read = _READERS[options.table]
+        self._stores = stores
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
+        """The rows of one store.
+
+        Raises: UnreadableFile.
+        """
+        topics = self.conditions.topics
+        for batch in whole(self._read(self._wanted[number])):
+            if topics is None or not self._is_by_topic:
+                yield batch
+            else:
+                yield batch.filter(pc.is_in(batch["topic"], value_set=pa.array(sorted(topics), pa.string())))
+
+    @cached_property
+    def _wanted(self) -> list[Store]:
+        return [store for store in self._stores if self.conditions.has_store(store.root)]
+
+
+_READERS: dict[str, Callable[[Store], Reading]] = {
+    "cursors": read_cursors,
+    "checkpoint": read_checkpoint,
+    "segments": read_segments,
+    "index_entries": scan_entries,
+}
+
+
+class AuditScan(Narrowing):
+    """What one audit over all the stores says: transactions, findings, or coverage of the commit logs.
+
+    One task, for a data source cannot shuffle; its memory is bounded and it spills. `spark_tasks.audit` distributes the
+    same verdicts. No condition is taken: without one of the stores another's transactions are judged differently.
+    """
+
+    def __init__(self, options: ReadOptions, stores: list[Store]) -> None:
+        super().__init__(Conditions())
+        self._table = options.table
+        self._at_ms = options.at_ms
+        self._settings = Settings(options)
+        self._stores = stores
+
+    def __len__(self) -> int:
+        return 1
+
+    def rows(self, number: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        """The rows of the table."""
+        reading = audit(self._stores, self._settings, at_ms=self._at_ms, processes=1)
+        if self._table == "transactions":
+            yield from reading
+            return
+        for _ in reading:
+            pass
+        table = findings_table(reading.findings) if self._table == "findings" else reading.coverage_table()
+        yield from table.to_batches()

@@ -1,0 +1,128 @@
+"""Conditions of a query that the reader takes over from Spark, so that what they rule out is not read or decoded.
+
+Taken are comparisons that can be kept exactly; everything else stays with Spark, which sees only what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What all rows must fulfil; None is no condition. Units: upper bounds excluded."""
+
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_time_ms: int | None = None
+    to_time_ms: int | None = None
+    topics: frozenset[str] | None = None
+    queue_ids: frozenset[int] | None = None
+    stores: frozenset[str] | None = None
+
+    def has_store(self, root: str) -> bool:
+        """Whether rows of a store can fulfil them."""
+        return self.stores is None or root in self.stores
+
+    def has_queue(self, topic: str, queue_id: int) -> bool:
+        """Whether rows of a queue can fulfil them."""
+        has_topic = self.topics is None or topic in self.topics
+        return has_topic and (self.queue_ids is None or queue_id in self.queue_ids)
+
+
+_RANGES = ("commit_log_offset", "store_time_ms")
+
+
+def narrowed(
+    conditions: Conditions, filters: Iterable[Filter], columns: frozenset[str]
+) -> tuple[Conditions, list[Filter]]:
+    """The conditions with those filters added that they can express, and the filters that stay with Spark.
+
+    `columns`: those of the table on which it takes conditions, none of which is ever null.
+    """
+    left: list[Filter] = []
+    for one in filters:
+        taken = _taken(conditions, one, columns)
+        if taken is None:
+            left.append(one)
+        else:
+            conditions = taken
+    return conditions, left
+
+
+def _taken(conditions: Conditions, one: Filter, columns: frozenset[str]) -> Conditions | None:
+    """The conditions and one filter more; None if it is none of those that are taken."""
+    path: tuple[str, ...] = getattr(one, "attribute", ())
+    if len(path) != 1 or path[0] not in columns:
+        return None
+    take = _TAKERS.get(type(one).__name__)
+    return None if take is None else take(conditions, path[0], getattr(one, "value", None))
+
+
+def _one_of(conditions: Conditions, column: str, values: Iterable[Any]) -> Conditions | None:
+    wanted = frozenset(value for value in values if value is not None)  # IN (1, NULL) is true for 1 alone
+    if column in _RANGES:  # several values are no range: what lies between them is not wanted
+        value = next(iter(wanted)) if len(wanted) == 1 else None
+        return _between(conditions, column, value, 0, 1)
+    kind = int if column == "queue_id" else str
+    if not all(type(value) is kind for value in wanted):
+        return None
+    if column == "queue_id":
+        return replace(conditions, queue_ids=_both(conditions.queue_ids, wanted))
+    if column == "topic":
+        return replace(conditions, topics=_both(conditions.topics, wanted))
+    return replace(conditions, stores=_both(conditions.stores, wanted)) if column == "store" else None
+
+
+def _both(before: frozenset[Any] | None, wanted: frozenset[Any]) -> frozenset[Any]:
+    return wanted if before is None else before & wanted
+
+
+def _between(
+    conditions: Conditions, column: str, value: Any, from_step: int | None, to_step: int | None
+) -> Conditions | None:
+    """The conditions with a range of a column cut to [value + from_step, value + to_step); None is no bound."""
+    if column not in _RANGES or type(value) is not int:
+        return None
+    low = None if from_step is None else value + from_step
+    high = None if to_step is None else value + to_step
+    if column == "store_time_ms":
+        return replace(
+            conditions, from_time_ms=_last(conditions.from_time_ms, low), to_time_ms=_first(conditions.to_time_ms, high)
+        )
+    return replace(
+        conditions, from_offset=_last(conditions.from_offset, low), to_offset=_first(conditions.to_offset, high)
+    )
+
+
+def _last(one: int | None, other: int | None) -> int | None:
+    return max((bound for bound in (one, other) if bound is not None), default=None)
+
+
+def _first(one: int | None, other: int | None) -> int | None:
+    return min((bound for bound in (one, other) if bound is not None), default=None)
+
+
+_Taker = Callable[[Conditions, str, Any], Conditions | None]
+
+
+def _range(from_step: int | None, to_step: int | None) -> _Taker:
+    return lambda conditions, column, value: _between(conditions, column, value, from_step, to_step)
+
+
+#: By the names of `pyspark.sql.datasource`.
+_TAKERS: dict[str, _Taker] = {
+    "EqualTo": lambda conditions, column, value: _one_of(conditions, column, [value]),
+    "EqualNullSafe": lambda conditions, column, value: None if value is None else _one_of(conditions, column, [value]),
+    "In": _one_of,
+    "IsNotNull": lambda conditions, _column, _value: conditions,
+    "GreaterThan": _range(1, None),
+    "GreaterThanOrEqual": _range(0, None),
+    "LessThan": _range(None, 0),
+    "LessThanOrEqual": _range(None, 1),
+}
