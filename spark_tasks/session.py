@@ -1,23 +1,18 @@
-"""A Spark session that is quiet, keeps to itself and leaves nothing behind; or the one that is given."""
+"""The Spark session to work in: the one that is given, one of Spark Connect, or one of our own."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-import readers
+from spark_tasks.errors import SparkUnavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-#: Where `readers` and `spark_tasks` are imported from: the workers must find the same.
-_PACKAGES_DIRECTORY = Path(readers.__file__).resolve().parent.parent
 
 
 @contextmanager
@@ -28,30 +23,43 @@ def session(
     *,
     temporary_directory: str | None = None,
 ) -> Iterator[SparkSession]:
-    """A session of our own, stopped at the end."""
+    """A session for the block.
+
+    Under spark-submit, or where this process has a session already, that one: nothing of it is set or stopped.
+    With `remote`, or SPARK_REMOTE and no master, one of a Spark Connect server. Else a driver of our own on `master`,
+    or on all cores of this machine.
+    Raises: SparkUnavailable, with what is missing.
+    """
+    if find_spec("pyspark") is None:
+        raise SparkUnavailable("pyspark is not installed", advice="pip install 'rmqtx[spark]'")
+    remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
+    given = given_session()
+    if given is not None:
+        yield given
+    elif remote:
+        from spark_tasks.connect import remote_session
+
+        with remote_session(remote, conf or {}) as spark:
+            yield spark
+    else:
+        from spark_tasks.driver import own_session
+
+        with own_session(master or "local[*]", conf or {}, temporary_directory) as spark:
+            yield spark
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit runs this process: it has started the JVM, and says where it listens."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def given_session() -> SparkSession | None:
+    """The session that this process was given, by spark-submit or by a notebook; None if there is none."""
+    if not is_submitted() and "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    folder = tempfile.mkdtemp(prefix="rmqtx-spark-", dir=temporary_directory)
-    settings = {
-        "spark.master": master or "local[*]",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.driver.maxResultSize": "0",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.python.filterPushdown.enabled": "true",
-        "spark.local.dir": folder,
-        "spark.sql.warehouse.dir": f"file:{folder}/warehouse",
-        "spark.executorEnv.PYTHONPATH": str(_PACKAGES_DIRECTORY),
-        **(conf or {}),
-    }
-    builder = SparkSession.builder.appName("rmqtx")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    try:
-        yield spark
-    finally:
-        spark.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    if is_submitted() or SparkContext._active_spark_context is not None:
+        return SparkSession.builder.getOrCreate()
+    return None
