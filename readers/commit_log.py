@@ -200,7 +200,7 @@ def scan_records(
                 part = chosen.take(np.arange(first, min(first + _BATCH_RECORDS_MAX, len(chosen))))
                 values = dict(zip(wanted, record_columns(part, store.root, wanted, decompress=decompress), strict=True))
                 if check_crc:
-                    findings.extend(_crc_findings(store, part, values["body_crc_matches"]))
+                    findings.extend(crc_findings(store, part, values["body_crc_matches"]))
                 arrays = [values.get(field.name, nulls(len(part), field.type)) for field in RECORDS]
                 yield pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
 
@@ -220,7 +220,8 @@ def _chosen(block: Block, topic: str | None, from_time_ms: int | None, to_time_m
     return block
 
 
-def _crc_findings(store: Store, block: Block, matches: pa.Array) -> Iterator[Finding]:
+def crc_findings(store: Store, block: Block, matches: pa.Array) -> Iterator[Finding]:
+    """One finding for each record whose body's CRC is not the stored one."""
     for row in np.flatnonzero(~matches.to_numpy(zero_copy_only=False)).tolist():
         offset = int(block.commit_log_offsets[row])
         yield Finding(

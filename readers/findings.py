@@ -34,6 +34,35 @@ KINDS: dict[str, Kind] = {
         "a record whose body does not match its CRC",
         "the body may differ from what the producer sent; a broker that recovers here cuts the log before it",
     ),
+    "record-header": Kind(
+        "error",
+        "a record with a header field that cannot be",
+        "the header has no checksum: what else it says of its transaction may be wrong too",
+        "compare with the same record on a slave",
+    ),
+    "record-properties": Kind(
+        "warning",
+        "a record whose properties are not all names with values",
+        "what cannot be read of them is unknown: id, group or keys of its transaction may be among it",
+    ),
+    "record-property-crc": Kind(
+        "error",
+        "a record whose property CRC is not that of its bytes",
+        "something in it differs from what the broker wrote; one with forceVerifyPropCRC=true cuts the log before it",
+        "compare with the same record on a slave",
+    ),
+    "body-stream": Kind(
+        "note",
+        "a body that its record calls compressed and that is no whole stream",
+        "its CRC is right, so it was stored so: no consumer can read it; brokers before 4.6.0 put compressed halves "
+        "back like that, and their check stops there",
+    ),
+    "store-time-backwards": Kind(
+        "note",
+        "a record that says it was stored before the record in front of it",
+        "by milliseconds brokers do this themselves (4.4.0); by more, the clock was set back or the time is damaged: "
+        "ages, --at and searches by time go by it",
+    ),
     "segment-gap": Kind(
         "error",
         "a range of the commit log has no file",
@@ -96,8 +125,37 @@ KINDS: dict[str, Kind] = {
         "a consume-queue entry whose record is of another topic, queue or queue offset",
         "the commit log is believed",
     ),
+    "slot-missing": Kind(
+        "error",
+        "a record of the commit log that its consume queue does not have",
+        "no consumer gets it; a half message is never checked, an op message never read",
+        "a broker that finds an empty file `abort` at its start enters what follows its checkpoint; try it on a copy",
+    ),
+    "slot-pending": Kind(
+        "note",
+        "the newest records of the log are not in their consume queues yet",
+        "the broker enters them as it goes on, or when it starts again",
+    ),
+    "index-mismatch": Kind(
+        "warning",
+        "an index entry whose record does not have its key, or is not there",
+        "a search by key looks at a wrong record; what it should point at may not be found",
+    ),
+    "index-missing": Kind(
+        "warning",
+        "a record with a key that the index lacks, though the index covers its place",
+        "a search by key does not find it: rmqtx show may miss this copy, rmqtx audit does not",
+    ),
     "index-damaged": Kind("warning", "an index file that contradicts its header", "keys are looked for by scanning"),
-    "checkpoint-damaged": Kind("warning", "a checkpoint of the wrong length", "only the times in it are unknown"),
+    "checkpoint-damaged": Kind(
+        "warning", "a checkpoint of the wrong length or with what cannot be", "only the times in it are unknown"
+    ),
+    "checkpoint-ahead": Kind(
+        "warning",
+        "the checkpoint knows of a later record than the log holds",
+        "the log's last records may be lost, and decisions with them",
+        "look for the last files of the log in a backup or on a slave",
+    ),
     "config-missing": Kind(
         "warning",
         "a configuration file of the broker is not there",
@@ -121,6 +179,21 @@ KINDS: dict[str, Kind] = {
         "error",
         "the check cursor lies before the first half that is left",
         "halves expired before the check reached them",
+    ),
+    "group-cursor-beyond-end": Kind(
+        "warning",
+        "a consumer group's cursor beyond the end of its queue",
+        "the queue was cut or made anew: the group skips what is written up to there, or its client starts over",
+    ),
+    "group-cursor-before-begin": Kind(
+        "note",
+        "a consumer group's cursor before the first entry that is left",
+        "messages expired before the group read them, or it has not run since",
+    ),
+    "op-beyond-end": Kind(
+        "warning",
+        "an op number beyond the end of the half queue",
+        "the half message it ended is lost; the half that will get its number counts as ended before it is asked",
     ),
     "op-unreadable": Kind(
         "error",

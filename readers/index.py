@@ -332,7 +332,8 @@ def _heads_of(file: OpenFile, index: IndexFile, hashes: Int64s) -> Int64s:
     return _gather(file, positions, INDEX_SLOT.size_bytes).reshape(-1).view(">i4").astype(np.int64)
 
 
-def _entries(data: bytes) -> Entries:
+def entries_of(data: bytes) -> Entries:
+    """The bytes of some entries as an array of them."""
     return np.frombuffer(data, ENTRY.dtype, len(data) // ENTRY.size_bytes)
 
 
@@ -497,7 +498,7 @@ class Index:
         while end > 1:
             begin = max(1, end - BLOCK_ENTRIES)
             length = (end - begin) * ENTRY.size_bytes
-            entries = _entries(file.read(index.entry_position(begin), length))
+            entries = entries_of(file.read(index.entry_position(begin), length))
             good = index.is_plausible(entries, begin)
             if not good.all() or not index.is_chained(entries, begin):
                 self._doubt(index, "entries that cannot be")
@@ -649,7 +650,7 @@ class _FileScan:
         for first in range(1, index.entries_count + 1, BLOCK_ENTRIES):
             count = min(BLOCK_ENTRIES, index.entries_count + 1 - first)
             position = index.entry_position(first)
-            entries = _entries(file.read(position, count * ENTRY.size_bytes))
+            entries = entries_of(file.read(position, count * ENTRY.size_bytes))
             good = index.is_plausible(entries, first)
             rows = np.flatnonzero(good)
             self.coverage.decoded_bytes += len(rows) * ENTRY.size_bytes

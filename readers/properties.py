@@ -101,6 +101,25 @@ class PropertyAreas:
         """The property as text, null where it is absent."""
         return strings(self.value(name))
 
+    def malformed(self) -> Bools:
+        """Which records' areas hold a piece that is no property: no name, no value, or a second end of a name.
+
+        An empty piece between two ends of values is none: brokers put one before a property CRC.
+        """
+        pieces = self._pieces
+        records = np.searchsorted(self._offsets, pieces, side="right") - 1
+        ends = self._ends(pieces, records)
+        full = ends > pieces
+        pieces, records, ends = pieces[full], records[full], ends[full]
+        equals = np.flatnonzero(self._bytes[: self._offsets[self.count]] == NAME_END)
+        first, behind = np.searchsorted(equals, pieces), np.searchsorted(equals, ends)
+        good = behind - first == 1
+        splits = equals[np.minimum(first, len(equals) - 1)] if len(equals) else np.zeros(len(pieces), np.int64)
+        good &= (splits > pieces) & (splits < ends - 1)
+        wrong = np.zeros(self.count, np.bool_)
+        wrong[records[~good]] = True
+        return wrong
+
     def maps(self) -> pa.Array:
         """All properties of every record, in stored order, as the map type PROPERTIES."""
         pieces = self._pieces
@@ -162,6 +181,10 @@ class PropertyViews(PropertyAreas):
         if name not in KNOWN:
             return self._gathered.value(name)
         return views(self._data, self._data_buffer, *self._known[name])
+
+    def malformed(self) -> Bools:
+        """Which records' areas hold a piece that is no property."""
+        return self._gathered.malformed()
 
     def maps(self) -> pa.Array:
         """All properties of every record, in stored order, as the map type PROPERTIES."""

@@ -81,11 +81,11 @@ def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
     )
     facts.findings.extend(store.findings)
     facts.findings.extend(cursors.findings)
-    facts.findings.extend(_missing_end(store))
+    facts.findings.extend(missing_end_findings(store))
     return facts
 
 
-def _missing_end(store: Store) -> list[Finding]:
+def missing_end_findings(store: Store) -> list[Finding]:
     """A finding where the half or op queue points behind the files of the log: the last ones are gone, or all."""
     end = store.commit_log[-1].end_offset if store.commit_log else 0
     found = []

@@ -1,0 +1,225 @@
+"""Is the store whole? Log, queues, index, checkpoint and cursors against each other, as rows of FINDINGS.
+
+What one split shows it tells itself; what only the whole store shows (slots that no record claims, a cursor beyond its
+queue) comes when all splits are done. So the rows are the same whatever the splits. A place is told once, under the
+code that says most: a slot that leads into damaged bytes is no finding beside the damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from readers.columns import Int64s
+from readers.commit_log import span_findings
+from readers.cursors import check_cursors
+from readers.errors import SourceError
+from readers.findings import Finding, findings_table
+from readers.half_queue import marks_of, op_findings, ops_of
+from readers.missing import derived_findings
+from readers.record_block import Block
+from readers.scan_job import SplitResult
+from readers.segment_scan import SegmentScan
+from readers.splits import Split
+from readers.store import HALF_TOPIC, OP_TOPIC, Store
+from readers.store_view import missing_end_findings
+from readers.tables import FINDINGS
+from readers.verify_index import IndexClaims, IndexPart, index_findings
+from readers.verify_leftovers import Leftovers, LogRanges, merged
+from readers.verify_queues import QueueClaims, QueueName, QueuePart
+from readers.verify_records import older_design_rows, record_findings
+from readers.verify_store import (
+    backwards_finding,
+    checkpoint_findings,
+    cursor_findings,
+    half_end,
+    index_file_findings,
+    older_design_finding,
+    op_number_findings,
+)
+
+#: Levels of depth: each finds what the one before it does, and more.
+QUICK, DEFAULT, FULL = "quick", "default", "full"
+
+
+def _none() -> Int64s:
+    return np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class VerifiedSplit:
+    """What the whole store wants to know of a split.
+
+    Units: commit-log offsets in bytes. `damaged`: rows [begin, end) of what is no record and no filler, or was not
+           read. `backwards`: rows (record, its time, record before it, that one's time). `op_marks`: rows (op message,
+           half queue offset) of numbers that no half message has.
+    """
+
+    damaged: Int64s
+    end_offset: int = 0
+    first: tuple[int, int] | None = None
+    last: tuple[int, int] | None = None
+    latest_time_ms: int | None = None
+    backwards: Int64s = field(default_factory=lambda: np.empty((0, 4), np.int64))
+    op_marks: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    older_offsets: Int64s = field(default_factory=_none)
+    has_halves: bool = False
+    queues: dict[QueueName, QueuePart] = field(default_factory=dict)
+    index: IndexPart = field(default_factory=IndexPart)
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """The job. `level`: `quick` reads headers and the ends of the derived files; `default` also bodies' CRCs and every
+    slot and index entry; `full` also inflates what is compressed and reads every property area.
+    """
+
+    level: str = DEFAULT
+
+    @property
+    def schema(self) -> pa.Schema:
+        """FINDINGS."""
+        return FINDINGS
+
+    def of_split(self, split: Split) -> SplitResult:
+        """The findings about a split's records.
+
+        Damage: what is no record is a finding, and so is a file that cannot be read.
+        """
+        scan = split.scan()
+        work = _SplitWork(split, self.level)
+        findings: list[Finding] = []
+        try:
+            for block in scan:
+                findings.extend(work.findings(block))
+        except SourceError as error:
+            file, position = split.segment.file, error.position_bytes
+            findings.append(Finding(split.store.root, "unreadable-file", file, position, actual=str(error)))
+            work.is_unreadable = True
+        findings.extend(span_findings(split.store, split.segment, scan.spans))
+        return SplitResult(_rows(findings), [], scan.decoded_bytes, scan.spans, work.known(scan))
+
+    def of_store(self, store: Store, carried: list[VerifiedSplit]) -> SplitResult:
+        """The findings about what lies beside the log, and about the log as a whole."""
+        return SplitResult(_rows(list(self._store_findings(store, carried))))
+
+    def _store_findings(self, store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
+        is_quick = self.level == QUICK
+        ranges = _ranges(store, splits)
+        yield from store.findings
+        yield from missing_end_findings(store)
+        yield from _log_findings(store, splits)
+        yield from Leftovers(store, [split.queues for split in splits], ranges, only_ends=is_quick).findings()
+        yield from index_file_findings(store, whole=not is_quick)
+        if not is_quick:
+            yield from index_findings(store, [split.index for split in splits], ranges)
+        times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
+        yield from checkpoint_findings(store, max(times, default=None))
+        yield from cursor_findings(store)
+        has_halves = is_quick and any(split.has_halves for split in splits)
+        yield from derived_findings(store, check_cursors(store).half, has_halves)
+
+
+def _rows(findings: list[Finding]) -> list[pa.RecordBatch]:
+    return list(findings_table(findings).to_batches()) if findings else []
+
+
+def _ranges(store: Store, splits: list[VerifiedSplit]) -> LogRanges:
+    return LogRanges(
+        store.log_begin_offset,
+        max((split.end_offset for split in splits), default=store.log_begin_offset),
+        merged([split.damaged for split in splits]),
+        merged([np.array([(s.base_offset, s.end_offset) for s in store.commit_log], np.int64).reshape(-1, 2)]),
+    )
+
+
+def _log_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
+    """Times that run backwards, op numbers beyond the half queue, records of older designs."""
+    before: tuple[int, int] | None = None
+    for split in splits:
+        if before is not None and split.first is not None and split.first[1] < before[1]:
+            yield backwards_finding(store, *split.first, *before)
+        for row in split.backwards.tolist():
+            yield backwards_finding(store, *row)
+        before = split.last or before
+        yield from op_number_findings(store, split.op_marks[:, 0], split.op_marks[:, 1])
+    older = np.concatenate([_none(), *(split.older_offsets for split in splits)])
+    if len(older):
+        yield older_design_finding(store, int(older.min()), len(older))
+
+
+class _SplitWork:
+    """One split on its way: what its blocks add up to."""
+
+    def __init__(self, split: Split, level: str) -> None:
+        self._split, self._level = split, level
+        self._store = split.store
+        self._queues, self._index = QueueClaims(split.store), IndexClaims(split.store)
+        self._known = VerifiedSplit(np.empty((0, 2), np.int64))
+        self._backwards: list[Int64s] = []
+        self._op_marks: list[Int64s] = []
+        self._older: list[Int64s] = []
+        self.is_unreadable = False
+
+    def findings(self, block: Block) -> Iterator[Finding]:
+        """What is wrong with the records of a block; the rest is remembered."""
+        self._add_times(block)
+        self._older.append(block.commit_log_offsets[older_design_rows(block)])
+        is_quick = self._level == QUICK
+        yield from record_findings(
+            self._store, block, with_bodies=not is_quick, with_everything=self._level == FULL
+        )
+        if is_quick:
+            self._known.has_halves |= bool(block.topic_is(HALF_TOPIC).any())
+            return
+        self._queues.add(block)
+        self._index.add(block)
+        is_op = block.topic_is(OP_TOPIC)
+        if is_op.any():
+            ops = ops_of(block.take(is_op), self._store.root)
+            yield from op_findings(ops, self._store.root)
+            self._add_marks(ops)
+
+    def _add_times(self, block: Block) -> None:
+        offsets, times = block.commit_log_offsets, block.header("store_time_ms")
+        known = self._known
+        if known.first is None:
+            known.first = int(offsets[0]), int(times[0])
+        if known.last is not None:
+            offsets, times = np.append(known.last[0], offsets), np.append(known.last[1], times)
+        rows = np.flatnonzero(np.diff(times) < 0)
+        if len(rows):
+            columns = (offsets[rows + 1], times[rows + 1], offsets[rows], times[rows])
+            self._backwards.append(np.stack(columns, axis=1))
+        known.last = int(offsets[-1]), int(times[-1])
+        known.end_offset = int(offsets[-1] + block.lengths[-1])
+        known.latest_time_ms = max(int(times.max()), known.latest_time_ms or 0)
+
+    def _add_marks(self, ops: pa.RecordBatch) -> None:
+        end = half_end(self._store)
+        if end is None or self._store.in_use:
+            return
+        marks = marks_of(ops)
+        numbers = np.asarray(marks["half_queue_offset"])
+        beyond = numbers >= end
+        if beyond.any():
+            offsets = np.asarray(marks["commit_log_offset"])
+            self._op_marks.append(np.stack([offsets[beyond], numbers[beyond]], axis=1))
+
+    def known(self, scan: SegmentScan) -> VerifiedSplit:
+        """The split in the words of the whole store."""
+        known, segment = self._known, self._split.segment
+        spans = [(span.position_bytes, span.length_bytes) for span in scan.spans if span.kind == "damaged"]
+        damaged = [(segment.base_offset + place, segment.base_offset + place + length) for place, length in spans]
+        if self.is_unreadable:
+            damaged.append(self._split.offsets)
+        known.damaged = np.array(damaged, np.int64).reshape(-1, 2)
+        known.backwards = np.concatenate([known.backwards, *self._backwards])
+        known.op_marks = np.concatenate([known.op_marks, *self._op_marks])
+        known.older_offsets = np.concatenate([_none(), *self._older])
+        known.queues = self._queues.compared()
+        known.index = self._index.compared(self._split.offsets[0])
+        return known

@@ -1,0 +1,305 @@
+"""Records' keys against the index, and index entries against the records they point at.
+
+Entries stand in a file in the order of the log, so those that point into a split are one range, found by halves. Each
+split carries the runs of entries that a record of it explains, and the records inside a file's range that lack an
+entry; what no split has explained is looked at record by record when the whole store is known, so that an entry which
+misled the search is no finding by itself. An entry holds only a hash: a wrong one with the right hash goes unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.columns import Int64s
+from readers.errors import SourceError
+from readers.findings import Finding
+from readers.index import BLOCK_ENTRIES, ENTRY, IndexFile, entries_of, java_hash, key_hashes, open_index
+from readers.properties import KEYS, TAGS, UNIQ_KEY
+from readers.record_at import block_at
+from readers.record_block import Block
+from readers.record_layout import ROLLBACK, TRANSACTION_MASK
+from readers.sources import OpenFile
+from readers.store import Store
+from readers.verify_leftovers import FINDINGS_MAX, LogRanges, merged
+from readers.verify_queues import cache_of, runs_of
+
+_HASH_BITS = 31
+#: Entries that no split explains and that are looked at one by one; more are told as one.
+_LOOKED_AT_MAX = 1000
+_UInt32s = npt.NDArray[np.uint32]
+
+
+@dataclass(slots=True)
+class IndexPart:
+    """What one split knows of the index.
+
+    Shape: `runs`: file → numbers of entries [from, to) that a record explains. `lacking`: commit-log offsets of
+           records with a key that the index should have.
+    """
+
+    runs: dict[str, Int64s] = field(default_factory=dict)
+    lacking: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+# --- hashes -----------------------------------------------------------------------------------------------------------
+
+
+def key_pairs(block: Block) -> tuple[Int64s, Int64s]:
+    """What the broker puts into the index for the records of a block: (commit-log offset, hash) of each key.
+
+    Source: store/index/IndexService.java buildIndex; FORMATS 4.2.
+    """
+    rows = block.take((block.sys_flag & TRANSACTION_MASK) != ROLLBACK)
+    if not len(rows):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    topics = rows.topics().cast(pa.binary()).dictionary_encode()
+    prefixes = [topic + b"#" for topic in topics.dictionary.to_pylist()]
+    owners_of_prefix = np.asarray(topics.indices).astype(np.int64)
+    offsets, hashes = [], []
+    for keys, owners in _keys_of(rows):
+        mine = owners_of_prefix[owners]
+        offsets.append(rows.commit_log_offsets[owners])
+        hashes.append(_hashes(keys, mine, prefixes))
+    return np.concatenate(offsets), np.concatenate(hashes)
+
+
+def _keys_of(rows: Block) -> Iterator[tuple[pa.Array, Int64s]]:
+    """Unique keys, then the words of the business keys: the keys as bytes, and the record of each."""
+    unique = rows.properties.value(UNIQ_KEY).cast(pa.binary())
+    has = np.flatnonzero(np.asarray(pc.is_valid(unique)))
+    yield unique.drop_null(), has
+    business = rows.properties.value(KEYS).cast(pa.binary())
+    has = np.flatnonzero(np.asarray(pc.is_valid(business)))
+    lists = pc.split_pattern(business.drop_null(), b" ")
+    words, owners = lists.flatten(), np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
+    full = np.asarray(pc.binary_length(words)) > 0
+    yield words.filter(pa.array(full)), has[owners[full]]
+
+
+def _hashes(keys: pa.Array, prefix_numbers: Int64s, prefixes: list[bytes]) -> Int64s:
+    """The absolute Java hashes of prefix + key, all keys at once."""
+    count = len(keys)
+    if not count:
+        return np.empty(0, np.int64)
+    starts = np.array([java_hash(prefix) for prefix in prefixes], np.int64).astype(np.uint32)
+    values = starts[prefix_numbers]
+    places = np.frombuffer(keys.buffers()[1], np.int32, count + 1 + keys.offset)[keys.offset :].astype(np.int64)
+    text = np.frombuffer(keys.buffers()[2], np.uint8)
+    lengths = np.diff(places)
+    order = np.argsort(-lengths, kind="stable")
+    begins, lengths, values = places[:-1][order], lengths[order], values[order]
+    is_wide = np.zeros(count, np.bool_)
+    active = count
+    for place in range(int(lengths[0])):
+        while lengths[active - 1] <= place:
+            active -= 1
+        units = text[begins[:active] + place]
+        values[:active] = values[:active] * np.uint32(31) + units
+        if units.max() > 0x7F:
+            is_wide[:active] |= units > 0x7F
+    hashes = np.empty(count, np.int64)
+    hashes[order] = values.view(np.int32)
+    for row in order[is_wide].tolist():  # Java hashes UTF-16 units, not bytes
+        hashes[row] = java_hash(prefixes[prefix_numbers[row]] + keys[row].as_py())
+    hashes[hashes == np.iinfo(np.int32).min] = 0
+    return np.abs(hashes)
+
+
+def tag_pairs(block: Block) -> tuple[Int64s, Int64s]:
+    """What 5.5.0 puts into the index beside the keys: each record's tag, as `topic#T#tag`; earlier brokers do not."""
+    rows = np.flatnonzero(block.properties.locate(TAGS)[2] & ((block.sys_flag & TRANSACTION_MASK) != ROLLBACK))
+    tagged = block.take(rows)
+    if not len(tagged):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    topics = tagged.topics().cast(pa.binary()).dictionary_encode()
+    tags = tagged.properties.value(TAGS).cast(pa.binary()).dictionary_encode()
+    kinds, places = np.unique(
+        np.asarray(topics.indices).astype(np.int64) << 32 | np.asarray(tags.indices), return_inverse=True
+    )
+    names, words = topics.dictionary.to_pylist(), tags.dictionary.to_pylist()
+    hashes = key_hashes([names[kind >> 32] + b"#T#" + words[kind & 0xFFFFFFFF] for kind in kinds.tolist()])
+    return tagged.commit_log_offsets, hashes.astype(np.int64)[places]
+
+
+# --- one split --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class IndexClaims:
+    """The entries that the records of a split should have; added block by block, compared at the end."""
+
+    store: Store
+    _offsets: list[Int64s] = field(default_factory=list)
+    _hashes: list[Int64s] = field(default_factory=list)
+    _tags: list[tuple[Int64s, Int64s]] = field(default_factory=list)
+
+    def add(self, block: Block) -> None:
+        """The records of a block."""
+        if index_files(self.store):
+            offsets, hashes = key_pairs(block)
+            self._offsets.append(offsets)
+            self._hashes.append(hashes)
+            self._tags.append(tag_pairs(block))
+
+    def compared(self, begin_offset: int) -> IndexPart:
+        """The split's part, when all blocks were added. `begin_offset`: commit-log offset of the split's begin."""
+        part = IndexPart()
+        if not self._offsets:
+            return part
+        keyed = sum(len(offsets) for offsets in self._offsets)
+        offsets = np.concatenate([*self._offsets, *(offsets for offsets, _ in self._tags)])
+        wanted = _packed(offsets, np.concatenate([*self._hashes, *(hashes for _, hashes in self._tags)]), begin_offset)
+        if not len(offsets):
+            return part
+        order = np.argsort(wanted, kind="stable")
+        wanted, offsets, is_key = wanted[order], offsets[order], order < keyed
+        found = np.zeros(len(wanted), np.bool_)
+        covered = np.zeros(len(wanted), np.bool_)
+        low, high = int(offsets[0]), int(offsets[-1])
+        for index in index_files(self.store):
+            if index.end_offset < low or index.begin_offset > high:
+                continue
+            covered |= (offsets > index.begin_offset) & (offsets < index.end_offset)
+            try:
+                self._compare(index, wanted, found, low, high, begin_offset, part)
+            except SourceError:
+                covered[:] = False  # told when the whole store is looked at
+        part.lacking = np.unique(offsets[covered & is_key & ~found])
+        self._offsets, self._hashes, self._tags = [], [], []
+        return part
+
+    @staticmethod
+    def _compare(
+        index: IndexFile, wanted: Int64s, found: npt.NDArray[np.bool_], low: int, high: int, begin_offset: int,
+        part: IndexPart,
+    ) -> None:
+        runs = []
+        with index.segment.open() as file:
+            first, end = _first_at(index, file, low), _first_at(index, file, high + 1)
+            for number in range(first, end, BLOCK_ENTRIES):
+                entries = read_entries(index, file, number, min(number + BLOCK_ENTRIES, end))
+                offsets = entries["commit_log_offset"].astype(np.int64)
+                pairs = _packed(offsets, entries["key_hash"].astype(np.int64), begin_offset)
+                at = np.minimum(np.searchsorted(wanted, pairs), len(wanted) - 1)
+                same = (wanted[at] == pairs) & (offsets >= low) & (offsets <= high)
+                found[at[same]] = True
+                runs.append(runs_of(np.flatnonzero(same) + number))
+        # a key that a record has twice has two entries
+        for row in np.flatnonzero(np.diff(wanted) == 0).tolist():
+            found[row + 1] |= found[row]
+        part.runs[index.segment.file] = merged(runs)
+
+
+def _packed(offsets: Int64s, hashes: Int64s, begin_offset: int) -> Int64s:
+    """Place and hash in one number: places of one split lie near each other, and hashes are never negative."""
+    packed: Int64s = (offsets - begin_offset << _HASH_BITS) | (hashes & 0x7FFFFFFF)
+    return packed
+
+
+def read_entries(index: IndexFile, file: OpenFile, first: int, end: int) -> npt.NDArray[np.void]:
+    """Entries [first, end) of an index file."""
+    return entries_of(file.read(index.entry_position(first), (end - first) * ENTRY.size_bytes))
+
+
+def _first_at(index: IndexFile, file: OpenFile, offset: int) -> int:
+    """Number of the first entry that points at or behind a place of the log; past the last if none does."""
+    low, high = 1, index.entries_count + 1
+    while low < high:
+        middle = (low + high) // 2
+        if read_entries(index, file, middle, middle + 1)[0]["commit_log_offset"] >= offset:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def index_files(store: Store) -> list[IndexFile]:
+    """The index files that can be compared: their slot table's length is known. Opened once in each process."""
+    cache = cache_of(store)
+    files = cache.get("index")
+    if not isinstance(files, list):
+        files = cache["index"] = [file for file in open_index(store).files if file.wrong() is None]
+    return files
+
+
+# --- the whole store --------------------------------------------------------------------------------------------------
+
+
+def index_findings(store: Store, parts: list[IndexPart], ranges: LogRanges) -> Iterator[Finding]:
+    """Entries that no record explains, and records that lack an entry.
+
+    Order: file, entry number; then commit-log offset.
+    """
+    for index in index_files(store):
+        runs = merged([part.runs[index.segment.file] for part in parts if index.segment.file in part.runs])
+        try:
+            yield from _unexplained(store, index, runs, ranges)
+        except SourceError as error:
+            yield Finding(store.root, "unreadable-file", error.file, error.position_bytes, actual=error.message)
+    lacking = np.unique(np.concatenate([np.empty(0, np.int64), *(part.lacking for part in parts)]))
+    if len(lacking):
+        yield from _lacking(store, lacking)
+
+
+def _unexplained(store: Store, index: IndexFile, runs: Int64s, ranges: LogRanges) -> Iterator[Finding]:
+    doubtful: list[tuple[int, int, int]] = []
+    with index.segment.open() as file:
+        begin, count = 1, index.entries_count
+        for low, high in [*runs.tolist(), (count + 1, count + 1)]:
+            for number in range(begin, low, BLOCK_ENTRIES):
+                entries = read_entries(index, file, number, min(number + BLOCK_ENTRIES, low))
+                offsets = entries["commit_log_offset"].astype(np.int64)
+                # What expired, what is damaged and what a running broker has added since are no contradictions; what
+                # cannot be at all the index's own reader tells.
+                asked = index.is_plausible(entries, number) & ~ranges.is_damaged(offsets)
+                asked &= offsets >= ranges.begin_offset
+                if store.in_use:
+                    asked &= offsets < ranges.end_offset
+                rows = np.flatnonzero(asked).tolist()
+                doubtful.extend((number + row, int(offsets[row]), int(entries["key_hash"][row])) for row in rows)
+            begin = high
+    wrong = _wrong(store, doubtful[:_LOOKED_AT_MAX]) + doubtful[_LOOKED_AT_MAX:]
+    for place, (number, offset, key_hash) in enumerate(wrong[:FINDINGS_MAX]):
+        more = len(wrong) - FINDINGS_MAX if place == FINDINGS_MAX - 1 else 0
+        yield Finding(
+            store.root, "index-mismatch", index.segment.file, index.entry_position(number), ENTRY.size_bytes,
+            expected=f"a record at commit-log offset {offset} with a key of hash {key_hash}",
+            actual="no such record" + (f", and {more} more such entries" if more else ""),
+        )
+
+
+def _wrong(store: Store, entries: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Those of some entries whose record is not there or has no key of that hash."""
+    log = store.log()
+    try:
+        wrong = []
+        for entry in entries:
+            block = block_at(log, entry[1])
+            known = [] if block is None else [*key_pairs(block)[1].tolist(), *tag_pairs(block)[1].tolist()]
+            if entry[2] not in known:
+                wrong.append(entry)
+        return wrong
+    finally:
+        log.close()
+
+
+def _lacking(store: Store, offsets: Int64s) -> Iterator[Finding]:
+    log = store.log()
+    try:
+        for place, offset in enumerate(offsets[:FINDINGS_MAX].tolist()):
+            segment = log.segment_at(offset)
+            more = len(offsets) - FINDINGS_MAX if place == FINDINGS_MAX - 1 else 0
+            yield Finding(
+                store.root, "index-missing", None if segment is None else segment.file,
+                None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
+                expected="an entry for each key of the record",
+                actual="a key without one" + (f", and {more} more such records" if more else ""),
+            )
+    finally:
+        log.close()

@@ -1,0 +1,323 @@
+"""What is left when all splits of a store have compared their records with the consume queues.
+
+Slots that no record claimed and records whose slot says something else are matched with each other here, so that one
+damaged field is one finding: at the slot where there is one, else at the record. Neighbours that the same thing is
+wrong with are one finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from readers.columns import Bools, Int64s
+from readers.consume_queue import BLOCK_SLOTS, Slots, are_pre_blank, are_sound, used_end
+from readers.errors import SourceError
+from readers.findings import Finding, as_text
+from readers.record_at import block_at
+from readers.store import Store
+from readers.verify_queues import BATCH, SIMPLE, QueueName, QueuePart, SlotFiles, queue_text, slot_files
+
+#: Findings of one kind about one queue; what is beyond is told in one.
+FINDINGS_MAX = 100
+_FINE, _INVALID, _EXPIRED, _DANGLING, _MISMATCH = range(5)
+_CODES = {
+    _INVALID: "slot-invalid", _EXPIRED: "slot-expired", _DANGLING: "slot-dangling", _MISMATCH: "slot-mismatch",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LogRanges:
+    """What of a log can hold records.
+
+    Units: bytes of the commit log. `damaged`: rows [begin, end), ascending; `end_offset`: past the last record.
+    """
+
+    begin_offset: int
+    end_offset: int
+    damaged: Int64s
+    segments: Int64s
+
+    def is_damaged(self, offsets: Int64s) -> Bools:
+        """Whether each place lies in damaged or unread bytes."""
+        return _inside(self.damaged, offsets)
+
+    def is_held(self, offsets: Int64s) -> Bools:
+        """Whether a file holds each place, before the end of the records."""
+        return _inside(self.segments, offsets) & (offsets < self.end_offset)
+
+
+def _inside(ranges: Int64s, offsets: Int64s) -> Bools:
+    if not len(ranges):
+        return np.zeros(len(offsets), np.bool_)
+    at = np.searchsorted(ranges[:, 0], offsets, "right") - 1
+    inside: Bools = (at >= 0) & (offsets < ranges[np.maximum(at, 0), 1])
+    return inside
+
+
+@dataclass(slots=True)
+class _Queue:
+    """One queue with all that splits said about it."""
+
+    name: QueueName
+    files: SlotFiles
+    records: QueuePart
+    used_end: int = 0
+    is_readable: bool = True
+    told: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Leftovers:
+    """The findings about the queues of a store."""
+
+    def __init__(
+        self, store: Store, parts: list[dict[QueueName, QueuePart]], log: LogRanges, *, only_ends: bool = False
+    ) -> None:
+        """`only_ends`: nothing was compared, and only the last slot of each queue is looked at."""
+        self._store = store
+        self._only_ends = only_ends
+        self._ranges = log
+        self._log = store.log()
+        self._parts: dict[QueueName, list[QueuePart]] = {}
+        for part in parts:
+            for name, queue in part.items():
+                self._parts.setdefault(name, []).append(queue)
+        bad = [(name, queue) for name, queues in self._parts.items() for queue in queues if len(queue.offsets)]
+        self._claims = {
+            offset: (name, number)
+            for name, queue in bad
+            for offset, number in zip(queue.offsets.tolist(), queue.numbers.tolist(), strict=True)
+        }
+        self._told_offsets: set[int] = set()
+
+    def findings(self) -> Iterator[Finding]:
+        """All of them.
+
+        Order: slots queue by queue, then records without a slot.
+        """
+        try:
+            doubtful: list[_Queue] = []
+            for name in self._names():
+                queue = self._queue(name)
+                yield from self._of_queue(queue)
+                queue.files.close()
+                if len(queue.records.numbers):
+                    doubtful.append(queue)
+            for queue in doubtful:
+                yield from self._slotless(queue)
+        finally:
+            self._log.close()
+
+    def _names(self) -> list[QueueName]:
+        here = {
+            (kind, topic.encode("utf-8", "surrogateescape"), number)
+            for kind in (SIMPLE, BATCH)
+            for topic, number in self._store.queues(kind)
+        }
+        return sorted(here | self._parts.keys())
+
+    def _queue(self, name: QueueName) -> _Queue:
+        parts = self._parts.get(name, [])
+        joined = {
+            column: np.concatenate([np.empty(0, np.int64), *(getattr(part, column) for part in parts)])
+            for column in QueuePart.__slots__
+            if column != "runs"
+        }
+        runs = merged([part.runs for part in parts])
+        return _Queue(name, slot_files(self._store, name), QueuePart(runs=runs, **joined))
+
+    # -- slots ---------------------------------------------------------------------------------------------------------
+
+    def _of_queue(self, queue: _Queue) -> Iterator[Finding]:
+        kind, topic, queue_id = queue.name
+        if queue.files.exists:
+            text = topic.decode("utf-8", "surrogateescape")
+            for finding in self._store.queue_segments(text, queue_id, kind)[1]:
+                is_gap = finding.code == "segment-gap"
+                yield replace(finding, code="queue-gap", commit_log_offset=None) if is_gap else finding
+        try:
+            queue.used_end = used_end(queue.files.segments, queue.files.layout)
+            if self._only_ends:
+                queue.records.runs = np.array([(queue.files.first, queue.used_end - 1)], np.int64)
+            runs: list[_Run] = []
+            for first, slots in self._unclaimed(queue):
+                self._add_runs(queue, runs, first, slots)
+        except SourceError as error:
+            queue.is_readable = False
+            yield Finding(self._store.root, "unreadable-file", error.file, error.position_bytes, actual=error.message)
+            return
+        for code in _CODES:
+            yield from self._told_runs(queue, [run for run in runs if run.kind == code])
+
+    def _add_runs(self, queue: _Queue, runs: list[_Run], first: int, slots: Slots) -> None:
+        """The runs of one block; the first goes on with what the block before ended with. None crosses a file's end."""
+        classes = self._classes(queue, slots)
+        numbers = first + np.arange(len(slots))
+        files = np.searchsorted(queue.files.bases, numbers, "right")
+        cuts = np.flatnonzero((np.diff(classes) != 0) | (np.diff(files) != 0)) + 1
+        for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(slots)], strict=True):
+            kind = int(classes[begin])
+            if kind == _FINE:
+                continue
+            queue.told.append((first + begin, first + end))
+            if self._claims and kind != _INVALID:
+                self._told_offsets.update(slots["commit_log_offset"][begin:end].tolist())
+            last = runs[-1] if runs else None
+            if last is not None and (last.kind, last.end, last.file) == (kind, first + begin, int(files[begin])):
+                last.end = first + end
+            else:
+                runs.append(_Run(kind, int(files[begin]), first + begin, first + end, slots[begin : begin + 1].copy()))
+
+    def _told_runs(self, queue: _Queue, runs: list[_Run]) -> Iterator[Finding]:
+        """A finding for each run; garbage would give one for every second slot, so the last takes the rest."""
+        size = queue.files.layout.size_bytes
+        for number, run in enumerate(runs[:FINDINGS_MAX]):
+            expected, actual = self._words(queue, run.kind, run.begin, run.slot[0])
+            left = runs[number:] if number == FINDINGS_MAX - 1 else [run]
+            more = sum(one.end - one.begin for one in left) - 1
+            segment = queue.files.segments[run.file - 1]
+            yield Finding(
+                self._store.root, _CODES[run.kind], segment.file, run.begin * size - segment.base_offset,
+                (run.end - run.begin) * size, expected=expected,
+                actual=f"{actual or 'neither'}, and {more} more such slots" if more else actual,
+            )
+
+    @staticmethod
+    def _unclaimed(queue: _Queue) -> Iterator[tuple[int, Slots]]:
+        """Blocks of slots that no record agrees with, with the number of the first."""
+        begin = queue.files.first
+        for low, high in [*queue.records.runs.tolist(), (queue.used_end, queue.used_end)]:
+            while begin < min(low, queue.used_end):
+                end = min(low, queue.used_end, begin + BLOCK_SLOTS)
+                yield begin, queue.files.read(begin, end)
+                begin = end
+            begin = max(begin, high)
+
+    def _classes(self, queue: _Queue, slots: Slots) -> Int64s:
+        """What each unclaimed slot is."""
+        offsets = slots["commit_log_offset"].astype(np.int64)
+        sound = are_sound(slots)
+        classes = np.where(sound, _MISMATCH, _INVALID)
+        if self._only_ends:  # nothing is known of what is at its place
+            classes[sound] = _FINE
+        if queue.name[0] == SIMPLE:
+            classes[are_pre_blank(slots)] = _FINE
+        outside = sound & ~self._ranges.is_held(offsets)
+        classes[outside] = _DANGLING
+        if self._store.in_use:  # what the broker has written since
+            classes[sound & (offsets >= self._ranges.end_offset)] = _FINE
+        classes[outside & (offsets < self._ranges.begin_offset)] = _EXPIRED
+        classes[sound & self._ranges.is_damaged(offsets)] = _FINE
+        return classes.astype(np.int64)
+
+    def _words(self, queue: _Queue, kind: int, number: int, slot: Slots) -> tuple[str | None, str | None]:
+        """Expected and actual of a slot."""
+        if kind == _INVALID:
+            return "an offset and a length", None
+        offset, length = int(slot["commit_log_offset"]), int(slot["record_length_bytes"])
+        records = queue.records
+        rows = np.flatnonzero(records.numbers == number)
+        mine = rows[records.offsets[rows] == offset]
+        if kind in (_EXPIRED, _DANGLING):
+            low, high = self._ranges.begin_offset, self._ranges.end_offset
+            if len(rows):
+                return f"commit-log offset {records.offsets[rows[0]]}", f"commit-log offset {offset}"
+            return f"an offset in [{low}, {high})", str(offset)
+        if len(mine):
+            row = mine[0]
+            if int(records.lengths[row]) != length:
+                return f"a length of {records.lengths[row]} bytes", f"{length} bytes"
+            if int(records.tags_codes[row]) != int(records.slot_tags[row]):
+                return f"tags code {records.tags_codes[row]}", f"tags code {records.slot_tags[row]}"
+            return "what its record says of the batch", "another number, time or size"
+        if len(rows):
+            return f"commit-log offset {records.offsets[rows[0]]}", f"commit-log offset {offset}"
+        return f"slot {number} of {queue_text(queue.name)}", self._record_text(offset)
+
+    def _record_text(self, offset: int) -> str:
+        claim = self._claims.get(offset)
+        if claim is not None:
+            return f"a record that claims slot {claim[1]} of {queue_text(claim[0])}"
+        try:
+            block = block_at(self._log, offset)
+        except SourceError as error:
+            return error.message
+        if block is None:
+            return f"no record begins at commit-log offset {offset}"
+        name = (SIMPLE, block.topics().to_pylist()[0], int(block.header("queue_id")[0]))
+        return f"a record that claims slot {int(block.header('queue_offset')[0])} of {queue_text(name)}"
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def _slotless(self, queue: _Queue) -> Iterator[Finding]:
+        """Records whose slot is missing, as far as no finding about a slot explains them."""
+        records = queue.records
+        told = np.array([offset in self._told_offsets for offset in records.offsets.tolist()], np.bool_)
+        told |= _inside(merged([np.array(queue.told, np.int64).reshape(-1, 2)]), records.numbers)
+        rows = np.flatnonzero(~told)
+        if not len(rows) or not queue.is_readable:
+            return
+        if not queue.files.exists:
+            if not self._store.has_rocksdb_queues:
+                kind, topic, number = queue.name
+                path = self._store.queue_directory(topic.decode("utf-8", "surrogateescape"), number, kind)
+                yield Finding(
+                    self._store.root, "queue-missing", as_text(path),
+                    commit_log_offset=int(records.offsets[rows].min()),
+                    expected=f"slots for {len(rows)} records", actual="no file",
+                )
+            return
+        rows = rows[np.lexsort((records.offsets[rows], records.numbers[rows]))]
+        is_late = self._store.aborted or self._store.in_use
+        numbers = records.numbers[rows]
+        late = ((numbers >= queue.used_end) | (numbers < 0)) & is_late
+        for code, mine in (("slot-missing", rows[~late]), ("slot-pending", rows[late])):
+            cuts = np.flatnonzero(np.diff(records.numbers[mine]) != 1) + 1
+            for number, run in enumerate(np.split(mine, cuts) if len(mine) else []):
+                if number == FINDINGS_MAX - 1:
+                    run = mine[np.flatnonzero(mine == run[0])[0] :]
+                yield self._of_records(queue, code, run)
+                if number == FINDINGS_MAX - 1:
+                    break
+
+    def _of_records(self, queue: _Queue, code: str, rows: Int64s) -> Finding:
+        records, row = queue.records, int(rows[0])
+        offset = int(records.offsets[row])
+        segment = self._log.segment_at(offset)
+        more = f", and of {len(rows) - 1} more records" if len(rows) > 1 else ""
+        pointed, claimed = int(records.slot_offsets[row]), int(records.numbers[row])
+        slot = "a slot" if claimed < 0 else f"slot {claimed}"  # batch slots are found by their offset alone
+        return Finding(
+            self._store.root, code, None if segment is None else segment.file,
+            None if segment is None else offset - segment.base_offset, int(records.lengths[row]),
+            commit_log_offset=offset,
+            expected=f"{slot} of {queue_text(queue.name)}{more}",
+            actual="no slot" if pointed < 0 else f"a slot that points at {pointed}",
+        )
+
+
+@dataclass(slots=True)
+class _Run:
+    """Neighbouring slots of one file that the same thing is wrong with. `file`: its number, from 1."""
+
+    kind: int
+    file: int
+    begin: int
+    end: int
+    slot: Slots
+
+
+def merged(runs: list[Int64s]) -> Int64s:
+    """Ranges [from, to) of several lists as one, without overlaps.
+
+    Order: ascending.
+    """
+    every = np.concatenate([np.empty((0, 2), np.int64), *runs])
+    if not len(every):
+        return every
+    every = every[np.argsort(every[:, 0], kind="stable")]
+    ends = np.maximum.accumulate(every[:, 1])
+    cuts = np.flatnonzero(every[1:, 0] > ends[:-1])
+    return np.stack([every[np.r_[0, cuts + 1], 0], ends[np.r_[cuts, len(every) - 1]]], axis=1)

@@ -1,0 +1,397 @@
+"""Records against their consume queues, and the queues against the log: what of both does not fit together.
+
+A record says which queue it is in and where, so its slot is read without a search, and whole queues are compared at
+once. Each split carries the runs of slots that agree and the records that do not; what no split has claimed is looked
+at when the whole store is known. So the cost is that of the slots, whatever the size of a split, and a damaged slot or
+record misleads nothing. Queues are derived: where the two differ the log is believed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from readers.columns import Bools, Int64s, strings
+from readers.consume_queue import BATCH_SLOT, EXTENSION_ADDRESS_MAX, SLOT, Slots, open_queue
+from readers.errors import SourceError
+from readers.index import java_hash
+from readers.layout import Layout
+from readers.properties import TAGS
+from readers.record_block import Block
+from readers.record_layout import PREPARED, ROLLBACK, TRANSACTION_MASK
+from readers.sources import SegmentedLog
+from readers.store import SCHEDULE_TOPIC, Store
+
+SIMPLE, BATCH = "consumequeue", "batchconsumequeue"
+LAYOUTS = {SIMPLE: SLOT, BATCH: BATCH_SLOT}
+#: (kind, topic as bytes, queue number)
+QueueName = tuple[str, bytes, int]
+
+_DELAY = "DELAY"
+_DISPATCH, _DISPATCH_OFFSETS = "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"
+_INNER_NUM = "INNER_NUM"
+#: Numbers of records further apart than this are read apart: one of them may be damaged.
+_APART_SLOTS = 4096
+#: No broker delays a message by more; `messageDelayLevel` is configuration, so any shorter delay can be right.
+_DELAY_MS_MAX = 10 * 366 * 86_400_000
+_STORES_KEPT = 4
+
+
+@dataclass(slots=True)
+class QueuePart:
+    """What one split knows of one queue.
+
+    Shape: `runs` are numbers of slots [from, to) that agree with a record. The other arrays go together and hold the
+           records whose slot does not: the number they claim, their place and length, their tags code, and what the
+           slot of that number holds (place −1: no slot).
+    Units: bytes of the commit log.
+    """
+
+    runs: Int64s
+    numbers: Int64s
+    offsets: Int64s
+    lengths: Int64s
+    tags_codes: Int64s
+    slot_offsets: Int64s
+    slot_lengths: Int64s
+    slot_tags: Int64s
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Records of one block that should have a slot."""
+
+    queue_numbers: Int64s
+    queue_offsets: Int64s
+    offsets: Int64s
+    lengths: Int64s
+    tags_codes: Int64s
+    store_times: Int64s
+    is_delayed: Bools
+    sizes: Int64s
+
+
+@dataclass(slots=True)
+class QueueClaims:
+    """The slots that the records of a split claim; added block by block, compared at the end."""
+
+    store: Store
+    _names: dict[QueueName, int] = field(default_factory=dict)
+    _rows: list[_Rows] = field(default_factory=list)
+    _hashes: dict[bytes, int] = field(default_factory=dict)
+
+    def add(self, block: Block) -> None:
+        """The records of a block. Prepared and rollback records of designs before 4.3 get no slot (FORMATS 3.3)."""
+        kinds = block.sys_flag & TRANSACTION_MASK
+        has_slot = (kinds != PREPARED) & (kinds != ROLLBACK)
+        rows = block if has_slot.all() else block.take(has_slot)
+        if not len(rows):
+            return
+        topics = rows.topics().cast(pa.binary()).dictionary_encode()
+        tags = self._tags_codes(rows)
+        queue_ids = rows.header("queue_id").astype(np.int64)
+        names = self._queue_numbers(topics, queue_ids)
+        count = len(rows)
+        is_delayed, sizes = np.zeros(count, np.bool_), np.ones(count, np.int64)
+        scheduled = np.flatnonzero(rows.topic_is(SCHEDULE_TOPIC))
+        if len(scheduled):
+            is_delayed[scheduled] = rows.take(scheduled).properties.locate(_DELAY)[2]
+        if _batch_queues(self.store):
+            sizes = _batch_sizes(rows)
+        self._rows.append(
+            _Rows(
+                names, rows.header("queue_offset").astype(np.int64), rows.commit_log_offsets, rows.lengths, tags,
+                rows.header("store_time_ms"), is_delayed, sizes,
+            )
+        )
+        self._add_dispatched(rows, tags)
+
+    def _tags_codes(self, rows: Block) -> Int64s:
+        """Java's hash of each record's tags; 0 where it has none."""
+        tags = rows.properties.value(TAGS).cast(pa.binary()).dictionary_encode()
+        texts = tags.dictionary.to_pylist()
+        for text in texts:
+            if text not in self._hashes:
+                self._hashes[text] = java_hash(text)
+        codes = np.array([*(self._hashes[text] for text in texts), 0], np.int64)
+        if len(self._hashes) > _HASHES_MAX:
+            self._hashes.clear()
+        found: Int64s = codes[np.asarray(tags.indices.fill_null(len(texts)))]
+        return found
+
+    def _queue_numbers(self, topics: pa.DictionaryArray, queue_ids: Int64s) -> Int64s:
+        keys = np.asarray(topics.indices).astype(np.int64) << 32 | (queue_ids & 0xFFFFFFFF)
+        unique, places = np.unique(keys, return_inverse=True)
+        words = topics.dictionary.to_pylist()
+        numbers = []
+        for key in unique.tolist():
+            topic, queue_id = words[key >> 32], int(np.int32(np.uint32(key & 0xFFFFFFFF)))
+            kind = BATCH if (_text(topic), queue_id) in _batch_queues(self.store) else SIMPLE
+            numbers.append(self._number((kind, topic, queue_id)))
+        return np.array(numbers, np.int64)[places]
+
+    def _number(self, name: QueueName) -> int:
+        return self._names.setdefault(name, len(self._names))
+
+    def _add_dispatched(self, rows: Block, tags: Int64s) -> None:
+        """Light queues: one record has further slots in the queues that a property names (4.9.3+)."""
+        if re.search(_DISPATCH.encode(), rows.data) is None:  # type: ignore[call-overload]
+            return
+        names = rows.properties.text(_DISPATCH).to_pylist()
+        places = rows.properties.text(_DISPATCH_OFFSETS).to_pylist()
+        for row, (queues, offsets) in enumerate(zip(names, places, strict=True)):
+            if not queues or not offsets:
+                continue
+            for queue, offset in zip(queues.split(","), offsets.split(","), strict=False):
+                if not re.fullmatch(r"\d{1,18}", offset):
+                    continue
+                one = rows.take(np.array([row]))
+                queue_id = 0 if queue.startswith("%LMQ%") else int(one.header("queue_id")[0])
+                number = self._number((SIMPLE, queue.encode("utf-8", "surrogateescape"), queue_id))
+                self._rows.append(
+                    _Rows(
+                        np.array([number]), np.array([int(offset)]), one.commit_log_offsets, one.lengths,
+                        tags[row : row + 1], one.header("store_time_ms"), np.zeros(1, np.bool_), np.ones(1, np.int64),
+                    )
+                )
+
+    def compared(self) -> dict[QueueName, QueuePart]:
+        """Each queue's part, when all blocks were added."""
+        if not self._rows:
+            return {}
+        numbers, *columns = (
+            np.concatenate([getattr(rows, name) for rows in self._rows]) for name in _Rows.__slots__
+        )
+        order = np.argsort(numbers, kind="stable")
+        cuts = np.searchsorted(numbers[order], np.arange(len(self._names) + 1))
+        parts = {}
+        for name, number in self._names.items():
+            mine = order[cuts[number] : cuts[number + 1]]
+            parts[name] = _compared(self.store, name, *(column[mine] for column in columns))
+        self._rows = []
+        return parts
+
+
+#: Tags that are remembered with their hash; stores with more distinct ones have them calculated again.
+_HASHES_MAX = 1 << 16
+
+
+def _text(topic: bytes) -> str:
+    return topic.decode("utf-8", "surrogateescape")
+
+
+def _batch_sizes(rows: Block) -> Int64s:
+    texts = rows.properties.text(_INNER_NUM)
+    if texts.null_count == len(texts):
+        return np.ones(len(rows), np.int64)
+    return np.array([int(text) if text and text.isdecimal() else 1 for text in texts.to_pylist()], np.int64)
+
+
+# --- slots of a queue -------------------------------------------------------------------------------------------------
+
+
+class SlotFiles:
+    """The files of one queue, simple or batch, read by slot number; numbers that no file holds give zeros.
+
+    Raises: UnreadableFile, FileChanged when slots are read.
+    """
+
+    def __init__(self, store: Store, name: QueueName) -> None:
+        kind, topic, queue_id = name
+        self.layout: Layout = LAYOUTS[kind]
+        found = store.queue_segments(_text(topic), queue_id, kind)[0] if queue_id >= 0 and _is_name(topic) else ()
+        size = self.layout.size_bytes
+        self.segments = tuple(s for s in found if s.base_offset % size == 0 and s.end_offset < 2**63)
+        self.bases = np.array([segment.base_offset // size for segment in self.segments], np.int64)
+        self._log = SegmentedLog(self.segments)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the queue has a file."""
+        return bool(self.segments)
+
+    @property
+    def first(self) -> int:
+        """Number of the first slot that a file holds."""
+        return self.segments[0].base_offset // self.layout.size_bytes if self.segments else 0
+
+    @property
+    def end(self) -> int:
+        """Number past the last slot that a file has room for."""
+        return self.segments[-1].end_offset // self.layout.size_bytes if self.segments else 0
+
+    def read(self, first: int, end: int) -> Slots:
+        """Slots [first, end)."""
+        size = self.layout.size_bytes
+        slots = np.zeros(end - first, self.layout.dtype)
+        for segment in self.segments:
+            low = max(first, segment.base_offset // size)
+            high = min(end, segment.end_offset // size)
+            if low < high:
+                data = self._log.read(low * size, (high - low) * size)
+                slots[low - first : low - first + len(data) // size] = np.frombuffer(data, slots.dtype)
+        return slots
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        self._log.close()
+
+
+def _is_name(topic: bytes) -> bool:
+    """Whether a directory can have this name: a damaged topic may be anything."""
+    return bool(topic) and b"/" not in topic and b"\0" not in topic and topic not in (b".", b"..")
+
+
+#: What this process has listed of the last few stores: files of queues are looked up once, not once for each split.
+_listed: OrderedDict[tuple[str, int], dict[object, object]] = OrderedDict()
+
+
+def cache_of(store: Store) -> dict[object, object]:
+    """What this process remembers of a store, by whatever name is asked for."""
+    key = (store.root, store.taken_time_ms)
+    if key not in _listed:
+        _listed[key] = {}
+        if len(_listed) > _STORES_KEPT:
+            _listed.popitem(last=False)
+    return _listed[key]
+
+
+def slot_files(store: Store, name: QueueName) -> SlotFiles:
+    """The files of a queue; listed once in each process."""
+    cache = cache_of(store)
+    files = cache.get(name)
+    if not isinstance(files, SlotFiles):
+        files = cache[name] = SlotFiles(store, name)
+    return files
+
+
+def _batch_queues(store: Store) -> frozenset[tuple[str, int]]:
+    cache = cache_of(store)
+    found = cache.get(BATCH)
+    if not isinstance(found, frozenset):
+        found = cache[BATCH] = frozenset(store.queues(BATCH))
+    return found
+
+
+# --- comparing --------------------------------------------------------------------------------------------------------
+
+
+def _compared(
+    store: Store, name: QueueName, numbers: Int64s, offsets: Int64s, lengths: Int64s, tags: Int64s, times: Int64s,
+    is_delayed: Bools, sizes: Int64s,
+) -> QueuePart:
+    files = slot_files(store, name)
+    count = len(numbers)
+    slot_offsets, slot_lengths = np.full(count, -1, np.int64), np.zeros(count, np.int64)
+    slot_tags = np.zeros(count, np.int64)
+    places = numbers.copy()
+    good = np.zeros(count, np.bool_)
+    try:
+        if name[0] == BATCH:
+            places = _places_by_offset(files, offsets)
+        for rows, slots in _slots_of(files, places):
+            slot_offsets[rows] = slots["commit_log_offset"]
+            slot_lengths[rows] = slots["record_length_bytes"]
+            slot_tags[rows] = slots["tags_code"]
+            good[rows] = _is_of_record(name, slots, numbers[rows], times[rows], sizes[rows])
+    except SourceError:
+        pass  # the slots that cannot be read are told when the whole store is looked at
+    finally:
+        files.close()
+    slot_offsets[slot_lengths <= 0] = -1
+    if name[0] == SIMPLE and (slot_tags <= EXTENSION_ADDRESS_MAX).any():
+        slot_tags = _resolved(store, name, slot_tags, places)
+    good &= (slot_offsets == offsets) & (slot_lengths == lengths)
+    delay = slot_tags - times
+    due = is_delayed & (delay >= 0) & (delay <= _DELAY_MS_MAX)
+    good &= (slot_tags == tags) | due
+    bad = ~good
+    return QueuePart(
+        runs_of(places[good]), places[bad], offsets[bad], lengths[bad], tags[bad], slot_offsets[bad],
+        slot_lengths[bad], slot_tags[bad],
+    )
+
+
+def _is_of_record(name: QueueName, slots: Slots, numbers: Int64s, times: Int64s, sizes: Int64s) -> Bools:
+    """Whether what only batch slots say of their record is true."""
+    if name[0] == SIMPLE:
+        return np.ones(len(slots), np.bool_)
+    same: Bools = (slots["first_queue_offset"] == numbers) & (slots["store_time_ms"] == times)
+    same &= slots["batch_size"] == sizes
+    return same
+
+
+def _slots_of(files: SlotFiles, numbers: Int64s) -> Iterator[tuple[Int64s, Slots]]:
+    """The slots of some numbers, near ones read together: rows of `numbers`, and each one's slot."""
+    held = np.flatnonzero((numbers >= files.first) & (numbers < files.end))
+    if not len(held):
+        return
+    order = held[np.argsort(numbers[held], kind="stable")]
+    ascending = numbers[order]
+    cuts = np.flatnonzero(np.diff(ascending) > _APART_SLOTS) + 1
+    for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(order)], strict=True):
+        first = int(ascending[begin])
+        slots = files.read(first, int(ascending[end - 1]) + 1)
+        yield order[begin:end], slots[ascending[begin:end] - first]
+
+
+def _places_by_offset(files: SlotFiles, offsets: Int64s) -> Int64s:
+    """Numbers of the slots that point at records, for queues whose slots carry their queue offset; −1: none."""
+    places = np.full(len(offsets), -1, np.int64)
+    if not len(offsets) or not files.segments:
+        return places
+    first = _first_at(files, int(offsets.min()))
+    end = _first_at(files, int(offsets.max()) + 1)
+    pointed = files.read(first, end)["commit_log_offset"].astype(np.int64)
+    order = np.argsort(pointed, kind="stable")
+    if len(order):
+        at = np.minimum(np.searchsorted(pointed[order], offsets), len(order) - 1)
+        found = pointed[order][at] == offsets
+        places[found] = order[at[found]] + first
+    return places
+
+
+def _first_at(files: SlotFiles, offset: int) -> int:
+    """Number of the first slot of a queue that points at or behind a place, or is not used."""
+    low, high = files.first, files.end
+    while low < high:
+        middle = (low + high) // 2
+        slot = files.read(middle, middle + 1)[0]
+        if slot["record_length_bytes"] <= 0 or slot["commit_log_offset"] >= offset:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _resolved(store: Store, name: QueueName, tags: Int64s, numbers: Int64s) -> Int64s:
+    """Tags codes with addresses in the extension followed, as readers of the queue do it."""
+    resolved = tags.copy()
+    rows = np.flatnonzero(tags <= EXTENSION_ADDRESS_MAX)
+    with open_queue(store, _text(name[1]), name[2]) as queue:
+        order = rows[np.argsort(numbers[rows], kind="stable")]
+        found, _, _, codes = queue.read(int(numbers[order[0]]), int(numbers[order[-1]]) + 1)
+        at = np.minimum(np.searchsorted(found, numbers[rows]), max(0, len(found) - 1))
+        if len(found):
+            same = found[at] == numbers[rows]
+            resolved[rows[same]] = codes[at[same]]
+    return resolved
+
+
+def runs_of(numbers: Int64s) -> Int64s:
+    """Numbers as runs [from, to) without gaps, one row each, ascending."""
+    unique = numbers if (np.diff(numbers) > 0).all() else np.unique(numbers)
+    if not len(unique):
+        return np.empty((0, 2), np.int64)
+    cuts = np.flatnonzero(np.diff(unique) != 1)
+    return np.stack([unique[np.r_[0, cuts + 1]], unique[np.r_[cuts, len(unique) - 1]] + 1], axis=1)
+
+
+def queue_text(name: QueueName) -> str:
+    """A queue in words."""
+    return f"queue {name[2]} of {strings(pa.array([name[1]], pa.binary()))[0].as_py()}"

@@ -1,0 +1,159 @@
+"""What is wrong beside the records: checkpoint, cursors of all groups, op numbers that lead nowhere, index files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from readers.checkpoint import checkpoint_values, read_checkpoint
+from readers.columns import Int64s
+from readers.consume_queue import used_end
+from readers.cursors import read_cursors
+from readers.errors import SourceError
+from readers.findings import Finding
+from readers.index import open_index, scan_entries
+from readers.store import CHECK_GROUP, HALF_TOPIC, Store
+from readers.verify_queues import BATCH, SIMPLE, slot_files
+
+#: The year 2200: what is beyond is no time that a broker wrote.
+_TIME_MS_MAX = 7_258_118_400_000
+_TIMES = ("physic_msg_time_ms", "logics_msg_time_ms", "index_msg_time_ms")
+
+
+def checkpoint_findings(store: Store, last_store_time_ms: int | None) -> Iterator[Finding]:
+    """The checkpoint's own damage, and times in it that are later than any record of the log.
+
+    `last_store_time_ms`: the latest store time in the log; None for a log without records.
+    """
+    reading = read_checkpoint(store)
+    rows = {row["field"]: row for batch in reading for row in batch.to_pylist()}
+    yield from reading.findings
+    values = checkpoint_values(store)
+    if store.in_use or last_store_time_ms is None:
+        return
+    for name in _TIMES:
+        value = values.get(name, 0)
+        if last_store_time_ms < value <= _TIME_MS_MAX:
+            yield Finding(
+                store.root, "checkpoint-ahead", rows[name]["file"], rows[name]["position_bytes"], 8,
+                expected=f"at most {last_store_time_ms}, the log's latest store time", actual=f"{name} {value}",
+            )
+        elif value < 0 or value > _TIME_MS_MAX:
+            yield Finding(
+                store.root, "checkpoint-damaged", rows[name]["file"], rows[name]["position_bytes"], 8,
+                expected="a time", actual=f"{name} {value}",
+            )
+
+
+def cursor_findings(store: Store) -> Iterator[Finding]:
+    """The cursors' own damage, and cursors outside their queues. That of the check's half queue comes with the audit's.
+
+    Order: the file's.
+    """
+    reading = read_cursors(store)
+    rows = [row for batch in reading for row in batch.to_pylist()]
+    yield from reading.findings
+    if store.has_rocksdb_queues:
+        return
+    for row in rows:
+        if (row["topic"], row["group"]) == (HALF_TOPIC, CHECK_GROUP):
+            continue
+        first, end = _bounds(store, row["topic"], row["queue_id"])
+        cursor = row["next_queue_offset"]
+        of = f"{row['group']} in queue {row['queue_id']} of {row['topic']}"
+        if cursor > end and not store.in_use:
+            yield Finding(
+                store.root, "group-cursor-beyond-end", row["file"], expected=f"at most {end} for {of}",
+                actual=str(cursor),
+            )
+        elif cursor < 0 or cursor < first:
+            yield Finding(
+                store.root, "group-cursor-before-begin", row["file"], expected=f"at least {first} for {of}",
+                actual=str(cursor),
+            )
+
+
+def _bounds(store: Store, topic: str, queue_id: int) -> tuple[int, int]:
+    """Queue offsets of a queue's first slot and past its last; zeros where there is none."""
+    for kind in (SIMPLE, BATCH):
+        name = (kind, topic.encode("utf-8", "surrogateescape"), queue_id)
+        files = slot_files(store, name)
+        try:
+            end = used_end(files.segments, files.layout)
+            if not end:
+                continue
+            if kind == SIMPLE:
+                return files.first, end
+            last = files.read(end - 1, end)[0]
+            return 0, int(last["first_queue_offset"]) + int(last["batch_size"])
+        except SourceError:  # what compares the queue tells it
+            return 0, 2**63 - 1
+        finally:
+            files.close()
+    return 0, 0
+
+
+def op_number_findings(store: Store, offsets: Int64s, numbers: Int64s) -> Iterator[Finding]:
+    """Op numbers beyond the end of the half queue. The arrays go together: op message, half queue offset."""
+    log = store.log()
+    for offset, number in zip(offsets.tolist(), numbers.tolist(), strict=True):
+        segment = log.segment_at(offset)
+        yield Finding(
+            store.root, "op-beyond-end", None if segment is None else segment.file,
+            None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
+            expected="numbers of half messages that are in the half queue", actual=str(number),
+        )
+    log.close()
+
+
+def half_end(store: Store) -> int | None:
+    """Number past the last slot of the half queue; None where it cannot be told."""
+    files = slot_files(store, (SIMPLE, HALF_TOPIC.encode(), 0))
+    try:
+        return used_end(files.segments, files.layout) or None
+    except SourceError:
+        return None
+    finally:
+        files.close()
+
+
+def index_file_findings(store: Store, *, whole: bool) -> Iterator[Finding]:
+    """What is wrong inside index files; not `whole`: only what their headers say."""
+    if not whole:
+        yield from open_index(store).findings
+        return
+    reading = scan_entries(store)
+    for _ in reading:
+        pass
+    yield from reading.findings
+
+
+def older_design_finding(store: Store, offset: int, count: int) -> Finding:
+    """Records of a design before 4.3, told once. `offset`: commit-log offset of the first."""
+    log = store.log()
+    segment = log.segment_at(offset)
+    log.close()
+    return Finding(
+        store.root, "older-design", None if segment is None else segment.file,
+        None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
+        actual=f"{count} prepared or rollback records",
+    )
+
+
+def backwards_finding(store: Store, offset: int, time_ms: int, before_offset: int, before_ms: int) -> Finding:
+    """A record that was stored, as it says, before the record in front of it."""
+    log = store.log()
+    segment = log.segment_at(offset)
+    log.close()
+    return Finding(
+        store.root, "store-time-backwards", None if segment is None else segment.file,
+        None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
+        expected=f"at least {before_ms}, the store time of the record at {before_offset}", actual=str(time_ms),
+    )
+
+
+def latest(times: list[Int64s]) -> int | None:
+    """The latest of some times; None of none."""
+    every = np.concatenate([np.empty(0, np.int64), *times])
+    return int(every.max()) if len(every) else None
