@@ -52,7 +52,10 @@ class Uri(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something in a directory. Shape: `modified_ns` tells versions of a remote file apart; None where not known."""
+    """Something in a directory, or what a link in it leads to.
+
+    Shape: `modified_ns` tells versions of a remote file apart; None where not known.
+    """
 
     name: str
     path: str
@@ -60,6 +63,7 @@ class Entry:
     is_file: bool
     size_bytes: int = 0
     modified_ns: int | None = None
+    is_link: bool = False
 
 
 class Files(Protocol):
@@ -195,7 +199,7 @@ def _local_entry(entry: os.DirEntry[str]) -> Entry:
         size_bytes = entry.stat().st_size if is_file else 0
     except OSError:  # a broker expires files while it runs; a link may lead in a circle
         return Entry(entry.name, entry.path, is_directory=False, is_file=False)
-    return Entry(entry.name, entry.path, is_directory, is_file, size_bytes)
+    return Entry(entry.name, entry.path, is_directory, is_file, size_bytes, is_link=entry.is_symlink())
 
 
 _LOCAL = LocalFiles()

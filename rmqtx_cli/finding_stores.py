@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from readers.errors import NotAStore
+from readers.places import Files, files_of, joined
 from readers.store import Store, open_store
 
 _DEPTH_MAX = 6
@@ -14,25 +14,24 @@ _DEPTH_MAX = 6
 _INSIDE = frozenset({"commitlog", "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config"})
 
 
-def stores_below(path: Path, commit_logs: tuple[str, ...] = ()) -> list[Store]:
-    """The store at a path, or all stores below it.
+def stores_below(place: str, commit_logs: tuple[str, ...] = ()) -> list[Store]:
+    """The store at a place, or all stores below it.
 
     Order: by path. Links are not followed, so that no store is found twice.
-    Raises: NotAStore if there is none; UnreadableFile if the path cannot be read.
+    Raises: NotAStore if there is none; UnreadableFile if the place cannot be read.
     """
     try:
-        return [open_store(path, commit_logs)]
+        return [open_store(place, commit_logs)]
     except NotAStore:
-        found = [open_store(root) for root in _roots(path, _DEPTH_MAX)]
+        found = [open_store(root) for root in _roots(files_of(place, time.time_ns()), place, _DEPTH_MAX)]
         if not found:
             raise
         return found
 
 
-def _roots(directory: Path, depth: int) -> Iterator[Path]:
+def _roots(files: Files, directory: str, depth: int) -> Iterator[str]:
     try:
-        with os.scandir(directory) as entries:
-            names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        names = [entry.name for entry in files.entries(directory) if entry.is_directory and not entry.is_link]
     except OSError:
         return
     if "commitlog" in names:
@@ -42,4 +41,4 @@ def _roots(directory: Path, depth: int) -> Iterator[Path]:
         return
     for name in names:
         if name not in _INSIDE:
-            yield from _roots(directory / name, depth - 1)
+            yield from _roots(files, joined(directory, name), depth - 1)

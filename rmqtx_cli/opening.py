@@ -33,23 +33,25 @@ class Opened:
 
 
 def open_stores(
-    paths: Sequence[Path],
-    commit_logs: Sequence[Path] | None = None,
+    paths: Sequence[str | os.PathLike[str]],
+    commit_logs: Sequence[str] | None = None,
     broker_conf: Path | None = None,
     broker_version: str | None = None,
 ) -> Opened:
-    """The stores at the paths, each once.
+    """The stores at the paths, URIs and patterns, each once.
 
     Raises: NotAStore, UnreadableFile for the first that is none; BadRequest for `--commitlog` with several stores.
     """
     from readers.broker_settings import broker_settings, read_broker_conf
+    from readers.places import expand, identity_of
     from readers.store import open_store
 
-    directories = tuple(os.fspath(directory) for directory in commit_logs or ())
-    if directories and len(paths) > 1:
+    directories = tuple(commit_logs or ())
+    places = expand(paths)
+    if directories and len(places) > 1:
         raise BadRequest("--commitlog says where one store's log is, and several stores are given")
-    distinct = {os.path.realpath(path): path for path in paths}
-    stores = [open_store(path, directories) for path in distinct.values()]
+    distinct = {identity_of(place): place for place in places}
+    stores = [open_store(place, directories) for place in distinct.values()]
     conf = None if broker_conf is None else read_broker_conf(broker_conf)
     found: dict[str, BrokerSettings] = {}
 
@@ -64,6 +66,9 @@ def open_stores(
 def consistency(store: Store) -> str:
     """How the store stood while it was read, in a few words."""
     taken = time_text(store.taken_time_ms)
+    if store.is_remote:  # its lock is a file like any other
+        ended = "its broker ran then, or did not stop cleanly" if store.aborted else "its broker had stopped cleanly"
+        return f"a copy as of {taken}, not locked here; when it was copied, {ended}"
     if store.in_use:
         return f"its broker runs (process {store.used_by_process}): a snapshot of {taken}"
     if store.aborted:
@@ -84,8 +89,10 @@ def refuse_inside(output: Path | None, stores: Sequence[Store]) -> None:
     """
     if output is None or str(output) == "-":
         return
+    from readers.places import is_uri
+
     target = Path(os.path.realpath(output))
     for store in stores:
         for directory in (store.root, *store.commit_log_directories):
-            if target.is_relative_to(os.path.realpath(directory)):
+            if not is_uri(directory) and target.is_relative_to(os.path.realpath(directory)):
                 raise BadRequest(f"{output} lies inside the store {store.root}", advice="write it somewhere else")

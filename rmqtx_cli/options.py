@@ -50,11 +50,14 @@ class Order(StrEnum):
 
 
 StoreArguments = Annotated[
-    list[Path],
-    typer.Argument(metavar="STORE", help="Root of a broker's store: the directory that holds commitlog/."),
+    list[str],
+    typer.Argument(
+        metavar="STORE",
+        help="Root of a broker's store, the directory that holds commitlog/: a path, s3://BUCKET/PATH, or a pattern.",
+    ),
 ]
 CommitLogOption = Annotated[
-    list[Path] | None,
+    list[str] | None,
     typer.Option(
         "--commitlog", metavar="DIR",
         help="Where the commit log is, if not below STORE; repeat it for a multi-path commit log.",

@@ -121,8 +121,12 @@ def _trust(store: Store, findings: list[Finding], *, cursor: int | None, half_ma
     """What can be relied on, as sentences."""
     if store.in_use:
         yield "the broker is writing: decisions of the last moments may not be in the files yet"
+    elif store.aborted and store.is_remote:
+        yield "the broker ran while it was copied, or did not stop cleanly: files may be of different moments"
     elif store.aborted:
         yield "the broker did not stop cleanly: what it had not flushed is not in the files"
+    elif store.is_remote:
+        yield "stopped cleanly before it was copied: the files are complete if all of them were copied"
     else:
         yield "stopped cleanly: the files are complete"
     if cursor is None and half_max is not None:

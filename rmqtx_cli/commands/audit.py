@@ -86,6 +86,7 @@ def command(
     Reads the whole log. Ends with a summary per group and topic, and the next safe command, on stderr.
     """
     from readers.findings import findings_table
+    from readers.places import expand
     from readers.tables import FINDINGS, TRANSACTIONS
     from rmqtx_cli.custody import take_custody
     from rmqtx_cli.engines import EngineOptions, chosen_engine
@@ -99,7 +100,8 @@ def command(
     voice = Voice(verbose, quiet)
     at_ms = None if at is None else parse_time_ms(at)
     now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
-    view = transactions_view(now_ms, with_state=True, with_store=len(store) > 1)
+    places = expand(store)
+    view = transactions_view(now_ms, with_state=True, with_store=len(places) > 1)
     condition = " and ".join(f"({text})" for text in (where, "flags ~ ." if flagged else None) if text) or None
     if summary and findings:
         raise BadRequest("--summary and --findings are two listings: ask for one")
@@ -108,7 +110,7 @@ def command(
     )
     engine_options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
     listing = Listing(schema, view, output_format, output, fields, condition, fail_on, limit, voice, with_meta)
-    opened = open_stores(store, commit_log, broker_conf, broker_version)
+    opened = open_stores(places, commit_log, broker_conf, broker_version)
     refuse_inside(output, opened.stores)
     say_header(opened, voice)
     counted = Summary()

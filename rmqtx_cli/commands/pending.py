@@ -79,6 +79,7 @@ def command(
     """
     import pyarrow.compute as pc
 
+    from readers.places import expand
     from readers.questions import pending
     from readers.tables import TRANSACTIONS
     from rmqtx_cli.listing import Listing
@@ -91,10 +92,11 @@ def command(
     voice = Voice(verbose, quiet)
     at_ms = None if at is None else parse_time_ms(at)
     now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
+    places = expand(store)
     age_ms = None if older_than is None else parse_duration_ms(older_than)
-    view = transactions_view(now_ms, with_state=all_open, with_store=len(store) > 1)
+    view = transactions_view(now_ms, with_state=all_open, with_store=len(places) > 1)
     listing = Listing(TRANSACTIONS, view, output_format, output, fields, where, fail_on, limit, voice)
-    opened = open_stores(store, commit_log, broker_conf, broker_version)
+    opened = open_stores(places, commit_log, broker_conf, broker_version)
     refuse_inside(output, opened.stores)
     say_header(opened, voice)
     with shown("reading", voice) as progress:

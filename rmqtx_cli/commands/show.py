@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -40,9 +39,9 @@ IdArgument = Annotated[
         parser=stored_text, metavar="ID", help="Transaction id, message id of any of its records, or a business key."
     ),
 ]
-MoreStores = Annotated[list[Path] | None, typer.Argument(metavar="STORE", help="The same as --store.")]
+MoreStores = Annotated[list[str] | None, typer.Argument(metavar="STORE", help="The same as --store.")]
 StoreOption = Annotated[
-    list[Path] | None, typer.Option("--store", metavar="STORE", help="Root of a broker's store; may be repeated.")
+    list[str] | None, typer.Option("--store", metavar="STORE", help="Root of a broker's store; may be repeated.")
 ]
 ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole log instead of following queues and index.")]
 
@@ -89,7 +88,7 @@ def command(
     found = rows.to_pylist()
     table = rows if is_page else with_events(found, opened.stores, TRANSACTIONS)
     now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
-    view = transactions_view(now_ms, with_state=True, with_store=len(paths) > 1)
+    view = transactions_view(now_ms, with_state=True, with_store=len(opened.stores) > 1)
     listing = Listing(table.schema, view, output_format, output, voice=voice)
     if is_page and len(found) == 1:
         with open_stream(output) as stream:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -28,11 +27,15 @@ SHORT = "what is here, and what can be trusted"
 EXAMPLES = (
     Example("rmqtx stores /data/rocketmq/store", "one store"),
     Example("rmqtx stores /evidence", "every store below a directory"),
+    Example("rmqtx stores 's3://evidence/*/store'", "stores that were copied to object storage, read in place"),
     Example("rmqtx stores STORE --format json --fields store,half_lag", "one number, for a script"),
 )
 
 PathArguments = Annotated[
-    list[Path], typer.Argument(metavar="PATH", help="Roots of stores, or directories that stores lie below.")
+    list[str],
+    typer.Argument(
+        metavar="PATH", help="Roots of stores, or directories that stores lie below: paths, URIs, patterns."
+    ),
 ]
 
 
@@ -55,6 +58,7 @@ def command(
     from readers.broker_settings import broker_settings, read_broker_conf
     from readers.errors import BadRequest, SourceError
     from readers.findings import Finding
+    from readers.places import expand
     from readers.store import Store
     from rmqtx_cli.finding_stores import stores_below
     from rmqtx_cli.listing import Listing
@@ -72,7 +76,8 @@ def command(
     failed = False
     for path in paths:
         try:
-            stores += stores_below(path, tuple(map(str, commit_log or ())))
+            for place in expand([path]):
+                stores += stores_below(place, tuple(commit_log or ()))
         except SourceError as error:
             say.error(str(error))
             failed = True

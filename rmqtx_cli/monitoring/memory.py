@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from readers.places import identity_of
 from rmqtx_cli.output.port import written_whole
 
 _FORM = 1
@@ -24,7 +25,7 @@ def default_directory() -> Path:
 
 def memory_file(directory: Path, stores: list[str]) -> Path:
     """The file for a set of stores: each set has its own, whatever order they are given in."""
-    names = "\0".join(sorted(os.path.realpath(store) for store in stores))
+    names = "\0".join(sorted(identity_of(store) for store in stores))
     return directory / f"check-{hashlib.sha256(names.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}.json"
 
 

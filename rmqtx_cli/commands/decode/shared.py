@@ -77,8 +77,8 @@ def equals(column: str, value: str | None) -> str | None:
 class Asked:
     """The options that every decoding command has."""
 
-    stores: list[Path]
-    commit_logs: list[Path] | None
+    stores: list[str]
+    commit_logs: list[str] | None
     where: str | None
     fields: str | None
     limit: int | None
@@ -105,14 +105,11 @@ def list_rows(
     `adapt`: changes each batch into one of `schema`. `extra`: columns that a table shows beside its usual ones.
     """
     from readers.reading import Reading
-    from readers.store import open_store
     from readers.tables import ALL_TABLES
-    from rmqtx_cli.opening import consistency, refuse_inside
+    from rmqtx_cli.opening import consistency, open_stores, refuse_inside
 
     if asked.coverage and asked.findings:
         raise BadRequest("--coverage and --findings are two listings: ask for one")
-    if asked.commit_logs and len(asked.stores) > 1:
-        raise BadRequest("--commitlog says where one store's log is, and several stores are given")
     instead = "coverage" if asked.coverage else "findings" if asked.findings else None
     where = " and ".join(f"({text})" for text in (asked.where, *conditions) if text)
     if instead and (where or asked.limit is not None):
@@ -125,7 +122,7 @@ def list_rows(
         ALL_TABLES[instead] if instead else rows_schema, view, asked.format, asked.output,
         asked.fields, where or None, None, asked.limit, asked.voice,
     )
-    stores = [open_store(path, tuple(map(str, asked.commit_logs or ()))) for path in asked.stores]
+    stores = open_stores(asked.stores, asked.commit_logs).stores
     refuse_inside(asked.output, stores)
     for store in stores:
         asked.voice.note(f"{store.root}: {consistency(store)}")
