@@ -23,11 +23,10 @@ from readers.tables import TRANSACTIONS
 #: A condition on rows of the ledger: one truth value per row, null where it is not known.
 Condition = Callable[[pa.RecordBatch], pa.Array]
 
-#: What a ledger row says, as far as a transaction needs it. `number` counts the rows.
+#: What a ledger row says, as far as a transaction needs it.
 LEDGER_WORDS = pa.schema(
     [
         pa.field("key", pa.string()),
-        pa.field("number", pa.int64()),
         pa.field("says", pa.int8()),
         pa.field("ledger_row", pa.string()),
     ]
@@ -82,14 +81,11 @@ def _set_aside(verdicts: Iterable[pa.RecordBatch], match: Match, file: Path) -> 
     return pa.table({"row": np.concatenate(rows), "key": pa.chunked_array(keys)}), count
 
 
-def ledger_words(
-    rows: pa.RecordBatch, match: Match, done: Condition, not_done: Condition, first_number: int
-) -> pa.RecordBatch:
-    """What ledger rows say: rows of LEDGER_WORDS, numbered from `first_number`."""
+def ledger_words(rows: pa.RecordBatch, match: Match, done: Condition, not_done: Condition) -> pa.RecordBatch:
+    """What ledger rows say: rows of LEDGER_WORDS."""
     says = _numbers(done(rows)) * SAYS_DONE + _numbers(not_done(rows)) * SAYS_NOT_DONE
     assert SAYS_DONE + SAYS_NOT_DONE == SAYS_BOTH
-    numbers = np.arange(first_number, first_number + rows.num_rows)
-    arrays = [match.ledger_keys(rows), pa.array(numbers), pa.array(says.astype(np.int8)), _row_texts(rows)]
+    arrays = [match.ledger_keys(rows), pa.array(says.astype(np.int8)), _row_texts(rows)]
     return pa.RecordBatch.from_arrays(arrays, schema=LEDGER_WORDS)
 
 
@@ -105,10 +101,10 @@ def _matching_words(
 ) -> pa.Table:
     kept: list[pa.RecordBatch] = []
     waiting: list[pa.RecordBatch] = []
-    seen = waiting_rows = 0
+    waiting_rows = 0
     for batch in ledger.batches(columns):
-        waiting.append(ledger_words(batch, match, done, not_done, seen))
-        seen, waiting_rows = seen + batch.num_rows, waiting_rows + batch.num_rows
+        waiting.append(ledger_words(batch, match, done, not_done))
+        waiting_rows += batch.num_rows
         if waiting_rows >= _ROWS_AT_ONCE:
             kept.extend(_among(waiting, keys))
             waiting, waiting_rows = [], 0
@@ -125,29 +121,28 @@ def _among(words: list[pa.RecordBatch], keys: pa.Array) -> list[pa.RecordBatch]:
 def look_up(keys: pa.Table, words: pa.Table, count: int) -> pa.RecordBatch:
     """Which ledger rows each of `count` transactions matches: rows of LOOKED_UP.
 
+    A ledger row has one key, and the keys of a transaction differ: so the rows that its keys lead to do.
     Shape: `keys` has row (of a transaction) and key, `words` is LEDGER_WORDS.
     """
-    pairs = keys.join(words.select(["key", "number"]), "key", join_type="inner")
-    # Two words of one transaction may lead to the same ledger row: that is one match.
-    pairs = pairs.group_by(["row", "number"], use_threads=False).aggregate([])
-    rows, numbers = np.asarray(pairs["row"]), np.asarray(pairs["number"])
-    all_numbers = np.asarray(words["number"])
-    order = np.argsort(all_numbers, kind="stable")
-    places = np.searchsorted(all_numbers[order], numbers)
-    shared = np.bincount(places, minlength=len(all_numbers))[places] if len(places) else np.empty(0, np.int64)
-    transactions_count = np.zeros(count, np.int64)
-    np.maximum.at(transactions_count, rows, shared)
-    found = np.bincount(rows, minlength=count).astype(np.int64)
-    of_one = np.full(count, -1, np.int64)
-    of_one[rows] = order[places]
-    of_one[found != 1] = -1
-    taken = pa.array(of_one, mask=of_one < 0)
+    by_key = words.group_by("key", use_threads=False).aggregate(
+        [("key", "count"), ("says", "max"), ("ledger_row", "max")]
+    )
+    places = np.asarray(pc.fill_null(pc.index_in(keys["key"], value_set=by_key["key"].combine_chunks()), -1))
+    rows = np.asarray(keys["row"])[places >= 0]
+    places = places[places >= 0].astype(np.int64)
+    rows_of_key = np.asarray(by_key["key_count"]).astype(np.int64)
+    transactions_of_key = np.bincount(places, minlength=len(rows_of_key))
+    found, shared, of_one = (np.zeros(count, np.int64) for _ in range(3))
+    np.add.at(found, rows, rows_of_key[places])
+    np.maximum.at(shared, rows, transactions_of_key[places])
+    of_one[rows] = places
+    taken = pa.array(of_one, mask=found != 1)
     has_key = np.zeros(count, np.bool_)
     has_key[np.asarray(keys["row"])] = True
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(has_key), pa.array(found), pa.array(transactions_count),
-            _flat(words["says"].take(taken)), _flat(words["ledger_row"].take(taken)),
+            pa.array(has_key), pa.array(found), pa.array(shared),
+            _flat(by_key["says_max"].take(taken)), _flat(by_key["ledger_row_max"].take(taken)),
         ],
         schema=LOOKED_UP,
     )  # fmt: skip

@@ -192,7 +192,7 @@ class SparkEngine:
             reading = audit(
                 self.spark, stores, settings_of, at_ms=at_ms, split_bytes=self.split_bytes, progress=progress
             )
-        reading.batches = _translated_batches(reading.batches)
+        reading.batches = translated_batches(reading.batches)
         return reading
 
     def run_job(
@@ -213,7 +213,7 @@ class SparkEngine:
                 self.spark, job, stores, split_bytes=self.split_bytes, from_offset=from_offset, to_offset=to_offset,
                 progress=progress,
             )
-        reading.batches = _translated_batches(reading.batches)
+        reading.batches = translated_batches(reading.batches)
         return reading
 
     def results(
@@ -227,7 +227,8 @@ class SparkEngine:
             return results(self.spark, function, tasks)
 
 
-def _translated_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def translated_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same batches; what goes wrong in a task while they are made is an error of ours."""
     from spark_tasks.errors import translated
 
     with translated():

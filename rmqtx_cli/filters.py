@@ -40,24 +40,28 @@ class Filter:
         return batch.filter(self.mask(batch), null_selection_behavior="drop")
 
 
-def parse_filter(text: str, schema: pa.Schema) -> Filter:
-    """The condition over rows of a schema.
+def parse_filter(text: str, schema: pa.Schema, option: str = "--where") -> Filter:
+    """The condition over rows of a schema; `option` is what errors name.
 
     Raises: BadRequest for what is no condition, an unknown column, or a value that the column cannot have.
     """
-    parser = _Parser(list(_tokens(text)), schema)
+    parser = _Parser(list(tokens(text, option)), schema, option)
     mask = parser.either()
     if parser.left():
-        raise BadRequest(f"--where: {parser.left()[0][1]!r} was not expected in {text!r}", advice=_HELP)
+        raise BadRequest(f"{option}: {parser.left()[0][1]!r} was not expected in {text!r}", advice=_HELP)
     return Filter(frozenset(parser.columns), mask)
 
 
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
+def tokens(text: str, option: str) -> Iterator[tuple[str, str]]:
+    """The words, quoted texts, operators and brackets of a text, each with its kind.
+
+    Raises: BadRequest for what is none of them.
+    """
     position = 0
     while position < len(text.rstrip()):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise BadRequest(f"--where: cannot read {text[position:]!r}", advice=_HELP)
+            raise BadRequest(f"{option}: cannot read {text[position:]!r}", advice=_HELP)
         position = match.end()
         kind = str(match.lastgroup)
         value = match[kind]
@@ -67,9 +71,10 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 class _Parser:
     """Recursive descent: either := both ('or' both)*, both := one ('and' one)*, one := not, brackets, comparison."""
 
-    def __init__(self, tokens: list[tuple[str, str]], schema: pa.Schema) -> None:
-        self._tokens = tokens
+    def __init__(self, words: list[tuple[str, str]], schema: pa.Schema, option: str) -> None:
+        self._tokens = words
         self._schema = schema
+        self._option = option
         self.columns: set[str] = set()
 
     def left(self) -> list[tuple[str, str]]:
@@ -78,7 +83,7 @@ class _Parser:
 
     def _next(self, wanted: str) -> tuple[str, str]:
         if not self._tokens:
-            raise BadRequest(f"--where ends where {wanted} should follow", advice=_HELP)
+            raise BadRequest(f"{self._option} ends where {wanted} should follow", advice=_HELP)
         return self._tokens.pop(0)
 
     def _word(self, word: str) -> bool:
@@ -107,24 +112,24 @@ class _Parser:
         if (kind, value) == ("bracket", "("):
             mask = self.either()
             if self._next("a closing bracket") != ("bracket", ")"):
-                raise BadRequest("--where: a bracket is not closed", advice=_HELP)
+                raise BadRequest(f"{self._option}: a bracket is not closed", advice=_HELP)
             return mask
         if kind != "word":
-            raise BadRequest(f"--where: {value!r} stands where a column should", advice=_HELP)
+            raise BadRequest(f"{self._option}: {value!r} stands where a column should", advice=_HELP)
         path = resolve(value, self._schema)
         self.columns.add(path.column)
         if self._word("is"):
             negated = self._word("not")
             if not self._word("null"):
-                raise BadRequest("--where: only 'null' or 'not null' can follow 'is'", advice=_HELP)
+                raise BadRequest(f"{self._option}: only 'null' or 'not null' can follow 'is'", advice=_HELP)
             return _inverted(_is_null(path)) if negated else _is_null(path)
         kind, operator = self._next("an operator")
         if kind != "operator":
-            raise BadRequest(f"--where: {operator!r} is no operator", advice=_HELP)
+            raise BadRequest(f"{self._option}: {operator!r} is no operator", advice=_HELP)
         kind, value = self._next("a value")
         if kind not in ("word", "quoted"):
-            raise BadRequest(f"--where: {value!r} stands where a value should", advice=_HELP)
-        return _comparison(path, operator, value)
+            raise BadRequest(f"{self._option}: {value!r} stands where a value should", advice=_HELP)
+        return _comparison(path, operator, value, self._option)
 
 
 def _joined(function: str, left: Mask, right: Mask) -> Mask:
@@ -154,29 +159,29 @@ _FUNCTIONS = {"=": "equal", "==": "equal", "!=": "not_equal", "<": "less", "<=":
               ">=": "greater_equal"}
 
 
-def _comparison(path: Path, operator: str, text: str) -> Mask:
+def _comparison(path: Path, operator: str, text: str, option: str) -> Mask:
     import pyarrow.compute as pc
 
     if operator in ("~", "!~"):
-        matches = _regular_expression(path, text)
+        matches = _regular_expression(path, text, option)
         return matches if operator == "~" else _inverted(matches)
     if operator == "!=" and path.is_list:  # no value of the list is it, rather than: some value is another one
-        return _inverted(_comparison(path, "=", text))
-    value = _scalar(path, text)
+        return _inverted(_comparison(path, "=", text, option))
+    value = _scalar(path, text, option)
     function = _FUNCTIONS[operator]
     return lambda batch: _any_of(path, batch, lambda values: pc.call_function(function, [values, value]))
 
 
-def _regular_expression(path: Path, text: str) -> Mask:
+def _regular_expression(path: Path, text: str, option: str) -> Mask:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not pa.types.is_string(path.type) and not pa.types.is_binary(path.type):
-        raise BadRequest(f"--where: {path.name} is no text, ~ cannot search it", advice=_HELP)
+        raise BadRequest(f"{option}: {path.name} is no text, ~ cannot search it", advice=_HELP)
     try:  # RE2: a hostile pattern costs linear time at most
         pc.match_substring_regex(pa.array(["x"]), text)
     except pa.ArrowInvalid as error:
-        raise BadRequest(f"--where: {text!r} is no regular expression: {error}") from error
+        raise BadRequest(f"{option}: {text!r} is no regular expression: {error}") from error
     return lambda batch: _any_of(path, batch, lambda values: pc.match_substring_regex(values, text))
 
 
@@ -199,7 +204,7 @@ def _any_of(path: Path, batch: pa.RecordBatch, test: Callable[[pa.Array], pa.Arr
     return pa.array(found)
 
 
-def _scalar(path: Path, text: str) -> pa.Scalar:
+def _scalar(path: Path, text: str, option: str) -> pa.Scalar:
     import pyarrow as pa
 
     kind = path.type
@@ -209,6 +214,8 @@ def _scalar(path: Path, text: str) -> pa.Scalar:
             return pa.scalar(int(text) if is_number else parse_time_ms(text), pa.int64())
         if pa.types.is_boolean(kind):
             return pa.scalar({"true": True, "false": False}[text.lower()])
-        return pa.scalar(text.encode() if pa.types.is_binary(kind) else text, kind)
-    except (ValueError, KeyError, OverflowError) as error:
-        raise BadRequest(f"--where: {path.name} is {kind}, {text!r} is not", advice=_HELP) from error
+        if pa.types.is_binary(kind):
+            return pa.scalar(text.encode(), kind)
+        return pa.scalar(text, pa.string()).cast(kind)
+    except (ValueError, KeyError, OverflowError, NotImplementedError) as error:
+        raise BadRequest(f"{option}: {path.name} is {kind}, {text!r} is not", advice=_HELP) from error

@@ -131,6 +131,22 @@ def transactions_view(now_ms: int, *, with_state: bool, with_store: bool) -> Vie
     return View(tuple(columns), "no transactions")
 
 
+#: Transactions with what a ledger says of them.
+RECONCILED_VIEW = View(
+    (
+        plain("transaction_id", ALWAYS),
+        plain("state", ALWAYS),
+        plain("ledger_word", ALWAYS, "ledger"),
+        plain("outcome", ALWAYS),
+        plain("advice", ALWAYS),
+        plain("keys", 2, may_be_cut=True),
+        plain("ledger_row", 3, may_be_cut=True),
+        plain("reason", 1, may_be_cut=True),
+    ),
+    "no transactions that need a look",
+)
+
+
 def _view(*columns: Column) -> View:
     return View(columns)
 

@@ -1,0 +1,123 @@
+"""The options that describe a business ledger, understood: where it is, what a row of it is about, what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from readers.errors import BadRequest
+from rmqtx_cli.filters import Filter, parse_filter
+from rmqtx_cli.matching import parse_match, parse_terms
+from rmqtx_cli.text import count
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.matching import Match
+
+JDBC = "jdbc:"
+USER_VARIABLE, PASSWORD_VARIABLE = "RMQTX_LEDGER_USER", "RMQTX_LEDGER_PASSWORD"
+_SECRET = re.compile(r"(?i)[?&;:,(](user|username|uid|password|passwd|pwd|[\w.]*(password|secret|token))\s*=")
+_USER_INFO = re.compile(r"//[^/?;]*@|:[^/@:]+/[^/@]+@")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a ledger, before its columns are known.
+
+    Raises: BadRequest for comparisons that cannot be read, and for a user or password in the address.
+    """
+
+    location: str
+    table: str | None
+    match: str
+    done: str
+    not_done: str
+    driver_jar: str | None = None
+
+    def __post_init__(self) -> None:
+        parse_terms(self.match)
+        if _SECRET.search(self.location) or (self.is_jdbc and _USER_INFO.search(self.location)):
+            raise BadRequest(
+                "--ledger holds a user or a password, which others could read",
+                advice=f"set {USER_VARIABLE} and {PASSWORD_VARIABLE} in the environment",
+            )
+        if self.is_jdbc and self.table is None:
+            raise BadRequest("--ledger-table is needed with jdbc:", advice="the table or view that holds the ledger")
+        if self.driver_jar is not None and not self.is_jdbc:
+            raise BadRequest("--ledger-driver-jar is for jdbc: ledgers")
+
+    @property
+    def is_jdbc(self) -> bool:
+        """Whether only Spark can read it."""
+        return self.location.startswith(JDBC)
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.location if self.table is None else f"{self.location}, table {self.table}"
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Columns that are compared as texts."""
+        return tuple(term.ledger_column for term in parse_terms(self.match))
+
+    def login(self) -> tuple[str | None, str | None]:
+        """User and password, from the environment; they are given to the database and to nobody else."""
+        return os.environ.get(USER_VARIABLE), os.environ.get(PASSWORD_VARIABLE)
+
+    def understood(self, ledger: pa.Schema) -> Understood:
+        """The same, with the ledger's columns known.
+
+        Raises: BadRequest for a column that is not there, or a value that it cannot have.
+        """
+        from readers.tables import TRANSACTIONS
+
+        match = parse_match(self.match, TRANSACTIONS, ledger)
+        done = parse_filter(self.done, ledger, "--done")
+        not_done = parse_filter(self.not_done, ledger, "--not-done")
+        wanted = {*match.ledger_columns, *done.columns, *not_done.columns}
+        return Understood(match, done, not_done, [name for name in ledger.names if name in wanted])
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """What is asked of a ledger; `columns` are those of it that are looked at."""
+
+    match: Match
+    done: Filter
+    not_done: Filter
+    columns: list[str]
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Counts of what a comparison with a ledger gave, taken as the rows go by."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    words: Counter[str] = field(default_factory=Counter)
+    advice: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted as they pass."""
+        for batch in batches:
+            self.outcomes.update(batch["outcome"].to_pylist())
+            self.words.update(batch["ledger_word"].to_pylist())
+            self.advice.update(zip(batch["outcome"].to_pylist(), batch["advice"].to_pylist(), strict=True))
+            yield batch
+
+    def lines(self) -> Iterator[str]:
+        """What there is to say beside the rows."""
+        from readers.reconcile import OUTCOMES, WORDS
+
+        words = ", ".join(f"{self.words[word]} {word}" for word in WORDS if self.words[word])
+        yield f"{count(self.outcomes.total(), 'transaction')}{'; the ledger says: ' + words if words else ''}"
+        for outcome, meaning in OUTCOMES.items():
+            if self.outcomes[outcome]:
+                advised = sorted((advice, number) for (of, advice), number in self.advice.items() if of == outcome)
+                told = ", ".join(f"{number} {advice}" for advice, number in advised)
+                yield f"{outcome}: {self.outcomes[outcome]} ({told}): {meaning}"

@@ -1,0 +1,104 @@
+"""A business ledger as a DataFrame: any JDBC table, Parquet, CSV, or a SQLite file of the driver's machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from readers.errors import BadRequest, UnreadableFile
+from readers.ledger import SQLITE, open_ledger
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+JDBC = "jdbc:"
+#: Drivers by the database that an address names: Spark finds one by itself only on the JVM's own class path.
+_DRIVERS = {
+    "postgresql": "org.postgresql.Driver", "mysql": "com.mysql.cj.jdbc.Driver", "mariadb": "org.mariadb.jdbc.Driver",
+    "sqlite": "org.sqlite.JDBC", "oracle": "oracle.jdbc.OracleDriver",
+    "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver", "db2": "com.ibm.db2.jcc.DB2Driver",
+    "h2": "org.h2.Driver",
+}  # fmt: skip
+_FETCHED_ROWS = 10_000
+
+
+def read_ledger(
+    spark: SparkSession,
+    location: str,
+    table: str | None,
+    text_columns: tuple[str, ...],
+    *,
+    login: tuple[str | None, str | None] = (None, None),
+) -> DataFrame:
+    """The ledger at an address. `text_columns` stay text in CSV; `login` is user and password of a database.
+
+    Raises: BadRequest for an address that cannot be; UnreadableFile, with the database's own word.
+    """
+    if location.startswith(JDBC):
+        return _from_database(spark, location, str(table), login)
+    if location.startswith(SQLITE):
+        return _from_sqlite(spark, location, table)
+    if table is not None:
+        raise BadRequest("--ledger-table names a table of a database, and the ledger is a file")
+    if ".csv" in location.rsplit("/", 1)[-1].lower():
+        return _from_csv(spark, location, text_columns)
+    return _tried(location, lambda: spark.read.parquet(location))
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """The columns of a frame as the tasks will see them."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema: pa.Schema = to_arrow_schema(frame.schema)
+    return schema
+
+
+def _from_database(spark: SparkSession, url: str, table: str, login: tuple[str | None, str | None]) -> DataFrame:
+    reader = spark.read.format("jdbc").option("url", url).option("dbtable", table)
+    reader = reader.option("fetchsize", _FETCHED_ROWS)
+    driver = _DRIVERS.get(url.removeprefix(JDBC).split(":", 1)[0])
+    if driver is not None:
+        reader = reader.option("driver", driver)
+    for name, value in zip(("user", "password"), login, strict=True):
+        if value is not None:
+            reader = reader.option(name, value)
+    return _tried(url, reader.load)
+
+
+def _from_csv(spark: SparkSession, location: str, text_columns: tuple[str, ...]) -> DataFrame:
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    guessed = _tried(location, lambda: spark.read.csv(location, header=True, inferSchema=True))
+    fields = [
+        StructField(field.name, StringType() if field.name in text_columns else field.dataType)
+        for field in guessed.schema.fields
+    ]
+    return spark.read.csv(location, header=True, schema=StructType(fields), mode="FAILFAST")
+
+
+def _from_sqlite(spark: SparkSession, location: str, table: str | None) -> DataFrame:
+    ledger = open_ledger(location, table)
+    rows = pa.Table.from_batches(list(ledger.batches(ledger.schema.names)), schema=ledger.schema)
+    return spark.createDataFrame(rows)
+
+
+def _tried(location: str, read: Any) -> DataFrame:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import AnalysisException, PySparkException
+
+    try:
+        frame: DataFrame = read()
+    except AnalysisException as error:
+        raise UnreadableFile(f"cannot read the ledger {location}: {_first_line(str(error))}") from error
+    except (Py4JJavaError, PySparkException) as error:
+        said = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
+        advice = None
+        if "ClassNotFoundException" in said or "No suitable driver" in said:
+            advice = "give the driver's jar by --ledger-driver-jar"
+        raise UnreadableFile(f"cannot read the ledger {location}: {_first_line(said)}", advice=advice) from error
+    return frame
+
+
+def _first_line(text: str) -> str:
+    return text.strip().split("\n", 1)[0]

@@ -1,0 +1,174 @@
+"""Verdicts joined with a ledger on Spark: narrow early, join natively, advise by the one function on whole batches.
+
+Of both sides only keys travel through the join. A ledger key is one row of it, whatever the ledger repeats, so a word
+that stands in every transaction's keys makes no partition larger than the transactions themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.ledger_join import Condition, ledger_words
+from readers.matching import Match
+from readers.reading import Reading
+from readers.reconcile import LOOKED_UP, RECONCILED, reconciled
+from readers.splits import SPLIT_BYTES
+from readers.store import Store
+from readers.store_view import SettingsOf
+from readers.tables import TRANSACTIONS
+from spark_tasks.audit import transactions
+from spark_tasks.errors import marked
+from spark_tasks.tasks import fetched, from_bytes
+from spark_tasks.verdicts import AS_BYTES, as_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: What tells transactions apart, as one text.
+_IDENTITY = ("transaction_id", "producer_group", "topic", "queue_id", "born_time_ms", "half_store_time_ms")
+_SEPARATOR = "\x1f"
+_KEYS = "identity string, key string"
+_WORDS = "key string, says tinyint, ledger_row string"
+
+
+def reconcile(
+    spark: SparkSession,
+    stores: list[Store],
+    settings_of: SettingsOf,
+    ledger: DataFrame,
+    match: Match,
+    done: Condition,
+    not_done: Condition,
+    *,
+    at_ms: int | None = None,
+    split_bytes: int = SPLIT_BYTES,
+    missing_is_not_done: bool = False,
+) -> Reading:
+    """The same rows as `readers.ledger_join.reconcile` gives for the audit of some stores.
+
+    Shape:  batches of RECONCILED. `ledger` has the columns that are looked at and no others.
+    Order:  none.
+    """
+    reading = Reading(RECONCILED, [])
+    verdicts = transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes)
+    joined = advised(verdicts, ledger, match, done, not_done, missing_is_not_done=missing_is_not_done)
+    reading.batches = _fetched(joined)
+    return reading
+
+
+def _fetched(frame: DataFrame) -> Iterator[pa.RecordBatch]:
+    kept = frame.persist()
+    try:
+        sums = kept.groupBy().sum("rows", "size_bytes").collect()[0]
+        if sums[0]:
+            for row in fetched(kept.select("data"), int(sums[1]), kept.rdd.getNumPartitions()):
+                yield from from_bytes(row["data"])
+    finally:
+        kept.unpersist()
+
+
+def advised(
+    verdicts: DataFrame,
+    ledger: DataFrame,
+    match: Match,
+    done: Condition,
+    not_done: Condition,
+    *,
+    missing_is_not_done: bool = False,
+) -> DataFrame:
+    """Verdicts (columns of TRANSACTIONS) with the ledger's word, as AS_BYTES of RECONCILED."""
+    from pyspark.sql import functions as sql
+
+    kept = verdicts.withColumn("identity", sql.concat_ws(
+        _SEPARATOR, *(sql.coalesce(sql.col(name).cast("string"), sql.lit("")) for name in _IDENTITY)
+    )).persist()  # fmt: skip
+    keys = kept.select("identity", *match.columns).mapInArrow(_Keys(match), _KEYS).distinct()
+    words = ledger.mapInArrow(_Words(match, done, not_done), _WORDS).where("key is not null")
+    by_key = words.groupBy("key").agg(
+        sql.count("*").alias("rows"), sql.max("says").alias("says"), sql.max("ledger_row").alias("ledger_row")
+    )
+    matched = keys.join(by_key, "key")
+    shared = matched.groupBy("key").agg(sql.count("*").alias("transactions"))
+    found = matched.join(shared, "key").groupBy("identity").agg(
+        sql.sum("rows").alias("ledger_rows_count"), sql.max("transactions").alias("transactions_count"),
+        sql.max("says").alias("says"), sql.max("ledger_row").alias("ledger_row"),
+    )  # fmt: skip
+    has_key = keys.select("identity").distinct().withColumn("has_key", sql.lit(True))
+    looked_up = has_key.join(found, "identity", "left")
+    whole = kept.join(looked_up, "identity", "left").select(*TRANSACTIONS.names, *LOOKED_UP.names)
+    return whole.mapInArrow(_Advise(missing_is_not_done), AS_BYTES)
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """What each transaction could be in the ledger."""
+
+    match: Match
+
+    @property
+    def __name__(self) -> str:  # Spark shows it
+        return "keys"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with marked():
+            for batch in batches:
+                rows, keys = self.match.keys_of(batch)
+                identities = batch["identity"].take(pa.array(rows)).cast(pa.string())
+                yield pa.RecordBatch.from_arrays([identities, keys.cast(pa.string())], names=["identity", "key"])
+
+
+@dataclass(frozen=True)
+class _Words:
+    """What each ledger row says."""
+
+    match: Match
+    done: Condition
+    not_done: Condition
+
+    @property
+    def __name__(self) -> str:  # Spark shows it
+        return "words"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with marked():
+            for batch in batches:
+                if batch.num_rows:
+                    yield ledger_words(batch, self.match, self.done, self.not_done)
+
+
+@dataclass(frozen=True)
+class _Advise:
+    """Rows of TRANSACTIONS and LOOKED_UP side by side, to rows of RECONCILED as bytes."""
+
+    missing_is_not_done: bool
+
+    @property
+    def __name__(self) -> str:  # Spark shows it
+        return "advise"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with marked():
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                verdicts = batch.select(TRANSACTIONS.names).cast(TRANSACTIONS)
+                looked_up = _only_of_one_row(batch.select(LOOKED_UP.names).cast(LOOKED_UP))
+                rows = reconciled(verdicts, looked_up, missing_is_not_done=self.missing_is_not_done)
+                yield from as_bytes(pa.Table.from_batches([rows]))
+
+
+def _only_of_one_row(looked_up: pa.RecordBatch) -> pa.RecordBatch:
+    """What a ledger row says is known only where there is one; what Spark's outer join left open is nothing."""
+    columns = {name: looked_up[name] for name in LOOKED_UP.names}
+    for name in ("ledger_rows_count", "transactions_count"):
+        columns[name] = pc.fill_null(columns[name], 0)
+    columns["has_key"] = pc.fill_null(columns["has_key"], False)
+    is_one = pc.equal(columns["ledger_rows_count"], 1)
+    for name in ("says", "ledger_row"):
+        columns[name] = pc.if_else(is_one, columns[name], pa.scalar(None, columns[name].type))
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=LOOKED_UP)
