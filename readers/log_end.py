@@ -55,7 +55,7 @@ def live_blocks(split: Split) -> Iterator[Block]:
     scan = split.scan()
     blocks = iter(scan)
     first = next(blocks, None)
-    if first is None or _begins_behind_end(split):
+    if first is None or _is_behind_end(split, int(first.positions[0])):
         return
     yield first
     yield from blocks
@@ -64,7 +64,11 @@ def live_blocks(split: Split) -> Iterator[Block]:
         _remember(looked, split.to_position, scan.spans, split.segment.size_bytes)
 
 
-def _begins_behind_end(split: Split) -> bool:
+def _is_behind_end(split: Split, first_position: int) -> bool:
+    """Whether the first record that a split's scan found stands behind the end of the segment's data.
+
+    The last record before that end may reach into the split, so the end may lie inside it without a record before.
+    """
     looked = _looked_at(split)
     begin = split.from_position
     if looked.end is None and looked.upto < begin:
@@ -72,7 +76,7 @@ def _begins_behind_end(split: Split) -> bool:
         for _ in scan:
             pass
         _remember(looked, begin, scan.spans, split.segment.size_bytes)
-    return looked.end is not None and looked.end <= begin
+    return looked.end is not None and looked.end <= first_position
 
 
 def _looked_at(split: Split) -> _Looked:

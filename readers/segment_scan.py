@@ -35,6 +35,8 @@ from readers.sources import OpenFile, Segment
 #: Bytes read at a time: some ten thousand records. Larger windows leave the processor's caches and are slower.
 WINDOW_BYTES = 8 << 20
 _RESYNC_BYTES = 4 << 20
+#: Bytes read behind a range, for the record that straddles its end; most are shorter.
+_BEHIND_BYTES = 16 << 10
 _PAGE_BYTES = 4096
 _HEAD = struct.Struct(">iI20xq").unpack_from
 _HEAD_BYTES = 36
@@ -109,6 +111,7 @@ class SegmentScan:
         self._is_last = is_last
         self._window_bytes = window_bytes
         self._stops_at_break = stops_at_break
+        self._record_bytes = 0
         self.last_store_time_ms = 0
 
     def __iter__(self) -> Iterator[Block]:
@@ -119,7 +122,7 @@ class SegmentScan:
             is_begun = not self._from  # without a record of its own, what is damaged here belongs to the scan before
             while position is not None and position < self._to:
                 is_begun = True
-                data = file.read(position, self._window_bytes + SLACK_BYTES)
+                data = file.read(position, self._wanted_bytes(position) + SLACK_BYTES)
                 limit = len(data) - SLACK_BYTES
                 if position + len(data) >= self.segment.size_bytes:
                     limit = len(data)
@@ -135,6 +138,10 @@ class SegmentScan:
                     position += stop
             if is_begun and position is not None and not self._stops_at_break:
                 self._account_behind(file, position)
+
+    def _wanted_bytes(self, position: int) -> int:
+        """How much to read at a position: a window, but not far behind the range, and at least the record there."""
+        return max(self._record_bytes, min(self._window_bytes, self._to - position + _BEHIND_BYTES))
 
     def _account_behind(self, file: OpenFile, position: int) -> None:
         """Account for what is no record behind the last one of this scan's range: a scan from there on begins later."""
@@ -206,8 +213,8 @@ class SegmentScan:
         length = _sound_length(file, position, self.segment.base_offset)
         if length is None:
             return False
-        if not walked_bytes:  # one record larger than the window
-            self._window_bytes = max(self._window_bytes, length)
+        if not walked_bytes:  # one record larger than what was read
+            self._record_bytes = max(self._record_bytes, length)
         return True
 
     def _skip(self, file: OpenFile, position: int) -> int | None:

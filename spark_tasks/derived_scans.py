@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -13,11 +13,13 @@ import pyarrow.compute as pc
 from readers.checkpoint import read_checkpoint
 from readers.consume_queue import SLOT, scan_slots
 from readers.cursors import read_cursors
+from readers.errors import FileChanged
 from readers.findings import as_text, findings_table
 from readers.index import scan_entries
 from readers.local_engine import audit
 from readers.reading import Reading
 from readers.segment_table import read_segments
+from readers.sources import Segment
 from readers.store import Store
 from spark_tasks.opening import Settings
 from spark_tasks.pushdown import Conditions
@@ -27,14 +29,36 @@ from spark_tasks.table_scan import Narrowing, whole
 
 @dataclass(frozen=True, slots=True)
 class _QueueRange:
-    """Some slots of one queue; bounds that are None are its ends. Units: `size_bytes` is about what is read."""
+    """Some slots of one queue, and their files when the query was planned; bounds that are None are its ends."""
 
     store: Store
     topic: str
     queue_id: int
-    size_bytes: int
+    segments: tuple[Segment, ...]
     from_queue_offset: int | None = None
     to_queue_offset: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """About what is read of it."""
+        whole_bytes = sum(segment.size_bytes for segment in self.segments)
+        if self.from_queue_offset is None or self.to_queue_offset is None:
+            return whole_bytes
+        return min(whole_bytes, (self.to_queue_offset - self.from_queue_offset) * SLOT.size_bytes)
+
+    def require_files(self) -> None:
+        """See that the files are still there: a queue is listed again when it is read.
+
+        Raises: FileChanged.
+        """
+        kinds = ("consumequeue", "batchconsumequeue")
+        lists = [self.store.queue_segments(self.topic, self.queue_id, kind)[0] for kind in kinds]
+        there = {segment.file for segments in lists for segment in segments}
+        for segment in self.segments:
+            if segment.file not in there:
+                raise FileChanged(
+                    f"{segment.file} was removed while the query ran", file=segment.file, advice="ask again"
+                )
 
 
 class QueueScan(Narrowing):
@@ -60,6 +84,7 @@ class QueueScan(Narrowing):
         """
         for part in self._tasks[number]:
             bounds = {"from_queue_offset": part.from_queue_offset, "to_queue_offset": part.to_queue_offset}
+            part.require_files()
             yield from whole(scan_slots(part.store, topic=part.topic, queue_id=part.queue_id, **bounds))
 
     @cached_property
@@ -80,33 +105,42 @@ class QueueScan(Narrowing):
                 continue
             batch_queues = set(store.queues("batchconsumequeue"))
             for topic, queue_id in sorted(batch_queues.union(store.queues())):
-                if self.conditions.has_queue(as_text(topic), queue_id):
-                    # which slots a range of a batch queue holds stands in the slots, so such a queue is not cut
-                    cut_bytes = None if (topic, queue_id) in batch_queues else self._split_bytes
-                    yield from _cut(store, topic, queue_id, cut_bytes)
+                if not self.conditions.has_queue(as_text(topic), queue_id):
+                    continue
+                segments, _ = store.queue_segments(topic, queue_id)
+                if (topic, queue_id) in batch_queues:
+                    # which slots are in a range of a batch queue stands in the slots, so such a queue is not cut
+                    segments += store.queue_segments(topic, queue_id, "batchconsumequeue")[0]
+                    yield _QueueRange(store, topic, queue_id, segments)
+                else:
+                    yield from _cut(_QueueRange(store, topic, queue_id, segments), self._split_bytes)
 
 
-def _cut(store: Store, topic: str, queue_id: int, split_bytes: int | None) -> Iterator[_QueueRange]:
-    segments, _ = store.queue_segments(topic, queue_id)
-    size_bytes = sum(segment.size_bytes for segment in segments)
-    if split_bytes is None or size_bytes <= split_bytes:
-        yield _QueueRange(store, topic, queue_id, size_bytes)
+def _cut(queue: _QueueRange, split_bytes: int) -> Iterator[_QueueRange]:
+    if queue.size_bytes <= split_bytes:
+        yield queue
         return
     slots = max(1, split_bytes // SLOT.size_bytes)
-    end = -(-segments[-1].end_offset // SLOT.size_bytes)
-    edges: list[int | None] = [None, *range(segments[0].base_offset // SLOT.size_bytes + slots, end, slots), None]
+    first, end = (
+        -(-offset // SLOT.size_bytes) for offset in (queue.segments[0].base_offset, queue.segments[-1].end_offset)
+    )
+    edges: list[int | None] = [None, *range(first + slots, end, slots), None]
     for begin, stop in pairwise(edges):
-        yield _QueueRange(store, topic, queue_id, split_bytes, begin, stop)
+        segments = tuple(
+            segment
+            for segment in queue.segments
+            if (stop is None or segment.base_offset < stop * SLOT.size_bytes)
+            and (begin is None or segment.end_offset > begin * SLOT.size_bytes)
+        )
+        yield replace(queue, segments=segments, from_queue_offset=begin, to_queue_offset=stop)
 
 
 class StoreScan(Narrowing):
     """A table that is read a store at a time: cursors, checkpoint, segments, index entries."""
 
     def __init__(self, options: ReadOptions, stores: list[Store]) -> None:
-        has_topic = options.table in ("cursors", "segments")
         super().__init__(Conditions(topics=None if options.topic is None else frozenset({options.topic})))
         self.conditioned = frozenset({"store", "topic"} if options.table == "cursors" else {"store"})
-        self._is_by_topic = has_topic
         self._read = _READERS[options.table]
         self._stores = stores
 
@@ -120,7 +154,7 @@ class StoreScan(Narrowing):
         """
         topics = self.conditions.topics
         for batch in whole(self._read(self._wanted[number])):
-            if topics is None or not self._is_by_topic:
+            if topics is None:
                 yield batch
             else:
                 yield batch.filter(pc.is_in(batch["topic"], value_set=pa.array(sorted(topics), pa.string())))
