@@ -33,6 +33,7 @@ class Block:
 
         `offsets`: for records gathered from anywhere in the file, the commit-log offset of each.
         """
+        self.raw = data
         self.data = np.frombuffer(data, np.uint8)
         self._buffer = pa.py_buffer(data)
         self.base_offset = base_offset
@@ -47,7 +48,7 @@ class Block:
     def take(self, rows: Int64s | Bools) -> Block:
         """The same window with some of the records."""
         block = Block.__new__(Block)
-        block.data, block._buffer = self.data, self._buffer
+        block.raw, block.data, block._buffer = self.raw, self.data, self._buffer
         block.base_offset, block.position_bytes, block.file = self.base_offset, self.position_bytes, self.file
         block.starts = self.starts[rows]
         block._offsets = None if self._offsets is None else self._offsets[rows]
