@@ -67,6 +67,11 @@ class Conditions:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
     @property
+    def is_empty(self) -> bool:
+        """Whether every record fulfils them."""
+        return self == Conditions()
+
+    @property
     def looks_at_bodies(self) -> bool:
         """Whether bodies are searched."""
         return self.body is not None or self.body_regex is not None

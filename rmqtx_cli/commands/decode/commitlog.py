@@ -33,8 +33,6 @@ from rmqtx_cli.options import (
 from rmqtx_cli.say import Voice
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from readers.reading import Reading
     from readers.store import Store
 
@@ -78,6 +76,7 @@ def command(
     """Decode the records of the commit log, damage stepped over and named."""
     from readers.commit_log import scan_records
     from readers.tables import RECORDS
+    from rmqtx_cli.bodies import text_schema, with_text_bodies
 
     bounds = parse_bounds(begin, end)
     asked = Asked(
@@ -97,28 +96,7 @@ def command(
     return list_rows(
         asked, "records", read,
         conditions=(None if queue is None else f"queue_id = {queue}",),
-        adapt=_text_bodies if is_text else None,
-        schema=_text_schema() if is_text else RECORDS,
+        adapt=with_text_bodies if is_text else None,
+        schema=text_schema() if is_text else RECORDS,
         extra=[*(["body"] if with_body else []), *(["body_crc_matches"] if with_crc else [])],
-    )
-
-
-def _text_schema() -> pa.Schema:
-    import pyarrow as pa
-
-    from readers.tables import RECORDS
-
-    body = RECORDS.field("body")
-    return RECORDS.set(RECORDS.get_field_index("body"), pa.field("body", pa.string(), metadata=body.metadata))
-
-
-def _text_bodies(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with its bodies as text; bytes that are no UTF-8 show as backslash escapes."""
-    import pyarrow as pa
-
-    values = [None if v is None else v.decode("utf-8", "backslashreplace") for v in batch["body"].to_pylist()]
-    at = batch.schema.get_field_index("body")
-    return pa.RecordBatch.from_arrays(
-        [pa.array(values, pa.string()) if n == at else column for n, column in enumerate(batch.columns)],
-        schema=_text_schema(),
     )

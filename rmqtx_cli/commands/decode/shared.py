@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from readers.errors import BadRequest
+from rmqtx_cli.accounting import accounting
 from rmqtx_cli.listing import Listing
 from rmqtx_cli.options import OutputFormat
 from rmqtx_cli.say import Voice
@@ -162,13 +163,6 @@ def _instead(reading: Reading, what: str) -> pa.Table:
 
 
 def _account(reading: Reading, listing: Listing, voice: Voice) -> None:
-    files = reading.coverage
-    if not files:
-        return
-    parts = {
-        name: sum(getattr(file, f"{name}_bytes") for file in files)
-        for name in ("decoded", "filler", "damaged", "unread")
-    }
-    total = sum(file.size_bytes for file in files)
-    amounts = " + ".join(f"{number} {name}" for name, number in parts.items())
-    voice.note(f"{count(listing.rows_count, 'row')}; {amounts} = {total} bytes in {count(len(files), 'file')}")
+    amounts = accounting(reading)
+    if amounts is not None:
+        voice.note(f"{count(listing.rows_count, 'row')}; {amounts}")

@@ -1,0 +1,150 @@
+"""`rmqtx verify`: whether a store is whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from readers.errors import BadRequest
+from rmqtx_cli import exit_status
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options import (
+    CommitLogOption,
+    ConfOption,
+    EngineName,
+    EngineOption,
+    FailOnOption,
+    FieldsOption,
+    FormatOption,
+    HashOption,
+    LimitOption,
+    MasterOption,
+    OutputOption,
+    ProcessesOption,
+    QuietOption,
+    RemoteOption,
+    SplitSizeOption,
+    StoreArguments,
+    TemporaryOption,
+    VerboseOption,
+    WhereOption,
+    WithMetaOption,
+)
+from rmqtx_cli.say import SEVERITIES, Voice
+from rmqtx_cli.text import count
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NAME = "verify"
+SHORT = "whether a store is whole: log, queues, index, checkpoint, cursors"
+EXAMPLES = (
+    Example("rmqtx verify STORE", "every record, slot and index entry against each other"),
+    Example("rmqtx verify STORE --quick", "headers and the ends of the derived files only"),
+    Example("rmqtx verify STORE --where 'severity = error' --format jsonl", "what is lost, for a script"),
+    Example("rmqtx verify STORE --fail-on 'code = record-body-crc'", "only this is a failure"),
+    Example("rmqtx verify s3://evidence/broker-a/store --engine spark", "many cores, nothing downloaded"),
+)
+
+QuickOption = Annotated[
+    bool, typer.Option("--quick", help="Headers and the ends of the derived files only: no body CRC, no cross-check.")
+]
+FullOption = Annotated[
+    bool, typer.Option("--full", help="Also inflate compressed bodies and read every property.")
+]
+
+
+def command(
+    context: typer.Context,
+    store: StoreArguments,
+    quick: QuickOption = False,
+    full: FullOption = False,
+    where: WhereOption = None,
+    limit: LimitOption = None,
+    fail_on: FailOnOption = None,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    engine: EngineOption = EngineName.AUTO,
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    conf: ConfOption = None,
+    split_bytes: SplitSizeOption = None,
+    processes: ProcessesOption = None,
+    temporary: TemporaryOption = None,
+    hash_all: HashOption = False,
+    with_meta: WithMetaOption = False,
+    commit_log: CommitLogOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Verify the stores: the chain of records, CRCs, and log, queues, index, checkpoint and cursors against each other.
+
+    Each row is something wrong, where, and what it means for transactions. Exits with 1 where any of it is an error or
+    a warning, or with --fail-on where a row fulfils that; notes are no failure.
+    """
+    from readers.tables import FINDINGS
+    from readers.verify import DEFAULT, FULL, QUICK, Verify
+    from rmqtx_cli.accounting import accounting
+    from rmqtx_cli.custody import take_custody
+    from rmqtx_cli.engines import EngineOptions, chosen_engine
+    from rmqtx_cli.listing import Listing
+    from rmqtx_cli.opening import consistency, open_stores, refuse_inside
+    from rmqtx_cli.progress import shown
+    from rmqtx_cli.views import VIEWS, View
+
+    if quick and full:
+        raise BadRequest("--quick and --full are two depths: ask for one")
+    voice = Voice(verbose, quiet)
+    engine_options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
+    view = View(VIEWS["findings"].columns, "no findings")
+    listing = Listing(FINDINGS, view, output_format, output, fields, where, fail_on, limit, voice, with_meta)
+    opened = open_stores(store, commit_log)
+    refuse_inside(output, opened.stores)
+    for one in opened.stores:
+        voice.note(f"{one.root}: {consistency(one)}")
+    counted = _Counted()
+    with chosen_engine(engine_options, opened.stores, voice) as given, shown("verifying", voice) as progress:
+        take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice)
+        job = Verify(QUICK if quick else FULL if full else DEFAULT)
+        reading = given.run_job(job, opened.stores, progress=progress)
+        listing.write(counted.watching(reading), to_the_end=True)
+    for line in counted.lines():
+        voice.note(line)
+    amounts = accounting(reading)
+    if amounts is not None:
+        voice.note(amounts)
+    is_failure = listing.has_failed if fail_on is not None else counted.is_failure
+    return exit_status.FINDINGS if is_failure else exit_status.DONE
+
+
+@dataclass(slots=True)
+class _Counted:
+    """Findings seen so far, by severity and code."""
+
+    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted as they pass."""
+        for batch in batches:
+            self.kinds.update(zip(batch["severity"].to_pylist(), batch["code"].to_pylist(), strict=True))
+            yield batch
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether anything was more than a note."""
+        return any(severity != "note" for severity, _ in self.kinds)
+
+    def lines(self) -> Iterator[str]:
+        """What was found, worst first."""
+        if not self.kinds:
+            yield "nothing is wrong"
+        for wanted in SEVERITIES:
+            codes = {code: number for (severity, code), number in sorted(self.kinds.items()) if severity == wanted}
+            if codes:
+                said = ", ".join(f"{number} {code}" for code, number in codes.items())
+                yield f"{count(sum(codes.values()), wanted)}: {said}"
