@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from readers.commit_log import last_with_data, written_bytes
 from readers.errors import SourceError
-from readers.sources import OpenFile, Segment, open_file
+from readers.places import name_of
+from readers.sources import OpenFile, Segment
 from readers.store import Store
 
 CUSTODY_VERSION = 1
@@ -27,6 +28,7 @@ METADATA_KEY = b"rmqtx"
 #: How much of a segment's head and tail goes into its digest.
 EDGE_BYTES = 64 << 10
 _READ_BYTES = 4 << 20
+_SMALL_FILE_BYTES_MAX = 64 << 20
 #: Small files beside the log that verdicts rely on.
 _SMALL_FILES = (
     "checkpoint", "config/consumerOffset.json", "config/consumerOffset.json.bak", "config/transactionMetrics",
@@ -162,16 +164,16 @@ def _segment_facts(segment: Segment, *, hash_all: bool, is_open_ended: bool) -> 
 
 def _small_file_facts(store: Store, name: str) -> dict[str, Any] | None:
     place = store.place(*name.split("/"))
-    size = store.size_bytes(*name.split("/"))
-    if size is None:
-        return None
-    facts: dict[str, Any] = {"file": place, "size_bytes": size, "digest": None, "digest_of": WHOLE}
+    facts: dict[str, Any] = {"file": place, "size_bytes": None, "digest": None, "digest_of": WHOLE}
     try:
-        with open_file(place, size) as file:
-            facts["digest"] = _whole_digest(file)
-    except SourceError as error:
-        facts["unreadable"] = str(error)
-    return facts
+        content = store.files.content(place, _SMALL_FILE_BYTES_MAX)
+    except (OSError, SourceError) as error:
+        return {**facts, "unreadable": str(error)}
+    if content is None:
+        return None
+    if len(content) > _SMALL_FILE_BYTES_MAX:
+        return {**facts, "unreadable": f"longer than {_SMALL_FILE_BYTES_MAX} bytes"}
+    return {**facts, "size_bytes": len(content), "digest": f"sha256:{hashlib.sha256(content).hexdigest()}"}
 
 
 def _digest_of_all(segments: list[dict[str, Any]], small: list[dict[str, Any]]) -> str:
@@ -180,5 +182,5 @@ def _digest_of_all(segments: list[dict[str, Any]], small: list[dict[str, Any]]) 
     for facts in segments:
         digest.update(f"{facts['base_offset']} {facts['size_bytes']} {facts['digest']}\n".encode())
     for facts in small:
-        digest.update(f"{facts['file'].rsplit('/', 1)[-1]} {facts['size_bytes']} {facts['digest']}\n".encode())
+        digest.update(f"{name_of(facts['file'])} {facts['size_bytes']} {facts['digest']}\n".encode())
     return f"sha256:{digest.hexdigest()}"

@@ -115,5 +115,6 @@ def custody_lines(facts: Mapping[str, Any]) -> list[str]:
         )
         for file in (*store["segments"], *store["files"]):
             said = f"{file['digest']} ({file['digest_of']})" if file["digest"] else f"unreadable: {file['unreadable']}"
-            lines.append(f"custody: {file['file']}: {count(file['size_bytes'], 'byte')}, {said}")
+            length = "length unknown" if file["size_bytes"] is None else count(file["size_bytes"], "byte")
+            lines.append(f"custody: {file['file']}: {length}, {said}")
     return lines
