@@ -41,7 +41,7 @@ def conclude(
 
     `scanned`: its splits in log order. `strays`: the stray decisions (their offsets, and the offsets they name) if the
     engine already knows that others of `scanned` are in order.
-    Raises: SourceError if a file that a decision names cannot be read.
+    Raises: SourceError if a file that a decision names cannot be read any more.
     """
     store = facts.store
     result = Conclusion(facts)
@@ -59,7 +59,8 @@ def conclude(
         facts.checks_seen_max = max(facts.checks_seen_max, part.checks_seen_max)
     result.coverage = list(coverage.values())
     offsets, prepared_offsets = strays if strays is not None else strays_of(scanned)
-    decisions, result.ties = find_foreign_decisions(store, offsets, prepared_offsets)
+    unreadable = frozenset(f.file for f in found if f.code == "unreadable-file" and f.file is not None)
+    decisions, result.ties = find_foreign_decisions(store, offsets, prepared_offsets, unreadable)
     facts.foreign_decisions.extend(decisions)
     unfound = [slot for part in scanned for slot in part.unfound]
     missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound)

@@ -19,14 +19,17 @@ from readers.transactions import ForeignDecision
 
 
 def find_foreign_decisions(
-    store: Store, final_offsets: Int64s, final_prepared_offsets: Int64s
+    store: Store,
+    final_offsets: Int64s,
+    final_prepared_offsets: Int64s,
+    unreadable_files: frozenset[str] = frozenset(),
 ) -> tuple[list[ForeignDecision], list[tuple[str, str]]]:
     """What some decisions name that can still be read: records outside the half topic, and copies with another id.
 
     Shape: the decisions on records outside the half topic; and for each final that names a half or discard copy of
            another identity, the two identities.
     Units: commit-log offsets in bytes; the two arrays go together. Finals known to name a half copy of their own
-           transaction may be left out.
+           transaction may be left out. `unreadable_files`: those of which it is known that they cannot be read.
     Order: commit-log offset of the final.
     """
     found: list[ForeignDecision] = []
@@ -34,6 +37,9 @@ def find_foreign_decisions(
     log = store.log()
     try:
         for row in np.flatnonzero(final_prepared_offsets > store.log_begin_offset).tolist():
+            segment = log.segment_at(int(final_prepared_offsets[row]))
+            if segment is not None and segment.file in unreadable_files:
+                continue
             named = block_at(log, int(final_prepared_offsets[row]))
             final = block_at(log, int(final_offsets[row]))
             if named is None or final is None:

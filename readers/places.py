@@ -125,10 +125,10 @@ def _refuse_credentials(uri: Uri) -> None:
     is_named = not _AUTHORITY.fullmatch(uri.authority)
     is_named |= uri.scheme.lower().startswith("s3") and bool(re.search(r"[@:]", uri.authority))
     if is_named:
-        raise BadRequest(f"a {uri.scheme}:// argument names a user or a password before its host", advice=advice)
+        raise BadRequest(f"a path of {uri.scheme}:// names a user or a password before its host", advice=advice)
     for option in uri.query[1:].split("&"):
         if _SECRET.search(option.partition("=")[0]):
-            raise BadRequest(f"a {uri.scheme}:// argument carries {option.partition('=')[0]}", advice=advice)
+            raise BadRequest(f"a path of {uri.scheme}:// carries {option.partition('=')[0]}", advice=advice)
 
 
 def joined(place: str, *names: str) -> str:

@@ -33,11 +33,12 @@ _BLOCKS_MAX = 128
 _HANDLES_MAX = 256
 _REASON_CHARACTERS_MAX = 300
 _ZEROS = bytes(BLOCK_BYTES)
+#: Ends of buffers that are still there after a read that came back short; a file's own bytes can be like one at most.
+_MARK = os.urandom(16)
+_OTHER_MARK = bytes(byte ^ 0xFF for byte in _MARK)
 #: Names under which other tools know a file system of pyarrow's.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AZURE_STORAGE_KEY")
-#: What the S3 client says of an object that is gone.
-_GONE = re.compile(r"NO_SUCH_KEY|NoSuchKey|HTTP status 404|RESOURCE_NOT_FOUND")
 
 
 @functools.lru_cache(maxsize=64)
@@ -95,6 +96,7 @@ class RemoteFiles:
     def __init__(self, root: str) -> None:
         self._root = root
         self._listed: dict[str, dict[str, Entry]] = {}
+        self._whole: set[str] = set()
         self._contents: dict[str, bytes] = {}
 
     def entries(self, directory: str) -> list[Entry]:
@@ -103,8 +105,9 @@ class RemoteFiles:
 
     def list_whole(self, directory: str) -> None:
         """One listing for all that lies below a directory."""
-        if directory in self._listed or not self._may_exist(directory):
+        if directory in self._whole or not self._may_exist(directory):
             return
+        self._whole.add(directory)
         system, path = _opened(directory)
         self._listed[directory] = {}
         found = _listing(system, path, recursive=True)
@@ -136,14 +139,8 @@ class RemoteFiles:
             raise UnreadableFile(f"{place} is not a file", file=place)
         data = self._contents.get(place)
         if data is None or len(data) < min(bytes_max + 1, entry.size_bytes):
-            system, path = _opened(place)
-            try:
-                with system.open_input_file(path) as file:
-                    data = file.read_at(min(bytes_max + 1, file.size()), 0)
-            except (pa.ArrowException, OSError) as error:
-                if isinstance(error, FileNotFoundError) or _GONE.search(str(error)):
-                    return None
-                raise _as_os_error(error) from error
+            with RemoteFile(place, entry.size_bytes) as file:
+                data = file.read(0, bytes_max + 1)
             if len(data) <= KEPT_READ_BYTES_MAX:
                 self._contents[place] = data
         return data[: bytes_max + 1]
@@ -218,9 +215,25 @@ class _Handle:
 
     def __init__(self, version: _Version) -> None:
         self.version = version
-        system, path = _opened(version.place)
-        self.file = system.open_input_file(path)
         self.zeros: set[int] = set()
+        self._system, self._path = _opened(version.place)
+        self._file = self._system.open_input_file(self._path)
+
+    def fill(self, position_bytes: int, length_bytes: int, end: bytes) -> bytes:
+        """What a read puts into a buffer that ends in `end`.
+
+        pyarrow's S3 client does not notice that an object has become shorter: it says that it read everything, and
+        leaves in the rest of the buffer what was there before. So the buffer tells.
+        """
+        buffer = bytearray(length_bytes)
+        buffer[length_bytes - len(end) :] = end
+        self._file.seek(position_bytes)
+        count = self._file.readinto(buffer)
+        return bytes(buffer) if count == length_bytes else bytes(buffer[:count])
+
+    def info(self) -> fs.FileInfo:
+        """What the file system says of the file now."""
+        return self._system.get_file_info(self._path)
 
 
 _handles: OrderedDict[_Version, _Handle] = OrderedDict()
@@ -310,20 +323,34 @@ class RemoteFile(OpenFile):
     def _fetch(self, position_bytes: int, length_bytes: int) -> bytes:
         """The bytes by one request, cut at the snapshot's length."""
         wanted = min(length_bytes, self.size_bytes - position_bytes)
+        for mark in (_MARK, _OTHER_MARK):
+            end = mark[: min(wanted, len(mark))]
+            try:
+                data = self._handle.fill(position_bytes, wanted, end)
+            except (pa.ArrowException, OSError) as error:
+                raise self._unreadable(position_bytes, error) from error
+            if len(data) == wanted and not data.endswith(end):
+                return data
+        raise self._became_shorter(position_bytes)
+
+    def _became_shorter(self, position_bytes: int) -> FileChanged:
+        return FileChanged(
+            f"{self.file} became shorter while it was read",
+            file=self.file, position_bytes=position_bytes, advice="read a copy, or try again",
+        )  # fmt: skip
+
+    def _unreadable(self, position_bytes: int, error: BaseException) -> UnreadableFile | FileChanged:
+        """What became of a file that cannot be read on: clients say it in many ways, or not at all."""
+        reason = _as_os_error(error).strerror
         try:
-            data: bytes = self._handle.file.read_at(wanted, position_bytes)
-        except (pa.ArrowException, OSError) as error:
-            is_gone = isinstance(error, FileNotFoundError) or _GONE.search(str(error))
-            reason = "it vanished while it was read" if is_gone else _as_os_error(error).strerror
-            raise UnreadableFile(
-                f"cannot read {self.file}: {reason}", file=self.file, position_bytes=position_bytes
-            ) from error
-        if len(data) < wanted:
-            raise FileChanged(
-                f"{self.file} became shorter while it was read",
-                file=self.file, position_bytes=position_bytes + len(data), advice="read a copy, or try again",
-            )
-        return data
+            info = self._handle.info()
+            if info.type == fs.FileType.NotFound:
+                reason = "it vanished while it was read"
+            elif info.size is not None and info.size < self.size_bytes:
+                return self._became_shorter(position_bytes)
+        except (pa.ArrowException, OSError):
+            pass  # the first error says why
+        return UnreadableFile(f"cannot read {self.file}: {reason}", file=self.file, position_bytes=position_bytes)
 
     def _remember_zeros(self, position_bytes: int, data: bytes) -> None:
         first = -(-position_bytes // BLOCK_BYTES)

@@ -67,7 +67,7 @@ def consistency(store: Store) -> str:
     """How the store stood while it was read, in a few words."""
     taken = time_text(store.taken_time_ms)
     if store.is_remote:  # its lock is a file like any other
-        ended = "its broker ran then, or did not stop cleanly" if store.aborted else "its broker had stopped cleanly"
+        ended = "its broker ran, or had not stopped cleanly" if store.aborted else "its broker had stopped cleanly"
         return f"a copy as of {taken}, not locked here; when it was copied, {ended}"
     if store.in_use:
         return f"its broker runs (process {store.used_by_process}): a snapshot of {taken}"
