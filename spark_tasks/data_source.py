@@ -3,9 +3,9 @@
     spark.read.format("rmqtx").option("table", "transactions").load("/data/rocketmq/store")
     CREATE TEMPORARY VIEW halves USING rmqtx OPTIONS (table "halves", path "/evidence/*/store")
 
-Spark's interface for data sources in Python has two limits. It names no column that a query leaves out, so the option
-`columns`, or a schema given to the reader, says what is not to be decoded. And a partition cannot say where its bytes
-lie, so tasks go to any executor.
+Spark's interface for data sources in Python has limits. It names no column that a query leaves out, so the option
+`columns`, or a schema given to the reader, says what is not to be decoded. A partition cannot say where its bytes lie,
+so tasks go to any executor. And conditions that are pushed down outlive their query (see `PushingReader`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class RmqtxDataSource(DataSource):
         """
         with marked():
             options = with_schema(parse_options(self.options), schema)
-            return RmqtxReader(_scan(options), schema)
+            reader = PushingReader if options.pushes_filters else RmqtxReader
+            return reader(_scan(options), schema)
 
 
 def with_schema(options: ReadOptions, schema: StructType) -> ReadOptions:
@@ -104,7 +105,6 @@ class RmqtxReader(DataSourceReader):
     def __init__(self, scan: TableScan, schema: StructType) -> None:
         self._scan = scan
         self._schema = arrow_schema(schema)
-        self.pushFilters = _Pushing(scan)  # type: ignore[method-assign]
 
     def partitions(self) -> list[InputPartition]:
         """One partition for each task."""
@@ -124,20 +124,14 @@ class RmqtxReader(DataSourceReader):
                     yield as_spark_batch(batch, self._schema)
 
 
-class _Pushing:
-    """`pushFilters` of a reader, for Spark with and without filter pushdown.
+class PushingReader(RmqtxReader):
+    """A reader that takes conditions of the query over from Spark, for frames that are asked one question.
 
-    Spark refuses a reader with a `pushFilters` of its own unless spark.sql.python.filterPushdown.enabled is true, which
-    it is not in a plain session; and it does not tell a data source whether it is. Here conditions change nothing but
-    speed, so the refusal would only be in the way: this looks to that check (`__func__`) like the method of the base
-    class, and where pushdown is enabled it is called like any other.
+    Spark 4.3.0 keeps what one query pushed with the loaded frame or view, and the next query without conditions on the
+    same one gets the narrowed rows: fewer rows without a word. So nothing is pushed unless the query says so.
     """
 
-    __func__ = staticmethod(DataSourceReader.pushFilters)
-
-    def __init__(self, scan: TableScan) -> None:
-        self._scan = scan
-
-    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Take over what can be kept exactly; gives what stays with Spark."""
         with marked():
             return self._scan.narrow(filters)

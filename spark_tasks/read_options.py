@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ LOG_TABLES = frozenset({"records", "halves", "ops"})
 AUDIT_TABLES = frozenset({"transactions", "findings", "coverage"})
 _ALL = frozenset(ALL_TABLES)
 BODIES = ("none", "raw", "decompressed")
+_STREAM_BATCH_BYTES = 1 << 30
 
 #: Each option: the tables that it goes with, and its sentence.
 OPTIONS: dict[str, tuple[frozenset[str], str]] = {
@@ -43,9 +44,9 @@ OPTIONS: dict[str, tuple[frozenset[str], str]] = {
     "body": (frozenset({"records"}), "none, raw or decompressed; raw where columns names it"),
     "check_crc": (frozenset({"records"}), "true to compute each body's CRC; so where columns names body_crc_matches"),
     "at": (AUDIT_TABLES, "judge as of this time, ISO 8601 with a zone or epoch milliseconds"),
+    "push_filters": (_ALL, "true for a frame that is asked one question: its conditions narrow what is read"),
     "max_bytes_per_batch": (LOG_TABLES, "streams: the most commit-log bytes of one batch, like 256MiB"),
 }
-_STREAM_BATCH_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ class ReadOptions:
     body: str = "none"
     check_crc: bool = False
     at_ms: int | None = None
-    max_bytes_per_batch: int = field(default=_STREAM_BATCH_BYTES)
+    pushes_filters: bool = False
+    max_bytes_per_batch: int = _STREAM_BATCH_BYTES
 
     @property
     def schema(self) -> pa.Schema:
@@ -111,6 +113,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         body=_parsed(given, "body", _body, "raw" if "columns" in given and "body" in columns else "none"),
         check_crc=_parsed(given, "check_crc", _truth, "columns" in given and "body_crc_matches" in columns),
         at_ms=_parsed(given, "at", parse_time_ms, None),
+        pushes_filters=_parsed(given, "push_filters", _truth, False),
         max_bytes_per_batch=_parsed(given, "max_bytes_per_batch", parse_size_bytes, _STREAM_BATCH_BYTES),
     )
 

@@ -30,6 +30,8 @@ Row = dict[str, Any]
 
 def reader_of(filters: Sequence[Filter] = (), **options: str) -> tuple[RmqtxReader, list[Filter], pa.Schema]:
     """A reader on its way from the planner to a worker, the filters that stay with Spark, and its Arrow schema."""
+    if filters:
+        options["push_filters"] = "true"
     source = pickle.loads(pickle.dumps(RmqtxDataSource(CaseInsensitiveDict(options))))
     reader = source.reader(source.schema())
     left = list(reader.pushFilters(list(filters)))
