@@ -64,6 +64,14 @@ def live_blocks(split: Split) -> Iterator[Block]:
         _remember(looked, split.to_position, scan.spans, split.segment.size_bytes)
 
 
+def is_behind_end(split: Split, first_position: int) -> bool:
+    """Whether the first record that a split's scan found, at a position of the file, stands behind the data's end.
+
+    Raises: UnreadableFile, FileChanged.
+    """
+    return _is_behind_end(split, first_position)
+
+
 def _is_behind_end(split: Split, first_position: int) -> bool:
     """Whether the first record that a split's scan found stands behind the end of the segment's data.
 

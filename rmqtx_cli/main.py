@@ -14,7 +14,20 @@ import typer
 
 from readers.errors import BadRequest, NoSuchTransaction, RmqtxError
 from rmqtx_cli import exit_status, say
-from rmqtx_cli.commands import audit, check, decode, epilog, explain, pending, reconcile, search, show, stores, verify
+from rmqtx_cli.commands import (
+    audit,
+    check,
+    decode,
+    epilog,
+    explain,
+    export,
+    pending,
+    reconcile,
+    search,
+    show,
+    stores,
+    verify,
+)
 from spark_tasks.errors import SparkUnavailable
 
 app = typer.Typer(
@@ -47,7 +60,9 @@ def rmqtx(
     """
 
 
-for module in (stores, pending, show, audit, verify, search, reconcile, check):
+#: The commands in the order of help texts and manual pages; `decode` is a group, and `explain` reads no store.
+COMMANDS = (stores, pending, show, audit, verify, search, export, reconcile, check)
+for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)
 app.add_typer(decode.app, name=decode.NAME)
 app.command(explain.NAME, short_help=explain.SHORT, epilog=epilog(explain.EXAMPLES))(explain.command)

@@ -15,9 +15,9 @@ from typing import Any
 
 import typer
 
-from rmqtx_cli.commands import Example, audit, check, decode, explain, pending, reconcile, show, stores
+from rmqtx_cli.commands import Example, check, decode, explain
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
-from rmqtx_cli.main import app
+from rmqtx_cli.main import COMMANDS, app
 from rmqtx_cli.manual_store import store_page
 from rmqtx_cli.roff import bold, heading, item, page, paragraph, verbatim
 
@@ -38,7 +38,7 @@ def pages() -> dict[str, str]:
     """File name → roff of every manual page."""
     root = typer.main.get_command(app)
     found = {f"{NAME}.1": _root_page(root), f"{NAME}-store.5": store_page()}
-    for module in (stores, pending, show, audit, reconcile, check, explain):
+    for module in (*COMMANDS, explain):
         found[f"{NAME}-{module.NAME}.1"] = _command_page(_sub(root, module.NAME), module, (module.NAME,))
     group = _sub(root, decode.NAME)
     found[f"{NAME}-{decode.NAME}.1"] = _group_page(group)

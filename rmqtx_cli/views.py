@@ -190,6 +190,10 @@ VIEWS: dict[str, View] = {
         plain("position_bytes", 3), plain("length_bytes", 3), plain("expected", 5, may_be_cut=True),
         plain("actual", 5, may_be_cut=True), plain("meaning", 4, may_be_cut=True),
     ),
+    "exported": _view(
+        plain("topic", ALWAYS, may_be_cut=True), plain("day", ALWAYS), plain("rows_count", ALWAYS, "rows"),
+        plain("size_bytes", ALWAYS, "size"), plain("file", ALWAYS, may_be_cut=True),
+    ),
     "coverage": _view(
         plain("file", 2, may_be_cut=True), plain("size_bytes", ALWAYS, "size"),
         plain("decoded_bytes", ALWAYS, "decoded"),

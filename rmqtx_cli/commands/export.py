@@ -1,0 +1,195 @@
+"""`rmqtx export`: a table as files by topic and day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from readers.errors import BadRequest
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options import (
+    CommitLogOption,
+    ConfOption,
+    EngineName,
+    EngineOption,
+    FieldsOption,
+    HashOption,
+    MasterOption,
+    OutputFormat,
+    ProcessesOption,
+    QuietOption,
+    RemoteOption,
+    SplitSizeOption,
+    StoreArguments,
+    TemporaryOption,
+    VerboseOption,
+    WithMetaOption,
+)
+from rmqtx_cli.say import Voice
+from rmqtx_cli.text import count, size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rmqtx_cli.listing import Listing
+
+NAME = "export"
+SHORT = "a table as Parquet files by topic and day"
+EXAMPLES = (
+    Example("rmqtx export records STORE --to DIR", "every record as Parquet, by topic and day"),
+    Example("rmqtx export records STORE --to DIR", "again, when the log has grown: only what is new is added"),
+    Example("rmqtx export halves STORE --to DIR --format jsonl", "half copies as JSON lines"),
+    Example("rmqtx export records BROKER_A BROKER_B --to DIR --body --engine spark", "with bodies, on Spark"),
+)
+
+
+class Table(StrEnum):
+    """What can be exported."""
+
+    RECORDS = "records"
+    HALVES = "halves"
+    OPS = "ops"
+
+
+TableArgument = Annotated[Table, typer.Argument(metavar="TABLE", help="What to export: records, halves or ops.")]
+ToOption = Annotated[
+    Path,
+    typer.Option("--to", metavar="DIR", help="Where the files go: a new directory, or one of an export to continue."),
+]
+FormatOption = Annotated[
+    OutputFormat, typer.Option("--format", help="Kind of files: parquet, arrow, csv or jsonl.")
+]
+BodyOption = Annotated[bool, typer.Option("--body", help="Also the bodies, as they are stored.")]
+ListOption = Annotated[bool, typer.Option("--list", help="List the files that were written, with what is in them.")]
+DecompressOption = Annotated[bool, typer.Option("--decompress", help="Also the bodies, as they were made.")]
+
+
+def command(
+    context: typer.Context,
+    table: TableArgument,
+    store: StoreArguments,
+    to: ToOption,
+    output_format: FormatOption = OutputFormat.PARQUET,
+    fields: FieldsOption = None,
+    body: BodyOption = False,
+    decompress: DecompressOption = False,
+    listed: ListOption = False,
+    engine: EngineOption = EngineName.AUTO,
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    conf: ConfOption = None,
+    split_bytes: SplitSizeOption = None,
+    processes: ProcessesOption = None,
+    temporary: TemporaryOption = None,
+    hash_all: HashOption = False,
+    with_meta: WithMetaOption = False,
+    commit_log: CommitLogOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Write a table of the commit log to files below a directory: topic=T/day=YYYY-MM-DD/part-*.
+
+    A file gets its name when it is complete. A run that was stopped is continued by the next one, and a run after the
+    log has grown adds what is new: no row is ever there twice. The directory is one that every task can write to.
+    """
+    from readers.export import EXPORTED, ExportJob
+    from readers.export_manifest import opened_directory
+    from rmqtx_cli.custody import take_custody
+    from rmqtx_cli.engines import EngineOptions, chosen_engine
+    from rmqtx_cli.listing import Listing
+    from rmqtx_cli.opening import consistency, open_stores, refuse_inside
+    from rmqtx_cli.output.forms import EXPORT_FORMATS, form_of
+    from rmqtx_cli.progress import shown
+    from rmqtx_cli.views import VIEWS
+
+    voice = Voice(verbose, quiet)
+    if output_format not in EXPORT_FORMATS:
+        raise BadRequest(f"an export cannot be {output_format}", advice=f"{', '.join(EXPORT_FORMATS)}")
+    if "://" in str(to):
+        raise BadRequest("--to is no local directory", advice="files are renamed when complete; object stores cannot")
+    columns = _columns(table, fields, with_body=body or decompress)
+    options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
+    listing = Listing(EXPORTED, VIEWS["exported"], voice=voice)
+    opened = open_stores(store, commit_log)
+    refuse_inside(to, opened.stores)
+    for one in opened.stores:
+        voice.note(f"{one.root}: {consistency(one)}")
+    directory = to.absolute()
+    settings = {"table": table.value, "columns": columns, "format": output_format.value, "decompress": decompress}
+    with (
+        opened_directory(directory, settings, opened.stores) as done,
+        chosen_engine(options, opened.stores, voice) as given,
+        shown("exporting", voice) as progress,
+    ):
+        facts = take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice, is_wanted=True)
+        _keep_custody(directory, facts)
+        job = ExportJob(
+            table.value, tuple(columns), str(directory), form_of(output_format, with_meta=with_meta), done,
+            decompress, _custody_of_files(facts),
+        )
+        reading = given.run_job(job, opened.stores, progress=progress)
+        written = _Counted()
+        _write(written.watching(reading), listing if listed else None)
+    voice.note(f"{to}: {written.line()}")
+    return listing.conclude(reading)
+
+
+def _write(rows: Iterator[pa.RecordBatch], listing: Listing | None) -> None:
+    if listing is not None:
+        listing.write(rows, to_the_end=True)
+        return
+    for _ in rows:
+        pass
+
+
+def _columns(table: Table, fields: str | None, *, with_body: bool) -> list[str]:
+    """The columns that the files get: all that cost nothing more, or those that were asked for."""
+    from readers.tables import ALL_TABLES
+    from rmqtx_cli.columns import chosen_columns
+
+    schema = ALL_TABLES[table.value]
+    default = [name for name in schema.names if name not in ("body", "body_crc_matches")]
+    chosen = chosen_columns(fields, schema, default)
+    if with_body and table is not Table.RECORDS:
+        raise BadRequest("--body and --decompress are for records")
+    return [*chosen, *(["body"] if with_body and "body" not in chosen else [])]
+
+
+def _custody_of_files(facts: dict[str, Any] | None) -> dict[str, Any]:
+    """What each file says beside its own range; the custody of the whole is in the export's own directory."""
+    return {} if facts is None else {name: facts[name] for name in ("custody_version", "made_by", "command")}
+
+
+def _keep_custody(directory: Path, facts: dict[str, Any] | None) -> None:
+    from readers.export_manifest import STATE_DIRECTORY, write_json
+
+    if facts is not None:
+        write_json(directory / STATE_DIRECTORY / f"custody-{facts['made_time_ms']}.json", facts)
+
+
+@dataclass(slots=True)
+class _Counted:
+    """Files that were written."""
+
+    files_count: int = 0
+    rows_count: int = 0
+    size_bytes: int = 0
+
+    def watching(self, reading: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted as they pass."""
+        for batch in reading:
+            self.files_count += batch.num_rows
+            self.rows_count += sum(batch["rows_count"].to_pylist())
+            self.size_bytes += sum(batch["size_bytes"].to_pylist())
+            yield batch
+
+    def line(self) -> str:
+        """What there is to say."""
+        if not self.files_count:
+            return "nothing new"
+        return f"{count(self.rows_count, 'row')} added in {count(self.files_count, 'file')} of {size(self.size_bytes)}"

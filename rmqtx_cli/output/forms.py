@@ -1,0 +1,59 @@
+"""CSV and JSON lines as files of an export: the same text that the commands print."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+
+from readers.partition_files import ArrowForm, FileForm, ParquetForm, RowsFile
+from rmqtx_cli.options import OutputFormat
+from rmqtx_cli.output.delimited import CsvPort
+from rmqtx_cli.output.jsonlines import JsonLinesPort
+from rmqtx_cli.output.port import Port
+from rmqtx_cli.views import View
+
+#: The formats that an export can have; a table is for people, and one JSON list cannot be continued.
+EXPORT_FORMATS = (OutputFormat.PARQUET, OutputFormat.ARROW, OutputFormat.CSV, OutputFormat.JSONL)
+
+
+@dataclass(frozen=True, slots=True)
+class TextForm:
+    """CSV or JSON lines. `with_meta`: JSON lines begin with what they were made from."""
+
+    suffix: str
+    with_meta: bool = False
+
+    def open(self, path: Path, schema: pa.Schema) -> RowsFile:
+        """A new file."""
+        stream = path.open("wb")
+        given = schema if self.with_meta else schema.remove_metadata()
+        port: Port = (CsvPort if self.suffix == "csv" else JsonLinesPort)(stream, given, View(()))
+        return _TextFile(stream, port)
+
+
+@dataclass(slots=True)
+class _TextFile:
+    stream: IO[bytes]
+    port: Port
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self.port.write(rows)
+
+    def finish(self) -> None:
+        self.port.finish()
+        self.stream.flush()
+        os.fsync(self.stream.fileno())
+        self.stream.close()
+
+
+def form_of(output_format: OutputFormat, *, with_meta: bool) -> FileForm:
+    """What makes the files of a format."""
+    if output_format is OutputFormat.PARQUET:
+        return ParquetForm()
+    if output_format is OutputFormat.ARROW:
+        return ArrowForm()
+    return TextForm(output_format.value, with_meta)
