@@ -55,7 +55,7 @@ def live_blocks(split: Split) -> Iterator[Block]:
     scan = split.scan()
     blocks = iter(scan)
     first = next(blocks, None)
-    if first is None or _is_behind_end(split, int(first.positions[0])):
+    if first is None or is_behind_end(split, int(first.positions[0])):
         return
     yield first
     yield from blocks
@@ -67,15 +67,8 @@ def live_blocks(split: Split) -> Iterator[Block]:
 def is_behind_end(split: Split, first_position: int) -> bool:
     """Whether the first record that a split's scan found, at a position of the file, stands behind the data's end.
 
-    Raises: UnreadableFile, FileChanged.
-    """
-    return _is_behind_end(split, first_position)
-
-
-def _is_behind_end(split: Split, first_position: int) -> bool:
-    """Whether the first record that a split's scan found stands behind the end of the segment's data.
-
     The last record before that end may reach into the split, so the end may lie inside it without a record before.
+    Raises: UnreadableFile, FileChanged.
     """
     looked = _looked_at(split)
     begin = split.from_position

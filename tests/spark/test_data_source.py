@@ -142,7 +142,7 @@ def test_records_behind_the_end_of_the_data_never_come_back(
 
 def test_without_looking_back_they_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, offsets = _with_stale_tail(tmp_path, is_rolled=False)
-    monkeypatch.setattr(log_end, "_is_behind_end", lambda split, first_position: False)
+    monkeypatch.setattr(log_end, "is_behind_end", lambda split, first_position: False)
     found, _ = through_the_source(table="records", path=root, split_size="999")
     assert found.num_rows > len(offsets)
 
