@@ -247,11 +247,13 @@ def chosen_engine(options: EngineOptions, stores: Sequence[Store], voice: Voice)
         voice.note(f"engine {name.value}: {reason}")
     else:
         voice.detail(f"engine {name.value}: {reason}")
-    if name is EngineName.LOCAL:
-        yield LocalEngine(options)
-        return
-    with ExitStack() as stack:
-        yield SparkEngine(options, stack.enter_context(_spark_session(options)))
+    from spark_tasks.signals import interruptible
+
+    with interruptible(), ExitStack() as stack:
+        if name is EngineName.LOCAL:
+            yield LocalEngine(options)
+        else:
+            yield SparkEngine(options, stack.enter_context(_spark_session(options)))
 
 
 @contextmanager
@@ -270,7 +272,7 @@ def _choice(options: EngineOptions, size_bytes: int) -> tuple[EngineName, str]:
         return options.engine, "as --engine says"
     asked = _asked_for_spark(options)
     if asked:
-        return EngineName.SPARK, f"{asked}"
+        return EngineName.SPARK, asked
     logs = f"{size(size_bytes)} of commit logs"
     if size_bytes < SPARK_BYTES_MIN:
         return EngineName.LOCAL, logs
@@ -287,11 +289,20 @@ def _asked_for_spark(options: EngineOptions) -> str | None:
         return "--conf is given"
     if "SPARK_REMOTE" in os.environ:
         return "SPARK_REMOTE is set"
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return "spark-submit runs this"
-    return None
+    from spark_tasks.session import is_submitted
+
+    return "spark-submit runs this" if is_submitted() else None
 
 
 def _lacking() -> str | None:
     """Why there is no Spark here; None if there is one."""
-    return None if find_spec("pyspark") is not None else "pyspark is not installed"
+    from spark_tasks.errors import SparkUnavailable
+    from spark_tasks.java import find_java
+
+    if find_spec("pyspark") is None:
+        return "pyspark is not installed"
+    try:
+        find_java()
+    except SparkUnavailable as error:
+        return error.message
+    return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from spark_tasks.driver import PACKAGES_DIRECTORY
 from spark_tasks.errors import SparkUnavailable
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 #: What PySpark's client of Spark Connect needs beside PySpark: a module, and the package that brings it.
 _NEEDED = {"grpc": "grpcio", "grpc_status": "grpcio-status", "google.rpc": "googleapis-common-protos",
            "zstandard": "zstandard"}
+_PORT = 15002
+_REACH_SECONDS_MAX = 10
 _PACKAGES = ("readers", "spark_tasks")
 
 
@@ -37,6 +42,7 @@ def remote_session(url: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
         )
     if not url.startswith("sc://"):
         raise SparkUnavailable(f"{url!r} is no Spark Connect server", advice="write it like sc://HOST:15002")
+    _reach(url)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.remote(url)
@@ -52,6 +58,18 @@ def remote_session(url: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
             raise
         finally:
             spark.stop()
+
+
+def _reach(url: str) -> None:
+    """Ask whether anybody listens there: PySpark itself would try for ten minutes."""
+    if any(name.lower() in ("grpc_proxy", "https_proxy", "http_proxy") for name in os.environ):
+        return  # gRPC may go by the proxy
+    server = urlsplit(url)
+    try:
+        with socket.create_connection((server.hostname or "localhost", server.port or _PORT), _REACH_SECONDS_MAX):
+            pass
+    except (OSError, ValueError) as error:
+        raise SparkUnavailable(f"no Spark Connect server answers at {server.hostname}: {error}") from error
 
 
 def packages_archive(directory: Path) -> Path:

@@ -73,7 +73,7 @@ def translated() -> Iterator[None]:
     except Exception as error:
         if not _is_of_spark(error):
             raise
-        raise error_of(str(error)) from error
+        raise (_lost() if isinstance(error, ConnectionError | EOFError) else error_of(str(error))) from error
 
 
 def error_of(text: str) -> Exception:
@@ -85,7 +85,7 @@ def error_of(text: str) -> Exception:
         if words in text:
             return SparkUnavailable(message, advice=advice)
     if any(words in text for words in _LOST):
-        return SparkUnavailable("the connection to Spark was lost: its process has ended or was killed")
+        return _lost()
     if _TRACEBACK in text:
         return TaskFailed(f"in a task of Spark: {_last_line(text)}")
     return SparkUnavailable(f"Spark failed: {_first_line(text)}")
@@ -94,7 +94,11 @@ def error_of(text: str) -> Exception:
 def _is_of_spark(error: Exception) -> bool:
     """Whether PySpark, Py4J or gRPC raised it, or the socket between the driver and the JVM."""
     packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
-    return bool(packages & {"pyspark", "py4j", "grpc"}) or isinstance(error, ConnectionError)
+    return bool(packages & {"pyspark", "py4j", "grpc"}) or isinstance(error, ConnectionError | EOFError)
+
+
+def _lost() -> SparkUnavailable:
+    return SparkUnavailable("the connection to Spark was lost: its process has ended or was killed")
 
 
 def _carried(text: str) -> RmqtxError | None:
