@@ -27,7 +27,7 @@ from readers.splits import Split
 from readers.store import HALF_TOPIC, OP_TOPIC, Store
 from readers.store_view import missing_end_findings
 from readers.tables import FINDINGS
-from readers.verify_index import IndexClaims, IndexPart, index_findings
+from readers.verify_index import IndexClaims, IndexLeftovers, IndexPart
 from readers.verify_leftovers import Leftovers, LogRanges, merged
 from readers.verify_queues import QueueClaims, QueueName, QueuePart
 from readers.verify_records import older_design_rows, record_findings
@@ -112,10 +112,11 @@ class Verify:
         yield from store.findings
         yield from missing_end_findings(store)
         yield from _log_findings(store, splits)
-        yield from Leftovers(store, [split.queues for split in splits], ranges, only_ends=is_quick).findings()
+        queues = Leftovers(store, [split.queues for split in splits], ranges, only_ends=is_quick)
+        yield from queues.findings()
         yield from index_file_findings(store, whole=not is_quick)
         if not is_quick:
-            yield from index_findings(store, [split.index for split in splits], ranges)
+            yield from IndexLeftovers(store, [split.index for split in splits], ranges, queues.told_offsets).findings()
         times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
         yield from checkpoint_findings(store, max(times, default=None))
         yield from cursor_findings(store)
@@ -128,11 +129,12 @@ def _rows(findings: list[Finding]) -> list[pa.RecordBatch]:
 
 
 def _ranges(store: Store, splits: list[VerifiedSplit]) -> LogRanges:
+    held = merged([np.array([(s.base_offset, s.end_offset) for s in store.commit_log], np.int64).reshape(-1, 2)])
+    gaps = np.stack([held[:-1, 1], held[1:, 0]], axis=1)
+    end = max((split.end_offset for split in splits), default=0)
     return LogRanges(
-        store.log_begin_offset,
-        max((split.end_offset for split in splits), default=store.log_begin_offset),
-        merged([split.damaged for split in splits]),
-        merged([np.array([(s.base_offset, s.end_offset) for s in store.commit_log], np.int64).reshape(-1, 2)]),
+        store.log_begin_offset, max(end, store.log_begin_offset), merged([gaps, *(split.damaged for split in splits)]),
+        held,
     )
 
 

@@ -27,7 +27,7 @@ from readers.record_layout import ROLLBACK, TRANSACTION_MASK
 from readers.sources import OpenFile
 from readers.store import Store
 from readers.verify_leftovers import FINDINGS_MAX, LogRanges, merged
-from readers.verify_queues import cache_of, runs_of
+from readers.verify_queues import boundary, cache_of, runs_of
 
 _HASH_BITS = 31
 #: Entries that no split explains and that are looked at one by one; more are told as one.
@@ -39,12 +39,12 @@ _UInt32s = npt.NDArray[np.uint32]
 class IndexPart:
     """What one split knows of the index.
 
-    Shape: `runs`: file → numbers of entries [from, to) that a record explains. `lacking`: commit-log offsets of
-           records with a key that the index should have.
+    Shape: `runs`: file → numbers of entries [from, to) that a record explains. `lacking`: rows (commit-log offset,
+           hash) of keys that the index should have.
     """
 
     runs: dict[str, Int64s] = field(default_factory=dict)
-    lacking: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    lacking: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
 
 
 # --- hashes -----------------------------------------------------------------------------------------------------------
@@ -170,7 +170,8 @@ class IndexClaims:
                 self._compare(index, wanted, found, low, high, begin_offset, part)
             except SourceError:
                 covered[:] = False  # told when the whole store is looked at
-        part.lacking = np.unique(offsets[covered & is_key & ~found])
+        absent = covered & is_key & ~found
+        part.lacking = np.stack([offsets[absent], wanted[absent] & 0x7FFFFFFF], axis=1)
         self._offsets, self._hashes, self._tags = [], [], []
         return part
 
@@ -181,7 +182,8 @@ class IndexClaims:
     ) -> None:
         runs = []
         with index.segment.open() as file:
-            first, end = _first_at(index, file, low), _first_at(index, file, high + 1)
+            first, _ = _boundary(index, file, low)
+            _, end = _boundary(index, file, high + 1)
             for number in range(first, end, BLOCK_ENTRIES):
                 entries = read_entries(index, file, number, min(number + BLOCK_ENTRIES, end))
                 offsets = entries["commit_log_offset"].astype(np.int64)
@@ -207,16 +209,12 @@ def read_entries(index: IndexFile, file: OpenFile, first: int, end: int) -> npt.
     return entries_of(file.read(index.entry_position(first), (end - first) * ENTRY.size_bytes))
 
 
-def _first_at(index: IndexFile, file: OpenFile, offset: int) -> int:
-    """Number of the first entry that points at or behind a place of the log; past the last if none does."""
-    low, high = 1, index.entries_count + 1
-    while low < high:
-        middle = (low + high) // 2
-        if read_entries(index, file, middle, middle + 1)[0]["commit_log_offset"] >= offset:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+def _boundary(index: IndexFile, file: OpenFile, offset: int) -> tuple[int, int]:
+    """Numbers of a few entries among which the first is that points at or behind a place of the log."""
+    return boundary(
+        lambda low, high: read_entries(index, file, low, high)["commit_log_offset"].astype(np.int64),
+        1, index.entries_count + 1, offset,
+    )
 
 
 def index_files(store: Store) -> list[IndexFile]:
@@ -231,75 +229,98 @@ def index_files(store: Store) -> list[IndexFile]:
 # --- the whole store --------------------------------------------------------------------------------------------------
 
 
-def index_findings(store: Store, parts: list[IndexPart], ranges: LogRanges) -> Iterator[Finding]:
-    """Entries that no record explains, and records that lack an entry.
+class IndexLeftovers:
+    """The findings about the index of a store, when all splits have compared their records with it.
 
-    Order: file, entry number; then commit-log offset.
+    `told_offsets`: places of the log about which another finding was made; it explains what the index says of them.
     """
-    for index in index_files(store):
-        runs = merged([part.runs[index.segment.file] for part in parts if index.segment.file in part.runs])
+
+    def __init__(self, store: Store, parts: list[IndexPart], ranges: LogRanges, told_offsets: set[int]) -> None:
+        self._store = store
+        self._parts = parts
+        self._ranges = ranges
+        self._told_offsets = told_offsets
+        self._entered_offsets, self._entered_hashes = set(told_offsets), set[int]()
+
+    def findings(self) -> Iterator[Finding]:
+        """Entries that no record explains, and records that lack an entry which no wrong one explains.
+
+        Order: file, entry number; then commit-log offset.
+        """
+        for index in index_files(self._store):
+            name = index.segment.file
+            runs = merged([part.runs[name] for part in self._parts if name in part.runs])
+            try:
+                yield from self._unexplained(index, runs)
+            except SourceError as error:
+                yield Finding(
+                    self._store.root, "unreadable-file", error.file, error.position_bytes, actual=error.message
+                )
+                return
+        lacking = np.concatenate([np.empty((0, 2), np.int64), *(part.lacking for part in self._parts)]).tolist()
+        offsets = {
+            offset
+            for offset, key_hash in lacking
+            if offset not in self._entered_offsets and key_hash not in self._entered_hashes
+        }
+        yield from self._lacking(sorted(offsets))
+
+    def _unexplained(self, index: IndexFile, runs: Int64s) -> Iterator[Finding]:
+        ranges, doubtful = self._ranges, []  # type: LogRanges, list[tuple[int, int, int]]
+        with index.segment.open() as file:
+            begin, count = 1, index.entries_count
+            for low, high in [*runs.tolist(), (count + 1, count + 1)]:
+                for number in range(begin, low, BLOCK_ENTRIES):
+                    entries = read_entries(index, file, number, min(number + BLOCK_ENTRIES, low))
+                    offsets = entries["commit_log_offset"].astype(np.int64)
+                    # What cannot be at all the index's own reader tells; what expired or lies in damaged bytes, a gap
+                    # or behind the end is no contradiction, and told elsewhere.
+                    good = index.is_plausible(entries, number)
+                    self._entered_offsets.update(offsets[~good].tolist())
+                    self._entered_hashes.update(entries["key_hash"][~good].tolist())
+                    asked = good & ranges.is_held(offsets) & ~ranges.is_damaged(offsets)
+                    rows = np.flatnonzero(asked).tolist()
+                    doubtful.extend((number + row, int(offsets[row]), int(entries["key_hash"][row])) for row in rows)
+                begin = high
+        wrong = self._wrong(doubtful[:_LOOKED_AT_MAX])
+        if 2 * len(wrong) > _LOOKED_AT_MAX:  # another log's index
+            wrong += doubtful[_LOOKED_AT_MAX:]
+        self._entered_offsets.update(offset for _, offset, _ in wrong)
+        self._entered_hashes.update(key_hash for _, _, key_hash in wrong)
+        for place, (number, offset, key_hash) in enumerate(wrong[:FINDINGS_MAX]):
+            more = len(wrong) - FINDINGS_MAX if place == FINDINGS_MAX - 1 else 0
+            yield Finding(
+                self._store.root, "index-mismatch", index.segment.file, index.entry_position(number),
+                ENTRY.size_bytes, commit_log_offset=offset,
+                expected=f"a record at commit-log offset {offset} with a key of hash {key_hash}",
+                actual="no such record" + (f", and {more} more such entries" if more else ""),
+            )
+
+    def _wrong(self, entries: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+        """Those of some entries whose record is not there or has no key of that hash."""
+        log = self._store.log()
         try:
-            yield from _unexplained(store, index, runs, ranges)
-        except SourceError as error:
-            yield Finding(store.root, "unreadable-file", error.file, error.position_bytes, actual=error.message)
-    lacking = np.unique(np.concatenate([np.empty(0, np.int64), *(part.lacking for part in parts)]))
-    if len(lacking):
-        yield from _lacking(store, lacking)
+            wrong = []
+            for entry in entries:
+                if entry[1] in self._told_offsets:
+                    continue
+                block = block_at(log, entry[1])
+                known = [] if block is None else [*key_pairs(block)[1].tolist(), *tag_pairs(block)[1].tolist()]
+                if entry[2] not in known:
+                    wrong.append(entry)
+            return wrong
+        finally:
+            log.close()
 
-
-def _unexplained(store: Store, index: IndexFile, runs: Int64s, ranges: LogRanges) -> Iterator[Finding]:
-    doubtful: list[tuple[int, int, int]] = []
-    with index.segment.open() as file:
-        begin, count = 1, index.entries_count
-        for low, high in [*runs.tolist(), (count + 1, count + 1)]:
-            for number in range(begin, low, BLOCK_ENTRIES):
-                entries = read_entries(index, file, number, min(number + BLOCK_ENTRIES, low))
-                offsets = entries["commit_log_offset"].astype(np.int64)
-                # What expired, what is damaged and what a running broker has added since are no contradictions; what
-                # cannot be at all the index's own reader tells.
-                asked = index.is_plausible(entries, number) & ~ranges.is_damaged(offsets)
-                asked &= offsets >= ranges.begin_offset
-                if store.in_use:
-                    asked &= offsets < ranges.end_offset
-                rows = np.flatnonzero(asked).tolist()
-                doubtful.extend((number + row, int(offsets[row]), int(entries["key_hash"][row])) for row in rows)
-            begin = high
-    wrong = _wrong(store, doubtful[:_LOOKED_AT_MAX]) + doubtful[_LOOKED_AT_MAX:]
-    for place, (number, offset, key_hash) in enumerate(wrong[:FINDINGS_MAX]):
-        more = len(wrong) - FINDINGS_MAX if place == FINDINGS_MAX - 1 else 0
-        yield Finding(
-            store.root, "index-mismatch", index.segment.file, index.entry_position(number), ENTRY.size_bytes,
-            expected=f"a record at commit-log offset {offset} with a key of hash {key_hash}",
-            actual="no such record" + (f", and {more} more such entries" if more else ""),
-        )
-
-
-def _wrong(store: Store, entries: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Those of some entries whose record is not there or has no key of that hash."""
-    log = store.log()
-    try:
-        wrong = []
-        for entry in entries:
-            block = block_at(log, entry[1])
-            known = [] if block is None else [*key_pairs(block)[1].tolist(), *tag_pairs(block)[1].tolist()]
-            if entry[2] not in known:
-                wrong.append(entry)
-        return wrong
-    finally:
-        log.close()
-
-
-def _lacking(store: Store, offsets: Int64s) -> Iterator[Finding]:
-    log = store.log()
-    try:
-        for place, offset in enumerate(offsets[:FINDINGS_MAX].tolist()):
+    def _lacking(self, offsets: list[int]) -> Iterator[Finding]:
+        log = self._store.log()
+        for place, offset in enumerate(offsets[:FINDINGS_MAX]):
             segment = log.segment_at(offset)
             more = len(offsets) - FINDINGS_MAX if place == FINDINGS_MAX - 1 else 0
             yield Finding(
-                store.root, "index-missing", None if segment is None else segment.file,
+                self._store.root, "index-missing", None if segment is None else segment.file,
                 None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
                 expected="an entry for each key of the record",
                 actual="a key without one" + (f", and {more} more such records" if more else ""),
             )
-    finally:
         log.close()

@@ -32,7 +32,9 @@ _CODES = {
 class LogRanges:
     """What of a log can hold records.
 
-    Units: bytes of the commit log. `damaged`: rows [begin, end), ascending; `end_offset`: past the last record.
+    Shape: `damaged`: rows [begin, end) that are damaged, were not read or that no file holds; `segments`: rows that
+           files hold; both ascending. `end_offset`: past the last record.
+    Units: bytes of the commit log.
     """
 
     begin_offset: int
@@ -90,7 +92,7 @@ class Leftovers:
             for name, queue in bad
             for offset, number in zip(queue.offsets.tolist(), queue.numbers.tolist(), strict=True)
         }
-        self._told_offsets: set[int] = set()
+        self.told_offsets: set[int] = set()
 
     def findings(self) -> Iterator[Finding]:
         """All of them.
@@ -162,8 +164,8 @@ class Leftovers:
             if kind == _FINE:
                 continue
             queue.told.append((first + begin, first + end))
-            if self._claims and kind != _INVALID:
-                self._told_offsets.update(slots["commit_log_offset"][begin:end].tolist())
+            if kind == _MISMATCH:
+                self.told_offsets.update(slots["commit_log_offset"][begin:end].tolist())
             last = runs[-1] if runs else None
             if last is not None and (last.kind, last.end, last.file) == (kind, first + begin, int(files[begin])):
                 last.end = first + end
@@ -254,7 +256,7 @@ class Leftovers:
     def _slotless(self, queue: _Queue) -> Iterator[Finding]:
         """Records whose slot is missing, as far as no finding about a slot explains them."""
         records = queue.records
-        told = np.array([offset in self._told_offsets for offset in records.offsets.tolist()], np.bool_)
+        told = np.array([offset in self.told_offsets for offset in records.offsets.tolist()], np.bool_)
         told |= _inside(merged([np.array(queue.told, np.int64).reshape(-1, 2)]), records.numbers)
         rows = np.flatnonzero(~told)
         if not len(rows) or not queue.is_readable:

@@ -59,7 +59,10 @@ def cursor_findings(store: Store) -> Iterator[Finding]:
     for row in rows:
         if (row["topic"], row["group"]) == (HALF_TOPIC, CHECK_GROUP):
             continue
-        first, end = _bounds(store, row["topic"], row["queue_id"])
+        bounds = _bounds(store, row["topic"], row["queue_id"])
+        if bounds is None:
+            continue
+        first, end = bounds
         cursor = row["next_queue_offset"]
         of = f"{row['group']} in queue {row['queue_id']} of {row['topic']}"
         if cursor > end and not store.in_use:
@@ -74,8 +77,8 @@ def cursor_findings(store: Store) -> Iterator[Finding]:
             )
 
 
-def _bounds(store: Store, topic: str, queue_id: int) -> tuple[int, int]:
-    """Queue offsets of a queue's first slot and past its last; zeros where there is none."""
+def _bounds(store: Store, topic: str, queue_id: int) -> tuple[int, int] | None:
+    """Queue offsets of a queue's first slot and past its last; None where there is no queue, or it cannot be read."""
     for kind in (SIMPLE, BATCH):
         name = (kind, topic.encode("utf-8", "surrogateescape"), queue_id)
         files = slot_files(store, name)
@@ -88,10 +91,10 @@ def _bounds(store: Store, topic: str, queue_id: int) -> tuple[int, int]:
             last = files.read(end - 1, end)[0]
             return 0, int(last["first_queue_offset"]) + int(last["batch_size"])
         except SourceError:  # what compares the queue tells it
-            return 0, 2**63 - 1
+            return None
         finally:
             files.close()
-    return 0, 0
+    return None
 
 
 def op_number_findings(store: Store, offsets: Int64s, numbers: Int64s) -> Iterator[Finding]:
