@@ -29,10 +29,11 @@ from readers.store_view import SettingsOf, StoreFacts, store_facts
 from readers.tables import TRANSACTIONS
 from readers.witness_scan import Scanned
 from readers.workers import Progress
+from spark_tasks.handover import HANDED_COLUMNS, handover
 from spark_tasks.progress import tracked
 from spark_tasks.schemas import spark_schema
-from spark_tasks.tasks import fetched, from_bytes, in_tasks, results
-from spark_tasks.verdicts import AS_BYTES, JUDGED, Form, Judge, as_bytes, as_rows
+from spark_tasks.tasks import in_tasks, results
+from spark_tasks.verdicts import JUDGED, Form, HandedOver, Judge, as_rows
 from spark_tasks.witnesses import (
     COLUMNS,
     HALF,
@@ -60,6 +61,7 @@ def audit(
     *,
     at_ms: int | None = None,
     split_bytes: int = SPLIT_BYTES,
+    temporary_directory: str | None = None,
     progress: Progress | None = None,
 ) -> Reading:
     """The verdict on every transaction of the stores, which are one audit.
@@ -70,25 +72,25 @@ def audit(
     Damage: findings; what it makes unknowable is UNDECIDABLE.
     """
     reading = Reading(TRANSACTIONS, [])
-    reading.batches = _audit(_Audit(spark, stores, settings_of, at_ms, split_bytes, progress), reading)
+    task = _Audit(spark, stores, settings_of, at_ms, split_bytes, progress)
+    reading.batches = _audit(task, reading, temporary_directory)
     return reading
 
 
-def _audit(task: _Audit, reading: Reading) -> Iterator[pa.RecordBatch]:
-    try:
-        judged = task.judged(as_bytes, AS_BYTES).persist()
-        reading.coverage.extend(task.coverage)
-        reading.findings.extend(task.findings)
-        reading.notes.extend(task.notes)
+def _audit(task: _Audit, reading: Reading, temporary_directory: str | None) -> Iterator[pa.RecordBatch]:
+    with handover(task.spark, temporary_directory) as way:
         try:
-            sums = judged.groupBy().sum("rows", "size_bytes").collect()[0]
-            if sums[0]:
-                for row in fetched(judged.select("data"), int(sums[1]), task.partitions_count):
-                    yield from from_bytes(row["data"])
+            judged = way.keeps(task.judged(HandedOver(way), HANDED_COLUMNS))
+            reading.coverage.extend(task.coverage)
+            reading.findings.extend(task.findings)
+            reading.notes.extend(task.notes)
+            try:
+                sizes = judged.groupBy("number").sum("size_bytes").collect()
+                yield from way.taken(judged, {row[0]: row[1] for row in sizes})
+            finally:
+                judged.unpersist()
         finally:
-            judged.unpersist()
-    finally:
-        task.release()
+            task.release()
 
 
 def transactions(
@@ -119,7 +121,7 @@ class _Audit:
         split_bytes: int,
         progress: Progress | None,
     ) -> None:
-        self._spark = spark
+        self.spark = spark
         self._stores = stores
         # Settings come from small files beside the log; a dictionary travels where a function may not.
         self._settings = {store.root: settings_of(store) for store in stores}
@@ -142,14 +144,14 @@ class _Audit:
         facts, plan = self._begin()
         scan = self._scan_splits(plan)
         parts = self._scanned(scan, plan)
-        kept = {part.split.number for part in without_stale([part for part, _ in parts])}
-        if len(kept) < len(parts):
-            scan = scan.filter(scan["split"].isin(sorted(kept)))
+        counted = {part.split.number for part in without_stale([part for part, _ in parts])}
+        if len(counted) < len(parts):
+            scan = scan.filter(scan["split"].isin(sorted(counted)))
         conclusions = self._conclude(facts, plan, scan, [(part, strays) for part, strays in parts
-                                                         if part.split.number in kept])
+                                                         if part.split.number in counted])
         damaged = _damaged_rows(conclusions, self.partitions_count, len(plan))
         if damaged:
-            scan = scan.unionByName(self._spark.createDataFrame(pa.Table.from_batches(damaged), COLUMNS))
+            scan = scan.unionByName(self.spark.createDataFrame(pa.Table.from_batches(damaged), COLUMNS))
         views = {conclusion.facts.store.root: conclusion.facts.view(self._at_ms) for conclusion in conclusions}
         for conclusion in conclusions:
             self.coverage.extend(conclusion.coverage)
@@ -159,7 +161,7 @@ class _Audit:
         return _together(scan, ties, self.partitions_count).mapInArrow(judge, schema)
 
     def _begin(self) -> tuple[list[StoreFacts], SplitPlan]:
-        begun = results(self._spark, functools.partial(_begin_store, self._settings), self._stores)
+        begun = results(self.spark, functools.partial(_begin_store, self._settings), self._stores)
         facts = [fact for fact, _, _ in begun]
         total = sum(size for _, _, size in begun)
         self.partitions_count = max(PARTITIONS_MIN, -(-total // PARTITION_BYTES))
@@ -168,14 +170,17 @@ class _Audit:
         return facts, plan
 
     def _scan_splits(self, plan: SplitPlan) -> DataFrame:
+        from pyspark import StorageLevel
+
         fast = self._total_bytes >= ACCELERATED_BYTES_MIN and is_accelerator_installed()
         self.notes.append(f"scanned by {'the accelerator' if fast else 'the reference path'}")
         task = ScanForWitnesses(plan, self.partitions_count, self._at_ms, fast)
-        self._scan = in_tasks(self._spark, task, len(plan), COLUMNS).persist()
+        # On disk, so that its size never takes the memory that tasks need.
+        self._scan = in_tasks(self.spark, task, len(plan), COLUMNS).persist(StorageLevel.DISK_ONLY)
         return self._scan
 
     def _scanned(self, scan: DataFrame, plan: SplitPlan) -> list[tuple[Scanned, int]]:
-        with tracked(self._spark, plan.total_bytes, len(plan), self._progress):
+        with tracked(self.spark, plan.total_bytes, len(plan), self._progress):
             rows = scan.filter(scan["kind"] == SCANNED).select("split", "data").collect()
         rows.sort(key=lambda row: int(row["split"]))
         return [scanned_again(plan, row["split"], row["data"]) for row in rows]
@@ -190,7 +195,7 @@ class _Audit:
             offsets = np.array(sorted(mine), np.int64).reshape(-1, 2)
             scanned = [part for part, _ in parts if part.split.store is plan.stores[number]]
             tasks.append((fact, scanned, (offsets[:, 0], offsets[:, 1])))
-        return results(self._spark, _conclude_store, tasks)
+        return results(self.spark, _conclude_store, tasks)
 
 
 def _begin_store(settings: dict[str, Any], store: Store) -> tuple[StoreFacts, int, int]:

@@ -6,7 +6,8 @@ that stands in every transaction's keys makes no partition larger than the trans
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,7 @@ from readers.store_view import SettingsOf
 from readers.tables import TRANSACTIONS
 from spark_tasks.audit import transactions
 from spark_tasks.errors import marked
-from spark_tasks.tasks import fetched, from_bytes
-from spark_tasks.verdicts import AS_BYTES, as_bytes
+from spark_tasks.handover import HANDED_COLUMNS, Handover, handover
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,20 +56,19 @@ def reconcile(
     """
     reading = Reading(RECONCILED, [])
     verdicts = transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes)
-    joined = advised(verdicts, ledger, match, done, not_done, missing_is_not_done=missing_is_not_done)
-    reading.batches = _fetched(joined)
+    advise = functools.partial(advised, verdicts, ledger, match, done, not_done)
+    reading.batches = _handed_over(spark, lambda way: advise(way, missing_is_not_done=missing_is_not_done))
     return reading
 
 
-def _fetched(frame: DataFrame) -> Iterator[pa.RecordBatch]:
-    kept = frame.persist()
-    try:
-        sums = kept.groupBy().sum("rows", "size_bytes").collect()[0]
-        if sums[0]:
-            for row in fetched(kept.select("data"), int(sums[1]), kept.rdd.getNumPartitions()):
-                yield from from_bytes(row["data"])
-    finally:
-        kept.unpersist()
+def _handed_over(spark: SparkSession, frame_for: Callable[[Handover], DataFrame]) -> Iterator[pa.RecordBatch]:
+    with handover(spark) as way:
+        frame = way.keeps(frame_for(way))
+        try:
+            sizes = frame.groupBy("number").sum("size_bytes").collect()
+            yield from way.taken(frame, {row[0]: row[1] for row in sizes})
+        finally:
+            frame.unpersist()
 
 
 def advised(
@@ -78,10 +77,11 @@ def advised(
     match: Match,
     done: Condition,
     not_done: Condition,
+    way: Handover,
     *,
     missing_is_not_done: bool = False,
 ) -> DataFrame:
-    """Verdicts (columns of TRANSACTIONS) with the ledger's word, as AS_BYTES of RECONCILED."""
+    """Verdicts (columns of TRANSACTIONS) with the ledger's word: rows of RECONCILED, handed over."""
     from pyspark.sql import functions as sql
 
     kept = verdicts.withColumn("identity", sql.concat_ws(
@@ -101,7 +101,7 @@ def advised(
     has_key = keys.select("identity").distinct().withColumn("has_key", sql.lit(True))
     looked_up = has_key.join(found, "identity", "left")
     whole = kept.join(looked_up, "identity", "left").select(*TRANSACTIONS.names, *LOOKED_UP.names)
-    return whole.mapInArrow(_Advise(missing_is_not_done), AS_BYTES)
+    return whole.mapInArrow(_Advise(missing_is_not_done, way), HANDED_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -143,15 +143,20 @@ class _Words:
 
 @dataclass(frozen=True)
 class _Advise:
-    """Rows of TRANSACTIONS and LOOKED_UP side by side, to rows of RECONCILED as bytes."""
+    """Rows of TRANSACTIONS and LOOKED_UP side by side, to rows of RECONCILED, handed over."""
 
     missing_is_not_done: bool
+    way: Handover
 
     @property
     def __name__(self) -> str:  # Spark shows it
         return "advise"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
         with marked():
             for batch in batches:
                 if not batch.num_rows:
@@ -159,7 +164,7 @@ class _Advise:
                 verdicts = batch.select(TRANSACTIONS.names).cast(TRANSACTIONS)
                 looked_up = _only_of_one_row(batch.select(LOOKED_UP.names).cast(LOOKED_UP))
                 rows = reconciled(verdicts, looked_up, missing_is_not_done=self.missing_is_not_done)
-                yield from as_bytes(pa.Table.from_batches([rows]))
+                yield from self.way.give(context.partitionId(), [rows])
 
 
 def _only_of_one_row(looked_up: pa.RecordBatch) -> pa.RecordBatch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import pickle
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,13 +17,12 @@ from readers.scan_job import ScanJob, SplitResult
 from readers.splits import SPLIT_BYTES, SplitPlan
 from readers.store import Store
 from readers.workers import Progress
+from spark_tasks.handover import HANDED, HANDED_COLUMNS, Handover, handover
 from spark_tasks.progress import tracked
-from spark_tasks.tasks import fetched, from_bytes, in_tasks, results, to_bytes
+from spark_tasks.tasks import in_tasks, results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_COLUMNS = "split int, is_rows boolean, data binary"
 
 
 def run_job(
@@ -64,48 +63,44 @@ def _run(
 ) -> Iterator[pa.RecordBatch]:
     plan = plan_in_tasks(spark, stores, *bounds)
     tally = Tally(plan, reading)
-    frame = in_tasks(spark, _SplitJob(job, plan), len(plan), _COLUMNS).persist()
-    try:
-        counted: set[int] = set()
-        rows_bytes = 0
-        with tracked(spark, plan.total_bytes, len(plan), progress):
-            ends = frame.filter("not is_rows").select("split", "data").collect()
-        for row in sorted(ends, key=lambda row: int(row["split"])):
-            result, size = pickle.loads(row["data"])
-            if tally.add(plan[row["split"]], result):
-                counted.add(row["split"])
-                rows_bytes += size
-        if rows_bytes:
-            for row in fetched(frame.filter("is_rows").select("split", "data"), rows_bytes, len(plan)):
-                if row["split"] in counted:
-                    yield from from_bytes(row["data"])
-    finally:
-        frame.unpersist()
+    with handover(spark) as way:
+        frame = way.keeps(in_tasks(spark, _SplitJob(job, plan, way), len(plan), f"{HANDED_COLUMNS}, said binary"))
+        try:
+            with tracked(spark, plan.total_bytes, len(plan), progress):
+                ends = frame.filter(frame["said"].isNotNull()).select("number", "said").collect()
+            sizes_bytes = {}
+            for row in sorted(ends, key=lambda row: int(row["number"])):
+                result, size_bytes = pickle.loads(row["said"])
+                if tally.add(plan[row["number"]], result) and size_bytes:
+                    sizes_bytes[row["number"]] = size_bytes
+            yield from way.taken(frame, sizes_bytes)
+        finally:
+            frame.unpersist()
     tasks = [(store, tally.carried[store.root]) for store in plan.stores]
     for result in results(spark, functools.partial(_of_store, job), tasks):
         reading.findings.extend(result.findings)
         yield from result.rows
 
 
+@dataclass(frozen=True, slots=True)
 class _SplitJob:
-    """The job of one split: its rows as Arrow's bytes, then what else it said."""
+    """The job of one split: its rows handed over, then what else it said."""
 
-    def __init__(self, job: ScanJob, plan: SplitPlan) -> None:
-        self._job = job
-        self._plan = plan
+    job: ScanJob
+    plan: SplitPlan
+    way: Handover
 
     def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
-        result = self._job.of_split(self._plan[number])
-        size = 0
-        if result.rows:
-            data = to_bytes(result.rows)
-            size = len(data)
-            yield pa.RecordBatch.from_pydict({"split": [number], "is_rows": [True], "data": [data]}, _SCHEMA)
-        end = pickle.dumps((replace(result, rows=[]), size))
-        yield pa.RecordBatch.from_pydict({"split": [number], "is_rows": [False], "data": [end]}, _SCHEMA)
+        result = self.job.of_split(self.plan[number])
+        size_bytes = 0
+        for batch in self.way.give(number, result.rows):
+            size_bytes += batch["size_bytes"][0].as_py()
+            yield batch.append_column(_SAID, pa.nulls(batch.num_rows, _SAID.type))
+        said = pickle.dumps((replace(result, rows=[]), size_bytes))
+        yield pa.RecordBatch.from_pylist([{"number": number, "said": said}], pa.schema([*HANDED, _SAID]))
 
 
-_SCHEMA = pa.schema([("split", pa.int32()), ("is_rows", pa.bool_()), ("data", pa.binary())])
+_SAID = pa.field("said", pa.binary())
 
 
 def _of_store(job: ScanJob, task: tuple[Store, list[Any]]) -> SplitResult:

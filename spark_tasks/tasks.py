@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
-#: Bytes that the driver takes over at once.
-FETCHED_BYTES_MAX = 32 << 20
-
 
 def in_tasks(
     spark: SparkSession, function: Callable[[int], Iterator[pa.RecordBatch]], count: int, schema: str
@@ -85,12 +82,3 @@ def from_bytes(data: Any) -> list[pa.RecordBatch]:
     """The batches again."""
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         return list(reader)
-
-
-def fetched(frame: DataFrame, total_bytes: int, partitions_count: int) -> Iterator[Any]:
-    """The rows of a frame that is persisted, in the driver, not more than some at a time.
-
-    Order: none, between partitions.
-    """
-    groups = max(1, min(partitions_count, -(-total_bytes // FETCHED_BYTES_MAX)))
-    return frame.coalesce(groups).toLocalIterator(prefetchPartitions=True)

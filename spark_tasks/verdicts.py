@@ -13,7 +13,8 @@ from readers.chains import Witnesses
 from readers.tables import MARKS
 from readers.transactions import StoreView, judge
 from spark_tasks.errors import marked
-from spark_tasks.tasks import from_bytes, to_bytes
+from spark_tasks.handover import Handover
+from spark_tasks.tasks import from_bytes
 from spark_tasks.witnesses import MARK, ROWS
 
 #: What the judging task needs of WITNESSES.
@@ -21,25 +22,23 @@ JUDGED = (
     "kind", "split", "store", "partition", "witness", "data", "row", "half_queue_offset", "commit_log_offset",
     "queue_id", "queue_offset", "store_time_ms",
 )
-Form = Callable[[pa.Table], Iterator[pa.RecordBatch]]
+Form = Callable[[int, pa.Table], Iterator[pa.RecordBatch]]
 
 
-def as_bytes(verdicts: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Verdicts on their way to the driver: AS_BYTES."""
-    for batch in verdicts.combine_chunks().to_batches():
-        data = to_bytes([batch])
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([batch.num_rows]), pa.array([len(data)]), pa.array([data], pa.binary())],
-            names=["rows", "size_bytes", "data"],
-        )
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """Verdicts on their way to the driver."""
+
+    way: Handover
+
+    def __call__(self, partition: int, verdicts: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Rows of HANDED."""
+        return self.way.give(partition, verdicts.to_batches())
 
 
-AS_BYTES = "rows long, size_bytes long, data binary"
-
-
-def as_rows(verdicts: pa.Table) -> Iterator[pa.RecordBatch]:
+def as_rows(_partition: int, verdicts: pa.Table) -> Iterator[pa.RecordBatch]:
     """Verdicts as Spark's rows."""
-    yield from verdicts.combine_chunks().to_batches()
+    yield from verdicts.to_batches()
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,8 @@ class Judge:
         given = [batch for batch in batches if batch.num_rows]
         if given:
             with marked():
-                yield from self.form(judge(self._witnesses(pa.Table.from_batches(given)), self.views))
+                verdicts = judge(self._witnesses(pa.Table.from_batches(given)), self.views)
+                yield from self.form(given[0]["partition"][0].as_py(), verdicts.combine_chunks())
 
     def _witnesses(self, rows: pa.Table) -> Witnesses:
         whole = rows.filter(pc.equal(rows["kind"], ROWS)).select(["split", "witness", "data"]).sort_by("split")
