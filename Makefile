@@ -5,6 +5,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CACHE := .cache
 DEMO := $(CACHE)/demo
 EXAMPLE := examples/orders-5.3.3.tar.xz
@@ -27,10 +28,14 @@ $(INSTALLED): pyproject.toml
 		{ echo "make: $(PYTHON) lacks venv or ensurepip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing rmqtx and its tools into $(VENV)" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fast]' 2>/dev/null || \
+	@$(PIP) --editable '.[dev,fast,spark]' 2>/dev/null || \
 		{ echo "make: without the accelerator (no numba for this Python); its tests will be skipped" >&2; \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'; } || \
+		$(PIP) --editable '.[dev,spark]'; } || \
 		{ echo "make: pip cannot install; it needs a package index (PIP_INDEX_URL, or a proxy) the first time" >&2; exit 1; }
+	@$(BIN)/python -m spark_tasks.java >/dev/null 2>&1 || \
+		{ echo "installing a Java for Spark into $(VENV), as none of 17 or later is here" >&2; \
+		$(PIP) --editable '.[java]' && $(BIN)/python -m spark_tasks.java >/dev/null; } || \
+		{ echo "make: without Java; the tests that need Spark will fail" >&2; }
 	@touch $@
 
 $(DEMO)/store: $(EXAMPLE)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,8 @@ PACKAGES_DIRECTORY = Path(readers.__file__).resolve().parent.parent
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
 #: How long a JVM may take to end and to remove its files before it is killed.
 _END_SECONDS_MAX = 20
+_REMOVALS_MAX = 20
+_REMOVAL_SECONDS = 0.25
 _GIB = 1 << 30
 
 
@@ -118,11 +121,28 @@ def quiet_gateway() -> Iterator[None]:
 
 @contextmanager
 def _private_folder(directory: str | None) -> Iterator[Path]:
+    """A folder that is removed when its last writer has ended; all temporary files of this process go there too."""
     folder = Path(tempfile.mkdtemp(prefix="rmqtx-spark-", dir=directory)).resolve()
     try:
-        yield folder
+        with temporary_files_in(str(folder)):
+            yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        for _ in range(_REMOVALS_MAX):  # a worker that was just told to end may still be writing
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                break
+            time.sleep(_REMOVAL_SECONDS)
+
+
+@contextmanager
+def temporary_files_in(directory: str | None) -> Iterator[None]:
+    """In the block this process makes its temporary files there, where a directory is given."""
+    before = tempfile.tempdir
+    tempfile.tempdir = directory or before
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 @contextmanager

@@ -109,7 +109,10 @@ def handover(spark: SparkSession, temporary_directory: str | None = None) -> Ite
     if not _is_local(spark):
         yield Handover(None)
         return
-    with tempfile.TemporaryDirectory(prefix="rmqtx-handover-", dir=temporary_directory) as directory:
+    # After an interrupt a task may still be writing there: what it leaves goes with the session's own folder.
+    with tempfile.TemporaryDirectory(
+        prefix="rmqtx-handover-", dir=temporary_directory, ignore_cleanup_errors=True
+    ) as directory:
         yield Handover(directory)
 
 

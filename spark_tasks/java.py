@@ -98,3 +98,8 @@ def java_version(executable: Path) -> int:
         return 0
     match = _VERSION.search(done.stderr + done.stdout)
     return int(match[1]) if match and done.returncode == 0 else 0
+
+
+if __name__ == "__main__":  # what the Makefile asks: status 0 if there is one
+    java = find_java()
+    print(java.executable, java.version)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from spark_tasks.driver import own_session, temporary_files_in
 from spark_tasks.errors import SparkUnavailable
 
 if TYPE_CHECKING:
@@ -35,15 +36,14 @@ def session(
     remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
     given = given_session()
     if given is not None:
-        yield given
+        with temporary_files_in(temporary_directory):
+            yield given
     elif remote:
         from spark_tasks.connect import remote_session
 
-        with remote_session(remote, conf or {}) as spark:
+        with temporary_files_in(temporary_directory), remote_session(remote, conf or {}) as spark:
             yield spark
     else:
-        from spark_tasks.driver import own_session
-
         with own_session(master or "local[*]", conf or {}, temporary_directory) as spark:
             yield spark
 
