@@ -12,12 +12,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from readers.commit_log import last_with_data, written_bytes
 from readers.errors import SourceError
+from readers.findings import as_text
 from readers.places import name_of
 from readers.sources import OpenFile, Segment
 from readers.store import Store
@@ -59,11 +61,18 @@ def tool() -> str:
 
 
 def custody(
-    stores: list[dict[str, Any]], *, command: str, options: Mapping[str, Any], engine: Engine, made_time_ms: int
+    stores: list[dict[str, Any]],
+    *,
+    command: str,
+    options: Mapping[str, Any],
+    engine: Engine,
+    made_time_ms: int,
+    inputs: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """What a result is made from and how, as JSON knows it.
 
-    Shape:  `stores` as `store_custody` gives them. `options` must hold nothing secret: they are written as they are.
+    Shape:  `stores` as `store_custody` gives them, `inputs` as `file_custody` does: files beside the stores, such as a
+            ledger. `options` must hold nothing secret: they are written as they are.
     Units:  epoch milliseconds. Only keys that end in `time_ms` differ between two runs over the same bytes.
     """
     return {
@@ -74,6 +83,7 @@ def custody(
         "options": dict(sorted(options.items())),
         "engine": engine.facts(),
         "stores": stores,
+        "inputs": inputs or [],
     }
 
 
@@ -101,6 +111,20 @@ def store_custody(store: Store, *, hash_all: bool = False) -> dict[str, Any]:
         "segments": segments,
         "files": small,
     }
+
+
+def file_custody(file: Path) -> dict[str, Any]:
+    """A file of this machine that went into a result, with a digest of all its bytes.
+
+    Damage: a file that cannot be read has a null digest and says why.
+    """
+    facts: dict[str, Any] = {"file": as_text(file), "size_bytes": None, "digest": None, "digest_of": WHOLE}
+    try:
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            return {**facts, "size_bytes": stream.tell(), "digest": f"sha256:{digest}"}
+    except OSError as error:
+        return {**facts, "unreadable": error.strerror}
 
 
 def as_json(facts: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import functools
 import re
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -59,15 +60,17 @@ def take_custody(
     hash_all: bool,
     voice: Voice,
     is_wanted: bool = False,
+    inputs: Sequence[Path] = (),
 ) -> dict[str, Any] | None:
     """The custody of what is about to be made; given to the listing, and said with --verbose or --hash.
 
+    `inputs`: files beside the stores that go into the rows; of a directory all that is in it.
     It costs two reads a segment (`hash_all`: all bytes), so it is None where nobody would see it and not `is_wanted`.
     """
     is_said = voice.verbose or (hash_all and not voice.quiet)
     if not (is_wanted or is_said or listing.carries_meta):
         return None
-    facts = custody_of_stores(context, engine, stores, hash_all=hash_all)
+    facts = custody_of_stores(context, engine, stores, hash_all=hash_all, inputs=inputs)
     listing.meta = facts
     if is_said:
         for line in custody_lines(facts):
@@ -76,11 +79,11 @@ def take_custody(
 
 
 def custody_of_stores(
-    context: typer.Context, engine: Engine, stores: list[Store], *, hash_all: bool
+    context: typer.Context, engine: Engine, stores: list[Store], *, hash_all: bool, inputs: Sequence[Path] = ()
 ) -> dict[str, Any]:
     """The custody of a command over some stores."""
     from readers.custody import Engine as EngineFacts
-    from readers.custody import custody, store_custody
+    from readers.custody import custody, file_custody, store_custody
 
     log_bytes = sum(segment.size_bytes for store in stores for segment in store.commit_log)
     found = engine.results(
@@ -89,7 +92,16 @@ def custody_of_stores(
     return custody(
         found, command=str(context.command.name), options=asked_options(context),
         engine=EngineFacts(engine.name, *_splits(engine, stores)), made_time_ms=time.time_ns() // 1_000_000,
+        inputs=[file_custody(file) for file in _files_of(inputs)],
     )
+
+
+def _files_of(paths: Sequence[Path]) -> list[Path]:
+    """The files that paths name; of a directory those in it."""
+    files: list[Path] = []
+    for path in paths:
+        files.extend(sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path])
+    return files
 
 
 def _splits(engine: Engine, stores: list[Store]) -> tuple[int, int]:
@@ -113,8 +125,11 @@ def custody_lines(facts: Mapping[str, Any]) -> list[str]:
             f"custody: {store['store']} as of {time_text(store['taken_time_ms'])}: "
             f"{size(store['commit_log_bytes'])} of commit log, {store['digest']}"
         )
-        for file in (*store["segments"], *store["files"]):
-            said = f"{file['digest']} ({file['digest_of']})" if file["digest"] else f"unreadable: {file['unreadable']}"
-            length = "length unknown" if file["size_bytes"] is None else count(file["size_bytes"], "byte")
-            lines.append(f"custody: {file['file']}: {length}, {said}")
-    return lines
+        lines.extend(_file_line(file) for file in (*store["segments"], *store["files"]))
+    return [*lines, *(_file_line(file) for file in facts["inputs"])]
+
+
+def _file_line(file: Mapping[str, Any]) -> str:
+    said = f"{file['digest']} ({file['digest_of']})" if file["digest"] else f"unreadable: {file['unreadable']}"
+    length = "length unknown" if file["size_bytes"] is None else count(file["size_bytes"], "byte")
+    return f"custody: {file['file']}: {length}, {said}"

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from readers.errors import BadRequest
@@ -55,6 +56,12 @@ class Question:
     def is_jdbc(self) -> bool:
         """Whether only Spark can read it."""
         return self.location.startswith(JDBC)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Where it lies on this machine, if it does."""
+        place = Path(self.location.removeprefix("sqlite:///"))
+        return () if self.is_jdbc or not place.exists() else (place,)
 
     @property
     def name(self) -> str:

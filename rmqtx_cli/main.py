@@ -18,6 +18,7 @@ from rmqtx_cli.commands import (
     audit,
     check,
     decode,
+    diff,
     epilog,
     explain,
     export,
@@ -61,7 +62,7 @@ def rmqtx(
 
 
 #: The commands in the order of help texts and manual pages; `decode` is a group, and `explain` reads no store.
-COMMANDS = (stores, pending, show, audit, verify, search, export, reconcile, check)
+COMMANDS = (stores, pending, show, audit, verify, search, export, diff, reconcile, check)
 for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)
 app.add_typer(decode.app, name=decode.NAME)

@@ -147,6 +147,24 @@ RECONCILED_VIEW = View(
 )
 
 
+#: What two audits do not say the same of.
+DIFFERENCES_VIEW = View(
+    (
+        plain("transaction_id", ALWAYS),
+        plain("change", ALWAYS),
+        plain("state_before", ALWAYS, "before"),
+        plain("state_after", ALWAYS, "after"),
+        plain("what", 2, may_be_cut=True),
+        plain("flags_before", 5, may_be_cut=True),
+        plain("flags_after", 4, may_be_cut=True),
+        plain("topic", 6, may_be_cut=True),
+        plain("keys", 3, may_be_cut=True),
+        plain("reason_after", 7, may_be_cut=True),
+    ),
+    "no differences",
+)
+
+
 def _view(*columns: Column) -> View:
     return View(columns)
 

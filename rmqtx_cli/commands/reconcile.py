@@ -179,7 +179,8 @@ def command(
     counted, planner = Comparison(), Planner(opened.stores, question.name)
     with chosen_engine(options, opened.stores, voice) as given, shown("reconciling", voice) as progress:
         facts = take_custody(
-            context, listing, given, opened.stores, hash_all=hash_all, voice=voice, is_wanted=plan is not None
+            context, listing, given, opened.stores, hash_all=hash_all, voice=voice, is_wanted=plan is not None,
+            inputs=question.files,
         )
         task = _Task(given, opened, question, at_ms, options.temporary_directory, missing_is_not_done, progress)
         reading = task.reading()

@@ -1,0 +1,237 @@
+"""`rmqtx diff`: what two audits do not say the same of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from readers.errors import BadRequest
+from rmqtx_cli import exit_status
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options import (
+    AtOption,
+    BrokerConfOption,
+    BrokerVersionOption,
+    ConfOption,
+    EngineName,
+    EngineOption,
+    FailOnOption,
+    FieldsOption,
+    FormatOption,
+    HashOption,
+    LimitOption,
+    MasterOption,
+    OutputOption,
+    ProcessesOption,
+    QuietOption,
+    RemoteOption,
+    SplitSizeOption,
+    TemporaryOption,
+    VerboseOption,
+    WhereOption,
+    WithMetaOption,
+)
+from rmqtx_cli.say import Voice
+from rmqtx_cli.text import count
+from rmqtx_cli.times import parse_time_ms
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.reading import Reading
+    from readers.store import Store
+    from readers.workers import Progress
+    from rmqtx_cli.engines import Engine
+    from rmqtx_cli.opening import Opened
+
+NAME = "diff"
+SHORT = "what changed between two stores, or two times"
+EXAMPLES = (
+    Example("rmqtx diff BEFORE AFTER", "a copy and the store as it is now, or a master and its slave"),
+    Example("rmqtx diff STORE --at 2026-01-02T03:00:00Z --and-at 2026-01-02T04:00:00Z", "one store at two times"),
+    Example("rmqtx diff yesterday.parquet today.parquet", "two results of rmqtx audit -o"),
+    Example("rmqtx diff BEFORE AFTER --exit-code --quiet", "for a script: status 1 if anything differs"),
+)
+
+SidesArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="SIDE", help="Two sides, each a store or a file that audit wrote; or one store, with --at."),
+]
+AndAtOption = Annotated[
+    str | None, typer.Option("--and-at", metavar="TIME", help="The later of two times; without it, now.")
+]
+ExitCodeOption = Annotated[bool, typer.Option("--exit-code", help="Exit with status 1 if anything differs.")]
+
+
+def command(
+    context: typer.Context,
+    sides: SidesArgument,
+    at: AtOption = None,
+    and_at: AndAtOption = None,
+    where: WhereOption = None,
+    limit: LimitOption = None,
+    exit_code: ExitCodeOption = False,
+    fail_on: FailOnOption = None,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    engine: EngineOption = EngineName.AUTO,
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    conf: ConfOption = None,
+    split_bytes: SplitSizeOption = None,
+    processes: ProcessesOption = None,
+    temporary: TemporaryOption = None,
+    hash_all: HashOption = False,
+    with_meta: WithMetaOption = False,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """List the transactions that two audits do not say the same of: what appeared, vanished, or changed its state.
+
+    Transactions are the same where id, producer group and topic are. State, flags and the number of witnesses are
+    compared; offsets are not, for a copy made by a restore or a slave may have others.
+    """
+    from readers.diff import DIFFERENCES
+    from rmqtx_cli.custody import take_custody
+    from rmqtx_cli.engines import EngineOptions, chosen_engine
+    from rmqtx_cli.listing import Listing
+    from rmqtx_cli.opening import open_stores, refuse_inside, say_header
+    from rmqtx_cli.progress import shown
+    from rmqtx_cli.views import DIFFERENCES_VIEW
+
+    voice = Voice(verbose, quiet)
+    named = _sides(sides, at, and_at)
+    options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
+    listing = Listing(
+        DIFFERENCES, DIFFERENCES_VIEW, output_format, output, fields, where, fail_on, limit, voice, with_meta
+    )
+    paths = list(dict.fromkeys(side.place for side in named if side.file is None))
+    opened = open_stores(paths, None, broker_conf, broker_version)
+    files = tuple(side.file for side in named if side.file is not None)
+    refuse_inside(output, opened.stores)
+    say_header(opened, voice)
+    counted = _Counted()
+    with chosen_engine(options, opened.stores, voice) as given, shown("comparing", voice) as progress:
+        take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice, inputs=files)
+        reading = _Task(given, opened, named, options.temporary_directory, progress).reading()
+        listing.write(counted.watching(reading), to_the_end=True)
+    voice.note(counted.line())
+    status = listing.conclude(reading)
+    return exit_status.FINDINGS if exit_code and counted.changes and status == exit_status.DONE else status
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One of the two: a store as of a time, or a file of verdicts."""
+
+    place: str
+    at_ms: int | None = None
+
+    @property
+    def file(self) -> Path | None:
+        """The file, if it is one."""
+        from readers.verdict_files import SUFFIXES
+
+        path = Path(self.place)
+        return path if path.suffix.lower() in SUFFIXES and not path.is_dir() else None
+
+
+def _sides(places: list[str], at: str | None, and_at: str | None) -> tuple[_Side, _Side]:
+    if len(places) == 1:
+        if at is None:
+            raise BadRequest("one side alone", advice="give a second one, or --at TIME, and --and-at TIME if not now")
+        sides = _Side(places[0], parse_time_ms(at)), _Side(places[0], None if and_at is None else parse_time_ms(and_at))
+        if sides[0].file is not None:
+            raise BadRequest(f"{places[0]} holds one audit: --at needs its store")
+        return sides
+    if len(places) != 2:
+        raise BadRequest(f"{len(places)} sides; two are compared")
+    if at is not None or and_at is not None:
+        raise BadRequest("--at and --and-at are two times of one store, and two sides are given")
+    return _Side(places[0]), _Side(places[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One comparison, by whichever engine."""
+
+    engine: Engine
+    opened: Opened
+    sides: tuple[_Side, _Side]
+    temporary_directory: str | None
+    progress: Progress | None
+
+    def reading(self) -> Reading:
+        """The rows of DIFFERENCES, and what was said about reading both sides."""
+        if self.engine.name == "spark" and all(side.file is None for side in self.sides):
+            return self._by_spark()
+        return self._here()
+
+    def _here(self) -> Reading:
+        from readers.diff import DIFFERENCES, differences
+        from readers.reading import Reading
+
+        whole = Reading(DIFFERENCES, [])
+        before, after = (self._verdicts(side, whole) for side in self.sides)
+        whole.batches = differences(before, after, temporary_directory=self.temporary_directory)
+        return whole
+
+    def _verdicts(self, side: _Side, whole: Reading) -> Iterator[pa.RecordBatch]:
+        from readers.verdict_files import read_verdicts
+
+        if side.file is not None:
+            yield from read_verdicts(side.file)
+            return
+        reading = self.engine.audit(
+            [self._store(side)], self.opened.settings_of, at_ms=side.at_ms, progress=self.progress
+        )
+        yield from reading
+        whole.findings.extend(finding for finding in reading.findings if finding not in whole.findings)
+        whole.notes.extend(reading.notes)
+
+    def _store(self, side: _Side) -> Store:
+        """The store of a side; it is opened once, also where both sides are it."""
+        from readers.places import identity_of, normalised
+
+        wanted = identity_of(normalised(side.place))
+        return next(store for store in self.opened.stores if identity_of(store.root) == wanted)
+
+    def _by_spark(self) -> Reading:
+        from rmqtx_cli.engines import SparkEngine, translated_batches
+        from spark_tasks.diff import differences
+        from spark_tasks.errors import translated
+
+        assert isinstance(self.engine, SparkEngine)
+        before, after = (([self._store(side)], side.at_ms) for side in self.sides)
+        with translated():
+            reading = differences(
+                self.engine.spark, before, after, self.opened.settings_of, split_bytes=self.engine.split_bytes
+            )
+        reading.batches = translated_batches(reading.batches)
+        return reading
+
+
+@dataclass(slots=True)
+class _Counted:
+    """Differences by kind."""
+
+    changes: Counter[str] = field(default_factory=Counter)
+
+    def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted as they pass."""
+        for batch in batches:
+            self.changes.update(batch["change"].to_pylist())
+            yield batch
+
+    def line(self) -> str:
+        """What there is to say."""
+        told = ", ".join(f"{number} {change}" for change, number in sorted(self.changes.items()))
+        return f"{count(self.changes.total(), 'difference')}{': ' + told if told else ''}"

@@ -1,0 +1,67 @@
+"""Two audits compared on Spark: both narrowed natively, then the one comparing function on a bucket of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from readers.diff import DIFFERENCES, EVIDENCE, NARROW, different
+from readers.reading import Reading
+from readers.splits import SPLIT_BYTES
+from readers.store import Store
+from readers.store_view import SettingsOf
+from spark_tasks.errors import marked
+from spark_tasks.schemas import spark_schema
+from spark_tasks.told import transactions_told
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: One call of the comparing function holds one bucket of both sides in memory.
+BUCKETS = 64
+_BUCKET = "bucket"
+
+
+def differences(
+    spark: SparkSession,
+    before: tuple[list[Store], int | None],
+    after: tuple[list[Store], int | None],
+    settings_of: SettingsOf,
+    *,
+    split_bytes: int = SPLIT_BYTES,
+) -> Reading:
+    """The same rows as `readers.diff.differences` gives for two audits, each of some stores as of some time.
+
+    Order: none.
+    """
+    reading = Reading(DIFFERENCES, [])
+    sides = [
+        narrowed(transactions_told(spark, stores, settings_of, reading, at_ms=at_ms, split_bytes=split_bytes))
+        for stores, at_ms in (before, after)
+    ]
+    grouped = [side.groupBy(_BUCKET) for side in sides]
+    found = grouped[0].cogroup(grouped[1]).applyInArrow(_different, spark_schema(DIFFERENCES))
+    reading.batches = _rows(found)
+    return reading
+
+
+def narrowed(verdicts: DataFrame) -> DataFrame:
+    """Verdicts without what is not compared, each with its bucket."""
+    from pyspark.sql import functions as sql
+
+    counts = [sql.size(name).cast("long").alias(f"{name}_count") for name in EVIDENCE]
+    plain = [name for name in NARROW.names if not name.endswith("_count")]
+    bucket = sql.pmod(sql.xxhash64("transaction_id"), sql.lit(BUCKETS)).alias(_BUCKET)
+    return verdicts.select(*plain, *counts, bucket)
+
+
+def _different(before: pa.Table, after: pa.Table) -> pa.Table:
+    with marked():
+        return different(*(side.select(NARROW.names).cast(NARROW) for side in (before, after)))
+
+
+def _rows(frame: DataFrame) -> Iterator[pa.RecordBatch]:
+    table = frame.toArrow().select(DIFFERENCES.names).cast(DIFFERENCES)
+    yield from table.to_batches()
