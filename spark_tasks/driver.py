@@ -169,26 +169,34 @@ def _gateway(conf: Mapping[str, str], folder: Path) -> Iterator[Any]:
 
     Nothing is asked of it at the end, because after an interrupt it may still be about to answer something else.
     """
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkContext
+
+    before = SparkContext._gateway, SparkContext._jvm
+    gateway = None
+    try:
+        with uninterrupted():  # a JVM that is starting has no handle to end it by
+            gateway = _launched(conf, folder)
+        # A JVM that somebody here has left without a session was not set up by us: it waits until ours has ended.
+        SparkContext._gateway = SparkContext._jvm = None
+        yield gateway
+    finally:
+        with uninterrupted():
+            if gateway is not None:
+                _end(gateway)
+            SparkContext._gateway, SparkContext._jvm = before
+
+
+def _launched(conf: Mapping[str, str], folder: Path) -> Any:
+    from pyspark import SparkConf
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
 
     with _log_file(folder) as log:
         try:
-            with uninterrupted():  # a JVM that is starting has no handle to end it by
-                settings = SparkConf(loadDefaults=False).setAll(list(conf.items()))
-                gateway = launch_gateway(settings, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+            settings = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+            return launch_gateway(settings, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
         except PySparkException as error:
             raise SparkUnavailable(f"Spark does not start: {_said(folder)}") from error
-    before = SparkContext._gateway, SparkContext._jvm
-    # A JVM that somebody here has left without a session was not set up by us: it waits until ours has ended.
-    SparkContext._gateway = SparkContext._jvm = None
-    try:
-        yield gateway
-    finally:
-        with uninterrupted():
-            _end(gateway)
-            SparkContext._gateway, SparkContext._jvm = before
 
 
 @contextmanager
