@@ -1,0 +1,68 @@
+"""Verify and search on Spark give the rows of the local engine, on every store of the corpus and on damaged ones."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from readers.job_runner import run_job
+from readers.reading import Reading
+from readers.scan_job import ScanJob
+from readers.search import Search
+from readers.search_conditions import Conditions
+from readers.splits import plan_splits
+from readers.store import Store, open_store
+from readers.tables import RECORDS
+from readers.verify import FULL, Verify
+from spark_tasks import scan
+from tests.brokers import corpus
+from tests.forge import damage
+from tests.forge.stores import copy_of, opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPLIT_BYTES = 64 << 10
+COLUMNS = tuple(name for name in RECORDS.names if name != "body_crc_matches")
+
+
+def rows(reading: Reading) -> list[str]:
+    """The rows, sorted: the order of splits is Spark's."""
+    found: list[dict[str, Any]] = reading.table().to_pylist()
+    return sorted(map(str, found))
+
+
+def told(reading: Reading) -> tuple[list[str], list[str]]:
+    """What was said beside the rows."""
+    return sorted(finding.line() for finding in reading.findings), sorted(map(str, reading.coverage))
+
+
+def require_same(spark: SparkSession, job: ScanJob, stores: list[Store]) -> list[str]:
+    local = run_job(job, plan_splits(stores))
+    remote = scan.run_job(spark, job, stores, split_bytes=SPLIT_BYTES)
+    wanted = rows(local)
+    assert rows(remote) == wanted
+    assert told(remote) == told(local)
+    return wanted
+
+
+def test_every_store_of_the_corpus_is_verified_alike(spark: SparkSession) -> None:
+    stores = [opened(name) for name in corpus.corpus_names()]
+    assert require_same(spark, Verify(FULL), stores)
+
+
+def test_damaged_stores_are_verified_alike(spark: SparkSession, tmp_path: Path) -> None:
+    stores = []
+    for number, (name, wound) in enumerate(damage.RANDOM.items()):
+        root = copy_of(("killed-5.1.4", "common-5.3.3", "multipath-4.9.7")[number % 3], tmp_path / f"{number}")
+        wound(root, random.Random(name))
+        stores.append(open_store(root))
+    found = require_same(spark, Verify(), stores)
+    assert len(found) > len(stores)
+
+
+def test_every_store_of_the_corpus_is_searched_alike(spark: SparkSession) -> None:
+    stores = [opened(name) for name in corpus.corpus_names()]
+    conditions = Conditions(topic="orders", properties=(("case", "late*"),), body_regex=rb'"sku":"[A-F]')
+    assert require_same(spark, Search(conditions, COLUMNS, inflates=True), stores)
