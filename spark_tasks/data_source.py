@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
+    from spark_tasks.stream_reader import RmqtxStreamReader
+
 
 class RmqtxDataSource(DataSource):
     """The data source. Its options are those of `spark_tasks.read_options.OPTIONS`."""
@@ -56,6 +58,17 @@ class RmqtxDataSource(DataSource):
             options = with_schema(parse_options(self.options), schema)
             reader = PushingReader if options.pushes_filters else RmqtxReader
             return reader(_scan(options), schema)
+
+
+    def streamReader(self, schema: StructType) -> RmqtxStreamReader:  # noqa: N802
+        """The reader of a table that grows.
+
+        Raises: BadRequest.
+        """
+        from spark_tasks.stream_reader import RmqtxStreamReader
+
+        with marked():
+            return RmqtxStreamReader(with_schema(parse_options(self.options), schema), schema)
 
 
 def with_schema(options: ReadOptions, schema: StructType) -> ReadOptions:

@@ -31,13 +31,8 @@ class LogScan(Narrowing):
     """
 
     def __init__(self, options: ReadOptions, stores: list[Store]) -> None:
+        super().__init__(conditions_of(options))
         is_records = options.table == "records"
-        super().__init__(
-            Conditions(
-                options.from_offset, options.to_offset, options.from_time_ms, options.to_time_ms,
-                frozenset({options.topic}) if options.topic is not None and is_records else None,
-            )
-        )  # fmt: skip
         names = {"store", "queue_id", "commit_log_offset", "store_time_ms"}
         self.conditioned = frozenset(names | {"topic"} if is_records else names)
         self._options = options
@@ -60,16 +55,27 @@ class LogScan(Narrowing):
 
         Raises: UnreadableFile, FileChanged.
         """
-        yield from rows_of_split(settled(self.plan[number]), self._options, self.conditions)
+        split = settled(self.plan[number])
+        yield from rows_of_split(split, live_blocks(split), self._options, self.conditions)
 
 
-def rows_of_split(split: Split, options: ReadOptions, conditions: Conditions) -> Iterator[pa.RecordBatch]:
-    """The rows of the options' table among the records of a split.
+def conditions_of(options: ReadOptions) -> Conditions:
+    """What the options ask of the table's records. The topic of half messages is their real one, which is no column."""
+    topics = frozenset({options.topic}) if options.topic is not None and options.table == "records" else None
+    return Conditions(
+        options.from_offset, options.to_offset, options.from_time_ms, options.to_time_ms, topics=topics
+    )
+
+
+def rows_of_split(
+    split: Split, blocks: Iterator[Block], options: ReadOptions, conditions: Conditions
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the options' table among the records of a split, whose blocks are given.
 
     Raises: UnreadableFile, FileChanged.
     """
     make = _MAKERS[options.table]
-    for block in live_blocks(split):
+    for block in blocks:
         chosen = _chosen(block, conditions)
         for first in range(0, len(chosen), _BATCH_RECORDS_MAX):
             part = chosen.take(np.arange(first, min(first + _BATCH_RECORDS_MAX, len(chosen))))

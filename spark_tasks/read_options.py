@@ -46,6 +46,7 @@ OPTIONS: dict[str, tuple[frozenset[str], str]] = {
     "at": (AUDIT_TABLES, "judge as of this time, ISO 8601 with a zone or epoch milliseconds"),
     "push_filters": (_ALL, "true for a frame that is asked one question: its conditions narrow what is read"),
     "max_bytes_per_batch": (LOG_TABLES, "streams: the most commit-log bytes of one batch, like 256MiB"),
+    "fail_on_data_loss": (LOG_TABLES, "streams: false to go on where files expired before they were read"),
 }
 
 
@@ -69,6 +70,7 @@ class ReadOptions:
     check_crc: bool = False
     at_ms: int | None = None
     pushes_filters: bool = False
+    fails_on_data_loss: bool = True
     max_bytes_per_batch: int = _STREAM_BATCH_BYTES
 
     @property
@@ -114,6 +116,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         check_crc=_parsed(given, "check_crc", _truth, "columns" in given and "body_crc_matches" in columns),
         at_ms=_parsed(given, "at", parse_time_ms, None),
         pushes_filters=_parsed(given, "push_filters", _truth, False),
+        fails_on_data_loss=_parsed(given, "fail_on_data_loss", _truth, True),
         max_bytes_per_batch=_parsed(given, "max_bytes_per_batch", parse_size_bytes, _STREAM_BATCH_BYTES),
     )
 
