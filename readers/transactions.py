@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.broker_settings import BrokerSettings
-from readers.chains import Chains, Witnesses, int64s
+from readers.chains import Chains, Group, Witnesses, int64s
 from readers.columns import Bools, Int64s, scatter
 from readers.store import HALF_TOPIC, SCHEDULE_TOPIC
 from readers.tables import TRANSACTIONS
@@ -229,13 +229,20 @@ class Judgement:
 
     def _is_mark_of_a_commit_that_went_round(self) -> Bools:
         """Op marks of commits of diverted half messages: their COMMIT record went to the half topic again (F9)."""
-        halves = self.halves
-        named = halves.integers("prepared_transaction_offset", 0)
-        named = np.unique(named[named > 0])
-        if not len(named):
-            return np.zeros(len(self.marks), np.bool_)
-        marked = halves.integers("commit_log_offset")[self.chains.half_of_mark]
-        return np.isin(marked, named)
+        named = self.halves.integers("prepared_transaction_offset", 0)
+        return self._marks_a_named_copy(self.halves, named, named > 0)
+
+    def _marks_a_named_copy(self, naming: Group, named: Int64s, is_naming: Bools) -> Bools:
+        """Op marks on half copies that a record of the same store names by its offset."""
+        marked = np.zeros(len(self.marks), np.bool_)
+        if not is_naming.any():
+            return marked
+        offsets = self.halves.integers("commit_log_offset")[self.chains.half_of_mark]
+        for store in self.chains.stores:
+            here = np.asarray(pc.equal(naming.table["store"], store)) & is_naming
+            if here.any():
+                marked |= np.isin(offsets, named[here]) & np.asarray(pc.equal(self.marks.table["store"], store))
+        return marked
 
     def _foreign_marks(self) -> tuple[Bools, Bools]:
         """Op marks that a foreign decision explains, and those among them that could also be the half's own.
@@ -243,9 +250,8 @@ class Judgement:
         A half copy that a final of its own names has an op of its own: that explains the mark first.
         """
         marks = self.marks
-        named = self.finals.integers("prepared_transaction_offset")[self.chains.named_finals]
-        marked = self.halves.integers("commit_log_offset")[self.chains.half_of_mark]
-        is_own = np.isin(marked, named)
+        named = self.finals.integers("prepared_transaction_offset")
+        is_own = self._marks_a_named_copy(self.finals, named, self.chains.named_finals)
         foreign, doubtful = np.zeros(len(marks), np.bool_), np.zeros(len(marks), np.bool_)
         for view in self.views.values():
             for decision in view.foreign_decisions:

@@ -46,7 +46,7 @@ class Forge:
     version: int = 1
     is_closed: bool = True
     now_ms: int = FIRST_MS
-    _data: bytes = b""
+    _data: bytearray = field(default_factory=bytearray)
     _slots: dict[tuple[str, int], list[bytes]] = field(default_factory=lambda: defaultdict(list))
     _halves: dict[int, Message] = field(default_factory=dict)
 

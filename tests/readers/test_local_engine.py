@@ -100,3 +100,18 @@ def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, many: None) 
     reading = audit([opened(STORES[0])], settings_of(STORES[0]), processes=1, temporary_directory=str(tmp_path))
     assert reading.table().num_rows
     assert list(tmp_path.iterdir()) == []
+
+
+def test_places_of_one_store_are_not_those_of_another(request: pytest.FixtureRequest) -> None:
+    """Both logs begin at offset 0 with a half message; a decision in one says nothing of the other's."""
+    names = ("masked-5.3.3", "multipath-5.3.3")
+    stores = [opened(name) for name in names]
+
+    def rows_of(*chosen: Any) -> dict[str, Row]:
+        rows = audit(list(chosen), settings_of(names[0]), processes=1).table().to_pylist()
+        return {row["transaction_id"]: row for row in rows}
+
+    wanted = rows_of(*stores)
+    assert wanted == {**rows_of(stores[0]), **rows_of(stores[1])}
+    request.getfixturevalue("many")
+    assert rows_of(*stores) == wanted

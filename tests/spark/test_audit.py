@@ -1,0 +1,168 @@
+"""The audit on Spark and in this process: the same rows, findings and coverage, by tasks that really read the logs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from readers import local_engine, sources
+from readers.reading import Reading
+from readers.store import Store, open_store
+from readers.store_view import SettingsOf
+from spark_tasks import audit as spark_audit
+from spark_tasks import handover
+from tests.brokers import corpus
+from tests.forge import damage
+from tests.forge.logs import Forge
+from tests.forge.stores import copy_of, opened, settings_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPLIT_BYTES = 64 << 10
+#: Stores of one version are one audit here: fewer jobs, and several stores at once are tried as well.
+GROUP_SIZE = 6
+
+
+def groups() -> list[tuple[str, ...]]:
+    """The names of all stores of the corpus, some of one version at a time."""
+    by_version: dict[str, list[str]] = {}
+    for name in corpus.corpus_names():
+        by_version.setdefault(str(corpus.recipe(name)["version"]), []).append(name)
+    return [
+        tuple(names[first : first + GROUP_SIZE])
+        for names in by_version.values()
+        for first in range(0, len(names), GROUP_SIZE)
+    ]
+
+
+def told(reading: Reading) -> dict[str, list[str]]:
+    """Everything that a reading says, in an order that does not depend on the engine."""
+    rows = sorted(json.dumps(row, sort_keys=True) for row in reading.table().to_pylist())
+    return {
+        "rows": rows,
+        "findings": sorted(finding.line() for finding in reading.findings),
+        "coverage": sorted(json.dumps(row) for row in reading.coverage_table().to_pylist()),
+    }
+
+
+def on_spark(spark: SparkSession, stores: list[Store], settings: SettingsOf, **options: Any) -> dict[str, list[str]]:
+    """What the audit on Spark says."""
+    return told(spark_audit.audit(spark, stores, settings, split_bytes=SPLIT_BYTES, **options))
+
+
+@pytest.mark.parametrize("names", groups(), ids=lambda names: names[0])
+def test_every_store_of_the_corpus(spark: SparkSession, names: tuple[str, ...]) -> None:
+    stores = [opened(name) for name in names]
+    of_root = {store.root: settings_of(name) for store, name in zip(stores, names, strict=True)}
+
+    def settings(store: Store) -> Any:
+        return of_root[store.root](store)
+
+    wanted = told(local_engine.audit(stores, settings))
+    assert on_spark(spark, stores, settings) == wanted
+    assert wanted["rows"]
+
+
+def test_as_of_a_past_time(spark: SparkSession) -> None:
+    name = "common-5.3.3"
+    rows = local_engine.audit([opened(name)], settings_of(name)).table().to_pylist()
+    times = sorted(row["half_store_time_ms"] for row in rows if row["half_store_time_ms"])
+    at_ms = times[len(times) // 2]
+    wanted = told(local_engine.audit([opened(name)], settings_of(name), at_ms=at_ms))
+    assert on_spark(spark, [opened(name)], settings_of(name), at_ms=at_ms) == wanted
+    assert len(wanted["rows"]) < len(rows)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_stores(spark: SparkSession, seed: int, tmp_path: Path) -> None:
+    """Damage moves finals away from their halves and makes half copies that are put back by hand."""
+    name = ("common-5.3.3", "killed-4.9.7", "common-4.3.0", "masked-4.9.7")[seed]
+    root = copy_of(name, tmp_path)
+    file = damage.log_files(root)[0]
+    data = file.read_bytes()
+    for number, (position, _) in enumerate(damage.records_in(file)[3 + seed :: 11]):
+        identity = data.find(b"UNIQ_KEY\x01", position) - position + len("UNIQ_KEY\x01") + 30
+        places = (3, 6, 30, 26, 15, 86, identity)
+        damage.flip_byte(file, position + places[(seed + number) % 7], 0x11)
+    wanted = told(local_engine.audit([open_store(root)], settings_of(name)))
+    assert on_spark(spark, [open_store(root)], settings_of(name)) == wanted
+    assert wanted["findings"]
+
+
+def test_through_spark_where_driver_and_tasks_share_no_disk(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a cluster: results come through the driver's JVM, in pieces."""
+    name = "common-5.3.3"
+    wanted = told(local_engine.audit([opened(name)], settings_of(name)))
+    monkeypatch.setattr(handover, "_is_local", lambda _: False)
+    monkeypatch.setattr(handover, "FETCHED_BYTES_MAX", 1)
+    monkeypatch.setattr(spark_audit, "PARTITIONS_MIN", 5)
+    assert on_spark(spark, [opened(name)], settings_of(name)) == wanted
+
+
+def test_spark_did_the_work(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "common-5.3.3"
+    store = opened(name)
+    read_here: list[str] = []
+    read = sources.OpenFile.read
+
+    def remembered(file: sources.OpenFile, position_bytes: int, length_bytes: int) -> bytes:
+        read_here.append(file.file)
+        return read(file, position_bytes, length_bytes)
+
+    monkeypatch.setattr(sources.OpenFile, "read", remembered)
+    spark.sparkContext.setJobGroup("audit-test", "which tasks ran")
+    frame = spark_audit.transactions(spark, [store], settings_of(name), split_bytes=SPLIT_BYTES)
+    rows = frame.groupBy(frame["transaction_id"]).count().count()
+    judged_in = frame.selectExpr("spark_partition_id()").distinct().count()
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup("audit-test")]
+    stages = {number for job in jobs if job is not None for number in job.stageIds}
+    tasks = [info.numCompletedTasks for number in stages if (info := tracker.getStageInfo(number)) is not None]
+    spark.sparkContext.setJobGroup("", "")
+    assert max(tasks) >= sum(segment.size_bytes for segment in store.commit_log) / SPLIT_BYTES > 2
+    assert judged_in > 1
+    assert not [file for file in read_here if "/commitlog/" in file]
+    assert rows == len(told(local_engine.audit([store], settings_of(name)))["rows"])
+
+
+def test_rows_as_a_frame(spark: SparkSession) -> None:
+    name = "masked-4.9.7"
+    table = spark_audit.transactions(spark, [opened(name)], settings_of(name), split_bytes=SPLIT_BYTES).toArrow()
+    wanted = local_engine.audit([opened(name)], settings_of(name)).table()
+    found, expected = (
+        sorted(json.dumps(row, sort_keys=True) for row in rows.to_pylist()) for rows in (table, wanted)
+    )
+    assert found == expected
+
+
+def test_one_transaction_with_ten_thousand_copies_and_a_group_with_nearly_all(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Skew is a partition's share of the log, not of a group or of a transaction."""
+    forge = Forge(tmp_path, segment_bytes=8 << 20)
+    for number in range(10_000):
+        forge.half("asked-for-ever", checks=number)
+        if number % 5 == 0:
+            half = forge.half(f"{number:032d}", group="one-group")
+            forge.commit(half)
+            forge.op(half)
+    root = forge.write(half_cursor=11_000, op_cursor=2_000)
+    settings = settings_of("common-5.3.3")
+    wanted = told(local_engine.audit([open_store(root)], settings))
+    found = told(spark_audit.audit(spark, [open_store(root)], settings, split_bytes=1 << 20))
+    assert found == wanted
+    assert max(len(json.loads(row)["half_copies"]) for row in wanted["rows"]) == 10_000
+
+
+def test_nothing_stays_behind(spark: SparkSession, tmp_path: Path) -> None:
+    name = "masked-4.9.7"
+    reading = spark_audit.audit(spark, [opened(name)], settings_of(name), temporary_directory=str(tmp_path))
+    assert reading.table().num_rows
+    assert list(tmp_path.iterdir()) == []
+    assert not spark.sparkContext._jsc.getPersistentRDDs()  # type: ignore[union-attr]
