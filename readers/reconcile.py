@@ -172,7 +172,8 @@ class _Advice:
         done = _truths(pc.equal(self.words, "done"))
         pending, given_up = done & self._is("PENDING"), done & (self._is("DISCARDED") | self._is("LOST"))
         committed, rolled_back = done & self._is("COMMITTED"), done & self._is("ROLLED_BACK")
-        has_half, again = self.halves > 0, self._advised("close")
+        has_half = self.halves > 0
+        again = has_half & self._advised("close")
         unreadable = (pending | given_up) & self._has("bad_body")
         twice = committed & (self.finals > 1)
         return [
@@ -222,7 +223,8 @@ class _Advice:
         not_done = _truths(pc.equal(self.words, "not_done"))
         pending, committed = not_done & self._is("PENDING"), not_done & self._is("COMMITTED")
         ended = not_done & (self._is("DISCARDED") | self._is("LOST") | self._is("ROLLED_BACK"))
-        has_half, again = self.halves > 0, self._advised("close")
+        has_half = self.halves > 0
+        again = has_half & self._advised("close")
         return [
             _Case(pending & has_half, "act", "rollback", self._with_newest(
                 "the ledger says not done and the broker has no decision: roll back, naming its newest half copy"
