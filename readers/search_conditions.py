@@ -56,7 +56,8 @@ class Conditions:
         try:
             _ = self._expression
         except re.error as error:
-            raise BadRequest(f"{self.body_regex!r} is no regular expression: {error}") from error
+            text = (self.body_regex or b"").decode("utf-8", "backslashreplace")
+            raise BadRequest(f"{text!r} is no regular expression: {error}") from error
 
     @cached_property
     def _expression(self) -> re.Pattern[bytes] | None:
