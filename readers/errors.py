@@ -74,6 +74,10 @@ class FileChanged(SourceError):
     """A file shrank or vanished while it was being read."""
 
 
+class UnwritableFile(RmqtxError):
+    """A result cannot be written."""
+
+
 class FormatError(RmqtxError):
     """Bytes contradict a declared layout."""
 

@@ -11,15 +11,14 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from readers.errors import BadRequest, BadText, SourceError, UnreadableFile
+from readers.errors import BadRequest, BadText, SourceError, UnwritableFile
 from readers.partition_files import TEMPORARY_SUFFIX, WrittenFile, on_disk
 from readers.places import identity_of
 from readers.sources import Segment
@@ -100,7 +99,7 @@ def begin_of(segment: Segment, length_bytes: int = _BEGIN_BYTES) -> tuple[int, s
 def write_manifest(directory: Path, done: Range, files: list[WrittenFile]) -> None:
     """Give a range's files their names, then write its manifest.
 
-    Raises: UnreadableFile.
+    Raises: UnwritableFile.
     """
     manifests = directory / STATE_DIRECTORY / _MANIFESTS
     try:
@@ -110,7 +109,7 @@ def write_manifest(directory: Path, done: Range, files: list[WrittenFile]) -> No
             on_disk(place)
         write_json(manifests / done.name, asdict(done))
     except OSError as error:
-        raise UnreadableFile(f"cannot write into {directory}: {error.strerror}", file=directory) from error
+        raise UnwritableFile(f"cannot write into {directory}: {error.strerror}", file=directory) from error
 
 
 def write_json(path: Path, facts: dict[str, Any]) -> None:
@@ -129,23 +128,24 @@ def opened_directory(directory: Path, settings: dict[str, Any], stores: list[Sto
     """An export directory, locked while the block lasts: what is done in it, and nothing half-done.
 
     `settings`: what makes rows of two runs the same (table, columns, format); another run's must be the same.
-    Raises: BadRequest for a directory that is no export of this kind, or in use; BadText; UnreadableFile.
+    Raises: BadRequest for a directory that is no export of this kind, or in use; BadText; UnwritableFile.
     """
     state = directory / STATE_DIRECTORY
-    try:
-        _refuse_strange(directory, state)
-        (state / _MANIFESTS).mkdir(parents=True, exist_ok=True)
-        with open(state / _LOCK, "w", encoding="utf-8") as lock:
+    with ExitStack() as stack:
+        try:
+            _refuse_strange(directory, state)
+            (state / _MANIFESTS).mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(open(state / _LOCK, "w", encoding="utf-8"))
             _take(lock.fileno(), directory)
             _same_settings(state / _SETTINGS, settings)
             ranges = [_read_range(path) for path in sorted((state / _MANIFESTS).glob("[!.]*.json"))]
             _remove_half_done(directory, {file["name"] for done in ranges for file in done.files})
-            try:
-                yield _of_stores(ranges, stores)
-            finally:
-                _remove_temporary(directory)
-    except OSError as error:
-        raise UnreadableFile(f"cannot use {directory}: {error.strerror or error}", file=directory) from error
+        except OSError as error:
+            raise UnwritableFile(f"cannot use {directory}: {error.strerror or error}", file=directory) from error
+        try:
+            yield _of_stores(ranges, stores)
+        finally:
+            _remove_temporary(directory)
 
 
 def _refuse_strange(directory: Path, state: Path) -> None:
@@ -234,10 +234,3 @@ def _refuse_another(segment: Segment, done: Range) -> None:
             f"{segment.file} is not the file that was exported here: it begins with other bytes",
             advice="export another store into another directory",
         )
-
-
-def remove_export(directory: Path) -> None:
-    """Remove the files of an export that is about to be written anew (tables that change as a whole)."""
-    for path in directory.iterdir():
-        if path.name != STATE_DIRECTORY:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -12,7 +12,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from readers.errors import UnreadableFile
+from readers.errors import UnwritableFile
 from readers.partitions import Partition, Partitioning
 
 _WAITING_BYTES_MAX = 32 << 20
@@ -134,7 +134,7 @@ class PartitionFiles:
         """The files, complete and on the disk.
 
         Order: of their names.
-        Raises: UnreadableFile where one cannot be written.
+        Raises: UnwritableFile where one cannot be written.
         """
         self._flush()
         while self._open:
@@ -191,5 +191,5 @@ class PartitionFiles:
             raise _cannot_write(path, error) from error
 
 
-def _cannot_write(path: Path, error: OSError) -> UnreadableFile:
-    return UnreadableFile(f"cannot write {path}: {error.strerror or error}", file=path)
+def _cannot_write(path: Path, error: OSError) -> UnwritableFile:
+    return UnwritableFile(f"cannot write {path}: {error.strerror or error}", file=path)
