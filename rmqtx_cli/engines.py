@@ -56,6 +56,8 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if self.master and self.remote:
             raise BadRequest("--master starts a driver here and --remote asks another one: give one of them")
+        if self.remote and not self.remote.startswith("sc://"):
+            raise BadRequest(f"--remote {self.remote!r} is no Spark Connect server: write it like sc://HOST:15002")
         if self.engine is EngineName.LOCAL and (self.master or self.remote or self.conf):
             raise BadRequest("--master, --remote and --conf are for Spark, and --engine local was asked for")
         for text in self.conf or ():

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import readers
-from spark_tasks.errors import SparkUnavailable
+from spark_tasks.errors import error_of
 from spark_tasks.java import find_java
 from spark_tasks.signals import interruptible, uninterrupted
 
@@ -196,7 +196,7 @@ def _launched(conf: Mapping[str, str], folder: Path) -> Any:
             settings = SparkConf(loadDefaults=False).setAll(list(conf.items()))
             return launch_gateway(settings, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
         except PySparkException as error:
-            raise SparkUnavailable(f"Spark does not start: {_said(folder)}") from error
+            raise _failed(folder, error) from error
 
 
 @contextmanager
@@ -209,15 +209,13 @@ def _log_file(folder: Path) -> Iterator[Any]:
         yield log
 
 
-def _said(folder: Path) -> str:
-    """The reason that a JVM gave before it ended."""
-    try:
-        lines = (folder / "spark.log").read_text(errors="replace").splitlines()
-    except OSError:
-        lines = []
-    told = [line.strip() for line in lines if line.strip() and "incubator" not in line]
-    told.sort(key=lambda line: "Error" not in line and "Exception" not in line)
-    return told[0] if told else "no reason given"
+def _failed(folder: Path, error: Exception) -> Exception:
+    """Why Spark did not start, from what its JVM wrote and what PySpark made of it."""
+    from py4j.protocol import Py4JError
+
+    log = folder / "spark.log"
+    written = log.read_text(errors="replace") if log.exists() else ""
+    return error_of(f"{written}\n{error}" if isinstance(error, Py4JError) else written)
 
 
 def _session_of(gateway: Any, folder: Path) -> SparkSession:
@@ -232,7 +230,7 @@ def _session_of(gateway: Any, folder: Path) -> SparkSession:
         context = SparkContext(gateway=gateway, conf=_given_conf(gateway))
         session = SparkSession(context)
     except Py4JError as error:
-        raise SparkUnavailable(f"Spark does not start: {_said(folder)}") from error
+        raise _failed(folder, error) from error
     # Its server for accumulators, which nothing here uses, prints a traceback if the JVM is killed.
     setattr(context._accumulatorServer, "handle_error", lambda *_: None)  # noqa: B010  # mypy: it is a method
     # PySpark's own handler asks the JVM something in the middle of whatever is being asked.

@@ -19,8 +19,10 @@ from readers.errors import RmqtxError
 MARK = "rmqtx-error: "
 _MARKED = re.compile(re.escape(MARK) + r"(\{.*\})")
 _FIELDS = ("message", "file", "position_bytes", "field", "expected", "actual", "advice")
+_CLASS = re.compile(r'^:?\s*(?:Exception in thread "[^"]*" )?(?:[a-z_]\w*\.)+\w+(?:Exception|Error)\b:?\s*')
 _TRACEBACK = "Traceback (most recent call last):"
 
+_MASTERS = "write --master like local[2], spark://HOST:7077, yarn or k8s://https://HOST:443"
 #: What Spark and the JVM say when something outside of this program ended a task, and what to tell of it.
 _CAUSES = (
     ("OutOfMemoryError", "Spark ran out of memory", "give it more with --conf spark.driver.memory=4g"),
@@ -31,11 +33,16 @@ _CAUSES = (
     ("Python worker failed to connect back", "Spark could not start a Python worker", None),
     ("PYTHON_VERSION_MISMATCH", "the workers run another Python than this one", "set PYSPARK_PYTHON"),
     ("All masters are unresponsive", "the Spark master cannot be reached", "look at --master"),
-    ("Could not parse Master URL", "Spark does not know this master", "look at --master: local[2], spark://HOST:7077"),
+    ("Could not parse Master URL", "Spark does not know this master", _MASTERS),
+    ("Master must either be", "Spark does not know this master", _MASTERS),
     ("No module named 'readers'", "rmqtx is not installed where Spark's workers run", "install it there too"),
     ("No module named 'spark_tasks'", "rmqtx is not installed where Spark's workers run", "install it there too"),
     ("cancelled", "the Spark job was cancelled", None),
 )
+#: How lines begin that Spark's start-up writes whatever happens, or beside a line that says more.
+_NOISE = ("WARNING:", "Setting default log level", "To adjust logging level", "Using Spark's", "Picked up ",
+          "Error occurred during initialization of VM", "Error: Could not create the Java Virtual Machine",
+          "Error: A fatal exception", "ERROR SparkContext: Error initializing", "An error occurred while calling", "at ", ":  at", "...")
 #: What Py4J and gRPC say when the other side is gone.
 _LOST = ("Answer from Java side is empty", "Error while sending or receiving", "Connection refused", "UNAVAILABLE",
          "An error occurred while trying to connect to the Java server", "Connection reset by peer")
@@ -122,5 +129,6 @@ def _last_line(text: str) -> str:
 def _first_line(text: str) -> str:
     """What a Java exception says, without its class and its stack."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = [line for line in lines if not line.startswith(("An error occurred while calling", ":  at", "at "))]
-    return re.sub(r"^:?\s*(?:[a-z_]\w*\.)+\w+(?:Exception|Error)\b:?\s*", "", (said or ["no reason given"])[0])
+    said = [line for line in lines if not line.startswith(_NOISE)]
+    raised = [line for line in said if re.search(r"(Exception|Error)\b", line)]
+    return _CLASS.sub("", (raised or said or ["no reason given"])[0])
