@@ -85,6 +85,8 @@ _WINDOW_BYTES = 4 << 20
 #: A file of garbage would make a finding of every second slot; what is beyond this is told in one.
 _FINDINGS_MAX = 100
 _PROBE_SLOTS = 64
+#: What is fetched at once when the end of a queue's last file turns out to be unused: the usual file is no longer.
+_PREPARED_BYTES = 6 << 20
 
 
 def are_pre_blank(slots: Slots) -> Bools:
@@ -130,6 +132,7 @@ def _end_of(file: OpenFile, layout: Layout, is_wanted: Callable[[Slots], Bools])
             wanted = is_wanted(_slots(file.read(begin, end - begin), layout))
             if wanted.any():
                 return begin + (len(wanted) - int(wanted[::-1].argmax())) * size
+            file.prepare([(max(0, begin - _PREPARED_BYTES), min(begin, _PREPARED_BYTES))])
         end = begin
     return 0
 

@@ -74,6 +74,7 @@ BLOCK_ENTRIES = 65_536
 _BLOCK_BYTES = 4 << 20
 #: Positions closer than this are read together: one read of it costs less than two.
 _NEAR_BYTES = 16 << 10
+_PREPARED_POSITIONS = 256
 #: A chain longer than this belongs to a key of many records; reading the entries in a row is cheaper then.
 _CHAIN_MAX = 64
 _SAMPLES = 32
@@ -305,8 +306,13 @@ def _gather(file: OpenFile, positions: Int64s, width: int) -> npt.NDArray[np.uin
     unique, places = np.unique(positions, return_inverse=True)
     rows = np.empty((len(unique), width), np.uint8)
     begin = 0
-    cuts = np.flatnonzero(np.diff(unique) > _NEAR_BYTES) + 1
+    is_cut = np.diff(unique) > _NEAR_BYTES
+    if file.is_remote:
+        is_cut |= np.arange(1, len(unique)) % _PREPARED_POSITIONS == 0
+    cuts = np.flatnonzero(is_cut) + 1
     for cut in [*cuts.tolist(), len(unique)]:
+        if file.is_remote and begin % _PREPARED_POSITIONS == 0:
+            file.prepare((position, width) for position in unique[begin : begin + _PREPARED_POSITIONS].tolist())
         while begin < cut:
             end = min(cut, int(np.searchsorted(unique, unique[begin] + _BLOCK_BYTES)))
             first = int(unique[begin])
@@ -558,8 +564,10 @@ def open_index(store: Store, slots_count: int | None = None) -> Index:
 # --- full scan -------------------------------------------------------------------------------------------------------
 
 
-def scan_entries(store: Store, slots_count: int | None = None) -> Reading:
-    """Every entry of the index files.
+def scan_entries(
+    store: Store, slots_count: int | None = None, files: tuple[Segment, ...] | None = None
+) -> Reading:
+    """Every entry of the index files, or of some of them.
 
     Shape:  rows of INDEX_ENTRIES, at most 65,536 a batch.
     Order:  file, entry number.
@@ -567,12 +575,15 @@ def scan_entries(store: Store, slots_count: int | None = None) -> Reading:
     Source: store/index/IndexFile.java; FORMATS 4.
     """
     reading = Reading(INDEX_ENTRIES, ())
-    reading.batches = _scan(store, reading, [] if slots_count is None else [slots_count])
+    given = [] if slots_count is None else [slots_count]
+    reading.batches = _scan(store, reading, given, store.index_files if files is None else files)
     return reading
 
 
-def _scan(store: Store, reading: Reading, given: list[int]) -> Iterator[pa.RecordBatch]:
-    for segment in store.index_files:
+def _scan(
+    store: Store, reading: Reading, given: list[int], files: tuple[Segment, ...]
+) -> Iterator[pa.RecordBatch]:
+    for segment in files:
         coverage = Coverage(store.root, segment.file, segment.size_bytes)
         reading.coverage.append(coverage)
         try:

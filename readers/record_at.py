@@ -29,6 +29,9 @@ from readers.sources import Segment, SegmentedLog
 RECORD_BYTES_MAX = 256 << 20
 _FIRST_READ_BYTES = 4096
 _GATHERED_BYTES = 8 << 20
+_PREPARED_RECORDS = 2048
+_PREPARED_APART_BYTES = 64 << 10
+_PREPARED_PLACES = 384
 
 
 def block_at(log: SegmentedLog, offset: int) -> Block | None:
@@ -65,8 +68,9 @@ def blocks_at(log: SegmentedLog, offsets: Iterable[int], lengths: Iterable[int] 
     Raises: FileChanged, UnreadableFile.
     """
     known: Iterable[int | None] = itertools.repeat(None) if lengths is None else lengths
+    pairs = zip(offsets, known, strict=False)
     gathered: _Gathered | None = None
-    for offset, length in zip(offsets, known, strict=False):
+    for offset, length in _prepared(log, pairs) if log.is_remote else pairs:
         segment = log.segment_at(offset)
         if segment is None:
             continue
@@ -77,6 +81,24 @@ def blocks_at(log: SegmentedLog, offsets: Iterable[int], lengths: Iterable[int] 
         gathered.add(offset, length)
     if gathered is not None:
         yield from gathered.block()
+
+
+def _prepared(log: SegmentedLog, records: Iterable[tuple[int, int | None]]) -> Iterator[tuple[int, int | None]]:
+    """The same, each portion fetched before it is given; a portion is no more than is kept at once."""
+    portion: list[tuple[int, int | None]] = []
+    places: set[int] = set()
+    for record in records:
+        portion.append(record)
+        places.add(record[0] // _PREPARED_APART_BYTES)
+        if len(places) == _PREPARED_PLACES or len(portion) == _PREPARED_RECORDS:
+            yield from _fetched(log, portion)
+            portion, places = [], set()
+    yield from _fetched(log, portion)
+
+
+def _fetched(log: SegmentedLog, portion: list[tuple[int, int | None]]) -> list[tuple[int, int | None]]:
+    log.prepare((offset, max(_FIRST_READ_BYTES, length or 0)) for offset, length in portion)
+    return portion
 
 
 class _Gathered:

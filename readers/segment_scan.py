@@ -34,6 +34,7 @@ from readers.sources import OpenFile, Segment
 
 #: Bytes read at a time: some ten thousand records. Larger windows leave the processor's caches and are slower.
 WINDOW_BYTES = 8 << 20
+_PAST_RANGE_BYTES = 64 << 10
 _RESYNC_BYTES = 4 << 20
 #: Bytes read behind a range, for the record that straddles its end; most are shorter.
 _BEHIND_BYTES = 16 << 10
@@ -109,7 +110,8 @@ class SegmentScan:
         self._from = from_position
         self._to = segment.size_bytes if to_position is None else min(to_position, segment.size_bytes)
         self._is_last = is_last
-        self._window_bytes = window_bytes
+        # A window far beyond a small range would be read for the one record that ends past it; it grows where it must.
+        self._window_bytes = min(window_bytes, max(self._to - self._from, 0) + _PAST_RANGE_BYTES)
         self._stops_at_break = stops_at_break
         self._record_bytes = 0
         self.last_store_time_ms = 0

@@ -7,10 +7,11 @@ kill this process, and a store of unknown history is exactly where that happens.
 from __future__ import annotations
 
 import bisect
+import itertools
 import os
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from types import TracebackType
 
@@ -51,6 +52,9 @@ class Segment:
 
 class OpenFile:
     """A file open for positioned reads within the length that the snapshot saw."""
+
+    #: Whether a read is a request: ranges that are known to come are then worth preparing.
+    is_remote = False
 
     def __init__(self, file: str, size_bytes: int) -> None:
         self.file = file
@@ -96,6 +100,9 @@ class OpenFile:
             position_bytes += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def prepare(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """These ranges (position, length) will be read next; nothing has to be done for that here."""
+
     def next_data(self, position_bytes: int) -> int:
         """Where the next bytes that are not a hole begin; the snapshot's length if there are none.
 
@@ -114,7 +121,7 @@ def open_file(file: str, size_bytes: int, modified_ns: int | None = None) -> Ope
     """
     if not is_uri(file):
         return OpenFile(file, size_bytes)
-    from readers.remote_files import RemoteFile
+    from readers.remote_reads import RemoteFile
 
     return RemoteFile(file, size_bytes, modified_ns)
 
@@ -159,6 +166,25 @@ class SegmentedLog:
         number = bisect.bisect_right(self._bases, offset) - 1
         if number < 0 or offset >= self.segments[number].end_offset:
             return b""
+        return self._opened(number).read(offset - self.segments[number].base_offset, length_bytes)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a read is a request."""
+        return bool(self.segments) and is_uri(self.segments[0].file)
+
+    def prepare(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """These ranges (offset, length), ascending, will be read next: where a read is a request, fetch them together.
+
+        Raises: FileChanged, UnreadableFile.
+        """
+        for number, group in itertools.groupby(ranges, lambda one: bisect.bisect_right(self._bases, one[0]) - 1):
+            if number >= 0:
+                segment = self.segments[number]
+                mine = [(offset - segment.base_offset, length) for offset, length in group]
+                self._opened(number).prepare([one for one in mine if one[0] < segment.size_bytes])
+
+    def _opened(self, number: int) -> OpenFile:
         opened = self._open.get(number)
         if opened is None:
             opened = self._open[number] = self.segments[number].open()
@@ -166,7 +192,7 @@ class SegmentedLog:
                 self._open.popitem(last=False)[1].close()
         else:
             self._open.move_to_end(number)
-        return opened.read(offset - self.segments[number].base_offset, length_bytes)
+        return opened
 
     def close(self) -> None:
         """Give all descriptors back."""
