@@ -68,8 +68,9 @@ contracts: $(INSTALLED) ## which package may import which
 	@$(BIN)/lint-imports
 
 .PHONY: man
-man: $(INSTALLED) ## write the manual pages again, from the commands and the declared layouts
+man: $(INSTALLED) ## write the manual pages and docs/tables.md again, from the commands and the declarations
 	@$(BIN)/python -m rmqtx_cli.manual man
+	@$(BIN)/python -m spark_tasks.schema_page docs/tables.md
 
 .PHONY: rewrite
 rewrite: $(INSTALLED) ## write the transcripts and the README's session again; review the diff

@@ -25,11 +25,12 @@ from spark_tasks.schemas import arrow_schema, as_spark_batch, spark_schema
 from spark_tasks.table_scan import TableScan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
+    from readers.store import Store
     from spark_tasks.stream_reader import RmqtxStreamReader
 
 
@@ -93,7 +94,7 @@ def _one(field: Any) -> StructType:
 
 
 def _scan(options: ReadOptions) -> TableScan:
-    from spark_tasks.derived_scans import AuditScan, QueueScan, StoreScan
+    from spark_tasks.derived_scans import AuditScan, IndexScan, QueueScan, StoreScan
     from spark_tasks.log_scan import LogScan
     from spark_tasks.opening import opened
 
@@ -102,7 +103,11 @@ def _scan(options: ReadOptions) -> TableScan:
         return LogScan(options, stores)
     if options.table in AUDIT_TABLES:
         return AuditScan(options, stores)
-    return QueueScan(options, stores) if options.table == "queue_slots" else StoreScan(options, stores)
+    scans: dict[str, Callable[[ReadOptions, list[Store]], TableScan]] = {
+        "queue_slots": QueueScan,
+        "index_entries": IndexScan,
+    }
+    return scans.get(options.table, StoreScan)(options, stores)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from readers.checkpoint import read_checkpoint
 from readers.consume_queue import SLOT, scan_slots
 from readers.cursors import read_cursors
-from readers.errors import FileChanged
+from readers.errors import FileChanged, SourceError
 from readers.findings import as_text, findings_table
-from readers.index import scan_entries
+from readers.index import infer_slots_count, scan_entries
 from readers.local_engine import audit
 from readers.reading import Reading
 from readers.segment_table import read_segments
@@ -135,8 +135,50 @@ def _cut(queue: _QueueRange, split_bytes: int) -> Iterator[_QueueRange]:
         yield replace(queue, segments=segments, from_queue_offset=begin, to_queue_offset=stop)
 
 
+class IndexScan(Narrowing):
+    """Index entries, a file at a time.
+
+    Order: within a task, entry number ascending.
+    """
+
+    conditioned = frozenset({"store"})
+
+    def __init__(self, _options: ReadOptions, stores: list[Store]) -> None:
+        super().__init__(Conditions())
+        self._stores = stores
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
+        """The entries of one file.
+
+        Raises: UnreadableFile, FileChanged.
+        """
+        store, file = self._files[number]
+        before = [earlier for other, earlier in self._files[:number] if other.root == store.root]
+        yield from whole(scan_entries(store, _slots_count(before), (file,)))
+
+    @cached_property
+    def _files(self) -> list[tuple[Store, Segment]]:
+        wanted = [store for store in self._stores if self.conditions.has_store(store.root)]
+        return [(store, file) for store in wanted for file in store.index_files]
+
+
+def _slots_count(files: list[Segment]) -> int | None:
+    """The length of the slot table as the nearest earlier file that tells it says; all files of a store share it."""
+    for file in reversed(files):
+        try:
+            count = infer_slots_count(file)
+        except SourceError:  # its own task reports it
+            continue
+        if count is not None:
+            return count
+    return None
+
+
 class StoreScan(Narrowing):
-    """A table that is read a store at a time: cursors, checkpoint, segments, index entries."""
+    """A table that is read a store at a time: cursors, checkpoint, segments."""
 
     def __init__(self, options: ReadOptions, stores: list[Store]) -> None:
         super().__init__(Conditions(topics=None if options.topic is None else frozenset({options.topic})))
@@ -168,7 +210,6 @@ _READERS: dict[str, Callable[[Store], Reading]] = {
     "cursors": read_cursors,
     "checkpoint": read_checkpoint,
     "segments": read_segments,
-    "index_entries": scan_entries,
 }
 
 
