@@ -136,6 +136,11 @@ KINDS: dict[str, Kind] = {
         "the newest records of the log are not in their consume queues yet",
         "the broker enters them as it goes on, or when it starts again",
     ),
+    "queues-unchecked": Kind(
+        "note",
+        "consume queues in RocksDB",
+        "they are not compared with the log: what is wrong in them is not found",
+    ),
     "index-mismatch": Kind(
         "warning",
         "an index entry whose record does not have its key, or is not there",

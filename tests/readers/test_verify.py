@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.damage import log_files, queue_files, records_in
 from tests.forge.logs import Forge
+from tests.forge.records import Message
 from tests.forge.stores import contents, copy_of, opened, unpacked
 
 Row = dict[str, Any]
@@ -428,8 +431,6 @@ def test_an_op_number_that_no_half_has(tmp_path: Path) -> None:
     file = log_files(root)[0]
     data = file.read_bytes()
     damage.write_bytes(file, op + 88, b"7")
-    import zlib
-
     damage.write_bytes(file, op + AT["body_crc"], (zlib.crc32(b"7") & 0x7FFFFFFF).to_bytes(4, "big"))
     row = the_one(findings(root))
     assert (row["code"], row["commit_log_offset"], row["actual"]) == ("op-beyond-end", op, "7")
@@ -451,6 +452,55 @@ def test_cursors_that_cannot_be_read(copy: Path) -> None:
     file = copy / "config" / "consumerOffset.json"
     file.write_text(json.dumps({"offsetTable": 7}), "utf-8")
     assert "config-damaged" in {row["code"] for row in findings(copy)}
+
+
+def test_queues_in_rocksdb_are_said_to_be_unchecked(tmp_path: Path) -> None:
+    forge = Forge(tmp_path)
+    forge.half("A")
+    root = forge.write()
+    damage.drop(root / "consumequeue")
+    damage.foreign_file(root / "consumequeue", "CURRENT", b"MANIFEST-000004\n")
+    row = the_one(findings(root))
+    assert (row["code"], row["severity"]) == ("queues-unchecked", "note")
+
+
+def light(forge: Forge, places: str) -> int:
+    """A record that is in two light queues beside its own."""
+    words = (("INNER_MULTI_DISPATCH", "%LMQ%one,%LMQ%two"), ("INNER_MULTI_QUEUE_OFFSET", places), ("TAGS", "t"))
+    return forge.append(Message(properties=words))
+
+
+def test_light_queues(tmp_path: Path) -> None:
+    forge = Forge(tmp_path)
+    records = [light(forge, "0,0"), light(forge, "1,1")]
+    root = forge.write()
+    own = root / "consumequeue" / "orders" / "0" / ("0" * 20)
+    for name in ("%LMQ%one", "%LMQ%two"):
+        (root / "consumequeue" / name / "0").mkdir(parents=True)
+        (root / "consumequeue" / name / "0" / ("0" * 20)).write_bytes(own.read_bytes())
+    for split_bytes in (1 << 27, 99):
+        assert findings(root, split_bytes=split_bytes) == []
+    file = root / "consumequeue" / "%LMQ%two" / "0" / ("0" * 20)
+    damage.zero_bytes(file, 20, 20)
+    row = the_one(findings(root))
+    assert (row["code"], row["commit_log_offset"]) == ("slot-missing", records[1])
+    assert "%LMQ%two" in row["expected"]
+
+
+def test_a_running_broker_is_ahead_of_what_was_read(copy: Path) -> None:
+    """Queues are read later than the log: what they know more is no finding, and neither is a slot that is to come."""
+    store = replace(open_store(copy), used_by_process=1)
+    file = queue_files(copy, HALF_TOPIC)[0]
+    data = file.read_bytes()
+    used = next(n for n in range(len(data) // 20) if not data[n * 20 :][:20].strip(b"\0"))
+    new = SLOT.pack(commit_log_offset=1 << 30, record_length_bytes=300, tags_code=0)
+    damage.write_bytes(file, used * 20, new)
+    assert run_job(Verify(), plan_splits([store])).table().num_rows == 0
+    assert {row["code"] for row in findings(copy)} == {"slot-dangling", "log-missing"}  # once it has stopped it is
+    damage.write_bytes(file, (used - 1) * 20, bytes(40))
+    rows = run_job(Verify(), plan_splits([store])).table().to_pylist()
+    assert {row["code"] for row in worse_than_notes(rows)} <= {"cursor-beyond-end"}
+    assert [row["code"] for row in rows if row["code"].startswith("slot")] == ["slot-pending"]
 
 
 def test_whatever_is_damaged_is_no_error(tmp_path: Path) -> None:
