@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from readers.reading import Reading
 
 
+_WITH_METADATA = (OutputFormat.PARQUET, OutputFormat.ARROW)
+
+
 @dataclass(slots=True)
 class Listing:
     """What was asked of the rows of one table, understood before anything is read.
@@ -49,7 +52,7 @@ class Listing:
 
     def __post_init__(self) -> None:
         self.format = chosen_format(self.format, self.output)
-        if self.with_meta and self.format is not OutputFormat.JSONL and not self.carries_meta:
+        if self.with_meta and self.format not in (*_WITH_METADATA, OutputFormat.JSONL):
             raise BadRequest(f"--with-meta: {self.format} has no place for it", advice="use jsonl, parquet or arrow")
         default = self.view.sources if self.format is OutputFormat.TABLE else list(self.schema.names)
         self.columns = chosen_columns(self.fields, self.schema, default)
@@ -67,7 +70,7 @@ class Listing:
     @property
     def carries_meta(self) -> bool:
         """Whether the output says what it was made from: Parquet and Arrow always, JSON lines where that is asked."""
-        return self.with_meta or self.format in (OutputFormat.PARQUET, OutputFormat.ARROW)
+        return self.with_meta or self.format in _WITH_METADATA
 
     def write(self, batches: Iterator[pa.RecordBatch], *, to_the_end: bool = False) -> None:
         """Write the rows that were asked for.

@@ -65,7 +65,7 @@ SidesArgument = Annotated[
 AndAtOption = Annotated[
     str | None, typer.Option("--and-at", metavar="TIME", help="The later of two times; without it, now.")
 ]
-ExitCodeOption = Annotated[bool, typer.Option("--exit-code", help="Exit with status 1 if anything differs.")]
+ExitCodeOption = Annotated[bool, typer.Option("--exit-code", help="Exit with status 1 if a difference is listed.")]
 
 
 def command(
@@ -125,7 +125,7 @@ def command(
         listing.write(counted.watching(reading), to_the_end=True)
     voice.note(counted.line())
     status = listing.conclude(reading)
-    return exit_status.FINDINGS if exit_code and counted.changes and status == exit_status.DONE else status
+    return exit_status.FINDINGS if exit_code and listing.rows_count and status == exit_status.DONE else status
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ EXAMPLES = (
     Example("rmqtx export records STORE --to DIR", "every record as Parquet, by topic and day"),
     Example("rmqtx export records STORE --to DIR", "again, when the log has grown: only what is new is added"),
     Example("rmqtx export halves STORE --to DIR --format jsonl", "half copies as JSON lines"),
-    Example("rmqtx export records BROKER_A BROKER_B --to DIR --body --engine spark", "with bodies, on Spark"),
+    Example("rmqtx export records BROKER_A BROKER_B --to DIR --body raw --engine spark", "with bodies, on Spark"),
 )
 
 
@@ -56,17 +56,26 @@ class Table(StrEnum):
     OPS = "ops"
 
 
+class Bodies(StrEnum):
+    """What becomes of bodies."""
+
+    NONE = "none"
+    RAW = "raw"
+    INFLATED = "inflated"
+
+
 TableArgument = Annotated[Table, typer.Argument(metavar="TABLE", help="What to export: records, halves or ops.")]
 ToOption = Annotated[
-    Path,
+    str,
     typer.Option("--to", metavar="DIR", help="Where the files go: a new directory, or one of an export to continue."),
 ]
 FormatOption = Annotated[
     OutputFormat, typer.Option("--format", help="Kind of files: parquet, arrow, csv or jsonl.")
 ]
-BodyOption = Annotated[bool, typer.Option("--body", help="Also the bodies, as they are stored.")]
+BodyOption = Annotated[
+    Bodies, typer.Option("--body", help="Also the bodies: raw as they are stored, inflated as the producer made them.")
+]
 ListOption = Annotated[bool, typer.Option("--list", help="List the files that were written, with what is in them.")]
-DecompressOption = Annotated[bool, typer.Option("--decompress", help="Also the bodies, as they were made.")]
 
 
 def command(
@@ -76,8 +85,7 @@ def command(
     to: ToOption,
     output_format: FormatOption = OutputFormat.PARQUET,
     fields: FieldsOption = None,
-    body: BodyOption = False,
-    decompress: DecompressOption = False,
+    body: BodyOption = Bodies.NONE,
     listed: ListOption = False,
     engine: EngineOption = EngineName.AUTO,
     master: MasterOption = None,
@@ -99,6 +107,7 @@ def command(
     """
     from readers.export import EXPORTED, ExportJob
     from readers.export_manifest import opened_directory
+    from readers.places import is_uri
     from rmqtx_cli.custody import take_custody
     from rmqtx_cli.engines import EngineOptions, chosen_engine
     from rmqtx_cli.listing import Listing
@@ -110,17 +119,17 @@ def command(
     voice = Voice(verbose, quiet)
     if output_format not in EXPORT_FORMATS:
         raise BadRequest(f"an export cannot be {output_format}", advice=f"{', '.join(EXPORT_FORMATS)}")
-    if "://" in str(to):
+    if is_uri(to):
         raise BadRequest("--to is no local directory", advice="files are renamed when complete; object stores cannot")
-    columns = _columns(table, fields, with_body=body or decompress)
+    directory = Path(to).absolute()
+    columns = _columns(table, fields, with_body=body is not Bodies.NONE)
     options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
     listing = Listing(EXPORTED, VIEWS["exported"], voice=voice)
     opened = open_stores(store, commit_log)
-    refuse_inside(to, opened.stores)
+    refuse_inside(directory, opened.stores)
     for one in opened.stores:
         voice.note(f"{one.root}: {consistency(one)}")
-    directory = to.absolute()
-    settings = {"table": table.value, "columns": columns, "format": output_format.value, "decompress": decompress}
+    settings = {"table": table.value, "columns": columns, "format": output_format.value, "body": body.value}
     with (
         opened_directory(directory, settings, opened.stores) as done,
         chosen_engine(options, opened.stores, voice) as given,
@@ -130,7 +139,7 @@ def command(
         _keep_custody(directory, facts)
         job = ExportJob(
             table.value, tuple(columns), str(directory), form_of(output_format, with_meta=with_meta), done,
-            decompress, _custody_of_files(facts),
+            body is Bodies.INFLATED, _custody_of_files(facts),
         )
         reading = given.run_job(job, opened.stores, progress=progress)
         written = _Counted()
@@ -156,7 +165,7 @@ def _columns(table: Table, fields: str | None, *, with_body: bool) -> list[str]:
     default = [name for name in schema.names if name not in ("body", "body_crc_matches")]
     chosen = chosen_columns(fields, schema, default)
     if with_body and table is not Table.RECORDS:
-        raise BadRequest("--body and --decompress are for records")
+        raise BadRequest("--body is for records")
     return [*chosen, *(["body"] if with_body and "body" not in chosen else [])]
 
 

@@ -1,0 +1,234 @@
+"""reconcile, diff and export as a user runs them: rows, plans, custody, exit statuses, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from readers.custody import custody_of
+from readers.plan import read_plan
+from rmqtx_cli.exit_status import DONE, FINDINGS, UNREADABLE, USAGE
+from tests import ledgers
+from tests.brokers import corpus
+from tests.cli.conftest import Run
+from tests.forge.stores import contents
+
+ASKED = ("--match", ledgers.MATCH, "--done", ledgers.DONE, "--not-done", ledgers.NOT_DONE)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> str:
+    return ledgers.written("sqlite", tmp_path)
+
+
+def test_reconcile_lists_what_is_not_agreed(rmqtx: Run, common: Path, ledger: str) -> None:
+    where = ("--where", "ledger_word = done")
+    result = rmqtx("reconcile", common, "--ledger", ledger, *ASKED, "--format", "jsonl", *where)
+    rows = [json.loads(line) for line in result.out.splitlines()]
+    wanted = [case for case, one in ledgers.CASES.items() if one.word == "done" and one.outcome != "agrees"]
+    assert (result.status, len(rows)) == (DONE, len(wanted))
+    assert "agrees: " in result.err
+    everything = rmqtx("reconcile", common, "--ledger", ledger, *ASKED, "--all", "--format", "csv")
+    assert len(everything.out.splitlines()) == 1 + len(corpus.expected(ledgers.NAME))
+
+
+def test_the_plan_holds_what_the_ledger_settles(rmqtx: Run, common: Path, ledger: str, tmp_path: Path) -> None:
+    before = contents(common)
+    result = rmqtx("reconcile", common, "--ledger", ledger, *ASKED, "--plan", tmp_path / "plan.json", "--quiet")
+    assert result.status == DONE
+    plan = read_plan(tmp_path / "plan.json")
+    truth = {row["transaction_id"]: row for row in corpus.expected(ledgers.NAME)}
+    assert {truth[step["transaction_id"]]["case"]: step["action"] for step in plan.steps} == ledgers.PLANNED
+    for step in plan.steps:
+        row = truth[step["transaction_id"]]
+        newest = row["half_copies"][-1]
+        assert step["half_copy"]["commit_log_offset"] == newest["commit_log_offset"]
+        assert step["half_copy"]["queue_offset"] == newest["queue_offset"]
+        assert step["state"] == row["state"]
+        data = (common / "commitlog" / f"{0:020d}").read_bytes()
+        at = newest["commit_log_offset"]
+        assert step["half_copy"]["length_bytes"] == int.from_bytes(data[at : at + 4], "big")
+        assert step["half_copy"]["body_crc"] == int.from_bytes(data[at + 8 : at + 12], "big") & 0x7FFFFFFF
+        kinds = [witness["kind"] for witness in step["witnesses"]]
+        assert kinds.count("half_copy") == len(row["half_copies"])
+        assert kinds.count("final_record") == len(row["final_records"])
+        assert ledgers.keys_of(row["case"]) in step["reason_from"]
+    (store,) = plan.stores
+    assert store["half_cursors"] == [{"queue_id": 0, "next_queue_offset": 269}]
+    assert contents(common) == before
+
+
+def test_a_result_says_what_it_was_made_from(rmqtx: Run, common: Path, ledger: str, tmp_path: Path) -> None:
+    file = tmp_path / "out.parquet"
+    assert rmqtx("reconcile", common, "--ledger", ledger, *ASKED, "-o", file, "--hash", "--quiet").status == DONE
+    facts = custody_of(pq.read_schema(file))
+    assert facts is not None
+    assert (facts["command"], facts["engine"]["name"]) == ("reconcile", "local")
+    assert facts["options"]["match"] == ledgers.MATCH
+    assert facts["stores"][0]["segments"][0]["digest_of"] == "all bytes"
+    assert facts["inputs"][0]["digest"].startswith("sha256:")
+    lines = rmqtx("audit", common, "--with-meta", "--format", "jsonl", "--limit", "1", "--quiet").out.splitlines()
+    assert list(json.loads(lines[0])) == ["meta"]
+    assert json.loads(lines[1])["state"]
+    assert rmqtx("audit", common, "--format", "jsonl", "--limit", "1", "--quiet").out.count("\n") == 1
+    arrow = tmp_path / "out.arrow"
+    rmqtx("audit", common, "-o", arrow, "--quiet")
+    with pa.memory_map(str(arrow)) as source:
+        assert custody_of(pa.ipc.open_stream(source).schema) is not None
+
+
+def test_custody_is_said_and_hides_secrets(rmqtx: Run, common: Path) -> None:
+    told = rmqtx("audit", common, "--verbose", "--summary").err
+    assert "custody: rmqtx " in told
+    assert f"custody: {common}/commitlog/00000000000000000000: 262 144 bytes, sha256:" in told
+    assert "custody" not in rmqtx("audit", common, "--summary").err
+
+
+@pytest.mark.parametrize(
+    ("setting", "kept"),
+    [
+        ("spark.hadoop.fs.s3a.secret.key=hunter2", "spark.hadoop.fs.s3a.secret.key=(not written down)"),
+        ("spark.executor.memory=2g", "spark.executor.memory=2g"),
+        ("s3://user:hunter2@bucket/x", "s3://bucket/x"),
+    ],
+)
+def test_secrets_are_not_written_down(setting: str, kept: str) -> None:
+    from rmqtx_cli.custody import without_secrets
+
+    assert without_secrets(setting) == kept
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "told"),
+    [
+        (("--ledger", "none.csv"), UNREADABLE, "none.csv does not exist"),
+        (("--ledger", "jdbc:postgresql://db/x?user=me&password=hunter2"), USAGE, "RMQTX_LEDGER_USER"),
+        (("--ledger", "jdbc:postgresql://me:hunter2@db/x"), USAGE, "RMQTX_LEDGER_USER"),
+        (("--ledger", "jdbc:sqlserver://db;password=hunter2"), USAGE, "RMQTX_LEDGER_USER"),
+        (("--ledger", "jdbc:oracle:thin:me/hunter2@db:1521:x"), USAGE, "RMQTX_LEDGER_USER"),
+        (("--ledger", "jdbc:postgresql://db/x"), USAGE, "--ledger-table is needed"),
+        (("--ledger", "jdbc:sqlite:/x", "--ledger-table", "o", "--engine", "local"), USAGE, "is read by Spark"),
+        (("--ledger", "LEDGER", "--ledger-driver-jar", "x.jar"), USAGE, "is for jdbc: ledgers"),
+        (("--ledger", "LEDGER", "--match", "keys order_id"), USAGE, "stands where = should"),
+        (("--ledger", "LEDGER", "--match", "keys = order_id or topic = x"), USAGE, "only 'and' can follow"),
+        (("--ledger", "LEDGER", "--match", "key = order_id"), USAGE, "did you mean keys?"),
+        (("--ledger", "LEDGER", "--match", "flags = order_id"), USAGE, "transactions have no column 'flags'"),
+        (("--ledger", "LEDGER", "--match", "keys = id"), USAGE, "the ledger has no column 'id'"),
+        (("--ledger", "LEDGER", "--match", "keys ~ '[' = order_id"), USAGE, "is no regular expression"),
+        (("--ledger", "LEDGER", "--done", "amount = much"), USAGE, "--done: amount is int64"),
+        (("--ledger", "LEDGER", "--not-done", "status PAID"), USAGE, "--not-done: 'PAID' is no operator"),
+        (("--ledger", "LEDGER", "--plan", "p.json", "--at", "1"), USAGE, "--plan is about the store"),
+        (("--ledger", "LEDGER", "--with-meta", "--format", "csv"), USAGE, "--with-meta: csv has no place for it"),
+        (("--ledger", "LEDGER", "--plan", "STORE/plan.json"), USAGE, "lies inside the store"),
+    ],
+)
+def test_what_reconcile_refuses(
+    options: tuple[str, ...], status: int, told: str, rmqtx: Run, common: Path, ledger: str
+) -> None:
+    given = [word.replace("LEDGER", ledger).replace("STORE", str(common)) if "jdbc" not in word else word
+             for word in options]  # fmt: skip
+    result = rmqtx("reconcile", common, *ASKED, *given)
+    assert result.status == status, result.err
+    assert told in result.err
+    assert "hunter2" not in result.err
+    assert result.out == ""
+
+
+# -- diff
+
+
+def test_diff_of_a_store_with_itself(rmqtx: Run, common: Path) -> None:
+    result = rmqtx("diff", common, common, "--exit-code")
+    assert (result.status, result.out) == (DONE, "")
+    assert "no differences" in result.err
+
+
+def test_diff_of_two_times_and_of_files(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    rmqtx("audit", common, "-o", tmp_path / "now.parquet", "--quiet")
+    rmqtx("audit", common, "--at", "2026-11-21T05:41:40Z", "-o", tmp_path / "then.arrow", "--quiet")
+    times = rmqtx("diff", common, "--at", "2026-11-21T05:41:40Z", "--format", "jsonl", "--exit-code", "--quiet")
+    files = rmqtx("diff", tmp_path / "then.arrow", tmp_path / "now.parquet", "--format", "jsonl", "--quiet")
+    mixed = rmqtx("diff", tmp_path / "then.arrow", common, "--format", "jsonl", "--quiet")
+    assert times.status == FINDINGS
+    assert times.out.count("\n") > 10
+    assert times.out == files.out == mixed.out
+
+
+@pytest.mark.parametrize(
+    ("sides", "told"),
+    [
+        (("STORE",), "one side alone"),
+        (("STORE", "STORE", "STORE"), "3 sides; two are compared"),
+        (("STORE", "STORE", "--at", "1"), "are two times of one store"),
+        (("a.parquet", "--at", "1"), "holds one audit"),
+    ],
+)
+def test_what_diff_refuses(sides: tuple[str, ...], told: str, rmqtx: Run, common: Path) -> None:
+    result = rmqtx("diff", *(word.replace("STORE", str(common)) for word in sides))
+    assert result.status == USAGE
+    assert told in result.err
+
+
+# -- export
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "csv", "jsonl"])
+def test_export_in_every_format(kind: str, rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    to = tmp_path / "to"
+    options = ("export", "records", common, "--to", to, "--format", kind, "--fields", "commit_log_offset,topic,keys")
+    first = rmqtx(*options)
+    assert first.status == DONE
+    assert "403 rows added" in first.err
+    assert "nothing new" in rmqtx(*options).err
+    table = ds.dataset(to, format={"jsonl": "json"}.get(kind, kind)).to_table()
+    offsets = sorted(table["commit_log_offset"].to_pylist())
+    records = rmqtx("decode", "commitlog", common, "--format", "csv", "--fields", "commit_log_offset", "--quiet").out
+    assert offsets == sorted(int(line) for line in records.splitlines()[1:])
+    assert set(table.schema.names) >= {"commit_log_offset", "topic", "keys"}
+
+
+def test_export_lists_its_files_and_keeps_its_custody(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    result = rmqtx("export", "halves", common, "--to", tmp_path / "to", "--list")
+    assert "part-" in result.out
+    (kept,) = (tmp_path / "to" / "_rmqtx").glob("custody-*.json")
+    assert json.loads(kept.read_text())["stores"][0]["store"] == str(common)
+
+
+def test_bodies_are_exported_as_they_were_made(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    for kind in ("raw", "inflated"):
+        assert rmqtx("export", "records", common, "--to", tmp_path / kind, "--body", kind, "--quiet").status == DONE
+    raw, inflated = (
+        ds.dataset(tmp_path / kind).to_table().sort_by("commit_log_offset")["body"].to_pylist()
+        for kind in ("raw", "inflated")
+    )
+    lengths = [(len(one), len(two)) for one, two in zip(raw, inflated, strict=True)]
+    assert all(one <= two for one, two in lengths)
+    assert any(one < two for one, two in lengths)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("records", "STORE", "--to", "STORE/to"), "lies inside the store"),
+        (("records", "STORE", "--to", "s3://bucket/x"), "is no local directory"),
+        (("records", "STORE", "--to", "to", "--format", "table"), "an export cannot be table"),
+        (("halves", "STORE", "--to", "to", "--body", "raw"), "--body is for records"),
+        (("records", "STORE", "--to", "to", "--fields", "colour"), "no column 'colour'"),
+        (("colours", "STORE", "--to", "to"), "is not one of"),
+    ],
+)
+def test_what_export_refuses(
+    options: tuple[str, ...], told: str, rmqtx: Run, common: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = contents(common)
+    result = rmqtx("export", *(word.replace("STORE", str(common)) for word in options))
+    assert result.status == USAGE, result.err
+    assert told in result.err
+    assert contents(common) == before
+    assert not list(tmp_path.iterdir())
