@@ -57,7 +57,8 @@ def _write_ledger(spark: SparkSession, evidence: Path) -> None:
     rows = locally("transactions", str(evidence / "evidence" / "broker-a" / "store")).to_pylist()
     keys = sorted({row["keys"].split(" ")[0] for row in rows if row["keys"]})
     ledger = [(key, ("done", "cancelled", "done")[number % 3]) for number, key in enumerate(keys)]
-    spark.createDataFrame(ledger, "order_key string, status string").write.parquet(str(evidence / "data/ledger.parquet"))
+    frame = spark.createDataFrame(ledger, "order_key string, status string")
+    frame.write.parquet(str(evidence / "data" / "ledger.parquet"))
 
 
 def test_every_query_gives_rows(answers: list[tuple[str, list[Row]]]) -> None:
