@@ -32,7 +32,8 @@ from readers.verify_queues import boundary, cache_of, runs_of
 _HASH_BITS = 31
 #: Entries that no split explains and that are looked at one by one; more are told as one.
 _LOOKED_AT_MAX = 1000
-_UInt32s = npt.NDArray[np.uint32]
+#: Newest entries that are looked at to know what is indexed.
+_SAMPLED = 64
 
 
 @dataclass(slots=True)
@@ -145,7 +146,8 @@ class IndexClaims:
             offsets, hashes = key_pairs(block)
             self._offsets.append(offsets)
             self._hashes.append(hashes)
-            self._tags.append(tag_pairs(block))
+            if _has_tags(self.store):
+                self._tags.append(tag_pairs(block))
 
     def compared(self, begin_offset: int) -> IndexPart:
         """The split's part, when all blocks were added. `begin_offset`: commit-log offset of the split's begin."""
@@ -224,6 +226,34 @@ def index_files(store: Store) -> list[IndexFile]:
     if not isinstance(files, list):
         files = cache["index"] = [file for file in open_index(store).files if file.wrong() is None]
     return files
+
+
+def _has_tags(store: Store) -> bool:
+    """Whether the newest entries are of tags too, as 5.5.0 makes them; asked once in each process.
+
+    Where a store has seen several versions and this is wrong, its entries are explained one by one in the end.
+    """
+    cache = cache_of(store)
+    if "tags" not in cache:
+        cache["tags"] = _newest_have_tags(store, index_files(store)[-1])
+    return bool(cache["tags"])
+
+
+def _newest_have_tags(store: Store, index: IndexFile) -> bool:
+    log = store.log()
+    try:
+        with index.segment.open() as file:
+            end = index.entries_count + 1
+            entries = read_entries(index, file, max(1, end - _SAMPLED), end)
+        for offset, key_hash in zip(entries["commit_log_offset"].tolist(), entries["key_hash"].tolist(), strict=True):
+            block = block_at(log, offset)
+            if block is not None and key_hash in tag_pairs(block)[1].tolist():
+                return True
+    except SourceError:  # told when the whole store is looked at
+        pass
+    finally:
+        log.close()
+    return False
 
 
 # --- the whole store --------------------------------------------------------------------------------------------------
