@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# As a folder on the path: Spark lists modules named pyspark_*, and the default way of setuptools hides ours from lists.
+EDITABLE := --config-settings editable_mode=compat --editable
 CACHE := .cache
 DEMO := $(CACHE)/demo
 EXAMPLE := examples/orders-5.3.3.tar.xz
@@ -28,13 +30,13 @@ $(INSTALLED): pyproject.toml
 		{ echo "make: $(PYTHON) lacks venv or ensurepip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing rmqtx and its tools into $(VENV)" >&2
-	@$(PIP) --editable '.[dev,fast,spark]' 2>/dev/null || \
+	@$(PIP) $(EDITABLE) '.[dev,fast,spark]' 2>/dev/null || \
 		{ echo "make: without the accelerator (no numba for this Python); its tests will be skipped" >&2; \
-		$(PIP) --editable '.[dev,spark]'; } || \
+		$(PIP) $(EDITABLE) '.[dev,spark]'; } || \
 		{ echo "make: pip cannot install; it needs a package index (PIP_INDEX_URL, or a proxy) the first time" >&2; exit 1; }
 	@$(BIN)/python -m spark_tasks.java >/dev/null 2>&1 || \
 		{ echo "installing a Java for Spark into $(VENV), as none of 17 or later is here" >&2; \
-		$(PIP) --editable '.[java]' && $(BIN)/python -m spark_tasks.java >/dev/null; } || \
+		$(PIP) $(EDITABLE) '.[java]' && $(BIN)/python -m spark_tasks.java >/dev/null; } || \
 		{ echo "make: without Java; the tests that need Spark will fail" >&2; }
 	@touch $@
 
