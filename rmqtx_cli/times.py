@@ -4,28 +4,11 @@ from __future__ import annotations
 
 import datetime
 
-from readers.errors import BadRequest
+from readers.units import parse_time_ms
+
+__all__ = ["parse_offset_or_time", "parse_time_ms", "time_text"]
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-
-
-def parse_time_ms(text: str) -> int:
-    """Epoch milliseconds of an ISO 8601 time with a zone, or of a plain number.
-
-    Raises: BadRequest; also for a time without a zone, which would mean another moment on another machine.
-    """
-    cleaned = text.strip().removeprefix("@")
-    if cleaned.isascii() and cleaned.isdigit():
-        return int(cleaned)
-    try:
-        moment = datetime.datetime.fromisoformat(cleaned)
-    except ValueError as error:
-        raise BadRequest(
-            f"{text!r} is not a time", advice="write it like 2026-01-02T03:04:05Z, or as epoch milliseconds"
-        ) from error
-    if moment.tzinfo is None:
-        raise BadRequest(f"{text!r} has no time zone", advice=f"write {cleaned}Z or {cleaned}+08:00")
-    return (moment - _EPOCH) // datetime.timedelta(milliseconds=1)
 
 
 def parse_offset_or_time(text: str) -> tuple[int | None, int | None]:
