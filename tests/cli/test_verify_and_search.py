@@ -1,0 +1,139 @@
+"""`rmqtx verify` and `rmqtx search` as they are typed: statuses, formats, limits, hostile text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from readers.consume_queue import SLOT
+from readers.store import HALF_TOPIC
+from tests.brokers.corpus import unpack
+from tests.cli.conftest import Run
+from tests.forge import damage
+from tests.forge.logs import Forge
+from tests.forge.records import Message
+
+
+def rows_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A wrong slot and a wrong body."""
+    root = unpack("common-5.3.3", tmp_path)
+    queue = damage.queue_files(root, HALF_TOPIC)[0]
+    damage.write_bytes(queue, SLOT.size_bytes + 8, (7).to_bytes(4, "big"))
+    damage.flip_byte(damage.log_files(root)[0], 100)
+    return root
+
+
+def test_the_status_says_whether_anything_is_wrong(rmqtx: Run, common: Path, damaged: Path) -> None:
+    sound = rmqtx("verify", common)
+    assert (sound.status, sound.out) == (0, "")
+    assert "nothing is wrong" in sound.err
+    found = rmqtx("verify", damaged, "--format", "jsonl")
+    assert found.status == 1
+    assert [row["code"] for row in rows_of(found.out)] == ["record-body-crc", "slot-mismatch"]
+    assert "2 errors: 1 record-body-crc, 1 slot-mismatch" in found.err
+    assert "+ 0 unread = " in found.err
+
+
+def test_a_condition_decides_what_fails(rmqtx: Run, damaged: Path) -> None:
+    assert rmqtx("verify", damaged, "--fail-on", "code = queue-gap", "--quiet").status == 0
+    assert rmqtx("verify", damaged, "--fail-on", "code = slot-mismatch", "--quiet").status == 1
+    hidden = rmqtx("verify", damaged, "--where", "severity = note")
+    assert (hidden.status, hidden.out) == (1, "")  # what is not listed is wrong all the same
+
+
+def test_quick_reads_no_bodies(rmqtx: Run, damaged: Path) -> None:
+    assert rmqtx("verify", damaged, "--quick").status == 0
+    assert rmqtx("verify", damaged, "--quick", "--full").status == 2
+
+
+def test_findings_go_into_files(rmqtx: Run, damaged: Path, tmp_path: Path) -> None:
+    file = tmp_path / "findings.parquet"
+    assert rmqtx("verify", damaged, "-o", file, "--quiet").status == 1
+    assert pq.read_table(file)["code"].to_pylist() == ["record-body-crc", "slot-mismatch"]
+    inside = rmqtx("verify", damaged, "-o", damaged / "commitlog" / "x.parquet")
+    assert inside.status == 2
+    assert "lies inside the store" in inside.err
+
+
+@pytest.mark.parametrize("code", ["slot-missing", "index-mismatch", "checkpoint-ahead", "record-header", "body-stream"])
+def test_findings_are_explained(rmqtx: Run, code: str) -> None:
+    said = rmqtx("explain", code)
+    assert said.status == 0
+    assert "(finding)" in said.out
+    assert "for transactions:" in said.out
+
+
+def test_several_stores_are_told_apart(rmqtx: Run, common: Path, damaged: Path) -> None:
+    rows = rows_of(rmqtx("verify", common, damaged, "--format", "jsonl", "--quiet").out)
+    assert {row["store"] for row in rows} == {str(damaged)}
+    table = rmqtx("search", common, damaged, "--property", "case=late_commit.0", "--quiet", "--fields", "store,topic")
+    assert str(common) in table.out
+    assert str(damaged) in table.out
+
+
+def test_search_stops_at_the_limit(rmqtx: Run, corpus_store: Callable[[str], Path]) -> None:
+    store = corpus_store("killed-5.1.4")
+    some = rmqtx("search", store, "--topic", "orders", "--limit", "2", "--format", "jsonl", "--split-size", "4096")
+    assert len(rows_of(some.out)) == 2
+    assert " + 0 unread" not in some.err
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--body-contains", '"late_commit.0'), ("--body-contains", "0x3a226c6174655f636f6d6d69742e30"),
+        ("--body-regex", r'"late.commit\.0'), ("--property", "case=late_commit.0"),
+        ("--property", "case=late_commi[st].0"),
+    ],
+)
+def test_ways_to_the_same_records(rmqtx: Run, common: Path, option: tuple[str, str]) -> None:
+    found = rmqtx("search", common, *option, "--format", "jsonl", "--body", "text")
+    rows = rows_of(found.out)
+    assert found.status == 0
+    assert rows
+    assert all("late_commit.0" in row["body"] for row in rows)
+    assert len({row["transaction_id"] for row in rows}) == 1
+    assert any(row["topic"] == HALF_TOPIC for row in rows)
+
+
+def test_bounds_are_offsets_or_times(rmqtx: Run, common: Path) -> None:
+    every = rows_of(rmqtx("search", common, "--from", "0", "--format", "jsonl").out)
+    middle = every[len(every) // 2]
+    late = rows_of(rmqtx("search", common, "--from", middle["commit_log_offset"], "--format", "jsonl").out)
+    assert late == every[len(every) // 2 :]
+    early = rows_of(rmqtx("search", common, "--to", middle["store_time"], "--format", "jsonl").out)
+    assert early == [row for row in every if row["store_time_ms"] < middle["store_time_ms"]]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--property", "x"), ("--body-regex", "["), ("--body-contains", "0xq")])
+def test_questions_that_cannot_be_are_usage(rmqtx: Run, common: Path, arguments: tuple[str, ...]) -> None:
+    said = rmqtx("search", common, *arguments)
+    assert said.status == 2
+    assert len(said.err.splitlines()) == 1
+
+
+def test_damage_makes_a_search_incomplete(rmqtx: Run, damaged: Path) -> None:
+    damage.zero_bytes(damage.log_files(damaged)[0], 8192, 4096)
+    said = rmqtx("search", damaged, "--topic", "orders")
+    assert said.status == 3
+    assert "record-damaged" in said.err
+
+
+def test_hostile_text_stays_text(rmqtx: Run, tmp_path: Path) -> None:
+    forge = Forge(tmp_path)
+    forge.append(Message(body=b"\x1b[31mred\xff", properties=(("KEYS", "k\x1b]0;x\x07"),)))
+    root = forge.write()
+    said = rmqtx("search", root, "--body-contains", "red", "--body", "text")
+    assert "\x1b" not in said.out
+    assert "\\x1b[31mred\\xff" in said.out
+    assert rmqtx("search", root, "--body-contains", "red", "--body", "raw").out.count("1b5b33316d726564ff") == 1
