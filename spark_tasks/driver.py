@@ -12,7 +12,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,10 +41,12 @@ def own_session(master: str, conf: Mapping[str, str], temporary_directory: str |
     Raises: SparkUnavailable if there is no Java, or Spark does not start.
     """
     java = find_java()
-    with interruptible(), quiet_gateway(), _private_folder(temporary_directory) as folder:
-        environment = {**_environment(master, folder), **java.environment(folder)}
-        with _environment_set(environment), _gateway({**driver_settings(master, folder), **conf}, folder) as gateway:
-            yield _session_of(gateway, folder)
+    with interruptible(), quiet_gateway(), _private_folder(temporary_directory) as folder, ExitStack() as stack:
+        # Variables are for the JVM to inherit: when it runs, this process has its own again.
+        with _environment_set({**_environment(master, folder), **java.environment(folder)}):
+            gateway = stack.enter_context(_gateway({**driver_settings(master, folder), **conf}, folder))
+            spark = _session_of(gateway, folder)
+        yield spark
 
 
 def driver_settings(master: str, folder: Path) -> dict[str, str]:
@@ -61,7 +63,7 @@ def driver_settings(master: str, folder: Path) -> dict[str, str]:
             f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()} -Djava.io.tmpdir={folder} -XX:-UsePerfData"
         ),
         "spark.local.dir": str(folder),
-        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+        "spark.sql.warehouse.dir": f"file:{folder}/warehouse",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.python.filterPushdown.enabled": "true",

