@@ -24,12 +24,15 @@ from pathlib import Path
 from benchmarks import big_store, rocketmq
 from benchmarks.measure import CORES, wait_until_quiet
 from benchmarks.sections import SECTIONS, STORES_OF, Bench, Section, Target, has_package
+from benchmarks.spark_section import spark_audit, spark_tasks
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 MEASURED_PACKAGES = ("readers", "rmqtx_cli", "benchmarks", "pyproject.toml")
 #: From this share of the machine on, used by others during a run that counts, the report says so.
 DISTURBED_SHARE = 0.10
-PACKAGES = ("numpy", "pyarrow", "numba", "typer", "tabulate", "rich")
+PACKAGES = ("numpy", "pyarrow", "numba", "pyspark", "typer", "tabulate", "rich")
+ALL_SECTIONS = {**SECTIONS, "spark": spark_tasks, "sparkaudit": spark_audit}
+ALL_STORES_OF = {**STORES_OF, "spark": ("M", "L"), "sparkaudit": ("S", "L")}
 
 
 def circumstances(load_before: tuple[float, float, float], others_share: float) -> list[tuple[str, str]]:
@@ -140,11 +143,11 @@ def main(words: Sequence[str] | None = None) -> int:
         metavar="N",
         help="how many disturbed turns of a table are made again",
     )
-    parser.add_argument("--only", default="", metavar="NAMES", help=f"some of {','.join(SECTIONS)}")
+    parser.add_argument("--only", default="", metavar="NAMES", help=f"some of {','.join(ALL_SECTIONS)}")
     arguments = parser.parse_args(words)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is ended, too
-    names = [name for name in arguments.only.split(",") if name] or list(SECTIONS)
-    if unknown := [name for name in names if name not in SECTIONS]:
+    names = [name for name in arguments.only.split(",") if name] or list(ALL_SECTIONS)
+    if unknown := [name for name in names if name not in ALL_SECTIONS]:
         parser.error(f"no such section: {', '.join(unknown)}")
     stores: Path = arguments.stores.resolve()
     stores.mkdir(parents=True, exist_ok=True)
@@ -152,7 +155,7 @@ def main(words: Sequence[str] | None = None) -> int:
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     bench = Bench(stores, arguments.turns, arguments.patience, arguments.retries, scratch)
-    for store in dict.fromkeys(store for name in names for store in STORES_OF[name]):
+    for store in dict.fromkeys(store for name in names for store in ALL_STORES_OF[name]):
         bench.say(f"store {store}")
         big_store.write(big_store.RECIPES[store], stores)
     load = os.getloadavg()
@@ -161,7 +164,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for name in names:
         bench.say(f"== {name}")
         try:
-            sections.append(SECTIONS[name](bench))
+            sections.append(ALL_SECTIONS[name](bench))
         except Exception as error:  # the other sections are still worth having
             traceback.print_exc()
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,128 @@
+"""The measurements of Spark: what its tasks cost beside one plain process, how they grow with cores and with bytes."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections import defaultdict
+
+from benchmarks import big_store
+from benchmarks.measure import Command, CommandFailed, fill_page_cache
+from benchmarks.sections import (
+    PROCESS_HEADER,
+    Bench,
+    Section,
+    at_least,
+    at_most,
+    audit_command,
+    mebibytes,
+    process_rows,
+    seconds,
+    times,
+)
+
+PASSES = 3
+
+
+def spark_tasks(bench: Bench) -> Section:
+    """Decoding in Spark's tasks beside a plain process, with one core and with two, on M and on L."""
+    section = Section(
+        "Spark: full decode",
+        "One session on this machine (`local[2]` and `local[1]`), the same decode as above: in one plain process, in "
+        "tasks that return sums, and through the data source with all columns going to the JVM. The first job of a "
+        "session is not counted; the median of the other passes is. CPU is that of all processes, the JVM's included.",
+        ("what", "store", "cores", "wall", "CPU", "peak anonymous memory of a Python worker"),
+    )
+    medians: dict[tuple[str, str, int], tuple[float, float, float]] = {}
+    starts: list[float] = []
+    for cores in (2, 1):
+        lines = _passes(bench, cores)
+        starts.extend(float(line["wall_s"]) for line in lines if line["step"].startswith("session"))
+        for key, values in _grouped(lines).items():
+            medians[(*key, cores)] = values
+    for (step, store, cores), (wall, cpu, memory) in sorted(medians.items()):
+        row = (step, store, str(cores), seconds(wall), seconds(cpu), mebibytes(memory) if step != "plain" else "")
+        section.rows.append(row)
+    plain = medians["plain", "L", 2][1]
+    section.targets += [
+        at_most("core-seconds, sums return, to one plain process", medians["sums", "L", 2][1] / plain, 2, times),
+        at_most("core-seconds, all columns return", medians["columns", "L", 2][1] / plain, 3.5, times),
+        at_least("two cores to one, sums", medians["sums", "L", 1][0] / medians["sums", "L", 2][0], 1.7, times),
+        at_least("two cores to one, columns", medians["columns", "L", 1][0] / medians["columns", "L", 2][0], 1.7,
+                 times),
+        at_most("a worker's memory, L (10 × the bytes) to M", medians["sums", "L", 2][2] / medians["sums", "M", 2][2],
+                1.25, times),
+        at_most("wall time per byte, L to M, sums", _per_byte(medians, bench, "sums"), 1.1, times),
+        at_most("wall time per byte, L to M, columns", _per_byte(medians, bench, "columns"), 1.1, times),
+    ]
+    section.notes.append(f"A session with its first job took {' and '.join(seconds(start) for start in starts)}.")
+    return section
+
+
+def spark_audit(bench: Bench) -> Section:
+    """`audit --engine spark` of the large store beside the local engine."""
+    section = Section(
+        "`audit --engine spark` of 5,000,000 transactions",
+        "Whole processes, start-up included, on L, beside the local engine.",
+        PROCESS_HEADER,
+    )
+    fill_page_cache(bench.store("L"))
+    local = audit_command(bench, "parquet")
+    words = [*local.words, "--engine", "spark", "--master", "local[2]"]
+    command = Command("rmqtx audit L --engine spark", words, local.check)
+    measured = bench.measure([command, local], turns=max(1, bench.turns // 2), warm_up=0)
+    section.rows = process_rows(measured)
+    section.targets.append(at_most(command.name, measured[0].wall_s, 120, seconds))
+    small = bench.measure(
+        [
+            Command("rmqtx audit S --engine spark", _audit("S", bench, "spark")),
+            Command("rmqtx audit S", _audit("S", bench, "local")),
+        ],
+        turns=1,
+        warm_up=0,
+    )
+    section.rows += process_rows(small)
+    return section
+
+
+def _audit(name: str, bench: Bench, engine: str) -> list[str]:
+    output = str(bench.scratch / f"{name}-{engine}.parquet")
+    words = [sys.executable, "-m", "rmqtx_cli.main", "audit", str(bench.store(name)), "-o", output]
+    return [*words, "--engine", engine, *(("--master", "local[2]") if engine == "spark" else ())]
+
+
+def _passes(bench: Bench, cores: int) -> list[dict[str, str]]:
+    """The lines of `spark_rate` for one session, held against the truth of the stores."""
+    for name in ("M", "L"):
+        fill_page_cache(bench.store(name))
+    words = [sys.executable, "-m", "benchmarks.spark_rate", str(bench.store("M")), str(bench.store("L")),
+             "--cores", str(cores), "--passes", str(PASSES)]
+    command = Command(f"Spark, {cores} cores", [*words, *(["--without-plain"] if cores == 1 else [])])
+    measured = bench.measure([command], turns=1, warm_up=0)[0]
+    lines = [json.loads(line) for line in measured.runs[0].output.splitlines()]
+    for line in lines:
+        if line["records"] not in (None, big_store.truth_of(bench.store(line["store"])).records):
+            raise CommandFailed(f"{line['step']} {line['store']}: {line['records']} records")
+    return lines
+
+
+def _grouped(lines: list[dict[str, str]]) -> dict[tuple[str, str], tuple[float, float, float]]:
+    """Median wall and CPU seconds and the highest memory by step and store."""
+    groups: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
+    for line in lines:
+        if line["records"] is not None:
+            groups[line["step"], line["store"]].append(line)
+    return {
+        key: (
+            statistics.median(float(line["wall_s"]) for line in group),
+            statistics.median(float(line["cpu_s"]) for line in group),
+            max(float(line["worker_bytes"]) for line in group),
+        )
+        for key, group in groups.items()
+    }
+
+
+def _per_byte(medians: dict[tuple[str, str, int], tuple[float, float, float]], bench: Bench, step: str) -> float:
+    ends = {name: big_store.truth_of(bench.store(name)).end_of_log for name in ("M", "L")}
+    return (medians[step, "L", 2][0] / ends["L"]) / (medians[step, "M", 2][0] / ends["M"])
