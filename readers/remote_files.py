@@ -176,7 +176,10 @@ def _require_directory(system: fs.FileSystem, path: str) -> None:
     if kind == fs.FileType.File:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if kind == fs.FileType.NotFound:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        bucket = path.partition("/")[0]
+        is_bucket_missing = bool(bucket) and system.get_file_info(bucket).type == fs.FileType.NotFound
+        reason = f"there is no bucket {bucket}" if is_bucket_missing else os.strerror(errno.ENOENT)
+        raise FileNotFoundError(errno.ENOENT, reason)
 
 
 def _entry(info: fs.FileInfo, name: str, place: str) -> Entry:

@@ -30,6 +30,8 @@ CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 SCHEDULE_TOPIC, TIMER_TOPIC = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
 
+#: Directories in which a store is looked for when the one given is none.
+_LOOKED_BELOW_MAX = 64
 #: Directories and files by which a root is recognised when its commit log is elsewhere or lost.
 _STORE_MARKS = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config")
 
@@ -179,7 +181,8 @@ def _require_directory(files: Files, place: str) -> list[str]:
     try:
         return [entry.name for entry in files.entries(place) if entry.is_directory]
     except FileNotFoundError as error:
-        raise NotAStore(f"{place} does not exist", file=place) from error
+        reason = "" if error.strerror == os.strerror(errno.ENOENT) else f": {error.strerror}"
+        raise NotAStore(f"{place} does not exist{reason}", file=place) from error
     except NotADirectoryError as error:
         raise NotAStore(
             f"{place} is a file, not a store", file=place, advice="give the directory that holds commitlog/"
@@ -196,9 +199,9 @@ def _why_not(files: Files, place: str) -> str:
         return f"it holds segment files; give the store's root, {parent_of(place)}"
     if any(name.startswith("dledger-") for name in names):
         return "it holds a DLedger log, which this version does not read"
-    below = [name for name in names if "commitlog" in _names(files, joined(place, name))]
-    if below:
-        return f"did you mean {joined(place, below[0])}?"
+    for name in _names(files, place)[:_LOOKED_BELOW_MAX]:
+        if "commitlog" in _names(files, joined(place, name)):
+            return f"did you mean {joined(place, name)}?"
     return "no commitlog/, consumequeue/, index/, checkpoint or config/ in it"
 
 

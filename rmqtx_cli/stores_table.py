@@ -64,7 +64,7 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
         "generation": generation(store),
         "broker_versions": settings.version,
         "settings": settings.describe(),
-        "is_in_use": store.in_use,
+        "is_in_use": None if store.is_remote else store.in_use,  # a lock does not travel with a copy
         "used_by_process": store.used_by_process,
         "is_aborted": store.aborted,
         "log_files_count": len(store.commit_log),

@@ -30,7 +30,7 @@ def one_line(err: str) -> str:
 def test_what_is_not_there_is_10_and_one_line(s3: S3Server, copied: Copied, rmqtx: Run, verb: list[str]) -> None:
     _, uri = copied("fifteen-5.3.3")
     for place, words in {
-        "s3://no-such-bucket/store": "does not exist",
+        "s3://no-such-bucket/store": "does not exist: there is no bucket no-such-bucket",
         "s3://evidence/no/such/store": "does not exist",
         "s3://evidence/*/nothing": "matches no directory",
         f"{uri}/checkpoint": "is a file, not a store",
