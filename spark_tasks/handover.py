@@ -118,5 +118,7 @@ def handover(spark: SparkSession, temporary_directory: str | None = None) -> Ite
 
 def _is_local(spark: SparkSession) -> bool:
     """Whether tasks run on this machine, in the driver's own process tree."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):  # the driver is a server, wherever that is
+        return False
     master: Any = spark.conf.get("spark.master", "")
     return str(master).startswith("local[") or master == "local"
