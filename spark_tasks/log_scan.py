@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from readers.columns import nulls
 from readers.commit_log import record_columns
 from readers.half_queue import halves_of, ops_of
+from readers.kernels import ACCELERATED_BYTES_MIN, use_accelerator
 from readers.log_end import live_blocks, settled
 from readers.properties import REAL_TOPIC
 from readers.record_block import Block
@@ -22,6 +23,8 @@ from spark_tasks.read_options import ReadOptions
 from spark_tasks.table_scan import Narrowing
 
 _BATCH_RECORDS_MAX = 65_536
+#: How many processes share the scan, a reader is not told: on a few, this much repays the start of each.
+_ACCELERATED_BYTES_MIN = 4 * ACCELERATED_BYTES_MIN
 
 
 class LogScan(Narrowing):
@@ -55,6 +58,7 @@ class LogScan(Narrowing):
 
         Raises: UnreadableFile, FileChanged.
         """
+        use_accelerator(self.plan.total_bytes >= _ACCELERATED_BYTES_MIN)
         split = settled(self.plan[number])
         yield from rows_of_split(split, live_blocks(split), self._options, self.conditions)
 

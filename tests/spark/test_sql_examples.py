@@ -75,6 +75,8 @@ def test_they_say_what_is_so(answers: list[tuple[str, list[Row]]], evidence: Pat
     intact = locally("transactions", str(evidence / "evidence/broker-a/store")).to_pylist()
     pending = sum(row["state"] == "PENDING" for row in intact)
     assert sum(row["hanging"] for row in _answer(answers, "AS hanging")) >= pending > 0
+    same = _answer(answers, "with_the_same_state")[0]
+    assert same["transactions"] == same["with_the_same_state"]
     gone = _answer(answers, "records_gone")
     assert {Path(row["store"]).parent.name for row in gone} == {"broker-b"}
     assert {row["code"] for row in _answer(answers, "any_value(meaning)")} >= {"record-damaged"}
