@@ -1,7 +1,7 @@
 """The data source as a stream: `spark.readStream.format("rmqtx")` over stores that grow.
 
 A batch is a range of commit-log offsets per store, so a query that is started again from its checkpoint goes on exactly
-where it was. The limits are those of `stream_offsets.py`.
+where it was. The limits are those of `readers.growing_logs`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from readers.errors import BadRequest
+from readers.growing_logs import Offsets, blocks_between, initial_offsets, latest_offsets, splits_between
 from readers.splits import Split
 from spark_tasks.errors import marked
 from spark_tasks.log_scan import conditions_of, rows_of_split
 from spark_tasks.opening import opened
 from spark_tasks.read_options import LOG_TABLES, ReadOptions
 from spark_tasks.schemas import arrow_schema, as_spark_batch
-from spark_tasks.stream_offsets import Offsets, blocks_between, initial_offsets, latest_offsets, splits_between
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

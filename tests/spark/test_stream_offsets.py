@@ -13,9 +13,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from readers.commit_log import scan_records
 from readers.errors import BadRequest, FileChanged
+from readers.growing_logs import Offsets, blocks_between, initial_offsets, latest_offsets, splits_between
 from readers.store import Store, open_store
 from spark_tasks.data_source import RmqtxDataSource
-from spark_tasks.stream_offsets import Offsets, blocks_between, initial_offsets, latest_offsets, splits_between
 from spark_tasks.stream_reader import RmqtxStreamReader
 from tests.forge import damage
 from tests.forge.logs import Forge

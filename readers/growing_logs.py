@@ -1,4 +1,4 @@
-"""How far a stream over growing stores has come, and how far it may go: commit-log offsets by store, without Spark.
+"""How far a reading of growing stores has come, and how far it may go: commit-log offsets by store.
 
 A stream never goes behind the last sound record: not into a record that its broker has not written to its end, not into
 what a recovery once cut off. In all files but the last one that holds data, every byte is final, so a batch may end
