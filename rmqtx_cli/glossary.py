@@ -10,14 +10,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from readers import checkpoint, consume_queue, index, record_layout
+from readers.diff import CHANGES, DIFFERENCES
+from readers.export import EXPORTED
 from readers.findings import KINDS
 from readers.layout import Layout
+from readers.plan import PLAN_STEPS, PLAN_STORES
+from readers.reconcile import OUTCOMES, RECONCILED, WORDS
 from readers.tables import ALL_TABLES
 from readers.transactions import ADVICE, FLAGS, STATES
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 
 #: Where structures on disk are declared; a test finds any that is missing here.
 LAYOUT_MODULES = (record_layout, consume_queue, index, checkpoint)
+
+#: What commands give beside the tables of a store.
+RESULT_TABLES = {
+    "reconciled": RECONCILED, "differences": DIFFERENCES, "exported": EXPORTED, "plan_steps": PLAN_STEPS,
+    "plan_stores": PLAN_STORES,
+}  # fmt: skip
 
 #: One spelling and one meaning for each noun, in the order in which they build on each other.
 TERMS: dict[str, str] = {
@@ -35,6 +45,9 @@ TERMS: dict[str, str] = {
     "queue_offset": "the ordinal of an entry in its consume queue, from 0",
     "position_bytes": "a position inside one file",
     "coverage": "what became of a file's bytes: decoded + filler + damaged + unread = size",
+    "custody": "what a result was made from and how: stores, digests of their files, options, engine and time",
+    "ledger": "the application's own record of what became of its business transactions",
+    "plan": "a file that says which transactions to act on, naming which record, on which proof, while what holds",
 }
 
 
@@ -57,6 +70,9 @@ def entries() -> list[Entry]:
         *(Entry(word, "flag of a transaction", (text,)) for word, text in FLAGS.items()),
         *(Entry(word, "advice", (text,)) for word, text in ADVICE.items()),
         *_findings(),
+        *(Entry(word, "word of a ledger", (text,)) for word, text in WORDS.items()),
+        *(Entry(word, "outcome of a comparison with a ledger", (text,)) for word, text in OUTCOMES.items()),
+        *(Entry(word, "change between two audits", (text,)) for word, text in CHANGES.items()),
         *(Entry(word, "term", (text,)) for word, text in TERMS.items()),
         *_tables(),
         *_structures(),
@@ -87,7 +103,7 @@ def _findings() -> Iterator[Entry]:
 
 def _tables() -> Iterator[Entry]:
     columns: dict[str, dict[str, list[str]]] = {}
-    for table, schema in ALL_TABLES.items():
+    for table, schema in {**ALL_TABLES, **RESULT_TABLES}.items():
         yield Entry(table, "table", (f"columns: {', '.join(schema.names)}",))
         for field in schema:
             sentence = f"{meaning_of(field)} ({field.type})" if _is_short(str(field.type)) else meaning_of(field)

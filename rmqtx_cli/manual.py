@@ -24,6 +24,8 @@ from rmqtx_cli.roff import bold, heading, item, page, paragraph, verbatim
 NAME = "rmqtx"
 _ENVIRONMENT = {
     "RMQTX_DEBUG": "set to anything, shows the traceback of a bug instead of one line",
+    "RMQTX_LEDGER_USER": "the user of a ledger's database, for rmqtx reconcile",
+    "RMQTX_LEDGER_PASSWORD": "its password; neither is ever taken from an argument",
     "XDG_STATE_HOME": "where rmqtx check keeps what it compares with, in rmqtx/; ~/.local/state by default",
     "COLUMNS": "width of tables and help texts on a terminal, if it is not the terminal's own",
 }

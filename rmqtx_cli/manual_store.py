@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from readers.diff import CHANGES
 from readers.findings import KINDS
 from readers.layout import Layout
+from readers.reconcile import OUTCOMES, WORDS
 from readers.tables import ALL_TABLES
 from readers.transactions import ADVICE, FLAGS, STATES
-from rmqtx_cli.glossary import TERMS, meaning_of, source_of, structures
+from rmqtx_cli.glossary import RESULT_TABLES, TERMS, meaning_of, source_of, structures
 from rmqtx_cli.roff import heading, item, page, paragraph, subheading, verbatim
 
 if TYPE_CHECKING:
@@ -47,9 +49,13 @@ def _lines() -> Iterator[str]:
     for code, kind in KINDS.items():
         advice = f" Advice: {kind.advice}." if kind.advice else ""
         yield from item(f"{code} ({kind.severity})", f"{kind.title}. For transactions: {kind.meaning}.{advice}")
+    for title, words in (("WORDS OF A LEDGER", WORDS), ("OUTCOMES OF RECONCILE", OUTCOMES), ("CHANGES", CHANGES)):
+        yield from heading(title)
+        for word, meaning in words.items():
+            yield from item(word, f"{meaning}.")
     yield from heading("TABLES")
     yield from paragraph(_CONVENTIONS)
-    for name, schema in ALL_TABLES.items():
+    for name, schema in {**ALL_TABLES, **RESULT_TABLES}.items():
         yield from subheading(name)
         for field in schema:
             yield from item(f"{field.name}  {_type_name(field.type)}", meaning_of(field))

@@ -11,7 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from readers.local_engine import audit
 from tests.brokers import corpus
+from tests.forge.stores import opened, settings_of
 
 NAME = "common-5.3.3"
 MATCH, DONE, NOT_DONE = "keys = order_id", "status = PAID", "status = CANCELLED"
@@ -59,6 +61,13 @@ PLANNED = {
     case: wanted.advice for case, wanted in CASES.items() if wanted.word in ("done", "not_done")
     and wanted.advice in ("commit", "rollback", "close", "resume")
 }  # fmt: skip
+
+
+def middle_ms() -> int:
+    """A moment by which half of the transactions of the corpus store had begun."""
+    found = (row["half_store_time_ms"] for row in audit([opened(NAME)], settings_of(NAME)).table().to_pylist())
+    times = sorted(time for time in found if time is not None)
+    return int(times[len(times) // 2])
 
 
 def keys_of(case: str) -> str:

@@ -123,7 +123,8 @@ def command(
         take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice, inputs=files)
         reading = _Task(given, opened, named, options.temporary_directory, progress).reading()
         listing.write(counted.watching(reading), to_the_end=True)
-    voice.note(counted.line())
+    if counted.changes:
+        voice.note(counted.line())
     status = listing.conclude(reading)
     return exit_status.FINDINGS if exit_code and listing.rows_count and status == exit_status.DONE else status
 
@@ -234,4 +235,4 @@ class _Counted:
     def line(self) -> str:
         """What there is to say."""
         told = ", ".join(f"{number} {change}" for change, number in sorted(self.changes.items()))
-        return f"{count(self.changes.total(), 'difference')}{': ' + told if told else ''}"
+        return f"{count(self.changes.total(), 'difference')}: {told}"

@@ -126,7 +126,7 @@ def command(
     options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
     listing = Listing(EXPORTED, VIEWS["exported"], voice=voice)
     opened = open_stores(store, commit_log)
-    refuse_inside(directory, opened.stores)
+    refuse_inside(Path(to), opened.stores)
     for one in opened.stores:
         voice.note(f"{one.root}: {consistency(one)}")
     settings = {"table": table.value, "columns": columns, "format": output_format.value, "body": body.value}

@@ -87,9 +87,10 @@ def test_a_store_is_known_by_log_and_cursors_wherever_its_copy_lies(tmp_path: Pa
     second = store_custody(open_store(copy))
     assert first["digest"] == second["digest"]
     assert first["store"] != second["store"]
-    assert [file["size_bytes"] for file in first["segments"]] == [262144]
+    sizes = [segment.size_bytes for segment in opened("common-5.3.3").commit_log]
+    assert [file["size_bytes"] for file in first["segments"]] == sizes
     cursors = copy / "config" / "consumerOffset.json"
-    cursors.write_text(cursors.read_text().replace("269", "270"))
+    cursors.write_text(cursors.read_text() + " ")
     third = store_custody(open_store(copy))
     assert third["digest"] != second["digest"]
     assert third["segments"] == second["segments"]

@@ -1,0 +1,158 @@
+"""reconcile, diff and export on Spark: the rows that the local engine gives; what matters most also over JDBC."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from readers.commit_log import scan_records
+from readers.custody import store_custody
+from readers.diff import differences
+from readers.errors import UnreadableFile
+from readers.export import ExportJob
+from readers.export_manifest import opened_directory
+from readers.ledger import open_ledger
+from readers.ledger_join import reconcile
+from readers.local_engine import audit
+from readers.matching import Match, Term
+from readers.partition_files import ParquetForm
+from readers.reading import Reading
+from readers.reconcile import RECONCILED
+from rmqtx_cli.filters import parse_filter
+from spark_tasks import diff as spark_diff
+from spark_tasks import reconcile as spark_reconcile
+from spark_tasks.ledger import arrow_schema, read_ledger
+from spark_tasks.scan import run_job
+from spark_tasks.tasks import results
+from tests import ledgers
+from tests.brokers import corpus
+from tests.forge.stores import opened, settings_of
+from tests.spark.jars import SQLITE, jar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Row = dict[str, Any]
+MATCH = Match((Term("keys", "order_id"),))
+SPLIT = 64 << 10
+
+
+def in_order(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["transaction_id"], str(row)))
+
+
+@functools.cache
+def local_rows(location: str) -> list[Row]:
+    ledger = open_ledger(location, None, ("order_id",))
+    conditions = [parse_filter(text, ledger.schema).mask for text in (ledgers.DONE, ledgers.NOT_DONE)]
+    verdicts = audit([opened(ledgers.NAME)], settings_of(ledgers.NAME))
+    rows = reconcile(verdicts, ledger, MATCH, conditions[0], conditions[1], ["order_id", "status"])
+    return in_order(pa.Table.from_batches(list(rows), RECONCILED).to_pylist())
+
+
+def spark_rows(spark: SparkSession, location: str, table: str | None = None) -> list[Row]:
+    ledger = read_ledger(spark, location, table, ("order_id",)).select("order_id", "status")
+    schema = arrow_schema(ledger)
+    conditions = [parse_filter(text, schema).mask for text in (ledgers.DONE, ledgers.NOT_DONE)]
+    reading = spark_reconcile.reconcile(
+        spark, [opened(ledgers.NAME)], settings_of(ledgers.NAME), ledger, MATCH, conditions[0], conditions[1],
+        split_bytes=SPLIT,
+    )  # fmt: skip
+    assert reading.schema.equals(RECONCILED)
+    return in_order(reading.table().to_pylist())
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "sqlite"])
+def test_reconcile_gives_the_local_rows(kind: str, spark: SparkSession, tmp_path: Path) -> None:
+    location = ledgers.written(kind, tmp_path)
+    assert spark_rows(spark, location) == local_rows(location)
+
+
+def test_reconcile_over_jdbc(spark: SparkSession, tmp_path: Path) -> None:
+    location = ledgers.written("sqlite", tmp_path)
+    spark.sql(f"ADD JAR '{jar(SQLITE)}'")
+    rows = spark_rows(spark, f"jdbc:sqlite:{location.removeprefix('sqlite:///')}", "orders")
+    assert rows == local_rows(location)
+    cases = {truth["transaction_id"]: truth["case"] for truth in corpus.expected(ledgers.NAME)}
+    found = {cases[row["transaction_id"]]: (row["ledger_word"], row["outcome"], row["advice"]) for row in rows}
+    for case, wanted in ledgers.CASES.items():
+        assert found[case] == (wanted.word, wanted.outcome, wanted.advice), case
+
+
+def test_a_database_that_is_not_there_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    spark.sql(f"ADD JAR '{jar(SQLITE)}'")
+    with pytest.raises(UnreadableFile) as error:
+        read_ledger(spark, f"jdbc:sqlite:{tmp_path / 'none' / 'x.db'}", "orders", ())
+    assert "cannot read the ledger jdbc:sqlite:" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_driver_that_is_not_there_is_said(spark: SparkSession) -> None:
+    with pytest.raises(UnreadableFile, match="--ledger-driver-jar"):
+        read_ledger(spark, "jdbc:oracle:thin:@db:1521:x", "orders", ())
+
+
+def test_a_file_that_is_not_there_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("none.parquet", "none.csv"):
+        with pytest.raises(UnreadableFile, match="cannot read the ledger") as error:
+            read_ledger(spark, str(tmp_path / name), None, ())
+        assert "\n" not in str(error.value)
+
+
+def test_a_word_in_every_transaction_is_one_key(spark: SparkSession, tmp_path: Path) -> None:
+    """A word that all keys begin with matches them all to one ledger row: nothing is decided, and nothing explodes."""
+    file = tmp_path / "ledger.csv"
+    file.write_text("order_id,status\nK,PAID\n")
+    match = Match((Term("keys", "order_id", "^(K)-"),))
+    ledger = read_ledger(spark, str(file), None, ("order_id",))
+    done = parse_filter(ledgers.DONE, arrow_schema(ledger)).mask
+    reading = spark_reconcile.reconcile(
+        spark, [opened(ledgers.NAME)], settings_of(ledgers.NAME), ledger, match, done, done, split_bytes=SPLIT
+    )
+    rows = reading.table().to_pylist()
+    sharing = sum((row["keys"] or "").startswith("K-") for row in rows)
+    assert sharing > 50
+    for row in rows:
+        if (row["keys"] or "").startswith("K-"):
+            assert (row["ledger_word"], row["transactions_count"]) == ("several", sharing)
+
+
+def test_diff_gives_the_local_rows(spark: SparkSession) -> None:
+    store, settings = opened(ledgers.NAME), settings_of(ledgers.NAME)
+    sides = ([store], ledgers.middle_ms()), ([store], None)
+    found = spark_diff.differences(spark, *sides, settings, split_bytes=SPLIT).table().to_pylist()
+    local = differences(*(audit(stores, settings, at_ms=at_ms) for stores, at_ms in sides))
+    wanted = [row for batch in local for row in batch.to_pylist()]
+    assert len(wanted) > 10
+    assert in_order(found) == in_order(wanted)
+
+
+def test_export_writes_every_record_once(spark: SparkSession, tmp_path: Path) -> None:
+    store = opened("busystop-5.3.3")
+    columns = ("commit_log_offset", "topic", "body")
+
+    def run(split_bytes: int) -> Reading:
+        with opened_directory(tmp_path / "to", {"table": "records"}, [store]) as done:
+            job = ExportJob("records", columns, str(tmp_path / "to"), ParquetForm(), done)
+            reading = run_job(spark, job, [store], split_bytes=split_bytes)
+            reading.batches = list(reading)
+        return reading
+
+    first = run(20_000)
+    wanted = scan_records(store, with_body=True).table().select(columns)
+    found = ds.dataset(tmp_path / "to").to_table().select(columns).sort_by("commit_log_offset")
+    assert found.cast(wanted.schema).equals(wanted)
+    assert sum(first.table()["rows_count"].to_pylist()) == len(wanted)
+    assert run(50_000).table().num_rows == 0
+
+
+def test_custody_is_taken_in_tasks(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(ledgers.NAME)
+    wanted = store_custody(store, hash_all=True)
+    monkeypatch.setattr("readers.sources.OpenFile.read", None)  # in this process nothing can be read any more
+    assert results(spark, functools.partial(store_custody, hash_all=True), [store]) == [wanted]
