@@ -30,7 +30,7 @@ from readers.tables import FINDINGS
 from readers.verify_index import IndexClaims, IndexLeftovers, IndexPart
 from readers.verify_leftovers import Leftovers, LogRanges, merged
 from readers.verify_queues import QueueClaims, QueueName, QueuePart
-from readers.verify_records import older_design_rows, record_findings
+from readers.verify_records import TIME_MS_MAX, older_design_rows, record_findings
 from readers.verify_store import (
     backwards_finding,
     checkpoint_findings,
@@ -191,6 +191,11 @@ class _SplitWork:
     def _add_times(self, block: Block) -> None:
         offsets, times = block.commit_log_offsets, block.header("store_time_ms")
         known = self._known
+        known.end_offset = int(offsets[-1] + block.lengths[-1])
+        good = (times >= 0) & (times <= TIME_MS_MAX)  # one that cannot be is told as such
+        offsets, times = offsets[good], times[good]
+        if not len(times):
+            return
         if known.first is None:
             known.first = int(offsets[0]), int(times[0])
         if known.last is not None:
@@ -200,7 +205,6 @@ class _SplitWork:
             columns = (offsets[rows + 1], times[rows + 1], offsets[rows], times[rows])
             self._backwards.append(np.stack(columns, axis=1))
         known.last = int(offsets[-1]), int(times[-1])
-        known.end_offset = int(offsets[-1] + block.lengths[-1])
         known.latest_time_ms = max(int(times.max()), known.latest_time_ms or 0)
 
     def _add_marks(self, ops: pa.RecordBatch) -> None:

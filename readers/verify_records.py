@@ -26,7 +26,7 @@ _PROPERTY_CRC = "__CRC32#"
 #: `__CRC32#` 0x01, ten digits, 0x02: the last bytes of the record, which the CRC leaves out.
 _PROPERTY_CRC_BYTES = 20
 #: The year 2200: no broker's clock says more.
-_TIME_MS_MAX = 7_258_118_400_000
+TIME_MS_MAX = 7_258_118_400_000
 
 
 def record_findings(store: Store, block: Block, *, with_bodies: bool, with_everything: bool) -> Iterator[Finding]:
@@ -36,12 +36,14 @@ def record_findings(store: Store, block: Block, *, with_bodies: bool, with_every
     be inflated, and every property area.
     Order: kind of finding, then commit-log offset.
     """
-    yield from _header_findings(store, block)
+    # Records are compared with their slots where bodies are read: a wrong queue or number is told there.
+    yield from _header_findings(store, block, with_queues=not with_bodies or store.has_rocksdb_queues)
     if not with_bodies:
         return
     matches = block.body_crc_matches()
-    if not matches.all():  # of an op message it means more than that: it is told below
-        yield from crc_findings(store, block, pa.array(matches | block.topic_is(OP_TOPIC)))
+    if not matches.all():  # that of an op message means more and is told by who reads its numbers
+        told = block.topic_is(OP_TOPIC) | (block.header("body_crc") < 0)
+        yield from crc_findings(store, block, pa.array(matches | told))
     yield from _property_crc_findings(store, block)
     if with_everything:
         yield from _property_findings(store, block)
@@ -58,24 +60,24 @@ def _finding(store: Store, block: Block, row: int, code: str, expected: str, act
 # --- headers ----------------------------------------------------------------------------------------------------------
 
 
-def _header_findings(store: Store, block: Block) -> Iterator[Finding]:
+def _header_findings(store: Store, block: Block, *, with_queues: bool) -> Iterator[Finding]:
     seen = np.zeros(len(block), np.bool_)
-    for name, expected, values, wrong in _header_rules(block):
+    for name, expected, values, wrong in _header_rules(block, with_queues=with_queues):
         for row in np.flatnonzero(wrong & ~seen).tolist():
             yield _finding(store, block, row, "record-header", expected, f"{name} {values[row]}")
         seen |= wrong
 
 
-def _header_rules(block: Block) -> Iterator[tuple[str, str, Int64s, Bools]]:
+def _header_rules(block: Block, *, with_queues: bool) -> Iterator[tuple[str, str, Int64s, Bools]]:
     flags = block.sys_flag.astype(np.int64)
     strange = (flags & ~_SYS_FLAG_KNOWN) != 0
     yield "sys_flag", "known bits only", flags, strange | ((flags & _COMPRESSION_MASK) > _COMPRESSION_MAX)
-    for name in ("queue_id", "queue_offset", "body_crc", "reconsume_times"):
+    for name in (*(("queue_id", "queue_offset") if with_queues else ()), "body_crc", "reconsume_times"):
         values = block.header(name)
         yield name, f"{name} of at least 0", values, values < 0
     for name in ("born_time_ms", "store_time_ms"):
         values = block.header(name)
-        yield name, f"{name} before the year 2200", values, (values < 0) | (values > _TIME_MS_MAX)
+        yield name, f"{name} before the year 2200", values, (values < 0) | (values > TIME_MS_MAX)
     for name in ("born_port", "store_port"):
         values = block.header(name)
         yield name, f"{name} of at most 65535", values, (values < 0) | (values > 0xFFFF)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from readers import workers
 from readers.consume_queue import SLOT
 from readers.findings import KINDS
 from readers.index import ENTRY, open_index
@@ -83,6 +85,15 @@ def test_splits_change_nothing(split_bytes: int) -> None:
     for name in corpus.corpus_names():
         whole, pieces = (findings(unpacked(name), FULL, size) for size in (1 << 30, split_bytes))
         assert sorted(map(str, pieces)) == sorted(map(str, whole)), name
+
+
+def test_processes_change_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    root = copy_of(SEGMENTS, tmp_path)
+    damage.zero_bytes(queue_files(root, HALF_TOPIC)[0], 40, 40)
+    one = findings(root, split_bytes=7001)
+    monkeypatch.setattr(workers, "ONE_PROCESS_BYTES_MAX", 0)
+    two = run_job(Verify(), plan_splits([open_store(root)], split_bytes=7001), processes=2).table().to_pylist()
+    assert two == one != []
 
 
 def test_nothing_is_written(copy: Path) -> None:
@@ -240,6 +251,48 @@ def test_a_stray_file(copy: Path) -> None:
     damage.foreign_file(copy / "commitlog")
     row = the_one(findings(copy))
     assert (row["code"], row["file"]) == ("stray-file", str(copy / "commitlog" / "notes.txt"))
+
+
+def offsets_named(row: Row) -> set[int]:
+    """Commit-log offsets that a finding speaks of."""
+    words = " ".join(str(row[name]) for name in ("commit_log_offset", "expected", "actual"))
+    return {int(word) for word in re.findall(r"\d+", words)}
+
+
+@pytest.mark.parametrize("name", ["common-5.3.3", "killed-4.3.0"])
+def test_any_byte_of_any_record(name: str, tmp_path: Path) -> None:
+    """One wrong byte is one kind of finding, about its record; not every byte can be known to be wrong."""
+    root = copy_of(name, tmp_path)
+    chance = random.Random(name)
+    before = {str(row) for row in findings(root)}
+    places = [(file, *place) for file in log_files(root) for place in records_in(file)]
+    found = 0
+    for number in range(120):
+        file, place, length = chance.choice(places)
+        data = file.read_bytes()
+        inside = chance.randrange(88) if number % 2 else chance.randrange(length)
+        damage.flip_byte(file, place + inside, chance.randint(1, 255))
+        rows = [row for row in findings(root) if str(row) not in before]
+        file.write_bytes(data)
+        assert len({row["code"] for row in rows}) <= 1, (inside, rows)
+        found += bool(rows)
+        offset = int(file.name) + place
+        slots = {number for _, number in slots_of(root, offset)}
+        for row in rows:
+            is_slot = row["code"].startswith("slot") and row["position_bytes"] in slots
+            assert offset in offsets_named(row) or is_slot, (offset, inside, row)
+    assert found > 70
+
+
+def slots_of(root: Path, offset: int) -> list[tuple[Path, int]]:
+    """File and position of the slots that point at a record."""
+    wanted = offset.to_bytes(8, "big")
+    return [
+        (file, place)
+        for file in queue_files(root)
+        for place in range(0, len(file.read_bytes().rstrip(b"\0")), SLOT.size_bytes)
+        if file.read_bytes()[place : place + 8] == wanted
+    ]
 
 
 # ---- consume queues
