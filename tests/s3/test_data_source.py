@@ -31,7 +31,7 @@ def test_patterns_name_stores_there(s3: S3Server, copied: Copied) -> None:
 
 
 def test_planning_reads_no_object(s3: S3Server, copied: Copied) -> None:
-    _, uri = copied(_NAME)
+    uri = s3.upload(copied(_NAME)[0], "planned/store")  # a place that this process has read nothing of
     reader, _, _ = reader_of(table="records", path=uri, split_size="16KiB")
     s3.requests()
     partitions = reader.partitions()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import mmap
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -203,3 +206,36 @@ def test_the_reader_keeps_its_bounds_and_its_target(tmp_path: Path) -> None:
 def test_only_records_are_a_stream() -> None:
     with pytest.raises(BadRequest, match="the table cursors cannot be streamed - these can: halves, ops, records"):
         stream(path="/s", table="cursors")
+
+
+def test_a_log_that_is_written_while_it_is_read(tmp_path: Path) -> None:
+    """A broker writes through a mapped file, some bytes at a time; another process may see any of it."""
+    whole = _rolling(tmp_path / "whole")
+    growing = Growing(whole, tmp_path / "copy")
+    writer = threading.Thread(target=_write_slowly, args=(whole, growing.root))
+    writer.start()
+    found: list[tuple[str, int]] = []
+    start = initial_offsets([open_store(growing.root)])
+    batches = 0
+    while True:
+        is_last = not writer.is_alive()
+        part, start = drained([growing.root], start, None)
+        found += part
+        batches += bool(part)
+        if is_last:
+            break
+    writer.join()
+    assert batches > 3
+    assert [offset for _, offset in found] == [offset for _, offset in wanted(whole)]
+
+
+def _write_slowly(whole: Path, root: Path) -> None:
+    for segment in open_store(whole).commit_log:
+        data = Path(segment.file).read_bytes()
+        there = root / Path(segment.file).relative_to(whole)
+        if not there.exists():
+            there.write_bytes(bytes(len(data)))
+        with there.open("r+b") as file, mmap.mmap(file.fileno(), len(data)) as mapped:
+            for begin in range(0, len(data), 37):
+                mapped[begin : begin + 37] = data[begin : begin + 37]
+                time.sleep(0.001)
