@@ -445,9 +445,13 @@ def _scan(
     store: Store, reading: Reading, topic: str | None, queue_id: int | None, bounds: tuple[int, int]
 ) -> Iterator[pa.RecordBatch]:
     for directory, layout in (("consumequeue", SLOT), ("batchconsumequeue", BATCH_SLOT)):
-        for name, number in store.queues(directory):
-            if topic in (None, name) and queue_id in (None, number):
-                yield from _QueueScan(store, reading, name, number, directory, layout, bounds).batches()
+        wanted = (
+            (name, number)
+            for name, number in store.queues(directory)
+            if topic in (None, name) and queue_id in (None, number)
+        )
+        for name, number in store.prepared_queues(wanted, directory):
+            yield from _QueueScan(store, reading, name, number, directory, layout, bounds).batches()
 
 
 def _misnamed(store: Store, segment: Segment, layout: Layout) -> Finding:

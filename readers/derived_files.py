@@ -320,7 +320,8 @@ class DerivedFiles:
         """Decisions that named a discard copy or a final with the queue offset of a marked half (FORMATS 9.4)."""
         numbers = pc.unique(kept.marks["half_queue_offset"]).to_pylist()
         found: list[ForeignDecision] = []
-        for topic in self._decidable_topics() if numbers else []:
+        queues = ((topic, 0) for topic in (self._decidable_topics() if numbers else []))
+        for topic, _ in self._store.prepared_queues(queues):
             with open_queue(self._store, topic, 0) as queue:
                 for number in numbers:
                     if queue.first_offset <= number < queue.max_offset:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyarrow import fs
 
-from readers.errors import FileChanged, UnreadableFile
+from readers.errors import FileChanged, SourceError, UnreadableFile
 from readers.remote_files import as_os_error, opened
 from readers.sources import OpenFile
 
@@ -122,6 +122,43 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="rmqtx-read")
 
 
+def open_together(files: Iterable[tuple[str, int, int | None]], end_bytes: int) -> None:
+    """Open files that will be read next side by side, and fetch their last bytes; what fails is left to the reading.
+
+    `files`: place, size and time of change.
+    """
+    versions = [version for version in (_Version(*file) for file in files) if version not in _handles]
+    for version, handle, first, data in _threads().map(lambda version: _with_end(version, end_bytes), versions):
+        if handle is not None and version.modified_ns is not None:
+            _handles[version] = handle
+            _keep(handle, first, data)
+    while len(_handles) > _HANDLES_MAX:
+        _handles.popitem(last=False)
+
+
+def _with_end(version: _Version, end_bytes: int) -> tuple[_Version, _Handle | None, int, bytes]:
+    try:
+        file = RemoteFile(*version)
+        first = max(0, version.size_bytes - end_bytes) // BLOCK_BYTES
+        last = -(-version.size_bytes // BLOCK_BYTES)
+        return version, file.handle, first, file.fetch_blocks((first, last)) if last else b""
+    except SourceError:
+        return version, None, 0, b""
+
+
+def _keep(handle: _Handle, first: int, data: bytes) -> None:
+    """Keep the blocks of a file from a number on; of zeros only where they are."""
+    for place in range(0, len(data), BLOCK_BYTES):
+        block = data[place : place + BLOCK_BYTES]
+        begin = first * BLOCK_BYTES + place
+        if not block.strip(b"\0"):
+            handle.zeros.add(begin, begin + len(block))
+        else:
+            _blocks[handle.version, begin // BLOCK_BYTES] = block
+    while len(_blocks) > _BLOCKS_MAX:
+        _blocks.popitem(last=False)
+
+
 class RemoteFile(OpenFile):
     """A remote file open for positioned reads within the length that the snapshot saw."""
 
@@ -134,7 +171,7 @@ class RemoteFile(OpenFile):
         self._last: tuple[int, bytes] = 0, b""
         self._ahead: list[Future[bytes]] = []
         try:
-            self._handle = _handle(_Version(file, size_bytes, modified_ns))
+            self.handle = _handle(_Version(file, size_bytes, modified_ns))
         except (pa.ArrowException, OSError) as error:
             raise UnreadableFile(f"cannot open {file}: {as_os_error(error).strerror}", file=file) from error
 
@@ -150,7 +187,7 @@ class RemoteFile(OpenFile):
         Raises: FileChanged if the file has become shorter; UnreadableFile if it cannot be read any more.
         """
         wanted = max(0, min(length_bytes, self.size_bytes - position_bytes))
-        if self._handle.zeros.end_of(position_bytes) >= position_bytes + wanted:
+        if self.handle.zeros.end_of(position_bytes) >= position_bytes + wanted:
             return bytes(wanted)
         if wanted > KEPT_READ_BYTES_MAX:
             return self._window(position_bytes, wanted)
@@ -162,7 +199,7 @@ class RemoteFile(OpenFile):
 
     def next_data(self, position_bytes: int) -> int:
         """Where bytes begin that may be other than zeros, as far as they were read before."""
-        return min(self._handle.zeros.end_of(position_bytes), self.size_bytes)
+        return min(self.handle.zeros.end_of(position_bytes), self.size_bytes)
 
     # -- small reads ----------------------------------------------------------------------------------------------
 
@@ -182,36 +219,25 @@ class RemoteFile(OpenFile):
             is_next = runs and runs[-1][1] == number and number - runs[-1][0] < KEPT_READ_BYTES_MAX // BLOCK_BYTES
             runs[-1:] = [(runs[-1][0], number + 1)] if is_next else [*runs[-1:], (number, number + 1)]
         if len(runs) == 1:
-            self._keep(runs[0][0], self._fetch_blocks(runs[0]))
+            _keep(self.handle, runs[0][0], self.fetch_blocks(runs[0]))
         elif runs:
-            for run, data in zip(runs, _threads().map(self._fetch_blocks, runs), strict=True):
-                self._keep(run[0], data)
+            for run, data in zip(runs, _threads().map(self.fetch_blocks, runs), strict=True):
+                _keep(self.handle, run[0], data)
 
-    def _fetch_blocks(self, run: tuple[int, int]) -> bytes:
+    def fetch_blocks(self, run: tuple[int, int]) -> bytes:
+        """The blocks from one number to before another, by one request."""
         return self._fetch(run[0] * BLOCK_BYTES, (run[1] - run[0]) * BLOCK_BYTES)
-
-    def _keep(self, first: int, data: bytes) -> None:
-        zeros = self._handle.zeros
-        for place in range(0, len(data), BLOCK_BYTES):
-            block = data[place : place + BLOCK_BYTES]
-            begin = first * BLOCK_BYTES + place
-            if not block.strip(b"\0"):
-                zeros.add(begin, begin + len(block))
-            else:
-                _blocks[self._handle.version, begin // BLOCK_BYTES] = block
-        while len(_blocks) > _BLOCKS_MAX:
-            _blocks.popitem(last=False)
 
     def _kept(self, number: int) -> bytes:
         block = self._block(number)
-        return self._fetch_blocks((number, number + 1)) if block is None else block
+        return self.fetch_blocks((number, number + 1)) if block is None else block
 
     def _block(self, number: int) -> bytes | None:
         begin = number * BLOCK_BYTES
         end = min(begin + BLOCK_BYTES, self.size_bytes)
-        if self._handle.zeros.end_of(begin) >= end:
+        if self.handle.zeros.end_of(begin) >= end:
             return bytes(end - begin)
-        key = self._handle.version, number
+        key = self.handle.version, number
         block = _blocks.get(key)
         if block is not None:
             _blocks.move_to_end(key)
@@ -237,7 +263,7 @@ class RemoteFile(OpenFile):
         self._last = position_bytes, data
         self._remember_zeros(position_bytes, data)
         following = position_bytes + len(data)
-        if goes_on and self._handle.zeros.end_of(following) < following + len(data):
+        if goes_on and self.handle.zeros.end_of(following) < following + len(data):
             self._ahead = self._parts(following, length_bytes)
         return data
 
@@ -257,7 +283,7 @@ class RemoteFile(OpenFile):
         """The zeros at the end of a window: behind a log's last record there is nothing else."""
         if not data.endswith(bytes(BLOCK_BYTES)):
             return
-        self._handle.zeros.add(position_bytes + len(data.rstrip(b"\0")), position_bytes + len(data))
+        self.handle.zeros.add(position_bytes + len(data.rstrip(b"\0")), position_bytes + len(data))
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -267,7 +293,7 @@ class RemoteFile(OpenFile):
         for mark in (_MARK, _OTHER_MARK):
             end = mark[: min(wanted, len(mark))]
             try:
-                data = self._handle.fill(position_bytes, wanted, end)
+                data = self.handle.fill(position_bytes, wanted, end)
             except (pa.ArrowException, OSError) as error:
                 raise self._unreadable(position_bytes, error) from error
             if len(data) == wanted and not data.endswith(end):
@@ -284,7 +310,7 @@ class RemoteFile(OpenFile):
         """What became of a file that cannot be read on: clients say it in many ways, or not at all."""
         reason = as_os_error(error).strerror
         try:
-            info = self._handle.info()
+            info = self.handle.info()
             if info.type == fs.FileType.NotFound:
                 reason = "it vanished while it was read"
             elif info.size is not None and info.size < self.size_bytes:

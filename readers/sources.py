@@ -21,6 +21,8 @@ from readers.places import Entry, Files, is_uri
 
 _SEGMENT_NAME = re.compile(r"\d{20}")
 _OPEN_FILES_MAX = 64
+#: How much of the end of a remote file is fetched with its opening.
+_END_BYTES = 1 << 20
 _OFFSET_MAX = (1 << 62) - 1
 
 
@@ -124,6 +126,13 @@ def open_file(file: str, size_bytes: int, modified_ns: int | None = None) -> Ope
     from readers.remote_reads import RemoteFile
 
     return RemoteFile(file, size_bytes, modified_ns)
+
+
+def open_together(segments: Iterable[Segment]) -> None:
+    """Remote files that will be read next from their ends, opened side by side; errors are left to the reading."""
+    from readers.remote_reads import open_together as open_remotely
+
+    open_remotely([(segment.file, segment.size_bytes, segment.modified_ns) for segment in segments], _END_BYTES)
 
 
 def _is_hole(descriptor: int, position_bytes: int) -> bool:

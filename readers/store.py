@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import os
 import re
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from readers.errors import NotAStore, UnreadableFile
 from readers.findings import Finding, as_text
 from readers.places import Files, files_of, is_uri, joined, normalised, parent_of
-from readers.sources import Segment, SegmentedLog, list_segments
+from readers.sources import Segment, SegmentedLog, list_segments, open_together
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -30,6 +31,8 @@ CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 SCHEDULE_TOPIC, TIMER_TOPIC = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
 
+#: Queues whose files are opened together.
+_PREPARED_QUEUES = 32
 #: Directories in which a store is looked for when the one given is none.
 _LOOKED_BELOW_MAX = 64
 #: Directories and files by which a root is recognised when its commit log is elsewhere or lost.
@@ -124,6 +127,19 @@ class Store:
             numbers = [int(name) for name in names if re.fullmatch(r"\d{1,9}", name)]
             for number in sorted(numbers):
                 yield topic, number
+
+    def prepared_queues(
+        self, queues: Iterable[tuple[str, int]], kind: str = "consumequeue"
+    ) -> Iterator[tuple[str, int]]:
+        """The same queues, which will be read one after the other: where opening a file is a request, some together."""
+        if not self.is_remote:
+            yield from queues
+            return
+        rest = iter(queues)
+        while portion := list(itertools.islice(rest, _PREPARED_QUEUES)):
+            found = (self.queue_segments(topic, queue_id, kind)[0] for topic, queue_id in portion)
+            open_together(segments[-1] for segments in found if segments)
+            yield from portion
 
     @cached_property
     def index_files(self) -> tuple[Segment, ...]:
