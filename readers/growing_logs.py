@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from readers.commit_log import last_with_data, written_bytes
-from readers.errors import FileChanged
+from readers.errors import BadRequest, FileChanged
 from readers.log_end import live_blocks
 from readers.record_block import Block
 from readers.segment_scan import SegmentScan
@@ -23,11 +23,15 @@ from readers.store import Store
 Offsets = dict[str, int]
 #: Bytes before a place in which its last record is looked for; more where that one is longer.
 _BACK_BYTES = 64 << 10
+_PAGE_BYTES = 4096
 
 
-def initial_offsets(stores: list[Store]) -> Offsets:
-    """The begin of each log that is here. Reads no file."""
-    return {store.root: store.log_begin_offset for store in stores}
+def initial_offsets(stores: list[Store], from_offset: int = 0) -> Offsets:
+    """The begin of each log that is here, or of its first record at or behind `from_offset`.
+
+    Raises: BadRequest if a log ends before that; FileChanged, UnreadableFile.
+    """
+    return {store.root: _first_record(store, max(from_offset, store.log_begin_offset)) for store in stores}
 
 
 def latest_offsets(
@@ -89,9 +93,30 @@ def blocks_between(split: Split) -> Iterator[Block]:
     return iter(split.scan()) if split.is_last else live_blocks(split)
 
 
+def _first_record(store: Store, offset: int) -> int:
+    """Where the first record at or behind an offset begins; in files that are final, any offset will do."""
+    last = last_with_data(store.commit_log)
+    segment = next((segment for segment in store.commit_log if segment.base_offset == last), None)
+    if segment is None or offset <= segment.base_offset:
+        return offset
+    position, end = offset - segment.base_offset, 0
+    for block in SegmentScan(segment, from_position=max(0, position - _BACK_BYTES), is_last=True):
+        behind = block.positions[block.positions >= position]
+        if len(behind):
+            return segment.base_offset + int(behind[0])
+        end = int(block.positions[-1] + block.lengths[-1])
+    if end < position:
+        raise BadRequest(f"{store.root}: the commit log ends before {offset}", advice="look at rmqtx stores")
+    return offset
+
+
 def _latest(store: Store, start: int, part_bytes: int | None, skips_lost: bool) -> int:
-    if not store.commit_log:
-        return start
+    if start > max((segment.end_offset for segment in store.commit_log), default=0):
+        raise FileChanged(
+            f"{store.root}: the commit log is shorter than what the stream has read", file=store.root,
+            field="end of the log", expected=f"offset {start} or more", actual="an earlier one",
+            advice="begin a new stream; what this one gave behind the cut is no more",
+        )
     last = last_with_data(store.commit_log)
     place = start
     left_bytes = part_bytes
@@ -117,13 +142,20 @@ def _last_end(store: Store, segment: Segment, start: int, limit: int) -> int:
 
     One that begins in [start, limit); where damage leaves none there, the first ones behind it.
     """
-    if store.in_use and start - segment.base_offset >= written_bytes(segment):
-        return start  # nothing new: the rest of the file need not be looked through each time
+    if store.in_use and _is_unwritten(segment, start - segment.base_offset):
+        return start
     while True:
         end = _walked_end(segment, start, limit)
         if end > start or limit >= segment.end_offset:
             return end
         limit = min(segment.end_offset, start + 8 * (limit - start))
+
+
+def _is_unwritten(segment: Segment, position: int) -> bool:
+    """Whether nothing stands from a record's end on, told without looking through the rest of the file each time."""
+    end = -(-position // _PAGE_BYTES) * _PAGE_BYTES + _PAGE_BYTES
+    with segment.open() as file:
+        return written_bytes(segment) <= end and not file.read(position, end - position).strip(b"\0")
 
 
 def _walked_end(segment: Segment, start: int, limit: int) -> int:
@@ -152,7 +184,9 @@ def _walk(segment: Segment, position: int, to_position: int) -> tuple[int, bool]
             _require_not_cut_back(segment, block, position)
             end = int(block.positions[-1] + block.lengths[-1])
         else:
-            reached = position if end is None else max(end, position)
+            if end is not None and end < position:
+                raise _cut_back(segment, position)
+            reached = position if end is None else end
             is_whole = not any(
                 span.kind == "damaged" and position <= span.position_bytes < reached for span in scan.spans
             )
@@ -163,11 +197,15 @@ def _walk(segment: Segment, position: int, to_position: int) -> tuple[int, bool]
 def _require_not_cut_back(segment: Segment, block: Block, position: int) -> None:
     before = int((block.positions < position).sum())
     if before and int(block.positions[before - 1] + block.lengths[before - 1]) > position:
-        raise FileChanged(
-            f"{segment.file} was cut back and written again: a record stands where the stream had read to",
-            file=segment.file, position_bytes=position,
-            advice="begin a new stream; what this one gave behind the cut is no more",
-        )
+        raise _cut_back(segment, position)
+
+
+def _cut_back(segment: Segment, position: int) -> FileChanged:
+    return FileChanged(
+        f"{segment.file} was cut back and written again: no record ends where the stream had read to",
+        file=segment.file, position_bytes=position,
+        advice="begin a new stream; what this one gave behind the cut is no more",
+    )
 
 
 def _require_files(store: Store, first: int, stop: int) -> None:

@@ -46,11 +46,9 @@ class RmqtxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802
-        """Where a new query begins: at the begin of each log, or at the option `from`."""
+        """Where a new query begins: at the begin of each log, or at the first record from the option `from` on."""
         with marked():
-            offsets = initial_offsets(opened(self._options))
-            first = self._options.from_offset or 0
-            return {root: max(offset, first) for root, offset in offsets.items()}
+            return initial_offsets(opened(self._options), self._options.from_offset or 0)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The option `max_bytes_per_batch`."""

@@ -92,7 +92,7 @@ def test_planning_opens_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- records that a recovery cut off ---------------------------------------------------------------------------------
 
 
-def _with_stale_tail(tmp_path: Path, *, is_rolled: bool) -> tuple[str, list[int]]:
+def with_stale_tail(tmp_path: Path, *, is_rolled: bool) -> tuple[str, list[int]]:
     """A store whose broker recovered to the twentieth record, went on for two, and stopped; the offsets of all 22.
 
     `is_rolled`: the third did not fit, so a blank record covers the file's rest and the log goes on in the next file.
@@ -127,7 +127,7 @@ def _with_stale_tail(tmp_path: Path, *, is_rolled: bool) -> tuple[str, list[int]
 def test_records_behind_the_end_of_the_data_never_come_back(
     tmp_path: Path, is_rolled: bool, split_bytes: int
 ) -> None:
-    root, offsets = _with_stale_tail(tmp_path, is_rolled=is_rolled)
+    root, offsets = with_stale_tail(tmp_path, is_rolled=is_rolled)
     assert locally("records", root)["commit_log_offset"].to_pylist() == offsets
     found, _ = through_the_source(table="records", path=root, split_size=str(split_bytes))
     assert found["commit_log_offset"].to_pylist() == offsets
@@ -141,7 +141,7 @@ def test_records_behind_the_end_of_the_data_never_come_back(
 
 
 def test_without_looking_back_they_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root, offsets = _with_stale_tail(tmp_path, is_rolled=False)
+    root, offsets = with_stale_tail(tmp_path, is_rolled=False)
     monkeypatch.setattr(log_end, "is_behind_end", lambda split, first_position: False)
     found, _ = through_the_source(table="records", path=root, split_size="999")
     assert found.num_rows > len(offsets)
@@ -155,13 +155,13 @@ def test_a_process_looks_over_a_segment_once(tmp_path: Path, monkeypatch: pytest
     reader, _, _ = reader_of(path=str(tmp_path / "store"), split_size="16KiB")
     partitions = reader.partitions()
     assert len(partitions) > 50
-    read = _counted_bytes(monkeypatch)
+    read = counted_bytes(monkeypatch)
     rows = sum(len(batch) for partition in partitions[1::2] for batch in reader.read(partition))
     assert abs(rows - len(places) / 2) < 20
     assert read[0] < 4 * len(data)  # not once for each of them
 
 
-def _counted_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def counted_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by every byte that is read from a file."""
     count = [0]
     read = OpenFile.read
@@ -384,7 +384,7 @@ def test_conditions_are_kept_exactly_and_read_less(monkeypatch: pytest.MonkeyPat
         assert left == []
         found, _ = through_the_source(filters, path=root, split_size="16KiB")
         assert found.to_pylist() == [row for row in rows if is_wanted(row)], filters
-    read = _counted_bytes(monkeypatch)
+    read = counted_bytes(monkeypatch)
     through_the_source(path=root, split_size="16KiB")
     whole, read[0] = read[0], 0
     _, tasks = through_the_source([LessThan(OFFSET, 10_000)], path=root, split_size="16KiB")
@@ -395,7 +395,7 @@ def test_conditions_are_kept_exactly_and_read_less(monkeypatch: pytest.MonkeyPat
 def test_conditions_on_queues_open_only_those(monkeypatch: pytest.MonkeyPatch) -> None:
     root = str(unpacked("common-5.3.3"))
     rows = locally("queue_slots", root).to_pylist()
-    read = _counted_bytes(monkeypatch)
+    read = counted_bytes(monkeypatch)
     through_the_source(table="queue_slots", path=root)
     whole, read[0] = read[0], 0
     filters = [EqualTo(TOPIC, "orders"), In(QUEUE, (0, 1))]

@@ -6,6 +6,7 @@ import json
 import mmap
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,12 +22,12 @@ from readers.store import Store, open_store
 from spark_tasks.data_source import RmqtxDataSource
 from spark_tasks.stream_reader import RmqtxStreamReader
 from tests.forge import damage
-from tests.forge.logs import Forge
+from tests.forge.logs import Forge, in_one_file
 from tests.forge.records import Message
 from tests.forge.stores import copy_of, unpacked
 from tests.spark.frames import locally
 from tests.spark.growing import Growing
-from tests.spark.test_data_source import _with_stale_tail
+from tests.spark.test_data_source import counted_bytes, with_stale_tail
 
 
 def offsets_between(stores: list[Store], start: Offsets, end: Offsets, split_bytes: int) -> list[tuple[str, int]]:
@@ -123,7 +124,7 @@ def test_several_stores_share_a_batch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("max_bytes", [None, 500])
 @pytest.mark.parametrize("is_rolled", [False, True])
 def test_what_a_recovery_cut_off_is_never_streamed(tmp_path: Path, is_rolled: bool, max_bytes: int | None) -> None:
-    root, offsets = _with_stale_tail(tmp_path, is_rolled=is_rolled)
+    root, offsets = with_stale_tail(tmp_path, is_rolled=is_rolled)
     found, end = drained([Path(root)], {root: 0}, max_bytes, split_bytes=999)
     assert [offset for _, offset in found] == offsets
     assert drained([Path(root)], end, max_bytes)[0] == []
@@ -172,6 +173,45 @@ def test_a_log_that_was_cut_back_and_written_again_is_an_error(tmp_path: Path) -
     damage.log_files(root)[0].write_bytes(file.read_bytes())
     with pytest.raises(FileChanged, match="was cut back and written again"):
         latest_offsets([open_store(root)], start, None)
+    shorter = Forge(tmp_path / "shorter")
+    for number in range(4):
+        shorter.append(Message(body=bytes(100 - number)))
+    damage.log_files(root)[0].write_bytes(damage.log_files(shorter.write())[0].read_bytes())
+    with pytest.raises(FileChanged, match="was cut back and written again"):
+        latest_offsets([open_store(root)], start, None)
+    with pytest.raises(FileChanged, match="is shorter than what the stream has read"):
+        latest_offsets([open_store(root)], {str(root): 1 << 20}, None)
+
+
+def test_a_stream_may_begin_inside_a_log() -> None:
+    root = unpacked("common-5.3.3")
+    offsets = [offset for _, offset in wanted(root)]
+    for begin in (0, offsets[7], offsets[7] + 1, offsets[-1]):
+        found, _ = drained([root], initial_offsets([open_store(root)], begin), 30_000)
+        assert [offset for _, offset in found] == [offset for offset in offsets if offset >= begin]
+    end = drained([root], {str(root): 0}, None)[1][str(root)]
+    assert initial_offsets([open_store(root)], end) == {str(root): end}
+    for behind in (end + 1, 1 << 40):
+        with pytest.raises(BadRequest, match="the commit log ends before"):
+            initial_offsets([open_store(root)], behind)
+
+
+def test_nothing_new_is_told_without_reading_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "s"
+    (root / "commitlog").mkdir(parents=True)
+    data, _ = in_one_file(Message(body=bytes(500)) for _ in range(100))
+    file = root / "commitlog" / f"{0:020d}"
+    file.write_bytes(data.ljust(8 << 20, b"\0"))
+    store = replace(open_store(root), used_by_process=1)
+    end = latest_offsets([store], {str(root): 0}, None)
+    assert end == {str(root): len(data)}
+    read = counted_bytes(monkeypatch)
+    assert latest_offsets([store], end, None) == end
+    assert read[0] < 300_000
+    with file.open("r+b") as written:
+        written.seek(len(data))
+        written.write(Message(body=bytes(500)).record(len(data)))
+    assert latest_offsets([store], end, None)[str(root)] > len(data)
 
 
 def stream(**options: str) -> RmqtxStreamReader:
