@@ -165,7 +165,7 @@ def command(
             Search(conditions, tuple(columns), inflates=is_text), opened.stores,
             from_offset=bounds.from_offset, to_offset=bounds.to_offset, progress=progress,
         )
-        batches = _batches(reading, is_text=is_text)
+        batches = unread_batches(reading, is_text=is_text)
         listing.write(batches)
         batches.close()  # at a limit the rest stays unread
     amounts = accounting(reading)
@@ -181,11 +181,17 @@ def _view(*, with_body: bool, with_store: bool) -> View:
     return View((*VIEWS["records"].columns, *more), "no such records")
 
 
-def _batches(reading: Reading, *, is_text: bool) -> Generator[pa.RecordBatch, None, None]:
+def unread_batches(reading: Reading, *, is_text: bool) -> Generator[pa.RecordBatch, None, None]:
+    """The reading's batches, bodies as text where that is asked; to close it closes the reading."""
     from rmqtx_cli.bodies import with_text_bodies
 
-    for batch in reading:
-        yield with_text_bodies(batch) if is_text else batch
+    batches = iter(reading)
+    try:
+        for batch in batches:
+            yield with_text_bodies(batch) if is_text else batch
+    finally:
+        if isinstance(batches, Generator):  # here, not when it is collected: the engine ends before that
+            batches.close()
 
 
 def _conditions(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from readers.consume_queue import SLOT
+from readers.reading import Reading
 from readers.store import HALF_TOPIC
+from readers.tables import RECORDS
+from rmqtx_cli.commands.search import unread_batches
 from tests.brokers.corpus import unpack
 from tests.cli.conftest import Run
 from tests.forge import damage
@@ -137,3 +141,21 @@ def test_hostile_text_stays_text(rmqtx: Run, tmp_path: Path) -> None:
     assert "\x1b" not in said.out
     assert "\\x1b[31mred\\xff" in said.out
     assert rmqtx("search", root, "--body-contains", "red", "--body", "raw").out.count("1b5b33316d726564ff") == 1
+
+
+def test_what_is_left_unread_is_closed_before_the_engine_ends() -> None:
+    """A session that has ended cannot clean up behind rows that nobody read."""
+    closed = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            while True:
+                yield pa.RecordBatch.from_pylist([], RECORDS)
+        finally:
+            closed.append(True)
+
+    reading = Reading(RECORDS, batches())
+    rows = unread_batches(reading, is_text=False)
+    next(rows)
+    rows.close()
+    assert closed == [True]
