@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -83,22 +84,27 @@ def _from_sqlite(spark: SparkSession, location: str, table: str | None) -> DataF
     return spark.createDataFrame(rows)
 
 
-def _tried(location: str, read: Any) -> DataFrame:
+def _tried(location: str, read: Callable[[], DataFrame]) -> DataFrame:
     from py4j.protocol import Py4JJavaError
-    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.errors import PySparkException
 
     try:
-        frame: DataFrame = read()
-    except AnalysisException as error:
-        raise UnreadableFile(f"cannot read the ledger {location}: {_first_line(str(error))}") from error
+        return read()
     except (Py4JJavaError, PySparkException) as error:
-        said = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
+        said = _first_cause(error)
         advice = None
         if "ClassNotFoundException" in said or "No suitable driver" in said:
             advice = "give the driver's jar by --ledger-driver-jar"
-        raise UnreadableFile(f"cannot read the ledger {location}: {_first_line(said)}", advice=advice) from error
-    return frame
+        raise UnreadableFile(f"cannot read the ledger {location}: {said}", advice=advice) from error
 
 
-def _first_line(text: str) -> str:
-    return text.strip().split("\n", 1)[0]
+def _first_cause(error: Exception) -> str:
+    """What the database, or whoever failed first, said: one line."""
+    thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    if thrown is None:  # Spark Connect has no JVM here
+        return str(error).strip().split("\n", 1)[0]
+    while thrown.getCause() is not None:
+        thrown = thrown.getCause()
+    text = str(thrown.getMessage() or "").strip().split("\n", 1)[0]
+    name = str(thrown.getClass().getSimpleName())
+    return text if " " in text else f"{name}: {text}"
