@@ -112,6 +112,19 @@ def write_manifest(directory: Path, done: Range, files: list[WrittenFile]) -> No
         raise UnwritableFile(f"cannot write into {directory}: {error.strerror}", file=directory) from error
 
 
+def replace_manifests(directory: Path, done: Range, files: list[WrittenFile]) -> None:
+    """Remove all that the directory holds, then give these files their names.
+
+    The old manifests go first: from then on their files are leftovers, which the next run removes if this one cannot.
+    Raises: OSError, UnwritableFile.
+    """
+    manifests = sorted((directory / STATE_DIRECTORY / _MANIFESTS).glob("[!.]*.json"))
+    names = [file["name"] for path in manifests for file in _read_range(path).files]
+    for path in [*manifests, *(directory / name for name in names)]:
+        path.unlink(missing_ok=True)
+    write_manifest(directory, done, files)
+
+
 def write_json(path: Path, facts: dict[str, Any]) -> None:
     """A small file of ours, complete or not at all."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}")

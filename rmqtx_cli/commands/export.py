@@ -13,6 +13,8 @@ import typer
 from readers.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
     CommitLogOption,
     ConfOption,
     EngineName,
@@ -36,13 +38,16 @@ from rmqtx_cli.text import count, size
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rmqtx_cli.engines import Engine
     from rmqtx_cli.listing import Listing
+    from rmqtx_cli.opening import Opened
 
 NAME = "export"
 SHORT = "a table as Parquet files by topic and day"
 EXAMPLES = (
     Example("rmqtx export records STORE --to DIR", "every record as Parquet, by topic and day"),
     Example("rmqtx export records STORE --to DIR", "again, when the log has grown: only what is new is added"),
+    Example("rmqtx export transactions STORE --to DIR", "every verdict, in place of those of the run before"),
     Example("rmqtx export halves STORE --to DIR --format jsonl", "half copies as JSON lines"),
     Example("rmqtx export records BROKER_A BROKER_B --to DIR --body raw --engine spark", "with bodies, on Spark"),
 )
@@ -54,6 +59,7 @@ class Table(StrEnum):
     RECORDS = "records"
     HALVES = "halves"
     OPS = "ops"
+    TRANSACTIONS = "transactions"
 
 
 class Bodies(StrEnum):
@@ -64,7 +70,9 @@ class Bodies(StrEnum):
     INFLATED = "inflated"
 
 
-TableArgument = Annotated[Table, typer.Argument(metavar="TABLE", help="What to export: records, halves or ops.")]
+TableArgument = Annotated[
+    Table, typer.Argument(metavar="TABLE", help="What to export: records, halves, ops or transactions.")
+]
 ToOption = Annotated[
     str,
     typer.Option("--to", metavar="DIR", help="Where the files go: a new directory, or one of an export to continue."),
@@ -97,21 +105,24 @@ def command(
     hash_all: HashOption = False,
     with_meta: WithMetaOption = False,
     commit_log: CommitLogOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Write a table of the commit log to files below a directory: topic=T/day=YYYY-MM-DD/part-*.
+    """Write a table to files below a directory: topic=T/day=YYYY-MM-DD/part-*.
 
     A file gets its name when it is complete. A run that was stopped is continued by the next one, and a run after the
-    log has grown adds what is new: no row is ever there twice. The directory is one that every task can write to.
+    log has grown adds what is new: no row is ever there twice. Transactions change as the log grows: they are written
+    anew, and replace what is there. The directory is one that every task can write to.
     """
     from readers.export import EXPORTED, ExportJob
     from readers.export_manifest import opened_directory
+    from readers.export_snapshot import export_snapshot
     from readers.places import is_uri
-    from rmqtx_cli.custody import take_custody
     from rmqtx_cli.engines import EngineOptions, chosen_engine
     from rmqtx_cli.listing import Listing
-    from rmqtx_cli.opening import consistency, open_stores, refuse_inside
+    from rmqtx_cli.opening import consistency, open_stores, refuse_inside, say_header
     from rmqtx_cli.output.forms import EXPORT_FORMATS, form_of
     from rmqtx_cli.progress import shown
     from rmqtx_cli.views import VIEWS
@@ -125,23 +136,30 @@ def command(
     columns = _columns(table, fields, with_body=body is not Bodies.NONE)
     options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
     listing = Listing(EXPORTED, VIEWS["exported"], voice=voice)
-    opened = open_stores(store, commit_log)
+    opened = open_stores(store, commit_log, broker_conf, broker_version)
     refuse_inside(Path(to), opened.stores)
-    for one in opened.stores:
-        voice.note(f"{one.root}: {consistency(one)}")
+    if table is Table.TRANSACTIONS:
+        say_header(opened, voice)
+    else:
+        for one in opened.stores:
+            voice.note(f"{one.root}: {consistency(one)}")
     settings = {"table": table.value, "columns": columns, "format": output_format.value, "body": body.value}
     with (
         opened_directory(directory, settings, opened.stores) as done,
         chosen_engine(options, opened.stores, voice) as given,
         shown("exporting", voice) as progress,
     ):
-        facts = take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice, is_wanted=True)
-        _keep_custody(directory, facts)
-        job = ExportJob(
-            table.value, tuple(columns), str(directory), form_of(output_format, with_meta=with_meta), done,
-            body is Bodies.INFLATED, _custody_of_files(facts),
-        )
-        reading = given.run_job(job, opened.stores, progress=progress)
+        facts = _custody(context, given, opened, directory, hash_all=hash_all, voice=voice)
+        form = form_of(output_format, with_meta=with_meta)
+        if table is Table.TRANSACTIONS:
+            reading = given.audit(opened.stores, opened.settings_of, progress=progress)
+            reading.batches = export_snapshot(reading.batches, table.value, tuple(columns), directory, form, facts)
+        else:
+            job = ExportJob(
+                table.value, tuple(columns), str(directory), form, done, body is Bodies.INFLATED,
+                {name: facts[name] for name in ("custody_version", "made_by", "command")},
+            )
+            reading = given.run_job(job, opened.stores, progress=progress)
         written = _Counted()
         _write(written.watching(reading), listing if listed else None)
     voice.note(f"{to}: {written.line()}")
@@ -169,16 +187,18 @@ def _columns(table: Table, fields: str | None, *, with_body: bool) -> list[str]:
     return [*chosen, *(["body"] if with_body and "body" not in chosen else [])]
 
 
-def _custody_of_files(facts: dict[str, Any] | None) -> dict[str, Any]:
-    """What each file says beside its own range; the custody of the whole is in the export's own directory."""
-    return {} if facts is None else {name: facts[name] for name in ("custody_version", "made_by", "command")}
-
-
-def _keep_custody(directory: Path, facts: dict[str, Any] | None) -> None:
+def _custody(
+    context: typer.Context, engine: Engine, opened: Opened, directory: Path, *, hash_all: bool, voice: Voice
+) -> dict[str, Any]:
+    """The custody of the whole, kept in the export's own directory; each file says its own range beside."""
     from readers.export_manifest import STATE_DIRECTORY, write_json
+    from rmqtx_cli.custody import custody_lines, custody_of_stores
 
-    if facts is not None:
-        write_json(directory / STATE_DIRECTORY / f"custody-{facts['made_time_ms']}.json", facts)
+    facts = custody_of_stores(context, engine, opened.stores, hash_all=hash_all)
+    for line in custody_lines(facts):
+        voice.detail(line)
+    write_json(directory / STATE_DIRECTORY / f"custody-{facts['made_time_ms']}.json", facts)
+    return facts
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -195,6 +196,32 @@ def test_export_in_every_format(kind: str, rmqtx: Run, common: Path, tmp_path: P
     assert f"{len(offsets)} rows added" in first.err
     assert offsets == sorted(int(line) for line in records.splitlines()[1:])
     assert set(table.schema.names) >= {"commit_log_offset", "topic", "keys"}
+
+
+def test_verdicts_replace_those_of_the_run_before(
+    rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path
+) -> None:
+    to, one, two = tmp_path / "to", corpus_store("common-5.3.3"), corpus_store("fifteen-5.3.3")
+    wanted = [json.loads(line) for line in rmqtx("audit", one, two, "--format", "jsonl", "--quiet").out.splitlines()]
+    for stores in ((one,), (one, two), (one, two)):
+        assert rmqtx("export", "transactions", *stores, "--to", to, "--quiet").status == DONE
+    table = ds.dataset(to).to_table()
+    assert sorted(table["transaction_id"].to_pylist()) == sorted(row["transaction_id"] for row in wanted)
+    assert len([file for file in to.rglob("part-*") if file.is_file()]) == 2  # topics
+
+
+def test_an_export_of_verdicts_that_fails_leaves_the_last_one(
+    rmqtx: Run, common: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to = tmp_path / "to"
+    rmqtx("export", "transactions", common, "--to", to, "--quiet")
+    before = contents(to / "topic=orders")
+    def broken(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+    monkeypatch.setattr("readers.partition_files._ArrowFile.finish", broken)
+    result = rmqtx("export", "transactions", common, "--to", to, "--quiet")
+    assert (result.status, "No space left on device" in result.err) == (UNREADABLE, True)
+    assert contents(to / "topic=orders") == before
 
 
 def test_export_lists_its_files_and_keeps_its_custody(rmqtx: Run, common: Path, tmp_path: Path) -> None:
