@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 #: With fewer the driver's one task would do all the judging.
 PARTITIONS_MIN = 2
+#: So many stray decisions, of some 30 bytes each, are sent to every executor; more are joined by shuffling.
+STRAYS_BROADCAST_MAX = 500_000
 
 
 def audit(
@@ -188,7 +190,8 @@ class _Audit:
     def _conclude(
         self, facts: list[StoreFacts], plan: SplitPlan, scan: DataFrame, parts: list[tuple[Scanned, int]]
     ) -> list[Conclusion]:
-        strays = _unresolved(scan) if any(count for _, count in parts) else []
+        count = sum(count for _, count in parts)
+        strays = _unresolved(scan, count) if count else []
         tasks = []
         for number, fact in enumerate(facts):
             mine = [(row["commit_log_offset"], row["named_offset"]) for row in strays if row["store"] == number]
@@ -208,11 +211,17 @@ def _conclude_store(task: tuple[StoreFacts, list[Scanned], tuple[Int64s, Int64s]
     return conclude(*task)
 
 
-def _unresolved(scan: DataFrame) -> list[Any]:
+def _unresolved(scan: DataFrame, strays_count: int) -> list[Any]:
     """The stray decisions that name no half copy of their own transaction in any split."""
     halves = scan.filter(scan["kind"] == HALF).selectExpr("store", "identity", "commit_log_offset as named_offset")
     strays = scan.filter(scan["kind"] == STRAY).select("store", "identity", "named_offset", "commit_log_offset")
-    return strays.join(halves, ["store", "identity", "named_offset"], "left_anti").collect()
+    keys = ["store", "identity", "named_offset"]
+    if strays_count > STRAYS_BROADCAST_MAX:
+        return strays.join(halves, keys, "left_anti").collect()
+    # Few against many: the halves stay where they are, and are asked for those that the strays name.
+    named = strays.select(*keys).distinct().hint("broadcast")
+    found = {tuple(row) for row in halves.join(named, keys, "left_semi").collect()}
+    return [row for row in strays.collect() if (row["store"], row["identity"], row["named_offset"]) not in found]
 
 
 def _damaged_rows(conclusions: list[Conclusion], partitions_count: int, split: int) -> list[pa.RecordBatch]:
