@@ -96,12 +96,13 @@ def test_damaged_stores(spark: SparkSession, seed: int, tmp_path: Path) -> None:
 def test_through_spark_where_driver_and_tasks_share_no_disk(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a cluster: results come through the driver's JVM, in pieces."""
+    """As on a cluster: results come through the driver's JVM, in pieces; and as with more strays than are sent round."""
     name = "common-5.3.3"
     wanted = told(local_engine.audit([opened(name)], settings_of(name)))
     monkeypatch.setattr(handover, "_is_local", lambda _: False)
     monkeypatch.setattr(handover, "FETCHED_BYTES_MAX", 1)
     monkeypatch.setattr(spark_audit, "PARTITIONS_MIN", 5)
+    monkeypatch.setattr(spark_audit, "STRAYS_BROADCAST_MAX", 0)
     assert on_spark(spark, [opened(name)], settings_of(name)) == wanted
 
 
