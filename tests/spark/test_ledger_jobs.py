@@ -23,6 +23,7 @@ from readers.matching import Match, Term
 from readers.partition_files import ParquetForm
 from readers.reading import Reading
 from readers.reconcile import RECONCILED
+from readers.store import open_store
 from rmqtx_cli.filters import parse_filter
 from spark_tasks import diff as spark_diff
 from spark_tasks import reconcile as spark_reconcile
@@ -31,7 +32,7 @@ from spark_tasks.scan import run_job
 from spark_tasks.tasks import results
 from tests import ledgers
 from tests.brokers import corpus
-from tests.forge.stores import opened, settings_of
+from tests.forge.stores import copy_of, opened, settings_of
 from tests.spark.jars import SQLITE, jar
 
 if TYPE_CHECKING:
@@ -156,3 +157,21 @@ def test_custody_is_taken_in_tasks(spark: SparkSession, monkeypatch: pytest.Monk
     wanted = store_custody(store, hash_all=True)
     monkeypatch.setattr("readers.sources.OpenFile.read", None)  # in this process nothing can be read any more
     assert results(spark, functools.partial(store_custody, hash_all=True), [store]) == [wanted]
+
+
+def test_damage_is_told_as_locally(spark: SparkSession, tmp_path: Path) -> None:
+    """A damaged half copy makes verdicts unknowable: the comparison must say so, whichever engine read the store."""
+    root = copy_of(ledgers.NAME, tmp_path)
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as log:
+        log.seek(next(row for row in corpus.expected(ledgers.NAME))["half_commit_log_offset"] + 4)
+        log.write(b"\xff" * 40)
+    store, settings = open_store(root), settings_of(ledgers.NAME)
+    local = audit([store], settings)
+    list(local)
+    assert local.findings
+    ledger = read_ledger(spark, ledgers.written("csv", tmp_path), None, ("order_id",))
+    done = parse_filter(ledgers.DONE, arrow_schema(ledger)).mask
+    reading = spark_reconcile.reconcile(spark, [store], settings, ledger, MATCH, done, done, split_bytes=SPLIT)
+    list(reading)
+    told, wanted = (sorted(finding.line() for finding in one.findings) for one in (reading, local))
+    assert told == wanted
