@@ -29,7 +29,7 @@ from readers.store_view import missing_end_findings
 from readers.tables import FINDINGS
 from readers.verify_index import IndexClaims, IndexLeftovers, IndexPart
 from readers.verify_leftovers import Leftovers, LogRanges, merged
-from readers.verify_queues import QueueClaims, QueueName, QueuePart
+from readers.verify_queues import QueueClaims, QueueParts
 from readers.verify_records import TIME_MS_MAX, older_design_rows, record_findings
 from readers.verify_store import (
     backwards_finding,
@@ -67,7 +67,7 @@ class VerifiedSplit:
     op_marks: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
     older_offsets: Int64s = field(default_factory=_none)
     has_halves: bool = False
-    queues: dict[QueueName, QueuePart] = field(default_factory=dict)
+    queues: QueueParts = field(default_factory=QueueParts)
     index: IndexPart = field(default_factory=IndexPart)
 
 

@@ -18,7 +18,17 @@ from readers.errors import SourceError
 from readers.findings import Finding, as_text
 from readers.record_at import block_at
 from readers.store import Store
-from readers.verify_queues import BATCH, SIMPLE, QueueName, QueuePart, SlotFiles, queue_text, slot_files
+from readers.verify_queues import (
+    BATCH,
+    RECORD_COLUMNS,
+    SIMPLE,
+    QueueName,
+    QueuePart,
+    QueueParts,
+    SlotFiles,
+    queue_text,
+    slot_files,
+)
 
 #: Findings of one kind about one queue; what is beyond is told in one.
 FINDINGS_MAX = 100
@@ -71,27 +81,55 @@ class _Queue:
     told: list[tuple[int, int]] = field(default_factory=list)
 
 
+class _Parts:
+    """The parts of all splits, so that one queue's can be had at a time."""
+
+    def __init__(self, parts: list[QueueParts]) -> None:
+        self.names: dict[QueueName, int] = {}
+        owners = [
+            np.array([self.names.setdefault(name, len(self.names)) for name in part.names], np.int64) for part in parts
+        ]
+        none = QueueParts()
+        run_owners = np.concatenate(
+            [none.run_owners, *(mine[part.run_owners] for mine, part in zip(owners, parts, strict=True))]
+        )
+        record_owners = np.concatenate(
+            [none.record_owners, *(mine[part.record_owners] for mine, part in zip(owners, parts, strict=True))]
+        )
+        order = np.argsort(run_owners, kind="stable")
+        self._runs = np.concatenate([none.runs, *(part.runs for part in parts)])[order]
+        self._run_cuts = np.searchsorted(run_owners[order], np.arange(len(self.names) + 1))
+        order = np.argsort(record_owners, kind="stable")
+        self.record_owners = record_owners[order]
+        self.records = np.concatenate([none.records, *(part.records for part in parts)], axis=1)[:, order]
+        self._record_cuts = np.searchsorted(self.record_owners, np.arange(len(self.names) + 1))
+
+    def of(self, name: QueueName) -> QueuePart:
+        """What all splits know of a queue."""
+        number = self.names.get(name)
+        runs, records = slice(0), slice(0)
+        if number is not None:
+            runs = slice(self._run_cuts[number], self._run_cuts[number + 1])
+            records = slice(self._record_cuts[number], self._record_cuts[number + 1])
+        return QueuePart(merged([self._runs[runs]]), *self.records[:, records])
+
+
 class Leftovers:
     """The findings about the queues of a store."""
 
     def __init__(
-        self, store: Store, parts: list[dict[QueueName, QueuePart]], log: LogRanges, *, only_ends: bool = False
+        self, store: Store, parts: list[QueueParts], log: LogRanges, *, only_ends: bool = False
     ) -> None:
         """`only_ends`: nothing was compared, and only the last slot of each queue is looked at."""
         self._store = store
         self._only_ends = only_ends
         self._ranges = log
         self._log = store.log()
-        self._parts: dict[QueueName, list[QueuePart]] = {}
-        for part in parts:
-            for name, queue in part.items():
-                self._parts.setdefault(name, []).append(queue)
-        bad = [(name, queue) for name, queues in self._parts.items() for queue in queues if len(queue.offsets)]
-        self._claims = {
-            offset: (name, number)
-            for name, queue in bad
-            for offset, number in zip(queue.offsets.tolist(), queue.numbers.tolist(), strict=True)
-        }
+        self._parts = _Parts(parts)
+        offsets, numbers = (self._parts.records[RECORD_COLUMNS.index(name)] for name in ("offsets", "numbers"))
+        names = list(self._parts.names)
+        rows = zip(offsets.tolist(), self._parts.record_owners.tolist(), numbers.tolist(), strict=True)
+        self._claims = {offset: (names[owner], number) for offset, owner, number in rows}
         self.told_offsets: set[int] = set()
 
     def findings(self) -> Iterator[Finding]:
@@ -118,17 +156,10 @@ class Leftovers:
             for kind in (SIMPLE, BATCH)
             for topic, number in self._store.queues(kind)
         }
-        return sorted(here | self._parts.keys())
+        return sorted(here | self._parts.names.keys())
 
     def _queue(self, name: QueueName) -> _Queue:
-        parts = self._parts.get(name, [])
-        joined = {
-            column: np.concatenate([np.empty(0, np.int64), *(getattr(part, column) for part in parts)])
-            for column in QueuePart.__slots__
-            if column != "runs"
-        }
-        runs = merged([part.runs for part in parts])
-        return _Queue(name, slot_files(self._store, name), QueuePart(runs=runs, **joined))
+        return _Queue(name, slot_files(self._store, name), self._parts.of(name))
 
     # -- slots ---------------------------------------------------------------------------------------------------------
 

@@ -64,6 +64,41 @@ class QueuePart:
     slot_tags: Int64s
 
 
+#: The columns of a QueuePart about records whose slot does not agree.
+RECORD_COLUMNS = (
+    "numbers", "offsets", "lengths", "tags_codes", "slot_offsets", "slot_lengths", "slot_tags",
+)
+
+
+@dataclass(slots=True)
+class QueueParts:
+    """The parts of all queues of a split, in few arrays: a store of many queues has one for each queue and split.
+
+    Shape: `names` of queues; `run_owners` goes with `runs`, `record_owners` with the columns of `records`: which of the
+           names each is of.
+    """
+
+    names: list[QueueName] = field(default_factory=list)
+    run_owners: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    runs: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    record_owners: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    records: Int64s = field(default_factory=lambda: np.empty((len(RECORD_COLUMNS), 0), np.int64))
+
+    @staticmethod
+    def of(parts: dict[QueueName, QueuePart]) -> QueueParts:
+        """The parts of some queues as one."""
+        if not parts:
+            return QueueParts()
+        records = [np.stack([getattr(part, name) for name in RECORD_COLUMNS]) for part in parts.values()]
+        return QueueParts(
+            list(parts),
+            np.repeat(np.arange(len(parts)), [len(part.runs) for part in parts.values()]),
+            np.concatenate([part.runs for part in parts.values()]),
+            np.repeat(np.arange(len(parts)), [rows.shape[1] for rows in records]),
+            np.concatenate(records, axis=1),
+        )
+
+
 @dataclass(slots=True)
 class _Rows:
     """Records of one block that should have a slot."""
@@ -162,10 +197,10 @@ class QueueClaims:
                     )
                 )
 
-    def compared(self) -> dict[QueueName, QueuePart]:
+    def compared(self) -> QueueParts:
         """Each queue's part, when all blocks were added."""
         if not self._rows:
-            return {}
+            return QueueParts()
         numbers, *columns = (
             np.concatenate([getattr(rows, name) for rows in self._rows]) for name in _Rows.__slots__
         )
@@ -176,7 +211,7 @@ class QueueClaims:
             mine = order[cuts[number] : cuts[number + 1]]
             parts[name] = _compared(self.store, name, *(column[mine] for column in columns))
         self._rows = []
-        return parts
+        return QueueParts.of(parts)
 
 
 #: Tags that are remembered with their hash; stores with more distinct ones have them calculated again.
