@@ -110,9 +110,9 @@ class FollowDatabase:
 
     def _open(self, stores: Sequence[Store]) -> None:
         run = self.connection.execute
-        run("PRAGMA page_size = 8192")  # of a new file; an old one keeps its own
-        run("PRAGMA auto_vacuum = INCREMENTAL")
         try:
+            run("PRAGMA page_size = 8192")  # of a new file; an old one keeps its own
+            run("PRAGMA auto_vacuum = INCREMENTAL")
             kind, version = run("PRAGMA application_id").fetchone()[0], run("PRAGMA user_version").fetchone()[0]
             self.is_made = kind == 0 and run("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         except sqlite3.DatabaseError as error:

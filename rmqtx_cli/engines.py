@@ -273,7 +273,7 @@ def _choice(options: EngineOptions, size_bytes: int) -> tuple[EngineName, str]:
     """What reads, and why."""
     if options.engine is not EngineName.AUTO:
         return options.engine, "as --engine says"
-    asked = _asked_for_spark(options)
+    asked = asked_for_spark(options)
     if asked:
         return EngineName.SPARK, asked
     logs = f"{size(size_bytes)} of commit logs"
@@ -285,7 +285,8 @@ def _choice(options: EngineOptions, size_bytes: int) -> tuple[EngineName, str]:
     return EngineName.SPARK, logs
 
 
-def _asked_for_spark(options: EngineOptions) -> str | None:
+def asked_for_spark(options: EngineOptions) -> str | None:
+    """Why `auto` takes Spark whatever the size; None where nothing asks for it."""
     if options.master or options.remote:
         return f"{'--master' if options.master else '--remote'} is given"
     if options.conf:

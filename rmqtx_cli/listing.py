@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from readers.errors import BadRequest
 from rmqtx_cli import exit_status
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from readers.reading import Reading
+    from rmqtx_cli.output.port import StreamingPort
 
 
 _WITH_METADATA = (OutputFormat.PARQUET, OutputFormat.ARROW)
@@ -72,10 +73,11 @@ class Listing:
         """Whether the output says what it was made from: Parquet and Arrow always, JSON lines where that is asked."""
         return self.with_meta or self.format in _WITH_METADATA
 
-    def write(self, batches: Iterator[pa.RecordBatch], *, to_the_end: bool = False) -> None:
+    def write(self, batches: Iterator[pa.RecordBatch], *, to_the_end: bool = False, at_once: bool = False) -> None:
         """Write the rows that were asked for.
 
-        `to_the_end`: read on when the limit is reached, because somebody else counts the rows.
+        `to_the_end`: read on when the limit is reached, because somebody else counts the rows. `at_once`: the rows of
+        a batch have left this process before the next batch is asked for; for formats that can be streamed.
         """
         import pyarrow as pa
 
@@ -95,6 +97,8 @@ class Listing:
                 if rows.num_rows:
                     port.write(rows.select(self.columns))
                     self.rows_count += rows.num_rows
+                if at_once:
+                    cast("StreamingPort", port).flush()
                 if self.rows_count == self.limit and not to_the_end:
                     break
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +12,7 @@ import typer
 from readers.errors import BadRequest
 from rmqtx_cli import exit_status
 from rmqtx_cli.commands import Example
+from rmqtx_cli.durations import parse_duration_ms
 from rmqtx_cli.options import (
     AtOption,
     BrokerConfOption,
@@ -47,10 +50,28 @@ EXAMPLES = (
     Example("rmqtx audit MASTER SLAVE --format jsonl", "two copies of a broker's log, one verdict"),
     Example("rmqtx audit STORE --at 2026-01-02T03:04:05Z", "as it was known then"),
     Example("rmqtx audit STORE --summary", "only the counts"),
+    Example(
+        "rmqtx audit STORE --follow --checkpoint orders.sqlite --format jsonl",
+        "each verdict that is new or has changed, for days; a restart goes on",
+    ),
 )
 
 SummaryOption = Annotated[bool, typer.Option("--summary", help="Only the summary, no row per transaction.")]
 FlaggedOption = Annotated[bool, typer.Option("--flagged", help="Only transactions that something is odd about.")]
+FollowOption = Annotated[
+    bool, typer.Option("--follow", help="Stay, and print each verdict that is new or has changed as the stores grow.")
+]
+CheckpointOption = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", metavar="FILE", help="With --follow: where a restart finds what was read and said."),
+]
+IntervalOption = Annotated[
+    str | None,
+    typer.Option("--interval", metavar="DURATION", help="With --follow: how often to look again; 10s without it."),
+]
+UntilIdleOption = Annotated[
+    bool, typer.Option("--until-idle", help="With --follow: end when nothing is new; for cron, with --checkpoint.")
+]
 
 
 def command(
@@ -61,6 +82,10 @@ def command(
     limit: LimitOption = None,
     at: AtOption = None,
     summary: SummaryOption = False,
+    follow: FollowOption = False,
+    checkpoint: CheckpointOption = None,
+    interval: IntervalOption = None,
+    until_idle: UntilIdleOption = False,
     findings: FindingsOption = False,
     fail_on: FailOnOption = None,
     fields: FieldsOption = None,
@@ -90,6 +115,7 @@ def command(
     from readers.tables import FINDINGS, TRANSACTIONS
     from rmqtx_cli.custody import take_custody
     from rmqtx_cli.engines import EngineOptions, chosen_engine
+    from rmqtx_cli.following import INTERVAL_MS, Following, refuse_with_follow
     from rmqtx_cli.listing import Listing
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
     from rmqtx_cli.output.table import print_table
@@ -103,6 +129,14 @@ def command(
     places = expand(store)
     view = transactions_view(now_ms, with_state=True, with_store=len(places) > 1)
     condition = " and ".join(f"({text})" for text in (where, "flags ~ ." if flagged else None) if text) or None
+    if follow:
+        refuse_with_follow({
+            "--at": at, "--limit": limit, "--summary": summary, "--findings": findings, "--output": output,
+            "--hash": hash_all, "--with-meta": with_meta, "--split-size": split_bytes,
+        })
+        view = dataclasses.replace(view, nothing="nothing is new, and nothing has changed")
+    elif checkpoint is not None or interval is not None or until_idle:
+        raise BadRequest("--checkpoint, --interval and --until-idle belong to --follow")
     if summary and findings:
         raise BadRequest("--summary and --findings are two listings: ask for one")
     schema, view = (
@@ -110,6 +144,11 @@ def command(
     )
     engine_options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
     listing = Listing(schema, view, output_format, output, fields, condition, fail_on, limit, voice, with_meta)
+    if follow:
+        interval_ms = INTERVAL_MS if interval is None else parse_duration_ms(interval)
+        return Following(
+            places, engine_options, commit_log, broker_conf, broker_version, checkpoint, interval_ms, until_idle, voice
+        ).run(listing)
     opened = open_stores(places, commit_log, broker_conf, broker_version)
     refuse_inside(output, opened.stores)
     say_header(opened, voice)

@@ -41,6 +41,10 @@ class CsvPort:
         csv.writer(text, lineterminator="\n").writerows(rows)
         self._stream.write(text.getvalue().encode())
 
+    def flush(self) -> None:
+        """Have the rows leave."""
+        self._stream.flush()
+
     def finish(self) -> None:
         """Nothing ends lines."""
 

@@ -28,6 +28,10 @@ class JsonLinesPort:
         for part in pieces(batch):
             self._stream.write(("\n".join(json_rows(part).to_pylist()) + "\n").encode())
 
+    def flush(self) -> None:
+        """Have the rows leave."""
+        self._stream.flush()
+
     def finish(self) -> None:
         """Nothing ends lines."""
 

@@ -39,6 +39,13 @@ class Port(Protocol):
         """Write what ends the output; called once, and only if all rows were written."""
 
 
+class StreamingPort(Port, Protocol):
+    """One whose rows can be shown as they come."""
+
+    def flush(self) -> None:
+        """Have everything that was written so far leave this process."""
+
+
 def chosen_format(asked: OutputFormat | None, output: Path | None) -> OutputFormat:
     """The format: as asked, else by the suffix of the output file, else a table."""
     if asked is not None:

@@ -45,6 +45,11 @@ class TablePort:
                 if len(self._waiting) == _CHUNK_ROWS:
                     self._print()
 
+    def flush(self) -> None:
+        """Print what waits for more."""
+        if self._waiting:
+            self._print()
+
     def finish(self) -> None:
         """Print what is left."""
         if self._waiting:
