@@ -28,8 +28,9 @@ from readers.store import HALF_TOPIC, OP_TOPIC, Store
 from readers.store_view import missing_end_findings
 from readers.tables import FINDINGS
 from readers.verify_index import IndexClaims, IndexLeftovers, IndexPart
-from readers.verify_leftovers import Leftovers, LogRanges, merged
+from readers.verify_leftovers import Leftovers
 from readers.verify_queues import QueueClaims, QueueParts
+from readers.verify_ranges import LogRanges, merged
 from readers.verify_records import TIME_MS_MAX, older_design_rows, record_findings
 from readers.verify_store import (
     backwards_finding,

@@ -12,23 +12,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from readers.columns import Bools, Int64s
+from readers.columns import Int64s
 from readers.consume_queue import BLOCK_SLOTS, Slots, are_pre_blank, are_sound, used_end
 from readers.errors import SourceError
 from readers.findings import Finding, as_text
 from readers.record_at import block_at
+from readers.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, queue_text, slot_files
 from readers.store import Store
-from readers.verify_queues import (
-    BATCH,
-    RECORD_COLUMNS,
-    SIMPLE,
-    QueueName,
-    QueuePart,
-    QueueParts,
-    SlotFiles,
-    queue_text,
-    slot_files,
-)
+from readers.verify_queues import RECORD_COLUMNS, QueuePart, QueueParts
+from readers.verify_ranges import LogRanges, inside, merged
 
 #: Findings of one kind about one queue; what is beyond is told in one.
 FINDINGS_MAX = 100
@@ -36,37 +28,6 @@ _FINE, _INVALID, _EXPIRED, _DANGLING, _MISMATCH = range(5)
 _CODES = {
     _INVALID: "slot-invalid", _EXPIRED: "slot-expired", _DANGLING: "slot-dangling", _MISMATCH: "slot-mismatch",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class LogRanges:
-    """What of a log can hold records.
-
-    Shape: `damaged`: rows [begin, end) that are damaged, were not read or that no file holds; `segments`: rows that
-           files hold; both ascending. `end_offset`: past the last record.
-    Units: bytes of the commit log.
-    """
-
-    begin_offset: int
-    end_offset: int
-    damaged: Int64s
-    segments: Int64s
-
-    def is_damaged(self, offsets: Int64s) -> Bools:
-        """Whether each place lies in damaged or unread bytes."""
-        return _inside(self.damaged, offsets)
-
-    def is_held(self, offsets: Int64s) -> Bools:
-        """Whether a file holds each place, before the end of the records."""
-        return _inside(self.segments, offsets) & (offsets < self.end_offset)
-
-
-def _inside(ranges: Int64s, offsets: Int64s) -> Bools:
-    if not len(ranges):
-        return np.zeros(len(offsets), np.bool_)
-    at = np.searchsorted(ranges[:, 0], offsets, "right") - 1
-    inside: Bools = (at >= 0) & (offsets < ranges[np.maximum(at, 0), 1])
-    return inside
 
 
 @dataclass(slots=True)
@@ -288,7 +249,7 @@ class Leftovers:
         """Records whose slot is missing, as far as no finding about a slot explains them."""
         records = queue.records
         told = np.array([offset in self.told_offsets for offset in records.offsets.tolist()], np.bool_)
-        told |= _inside(merged([np.array(queue.told, np.int64).reshape(-1, 2)]), records.numbers)
+        told |= inside(merged([np.array(queue.told, np.int64).reshape(-1, 2)]), records.numbers)
         rows = np.flatnonzero(~told)
         if not len(rows) or not queue.is_readable:
             return
@@ -340,17 +301,3 @@ class _Run:
     begin: int
     end: int
     slot: Slots
-
-
-def merged(runs: list[Int64s]) -> Int64s:
-    """Ranges [from, to) of several lists as one, without overlaps.
-
-    Order: ascending.
-    """
-    every = np.concatenate([np.empty((0, 2), np.int64), *runs])
-    if not len(every):
-        return every
-    every = every[np.argsort(every[:, 0], kind="stable")]
-    ends = np.maximum.accumulate(every[:, 1])
-    cuts = np.flatnonzero(every[1:, 0] > ends[:-1])
-    return np.stack([every[np.r_[0, cuts + 1], 0], ends[np.r_[cuts, len(every) - 1]]], axis=1)

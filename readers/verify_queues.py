@@ -9,39 +9,36 @@ record misleads nothing. Queues are derived: where the two differ the log is bel
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from readers.columns import Bools, Int64s, strings
-from readers.consume_queue import BATCH_SLOT, EXTENSION_ADDRESS_MAX, SLOT, Slots, open_queue
+from readers.columns import Bools, Int64s
+from readers.consume_queue import EXTENSION_ADDRESS_MAX, Slots, open_queue
 from readers.errors import SourceError
 from readers.index import java_hash
-from readers.layout import Layout
 from readers.properties import TAGS
 from readers.record_block import Block
 from readers.record_layout import PREPARED, ROLLBACK, TRANSACTION_MASK
-from readers.sources import SegmentedLog
+from readers.slot_files import (
+    BATCH,
+    SIMPLE,
+    QueueName,
+    batch_queues,
+    places_by_offset,
+    slot_files,
+    slots_of,
+    topic_text,
+)
 from readers.store import SCHEDULE_TOPIC, Store
-
-SIMPLE, BATCH = "consumequeue", "batchconsumequeue"
-LAYOUTS = {SIMPLE: SLOT, BATCH: BATCH_SLOT}
-#: (kind, topic as bytes, queue number)
-QueueName = tuple[str, bytes, int]
+from readers.verify_ranges import runs_of
 
 _DELAY = "DELAY"
 _DISPATCH, _DISPATCH_OFFSETS = "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"
 _INNER_NUM = "INNER_NUM"
-#: Numbers of records further apart than this are read apart: one of them may be damaged.
-_APART_SLOTS = 4096
 #: No broker delays a message by more; `messageDelayLevel` is configuration, so any shorter delay can be right.
 _DELAY_MS_MAX = 10 * 366 * 86_400_000
-_STORES_KEPT = 4
-#: Neighbours that are asked together in a search by halves.
-_PROBED = 9
 
 
 @dataclass(slots=True)
@@ -138,7 +135,7 @@ class QueueClaims:
         scheduled = np.flatnonzero(rows.topic_is(SCHEDULE_TOPIC))
         if len(scheduled):
             is_delayed[scheduled] = rows.take(scheduled).properties.locate(_DELAY)[2]
-        if _batch_queues(self.store):
+        if batch_queues(self.store):
             sizes = _batch_sizes(rows)
         self._rows.append(
             _Rows(
@@ -168,7 +165,7 @@ class QueueClaims:
         numbers = []
         for key in unique.tolist():
             topic, queue_id = words[key >> 32], int(np.int32(np.uint32(key & 0xFFFFFFFF)))
-            kind = BATCH if (_text(topic), queue_id) in _batch_queues(self.store) else SIMPLE
+            kind = BATCH if (topic_text(topic), queue_id) in batch_queues(self.store) else SIMPLE
             numbers.append(self._number((kind, topic, queue_id)))
         return np.array(numbers, np.int64)[places]
 
@@ -218,101 +215,11 @@ class QueueClaims:
 _HASHES_MAX = 1 << 16
 
 
-def _text(topic: bytes) -> str:
-    return topic.decode("utf-8", "surrogateescape")
-
-
 def _batch_sizes(rows: Block) -> Int64s:
     texts = rows.properties.text(_INNER_NUM)
     if texts.null_count == len(texts):
         return np.ones(len(rows), np.int64)
     return np.array([int(text) if text and text.isdecimal() else 1 for text in texts.to_pylist()], np.int64)
-
-
-# --- slots of a queue -------------------------------------------------------------------------------------------------
-
-
-class SlotFiles:
-    """The files of one queue, simple or batch, read by slot number; numbers that no file holds give zeros.
-
-    Raises: UnreadableFile, FileChanged when slots are read.
-    """
-
-    def __init__(self, store: Store, name: QueueName) -> None:
-        kind, topic, queue_id = name
-        self.layout: Layout = LAYOUTS[kind]
-        found = store.queue_segments(_text(topic), queue_id, kind)[0] if queue_id >= 0 and _is_name(topic) else ()
-        size = self.layout.size_bytes
-        self.segments = tuple(s for s in found if s.base_offset % size == 0 and s.end_offset < 2**63)
-        self.bases = np.array([segment.base_offset // size for segment in self.segments], np.int64)
-        self._log = SegmentedLog(self.segments)
-
-    @property
-    def exists(self) -> bool:
-        """Whether the queue has a file."""
-        return bool(self.segments)
-
-    @property
-    def first(self) -> int:
-        """Number of the first slot that a file holds."""
-        return self.segments[0].base_offset // self.layout.size_bytes if self.segments else 0
-
-    @property
-    def end(self) -> int:
-        """Number past the last slot that a file has room for."""
-        return self.segments[-1].end_offset // self.layout.size_bytes if self.segments else 0
-
-    def read(self, first: int, end: int) -> Slots:
-        """Slots [first, end)."""
-        size = self.layout.size_bytes
-        slots = np.zeros(end - first, self.layout.dtype)
-        for segment in self.segments:
-            low = max(first, segment.base_offset // size)
-            high = min(end, segment.end_offset // size)
-            if low < high:
-                data = self._log.read(low * size, (high - low) * size)
-                slots[low - first : low - first + len(data) // size] = np.frombuffer(data, slots.dtype)
-        return slots
-
-    def close(self) -> None:
-        """Give all descriptors back."""
-        self._log.close()
-
-
-def _is_name(topic: bytes) -> bool:
-    """Whether a directory can have this name: a damaged topic may be anything."""
-    return bool(topic) and b"/" not in topic and b"\0" not in topic and topic not in (b".", b"..")
-
-
-#: What this process has listed of the last few stores: files of queues are looked up once, not once for each split.
-_listed: OrderedDict[tuple[str, int], dict[object, object]] = OrderedDict()
-
-
-def cache_of(store: Store) -> dict[object, object]:
-    """What this process remembers of a store, by whatever name is asked for."""
-    key = (store.root, store.taken_time_ms)
-    if key not in _listed:
-        _listed[key] = {}
-        if len(_listed) > _STORES_KEPT:
-            _listed.popitem(last=False)
-    return _listed[key]
-
-
-def slot_files(store: Store, name: QueueName) -> SlotFiles:
-    """The files of a queue; listed once in each process."""
-    cache = cache_of(store)
-    files = cache.get(name)
-    if not isinstance(files, SlotFiles):
-        files = cache[name] = SlotFiles(store, name)
-    return files
-
-
-def _batch_queues(store: Store) -> frozenset[tuple[str, int]]:
-    cache = cache_of(store)
-    found = cache.get(BATCH)
-    if not isinstance(found, frozenset):
-        found = cache[BATCH] = frozenset(store.queues(BATCH))
-    return found
 
 
 # --- comparing --------------------------------------------------------------------------------------------------------
@@ -330,8 +237,8 @@ def _compared(
     good = np.zeros(count, np.bool_)
     try:
         if name[0] == BATCH:
-            places = _places_by_offset(files, offsets)
-        for rows, slots in _slots_of(files, places):
+            places = places_by_offset(files, offsets)
+        for rows, slots in slots_of(files, places):
             slot_offsets[rows] = slots["commit_log_offset"]
             slot_lengths[rows] = slots["record_length_bytes"]
             slot_tags[rows] = slots["tags_code"]
@@ -363,63 +270,11 @@ def _is_of_record(name: QueueName, slots: Slots, numbers: Int64s, times: Int64s,
     return same
 
 
-def _slots_of(files: SlotFiles, numbers: Int64s) -> Iterator[tuple[Int64s, Slots]]:
-    """The slots of some numbers, near ones read together: rows of `numbers`, and each one's slot."""
-    held = np.flatnonzero((numbers >= files.first) & (numbers < files.end))
-    if not len(held):
-        return
-    order = held[np.argsort(numbers[held], kind="stable")]
-    ascending = numbers[order]
-    cuts = np.flatnonzero(np.diff(ascending) > _APART_SLOTS) + 1
-    for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(order)], strict=True):
-        first = int(ascending[begin])
-        slots = files.read(first, int(ascending[end - 1]) + 1)
-        yield order[begin:end], slots[ascending[begin:end] - first]
-
-
-def _places_by_offset(files: SlotFiles, offsets: Int64s) -> Int64s:
-    """Numbers of the slots that point at records, for queues whose slots carry their queue offset; −1: none."""
-    places = np.full(len(offsets), -1, np.int64)
-    if not len(offsets) or not files.segments:
-        return places
-    first, _ = boundary(lambda low, high: _pointed(files, low, high), files.first, files.end, int(offsets.min()))
-    _, end = boundary(lambda low, high: _pointed(files, low, high), files.first, files.end, int(offsets.max()) + 1)
-    pointed = files.read(first, end)["commit_log_offset"].astype(np.int64)
-    order = np.argsort(pointed, kind="stable")
-    if len(order):
-        at = np.minimum(np.searchsorted(pointed[order], offsets), len(order) - 1)
-        found = pointed[order][at] == offsets
-        places[found] = order[at[found]] + first
-    return places
-
-
-def _pointed(files: SlotFiles, first: int, end: int) -> Int64s:
-    """Where slots point; those that are not used point behind all."""
-    slots = files.read(first, end)
-    offsets = slots["commit_log_offset"].astype(np.int64)
-    offsets[slots["record_length_bytes"] <= 0] = np.iinfo(np.int64).max
-    return offsets
-
-
-def boundary(offsets_of: Callable[[int, int], Int64s], low: int, high: int, wanted: int) -> tuple[int, int]:
-    """A few neighbours among which the first of some ascending numbers is that is not below `wanted`.
-
-    Searches by halves, and asks the middle of several neighbours each time: one that is damaged misleads nothing.
-    """
-    while high - low > 4 * _PROBED:
-        middle = (low + high) // 2
-        if np.median(offsets_of(middle, middle + _PROBED)) >= wanted:
-            high = middle + _PROBED
-        else:
-            low = middle
-    return low, high
-
-
 def _resolved(store: Store, name: QueueName, tags: Int64s, numbers: Int64s) -> Int64s:
     """Tags codes with addresses in the extension followed, as readers of the queue do it."""
     resolved = tags.copy()
     rows = np.flatnonzero(tags <= EXTENSION_ADDRESS_MAX)
-    with open_queue(store, _text(name[1]), name[2]) as queue:
+    with open_queue(store, topic_text(name[1]), name[2]) as queue:
         order = rows[np.argsort(numbers[rows], kind="stable")]
         found, _, _, codes = queue.read(int(numbers[order[0]]), int(numbers[order[-1]]) + 1)
         at = np.minimum(np.searchsorted(found, numbers[rows]), max(0, len(found) - 1))
@@ -427,17 +282,3 @@ def _resolved(store: Store, name: QueueName, tags: Int64s, numbers: Int64s) -> I
             same = found[at] == numbers[rows]
             resolved[rows[same]] = codes[at[same]]
     return resolved
-
-
-def runs_of(numbers: Int64s) -> Int64s:
-    """Numbers as runs [from, to) without gaps, one row each, ascending."""
-    unique = numbers if (np.diff(numbers) > 0).all() else np.unique(numbers)
-    if not len(unique):
-        return np.empty((0, 2), np.int64)
-    cuts = np.flatnonzero(np.diff(unique) != 1)
-    return np.stack([unique[np.r_[0, cuts + 1]], unique[np.r_[cuts, len(unique) - 1]] + 1], axis=1)
-
-
-def queue_text(name: QueueName) -> str:
-    """A queue in words."""
-    return f"queue {name[2]} of {strings(pa.array([name[1]], pa.binary()))[0].as_py()}"

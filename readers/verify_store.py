@@ -13,8 +13,8 @@ from readers.cursors import read_cursors
 from readers.errors import SourceError
 from readers.findings import Finding
 from readers.index import open_index, scan_entries
+from readers.slot_files import BATCH, SIMPLE, slot_files
 from readers.store import CHECK_GROUP, HALF_TOPIC, Store
-from readers.verify_queues import BATCH, SIMPLE, slot_files
 
 #: The year 2200: what is beyond is no time that a broker wrote.
 _TIME_MS_MAX = 7_258_118_400_000

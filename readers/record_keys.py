@@ -1,0 +1,92 @@
+"""The keys by which the index knows records, as their hashes: those of thousands of records at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.columns import Int64s
+from readers.index import java_hash, key_hashes
+from readers.properties import KEYS, TAGS, UNIQ_KEY
+from readers.record_block import Block
+from readers.record_layout import ROLLBACK, TRANSACTION_MASK
+
+
+def key_pairs(block: Block) -> tuple[Int64s, Int64s]:
+    """What the broker puts into the index for the records of a block: (commit-log offset, hash) of each key.
+
+    Source: store/index/IndexService.java buildIndex; FORMATS 4.2.
+    """
+    rows = block.take((block.sys_flag & TRANSACTION_MASK) != ROLLBACK)
+    if not len(rows):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    topics = rows.topics().cast(pa.binary()).dictionary_encode()
+    prefixes = [topic + b"#" for topic in topics.dictionary.to_pylist()]
+    owners_of_prefix = np.asarray(topics.indices).astype(np.int64)
+    offsets, hashes = [], []
+    for keys, owners in _keys_of(rows):
+        mine = owners_of_prefix[owners]
+        offsets.append(rows.commit_log_offsets[owners])
+        hashes.append(_hashes(keys, mine, prefixes))
+    return np.concatenate(offsets), np.concatenate(hashes)
+
+
+def _keys_of(rows: Block) -> Iterator[tuple[pa.Array, Int64s]]:
+    """Unique keys, then the words of the business keys: the keys as bytes, and the record of each."""
+    unique = rows.properties.value(UNIQ_KEY).cast(pa.binary())
+    has = np.flatnonzero(np.asarray(pc.is_valid(unique)))
+    yield unique.drop_null(), has
+    business = rows.properties.value(KEYS).cast(pa.binary())
+    has = np.flatnonzero(np.asarray(pc.is_valid(business)))
+    lists = pc.split_pattern(business.drop_null(), b" ")
+    words, owners = lists.flatten(), np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
+    full = np.asarray(pc.binary_length(words)) > 0
+    yield words.filter(pa.array(full)), has[owners[full]]
+
+
+def _hashes(keys: pa.Array, prefix_numbers: Int64s, prefixes: list[bytes]) -> Int64s:
+    """The absolute Java hashes of prefix + key, all keys at once."""
+    count = len(keys)
+    if not count:
+        return np.empty(0, np.int64)
+    starts = np.array([java_hash(prefix) for prefix in prefixes], np.int64).astype(np.uint32)
+    values = starts[prefix_numbers]
+    places = np.frombuffer(keys.buffers()[1], np.int32, count + 1 + keys.offset)[keys.offset :].astype(np.int64)
+    text = np.frombuffer(keys.buffers()[2], np.uint8)
+    lengths = np.diff(places)
+    order = np.argsort(-lengths, kind="stable")
+    begins, lengths, values = places[:-1][order], lengths[order], values[order]
+    is_wide = np.zeros(count, np.bool_)
+    active = count
+    for place in range(int(lengths[0])):
+        while lengths[active - 1] <= place:
+            active -= 1
+        units = text[begins[:active] + place]
+        values[:active] = values[:active] * np.uint32(31) + units
+        if units.max() > 0x7F:
+            is_wide[:active] |= units > 0x7F
+    hashes = np.empty(count, np.int64)
+    hashes[order] = values.view(np.int32)
+    for row in order[is_wide].tolist():  # Java hashes UTF-16 units, not bytes
+        hashes[row] = java_hash(prefixes[prefix_numbers[row]] + keys[row].as_py())
+    hashes[hashes == np.iinfo(np.int32).min] = 0
+    return np.abs(hashes)
+
+
+def tag_pairs(block: Block) -> tuple[Int64s, Int64s]:
+    """What 5.5.0 puts into the index beside the keys: each record's tag, as `topic#T#tag`; earlier brokers do not."""
+    rows = np.flatnonzero(block.properties.locate(TAGS)[2] & ((block.sys_flag & TRANSACTION_MASK) != ROLLBACK))
+    tagged = block.take(rows)
+    if not len(tagged):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    topics = tagged.topics().cast(pa.binary()).dictionary_encode()
+    tags = tagged.properties.value(TAGS).cast(pa.binary()).dictionary_encode()
+    kinds, places = np.unique(
+        np.asarray(topics.indices).astype(np.int64) << 32 | np.asarray(tags.indices), return_inverse=True
+    )
+    names, words = topics.dictionary.to_pylist(), tags.dictionary.to_pylist()
+    hashes = key_hashes([names[kind >> 32] + b"#T#" + words[kind & 0xFFFFFFFF] for kind in kinds.tolist()])
+    return tagged.commit_log_offsets, hashes.astype(np.int64)[places]
