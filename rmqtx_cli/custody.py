@@ -78,6 +78,22 @@ def take_custody(
     return facts
 
 
+def carry_custody(context: typer.Context, listing: Listing, stores: list[Store]) -> None:
+    """Give a listing its custody if its output carries one; for commands that follow queues and index to a few records.
+
+    It costs two reads a segment.
+    """
+    if not listing.carries_meta:
+        return
+    from readers.custody import Engine as EngineFacts
+    from readers.custody import custody, store_custody
+
+    listing.meta = custody(
+        [store_custody(store) for store in stores], command=str(context.command.name), options=asked_options(context),
+        engine=EngineFacts("local"), made_time_ms=time.time_ns() // 1_000_000,
+    )
+
+
 def custody_of_stores(
     context: typer.Context, engine: Engine, stores: list[Store], *, hash_all: bool, inputs: Sequence[Path] = ()
 ) -> dict[str, Any]:

@@ -53,6 +53,7 @@ ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole log ins
 
 
 def command(
+    context: typer.Context,
     store: StoreArguments,
     older_than: OlderThanOption = None,
     group: GroupOption = None,
@@ -82,6 +83,7 @@ def command(
     from readers.places import expand
     from readers.questions import pending
     from readers.tables import TRANSACTIONS
+    from rmqtx_cli.custody import carry_custody
     from rmqtx_cli.listing import Listing
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
     from rmqtx_cli.ordering import ordered
@@ -99,6 +101,7 @@ def command(
     opened = open_stores(places, commit_log, broker_conf, broker_version)
     refuse_inside(output, opened.stores)
     say_header(opened, voice)
+    carry_custody(context, listing, opened.stores)
     with shown("reading", voice) as progress:
         reading = pending(opened.stores, opened.settings_of, at_ms=at_ms, scan=scan, progress=progress)
         rows = reading.table()

@@ -86,6 +86,13 @@ def test_a_result_says_what_it_was_made_from(rmqtx: Run, common: Path, ledger: s
         assert custody_of(pa.ipc.open_stream(source).schema) is not None
 
 
+def test_pending_in_parquet_carries_it_too(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    assert rmqtx("pending", common, "-o", tmp_path / "p.parquet", "--quiet").status == DONE
+    facts = custody_of(pq.read_schema(tmp_path / "p.parquet"))
+    assert facts is not None
+    assert facts["stores"][0]["store"] == str(common)
+
+
 def test_custody_is_said_and_hides_secrets(rmqtx: Run, common: Path) -> None:
     told = rmqtx("audit", common, "--verbose", "--summary").err
     assert "custody: rmqtx " in told
