@@ -37,8 +37,10 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
+        """The variables of a program there."""
         given = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
-        return given | {"TMPDIR": str(self.temporary), "RMQTX_TEST_PLACE": str(self.root), "PYTHONPATH": str(ROOT)}
+        return given | {"TMPDIR": str(self.temporary), "RMQTX_TEST_PLACE": str(self.root), "PYTHONPATH": str(ROOT),
+                        "SPARK_TESTING": "1"}  # so that executors of local-cluster work in the temporary folder too
 
     def start(self, *command: str) -> subprocess.Popen[str]:
         """Start a program there, in a process group of its own."""
@@ -47,24 +49,28 @@ class Place:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )
 
-    def processes(self) -> list[str]:
-        """What runs with the environment of this place."""
+    def processes(self) -> dict[int, bytes]:
+        """The command lines of what runs with the environment of this place."""
         mark = f"RMQTX_TEST_PLACE={self.root}".encode()
-        found = []
+        found = {}
         for directory in Path("/proc").iterdir():
             try:
                 if directory.name.isdigit() and mark in (directory / "environ").read_bytes().split(b"\0"):
-                    found.append((directory / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                    found[int(directory.name)] = (directory / "cmdline").read_bytes().replace(b"\0", b" ")
             except OSError:  # it has ended, or is not ours to see
                 continue
         return found
+
+    def find(self, words: bytes) -> list[int]:
+        """Those with these words in their command line."""
+        return [number for number, line in self.processes().items() if words in line]
 
     def left(self) -> list[str]:
         """The files and processes that are left after a moment."""
         deadline = time.monotonic() + 5
         while True:
             here = [*self.temporary.rglob("*"), *self.working.rglob("*")]
-            found = [*map(str, here), *self.processes()]
+            found = [*map(str, here), *map(str, self.processes().values())]
             if not found or time.monotonic() > deadline:
                 return found
             time.sleep(0.1)
@@ -131,7 +137,7 @@ def test_an_interrupted_job_leaves_nothing(place: Place, store: Path, number: si
     while not mark.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
     assert mark.exists()
-    assert sum("pyspark" in line for line in place.processes()) >= 2  # the JVM and a worker
+    assert place.find(b"pyspark.daemon")
     begin = time.monotonic()
     (os.killpg if to_all else os.kill)(process.pid, number)  # a terminal tells all of a group, a service manager one
     out, err = process.communicate(timeout=SECONDS_MAX)
@@ -143,7 +149,7 @@ def test_an_interrupted_job_leaves_nothing(place: Place, store: Path, number: si
 def test_an_interrupt_while_spark_starts_leaves_nothing(place: Place, store: Path) -> None:
     process = place.start("-m", "rmqtx_cli.main", "audit", str(store), "--engine", "spark", "--quiet", *CONF)
     deadline = time.monotonic() + SECONDS_MAX
-    while not any("org.apache.spark" in line for line in place.processes()):
+    while not place.find(b"org.apache.spark"):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGINT)
@@ -161,21 +167,12 @@ def test_a_jvm_that_is_killed_is_one_line(place: Place, store: Path) -> None:
     deadline = time.monotonic() + SECONDS_MAX
     while not mark.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
-    java = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _is_jvm(path, place)]
-    assert len(java) == 1
-    os.kill(java[0], signal.SIGKILL)
+    [java] = place.find(b"/java ")
+    os.kill(java, signal.SIGKILL)
     out, err = process.communicate(timeout=SECONDS_MAX)
     assert (process.returncode, out) == (20, "")
     assert err == "rmqtx: the connection to Spark was lost: its process has ended or was killed\n"
     assert place.left() == []
-
-
-def _is_jvm(directory: Path, place: Place) -> bool:
-    try:
-        environment, command = (directory / "environ").read_bytes(), (directory / "cmdline").read_bytes()
-    except OSError:
-        return False
-    return f"RMQTX_TEST_PLACE={place.root}".encode() in environment.split(b"\0") and b"/java\0" in command
 
 
 @pytest.mark.parametrize(
@@ -219,3 +216,20 @@ def test_spark_submit_gives_the_session(place: Place, store: Path) -> None:
     *rows, last = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
     assert last == {"status": 0, "name": "mine", "stopped": False, "partitions": "2"}
     assert len(rows) > 100
+
+
+def test_a_killed_executor_costs_no_row(place: Place, store: Path) -> None:
+    audit = ["-m", "rmqtx_cli.main", "audit", str(store), "--format", "jsonl", "--quiet"]
+    process = place.start(*audit, "--master", "local-cluster[2,1,1024]", "--split-size", "64KiB", *CONF)
+    deadline = time.monotonic() + SECONDS_MAX
+    while not (workers := place.find(b"pyspark.daemon")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert workers
+    executor = int(Path(f"/proc/{workers[0]}/stat").read_text().rpartition(")")[2].split()[1])
+    assert executor in place.find(b"CoarseGrainedExecutorBackend")
+    os.kill(executor, signal.SIGKILL)
+    out, err = process.communicate(timeout=SECONDS_MAX)
+    assert (process.returncode, err) == (0, "")
+    local, _ = place.start(*audit, "--engine", "local").communicate(timeout=SECONDS_MAX)
+    assert sorted(out.splitlines()) == sorted(local.splitlines())
+    assert place.left() == []
