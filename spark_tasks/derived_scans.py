@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,10 +40,9 @@ class _QueueRange:
     @property
     def size_bytes(self) -> int:
         """About what is read of it."""
-        whole_bytes = sum(segment.size_bytes for segment in self.segments)
         if self.from_queue_offset is None or self.to_queue_offset is None:
-            return whole_bytes
-        return min(whole_bytes, (self.to_queue_offset - self.from_queue_offset) * SLOT.size_bytes)
+            return sum(segment.size_bytes for segment in self.segments)
+        return (self.to_queue_offset - self.from_queue_offset) * SLOT.size_bytes
 
     def require_files(self) -> None:
         """See that the files are still there: a queue is listed again when it is read.
@@ -121,18 +119,11 @@ def _cut(queue: _QueueRange, split_bytes: int) -> Iterator[_QueueRange]:
         yield queue
         return
     slots = max(1, split_bytes // SLOT.size_bytes)
-    first, end = (
-        -(-offset // SLOT.size_bytes) for offset in (queue.segments[0].base_offset, queue.segments[-1].end_offset)
-    )
-    edges: list[int | None] = [None, *range(first + slots, end, slots), None]
-    for begin, stop in pairwise(edges):
-        segments = tuple(
-            segment
-            for segment in queue.segments
-            if (stop is None or segment.base_offset < stop * SLOT.size_bytes)
-            and (begin is None or segment.end_offset > begin * SLOT.size_bytes)
-        )
-        yield replace(queue, segments=segments, from_queue_offset=begin, to_queue_offset=stop)
+    for segment in queue.segments:  # one by one: between two files may be any distance
+        first, end = (-(-offset // SLOT.size_bytes) for offset in (segment.base_offset, segment.end_offset))
+        for begin in range(first, end, slots):
+            stop = min(begin + slots, end)
+            yield replace(queue, segments=(segment,), from_queue_offset=begin, to_queue_offset=stop)
 
 
 class IndexScan(Narrowing):

@@ -76,6 +76,15 @@ def test_any_split_gives_each_row_once(tmp_path: Path, split: str) -> None:
         assert tasks > 1 or split == "1MiB"
 
 
+def test_queue_files_far_apart_are_few_tasks(tmp_path: Path) -> None:
+    root = copy_of("common-5.3.3", tmp_path / "s")
+    file = damage.queue_files(root, "orders", "0")[0]
+    file.with_name(f"{(1 << 61) // 20 * 20:020d}").write_bytes(file.read_bytes())
+    found, tasks = through_the_source(table="queue_slots", path=str(root), split_size="700")
+    assert rows_of(found) == rows_of(locally("queue_slots", str(root)))
+    assert tasks < 5000
+
+
 def test_planning_opens_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(segment: Segment) -> OpenFile:
         raise AssertionError(segment.file)
