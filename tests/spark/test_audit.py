@@ -96,7 +96,7 @@ def test_damaged_stores(spark: SparkSession, seed: int, tmp_path: Path) -> None:
 def test_through_spark_where_driver_and_tasks_share_no_disk(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a cluster: results come through the driver's JVM, in pieces; and as with more strays than are sent round."""
+    """As on a cluster: results come through the driver's JVM, in pieces; and more strays than are sent round."""
     name = "common-5.3.3"
     wanted = told(local_engine.audit([opened(name)], settings_of(name)))
     monkeypatch.setattr(handover, "_is_local", lambda _: False)
@@ -163,8 +163,8 @@ def test_one_transaction_with_ten_thousand_copies_and_a_group_with_nearly_all(
 
 def test_nothing_stays_behind(spark: SparkSession, tmp_path: Path) -> None:
     name = "masked-4.9.7"
-    kept = set(spark.sparkContext._jsc.getPersistentRDDs())  # type: ignore[union-attr]
+    kept = set(spark.sparkContext._jsc.getPersistentRDDs())
     reading = spark_audit.audit(spark, [opened(name)], settings_of(name), temporary_directory=str(tmp_path))
     assert reading.table().num_rows
     assert list(tmp_path.iterdir()) == []
-    assert set(spark.sparkContext._jsc.getPersistentRDDs()) == kept  # type: ignore[union-attr]
+    assert set(spark.sparkContext._jsc.getPersistentRDDs()) == kept
