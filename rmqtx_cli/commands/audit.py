@@ -48,6 +48,7 @@ EXAMPLES = (
     Example("rmqtx audit STORE --where 'state = LOST or flags = duplicate_commit'", "what went wrong"),
     Example("rmqtx audit STORE -o verdicts.parquet", "every transaction with its evidence, for other tools"),
     Example("rmqtx audit MASTER SLAVE --format jsonl", "two copies of a broker's log, one verdict"),
+    Example("rmqtx audit 's3://evidence/*/store' --engine spark -o verdicts.parquet", "the same rows from Spark"),
     Example("rmqtx audit STORE --at 2026-01-02T03:04:05Z", "as it was known then"),
     Example("rmqtx audit STORE --summary", "only the counts"),
     Example(
