@@ -107,12 +107,14 @@ class Comparison:
 
     outcomes: Counter[str] = field(default_factory=Counter)
     words: Counter[str] = field(default_factory=Counter)
+    undecidable_count: int = 0
     advice: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, counted as they pass."""
         for batch in batches:
             self.outcomes.update(batch["outcome"].to_pylist())
+            self.undecidable_count += batch["state"].to_pylist().count("UNDECIDABLE")
             self.words.update(batch["ledger_word"].to_pylist())
             self.advice.update(zip(batch["outcome"].to_pylist(), batch["advice"].to_pylist(), strict=True))
             yield batch

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from readers.errors import BadRequest
+from rmqtx_cli import exit_status
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import (
     AtOption,
@@ -189,7 +190,10 @@ def command(
         voice.note(line)
     if plan is not None and facts is not None:
         _write_plan(planner, facts, plan, voice)
-    return listing.conclude(reading)
+    status = listing.conclude(reading)
+    if counted.undecidable_count and status in (exit_status.DONE, exit_status.FINDINGS):
+        return exit_status.INCOMPLETE
+    return status
 
 
 def _for_ledger(options: EngineOptions, question: Question) -> EngineOptions:

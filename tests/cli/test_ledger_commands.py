@@ -15,9 +15,10 @@ from readers.cursors import check_cursors
 from readers.custody import custody_of
 from readers.plan import read_plan
 from readers.store import open_store
-from rmqtx_cli.exit_status import DONE, FINDINGS, UNREADABLE, USAGE
+from rmqtx_cli.exit_status import DONE, FINDINGS, INCOMPLETE, UNREADABLE, USAGE
 from tests import ledgers
 from tests.brokers import corpus
+from tests.brokers.corpus import unpack
 from tests.cli.conftest import Run
 from tests.forge.stores import contents
 
@@ -149,6 +150,19 @@ def test_what_reconcile_refuses(
     assert told in result.err
     assert "hunter2" not in result.err
     assert result.out == ""
+
+
+def test_what_cannot_be_known_is_status_3(rmqtx: Run, tmp_path: Path, ledger: str) -> None:
+    root = unpack(ledgers.NAME, tmp_path / "broker")
+    (root / "config" / "consumerOffset.json").unlink()
+    (root / "config" / "consumerOffset.json.bak").unlink()
+    result = rmqtx("reconcile", root, "--ledger", ledger, *ASKED, "--format", "jsonl", "--plan", tmp_path / "p.json")
+    rows = {json.loads(line)["keys"]: json.loads(line) for line in result.out.splitlines()}
+    row = rows[ledgers.keys_of("pending.0")]
+    assert (row["state"], row["ledger_word"], row["advice"], row["outcome"]) == ("UNDECIDABLE", "done", "none", "open")
+    assert result.status == INCOMPLETE
+    planned = {step["state"] for step in read_plan(tmp_path / "p.json").steps}
+    assert planned == {"DISCARDED"}  # its copy in the discard topic proves it without any cursor
 
 
 # -- diff
