@@ -39,6 +39,7 @@ def tracked(spark: SparkSession, total_bytes: int, tasks_count: int, progress: P
     watcher = threading.Thread(
         target=_watch, args=(context, total_bytes, tasks_count, progress, ended), name="rmqtx-progress", daemon=True
     )
+    _tell(progress, total_bytes, 0, tasks_count)
     watcher.start()
     try:
         yield
@@ -54,7 +55,7 @@ def _watch(
     from py4j.protocol import Py4JError
 
     tracker = context.statusTracker()
-    done_before = -1
+    done_before = 0
     while not ended.wait(_INTERVAL_SECONDS):
         try:
             done = _done_count(tracker, tasks_count)
