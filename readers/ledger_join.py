@@ -58,7 +58,7 @@ def reconcile(
         words = _matching_words(ledger, match, done, not_done, columns, pc.unique(keys["key"]))
         looked_up = look_up(keys, words, count)
         first = 0
-        with pa.memory_map(str(file)) as opened:
+        with pa.OSFile(str(file)) as opened:
             reader = pa.ipc.open_file(opened)
             for number in range(reader.num_record_batches):
                 batch = reader.get_batch(number)

@@ -112,11 +112,17 @@ class Comparison:
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, counted as they pass."""
+        import pyarrow.compute as pc
+
         for batch in batches:
-            self.outcomes.update(batch["outcome"].to_pylist())
-            self.undecidable_count += batch["state"].to_pylist().count("UNDECIDABLE")
-            self.words.update(batch["ledger_word"].to_pylist())
-            self.advice.update(zip(batch["outcome"].to_pylist(), batch["advice"].to_pylist(), strict=True))
+            _count(self.outcomes, batch["outcome"])
+            _count(self.words, batch["ledger_word"])
+            pairs: Counter[str] = Counter()
+            _count(pairs, pc.binary_join_element_wise(batch["outcome"], batch["advice"], " "))
+            for pair, number in pairs.items():
+                outcome, _, advice = pair.partition(" ")
+                self.advice[outcome, advice] += number
+            self.undecidable_count += int(pc.sum(pc.equal(batch["state"], "UNDECIDABLE")).as_py() or 0)
             yield batch
 
     def lines(self) -> Iterator[str]:
@@ -130,3 +136,8 @@ class Comparison:
                 advised = sorted((advice, number) for (of, advice), number in self.advice.items() if of == outcome)
                 told = ", ".join(f"{number} {advice}" for advice, number in advised)
                 yield f"{outcome}: {self.outcomes[outcome]} ({told}): {meaning}"
+
+
+def _count(counter: Counter[str], column: pa.Array) -> None:
+    for entry in column.value_counts().to_pylist():
+        counter[entry["values"]] += entry["counts"]
