@@ -100,15 +100,18 @@ def uri_of(place: str) -> Uri:
 def normalised(path: str | os.PathLike[str]) -> str:
     """A path as an operator gives it, as the text of a place; `file://` URIs become local paths.
 
-    Raises: BadRequest for a URI that carries credentials; its text does not repeat them.
+    Raises: BadRequest for a URI that is none or carries credentials; its text does not repeat them.
     """
     text = os.fspath(path)
     if not is_uri(text):
         return as_text(Path(text))
+    if _URI.fullmatch(text) is None:
+        scheme = text.partition("://")[0]
+        raise BadRequest(f"a {scheme}:// argument is no URI", advice=f"{scheme}://BUCKET/PATH, or {scheme}://HOST/PATH")
     uri = uri_of(text)
     if uri.scheme.lower() == "file":
         if uri.authority not in ("", "localhost") or not uri.path:
-            raise BadRequest(f"{text} names no local file", advice="file:///path, or the path itself")
+            raise BadRequest("a file:// URI names no local file", advice="file:///PATH, or the path itself")
         return as_text(Path(_decoded(uri.path + uri.query)))
     _refuse_credentials(uri)
     path_text = re.sub(r"/{2,}", "/", uri.path).rstrip("/")
@@ -127,7 +130,7 @@ def _refuse_credentials(uri: Uri) -> None:
     if is_named:
         raise BadRequest(f"a path of {uri.scheme}:// names a user or a password before its host", advice=advice)
     for option in uri.query[1:].split("&"):
-        if _SECRET.search(option.partition("=")[0]):
+        if _SECRET.search(option.partition("=")[0]) or "@" in option:
             raise BadRequest(f"a path of {uri.scheme}:// carries {option.partition('=')[0]}", advice=advice)
 
 

@@ -24,6 +24,8 @@ _REASON_CHARACTERS_MAX = 300
 _KEPT_CONTENT_BYTES_MAX = 4 << 20
 #: Names under which other tools know a file system of pyarrow's.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+#: Google's client tries for a quarter of an hour unless told otherwise, also where a name is only misspelt.
+_GS_RETRY = "retry_limit_seconds"
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AZURE_STORAGE_KEY")
 
 
@@ -33,7 +35,10 @@ def _file_system(base: Uri) -> tuple[fs.FileSystem, str]:
 
     From a URI, because only so does pyarrow look at AWS_ENDPOINT_URL.
     """
-    known = base._replace(scheme=_SCHEMES.get(base.scheme, base.scheme)).base
+    scheme, query = _SCHEMES.get(base.scheme, base.scheme), base.query
+    if scheme == "gs" and _GS_RETRY not in query:
+        query = f"{query}&{_GS_RETRY}=20" if query else f"?{_GS_RETRY}=20"
+    known = base._replace(scheme=scheme, query=query).base
     try:
         system, root = fs.FileSystem.from_uri(known)
     except pa.ArrowInvalid as error:

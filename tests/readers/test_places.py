@@ -85,7 +85,20 @@ def test_a_name_that_looks_like_a_pattern_is_itself_where_it_exists(tmp_path: Pa
     assert expand([tmp_path / "broker[1-3]"]) == [str(tmp_path / "broker1")]
 
 
-@pytest.mark.parametrize("place", ["s3://K:hidden@b/x", "s3://hidden@b", "gs://b/x?private_key=hidden", "S3A://a:hidden@b/x"])
+@pytest.mark.parametrize("place", ["s3://bucket?", "s3://buck?t/x", "file://host:secret@x/y", "file://", "s3://?x"])
+def test_what_is_no_uri_is_said_to_be_none(place: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        expand([place])
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "s3://K:hidden@b/x", "s3://hidden@b", "gs://b/x?private_key=hidden", "S3A://a:hidden@b/x",
+        "s3://b/x?endpoint_override=http://u:hidden@h",
+    ],
+)  # fmt: skip
 def test_credentials_are_refused_and_not_repeated(place: str) -> None:
     with pytest.raises(BadRequest) as caught:
         expand([place])
