@@ -136,6 +136,16 @@ def last_with_data(segments: tuple[Segment, ...]) -> int:
     return segments[0].base_offset if segments else 0
 
 
+def log_bytes(segments: tuple[Segment, ...]) -> int:
+    """About how many bytes of a log are written: all files before the last one that holds anything are full."""
+    last = last_with_data(segments)
+    return sum(
+        segment.size_bytes if segment.base_offset < last else written_bytes(segment)
+        for segment in segments
+        if segment.base_offset <= last
+    )
+
+
 def written_bytes(segment: Segment) -> int:
     """About how many bytes of a segment are written, by a few probes; a log is written from its beginning on."""
     try:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from readers.chains import Witnesses
 from readers.columns import Int64s
-from readers.commit_log import written_bytes
+from readers.commit_log import log_bytes
 from readers.conclusion import Conclusion, conclude, without_stale
 from readers.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed, use_accelerator
 from readers.reading import Reading
@@ -178,7 +178,7 @@ def _audit(
     progress: Progress | None,
 ) -> Iterator[pa.RecordBatch]:
     facts = {store.root: store_facts(store, settings_of) for store in stores}
-    total = sum(written_bytes(segment) for store in stores for segment in store.commit_log)
+    total = sum(log_bytes(store.commit_log) for store in stores)
     workers = processes or os.cpu_count() or 1
     is_small = total <= ONE_PROCESS_BYTES_MAX
     fast = total >= ACCELERATED_BYTES_MIN * workers and is_accelerator_installed()

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from readers.columns import Int64s
-from readers.commit_log import last_with_data, written_bytes
+from readers.commit_log import last_with_data, log_bytes
 from readers.conclusion import Conclusion, conclude, without_stale
 from readers.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed
 from readers.local_engine import PARTITION_BYTES, tied_partitions
@@ -204,7 +204,7 @@ class _Audit:
 def _begin_store(settings: dict[str, Any], store: Store) -> tuple[StoreFacts, int, int]:
     """The facts of a store, the base offset of its last segment with data, and how much is written."""
     facts = store_facts(store, lambda opened: settings[opened.root])
-    return facts, last_with_data(store.commit_log), sum(written_bytes(segment) for segment in store.commit_log)
+    return facts, last_with_data(store.commit_log), log_bytes(store.commit_log)
 
 
 def _conclude_store(task: tuple[StoreFacts, list[Scanned], tuple[Int64s, Int64s]]) -> Conclusion:
