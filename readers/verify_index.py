@@ -189,6 +189,7 @@ class IndexLeftovers:
         self._ranges = ranges
         self._told_offsets = told_offsets
         self._entered_offsets, self._entered_hashes = set(told_offsets), set[int]()
+        self._right: set[tuple[int, int]] = set()
 
     def findings(self) -> Iterator[Finding]:
         """Entries that no record explains, and records that lack an entry which no wrong one explains.
@@ -210,6 +211,7 @@ class IndexLeftovers:
             offset
             for offset, key_hash in lacking
             if offset not in self._entered_offsets and key_hash not in self._entered_hashes
+            and (offset, key_hash) not in self._right
         }
         yield from self._lacking(sorted(offsets))
 
@@ -256,6 +258,8 @@ class IndexLeftovers:
                 known = [] if block is None else [*key_pairs(block)[1].tolist(), *tag_pairs(block)[1].tolist()]
                 if entry[2] not in known:
                     wrong.append(entry)
+                else:  # a search that was misled did not come upon it
+                    self._right.add(entry[1:])
             return wrong
         finally:
             log.close()
