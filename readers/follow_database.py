@@ -3,6 +3,9 @@
 Everything that a step changes is one transaction, so a kill at any instant leaves what was before it. Columns are those
 of the Arrow schemas; a store is its number in `stores`. Of each verdict the scalar columns are kept, and of its
 evidence counts and a digest, for the evidence itself is in the witnesses. The table `verdicts` may be read by others.
+
+Joins name their order and index: SQLite, which has no statistics of a table that grows, would look for the many by the
+number of their store alone.
 """
 
 from __future__ import annotations
@@ -66,6 +69,7 @@ _SCHEMA = (
     "PRIMARY KEY (store, base_offset)) WITHOUT ROWID",
     *(_declaration(name, schema) for name, schema in WITNESS_TABLES.items()),
     "CREATE INDEX halves_by_queue_offset ON halves (store, queue_offset)",
+    "CREATE INDEX damaged_halves_by_queue_offset ON damaged_halves (store, queue_offset)",
     "CREATE INDEX damaged_halves_by_hash ON damaged_halves (hash)",
     "CREATE INDEX marks_by_half ON marks (store, half_queue_offset)",
     "CREATE TABLE strays (store INTEGER, final_offset INTEGER, prepared_offset INTEGER, "
@@ -238,8 +242,8 @@ class FollowDatabase:
         for table in ("halves", "finals", "discards"):
             self.connection.execute(f"INSERT OR IGNORE INTO unjudged SELECT hash FROM {table} WHERE {where}", bounds)
         self.connection.execute(
-            "INSERT OR IGNORE INTO unjudged SELECT h.hash FROM marks m JOIN halves h ON h.store = m.store "
-            "AND h.queue_offset = m.half_queue_offset "
+            "INSERT OR IGNORE INTO unjudged SELECT h.hash FROM marks m "
+            "CROSS JOIN halves h INDEXED BY halves_by_queue_offset ON h.store = m.store AND h.queue_offset = m.half_queue_offset "
             "WHERE m.store = ? AND m.commit_log_offset >= ? AND m.commit_log_offset < ?",
             bounds,
         )
@@ -283,7 +287,7 @@ class FollowDatabase:
         lone: dict[str, int] = {}
         for name in ("halves", "damaged_halves", "discards", "finals"):
             rows = self.connection.execute(
-                f"SELECT w.* FROM chunk c JOIN {name} w ON w.hash = c.hash ORDER BY w.store, w.commit_log_offset"
+                f"SELECT w.* FROM chunk c CROSS JOIN {name} w INDEXED BY {name}_by_hash ON w.hash = c.hash ORDER BY w.store, w.commit_log_offset"
             ).fetchall()
             tables[name] = [self._batch(WITNESS_TABLES[name], [row[1:] for row in rows])] if rows else []
             own = WITNESS_TABLES[name].names.index("lone_prepared_id" if name == "finals" else "lone_message_id") + 1
@@ -291,8 +295,8 @@ class FollowDatabase:
         marks: list[tuple[Any, ...]] = []
         for name in ("halves", "damaged_halves"):
             marks += self.connection.execute(
-                f"SELECT m.* FROM chunk c JOIN {name} h ON h.hash = c.hash "
-                "JOIN marks m ON m.store = h.store AND m.half_queue_offset = h.queue_offset"
+                f"SELECT m.* FROM chunk c CROSS JOIN {name} h INDEXED BY {name}_by_hash ON h.hash = c.hash "
+                "CROSS JOIN marks m INDEXED BY marks_by_half ON m.store = h.store AND m.half_queue_offset = h.queue_offset"
             ).fetchall()
         place = [MARKS.names.index(name) for name in ("store", "commit_log_offset", "half_queue_offset")]
         marks = sorted(set(marks), key=lambda row: tuple(row[column] for column in place))
@@ -317,7 +321,7 @@ class FollowDatabase:
         """The verdicts of the chosen identities, each with its row number."""
         rows = self.connection.execute(
             f"SELECT v.rowid, {', '.join(f'v.{name}' for name in VERDICT_COLUMNS)} "
-            "FROM chunk c JOIN verdicts v ON v.hash = c.hash"
+            "FROM chunk c CROSS JOIN verdicts v INDEXED BY verdicts_by_hash ON v.hash = c.hash"
         ).fetchall()
         return {row[1:]: row[0] for row in rows}
 

@@ -300,7 +300,8 @@ class LogFollower:
         """The transactions whose half copies new op marks name are to be judged."""
         for table in ("halves", "damaged_halves"):
             self._database.connection.executemany(
-                f"INSERT OR IGNORE INTO unjudged SELECT hash FROM {table} WHERE store = ? AND queue_offset = ?",
+                f"INSERT OR IGNORE INTO unjudged SELECT hash FROM {table} INDEXED BY {table}_by_queue_offset "
+                "WHERE store = ? AND queue_offset = ?",
                 ((self.number, value) for value in half_queue_offsets.tolist()),
             )
 

@@ -60,7 +60,8 @@ def mark_unsettled(database: FollowDatabase, number: int, before: dict[str, Any]
     old, new = ({json.dumps(entry) for entry in words["foreign"]} for words in (before, now))
     for entry in old ^ new:
         database.connection.execute(
-            "INSERT OR IGNORE INTO unjudged SELECT hash FROM halves WHERE store = ? AND queue_offset = ?",
+            "INSERT OR IGNORE INTO unjudged SELECT hash FROM halves INDEXED BY halves_by_queue_offset "
+            "WHERE store = ? AND queue_offset = ?",
             (number, json.loads(entry)["queue_offset"]),
         )
 
@@ -78,7 +79,7 @@ def _mark_behind_cursors(
     for queue in before.keys() | now.keys():  # without an entry the verdict takes 0
         lowest = min(before.get(queue, 0), now.get(queue, 0))
         database.connection.execute(
-            "INSERT OR IGNORE INTO unjudged SELECT hash FROM halves "
+            "INSERT OR IGNORE INTO unjudged SELECT hash FROM halves INDEXED BY halves_by_queue_offset "
             "WHERE store = ? AND queue_offset >= ? AND queue_id = ?",
             (number, lowest, int(queue)),
         )

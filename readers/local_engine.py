@@ -24,7 +24,7 @@ from readers.commit_log import log_bytes
 from readers.conclusion import Conclusion, conclude, without_stale
 from readers.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed, use_accelerator
 from readers.reading import Reading
-from readers.splits import SPLIT_BYTES, Split, plan_splits
+from readers.splits import SPLIT_BYTES, Split, SplitPlan, plan_splits
 from readers.spool import Spool, identities, identity_hashes, partition_of
 from readers.store import Store
 from readers.store_view import SettingsOf, store_facts
@@ -153,30 +153,34 @@ def audit(
     *,
     at_ms: int | None = None,
     processes: int | None = None,
+    split_bytes: int | None = None,
     temporary_directory: str | None = None,
     progress: Progress | None = None,
 ) -> Reading:
     """The verdict on every transaction of the stores, which are one audit: copies and decisions join across them.
 
     Shape:  batches of TRANSACTIONS. `processes`: at most so many; None is one per core, and one for small stores.
+            `split_bytes`: what one task reads; the rows are the same whatever it is.
     Order:  of the first witness, within a partition; a store below ONE_PROCESS_BYTES_MAX is one partition.
     Damage: findings; what it makes unknowable is UNDECIDABLE.
     Raises: SourceError if nothing at all can be read.
     """
     reading = Reading(TRANSACTIONS, [])
-    reading.batches = _audit(reading, stores, settings_of, at_ms, processes, temporary_directory, progress)
+    plan = plan_splits(stores, split_bytes=split_bytes or SPLIT_BYTES)
+    reading.batches = _audit(reading, plan, settings_of, at_ms, processes, temporary_directory, progress)
     return reading
 
 
 def _audit(
     reading: Reading,
-    stores: list[Store],
+    plan: SplitPlan,
     settings_of: SettingsOf,
     at_ms: int | None,
     processes: int | None,
     temporary_directory: str | None,
     progress: Progress | None,
 ) -> Iterator[pa.RecordBatch]:
+    stores = plan.stores
     facts = {store.root: store_facts(store, settings_of) for store in stores}
     total = sum(log_bytes(store.commit_log) for store in stores)
     workers = processes or os.cpu_count() or 1
@@ -191,7 +195,7 @@ def _audit(
             spool = Spool(count, directory)
             parts: list[_SetAside] = []
             done = 0
-            for part in pool.run(scan, plan_splits(stores, split_bytes=SPLIT_BYTES)):
+            for part in pool.run(scan, plan):
                 parts.append(part)
                 done += part.scanned.decoded_bytes
                 if progress is not None:

@@ -134,7 +134,8 @@ class LocalEngine:
 
         return audit(
             stores, settings_of, at_ms=at_ms, processes=self.options.processes,
-            temporary_directory=self.options.temporary_directory, progress=progress,
+            split_bytes=self.options.split_bytes, temporary_directory=self.options.temporary_directory,
+            progress=progress,
         )
 
     def run_job(

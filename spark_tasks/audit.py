@@ -83,9 +83,7 @@ def _audit(task: _Audit, reading: Reading, temporary_directory: str | None) -> I
     with handover(task.spark, temporary_directory) as way:
         try:
             judged = way.keeps(task.judged(HandedOver(way), HANDED_COLUMNS))
-            reading.coverage.extend(task.coverage)
-            reading.findings.extend(task.findings)
-            reading.notes.extend(task.notes)
+            task.tell(reading)
             try:
                 sizes = judged.groupBy("number").sum("size_bytes").collect()
                 yield from way.taken(judged, {row[0]: row[1] for row in sizes})
@@ -102,13 +100,18 @@ def transactions(
     *,
     at_ms: int | None = None,
     split_bytes: int = SPLIT_BYTES,
+    reading: Reading | None = None,
 ) -> DataFrame:
     """The same as a DataFrame with the columns of TRANSACTIONS: to be joined, filtered and written natively.
 
-    The logs are scanned now, once; the scan's witnesses stay persisted as long as the session.
+    The logs are scanned now, once; the scan's witnesses stay persisted as long as the session. What has to be said
+    about them is added to `reading`.
     """
     task = _Audit(spark, stores, settings_of, at_ms, split_bytes, None)
-    return task.judged(as_rows, spark_schema(TRANSACTIONS))
+    frame = task.judged(as_rows, spark_schema(TRANSACTIONS))
+    if reading is not None:
+        task.tell(reading)
+    return frame
 
 
 class _Audit:
@@ -135,6 +138,12 @@ class _Audit:
         self.coverage: list[Any] = []
         self.findings: list[Any] = []
         self.notes: list[str] = []
+
+    def tell(self, reading: Reading) -> None:
+        """What has to be said about the stores, when they are scanned."""
+        reading.coverage.extend(self.coverage)
+        reading.findings.extend(self.findings)
+        reading.notes.extend(self.notes)
 
     def release(self) -> None:
         """Let Spark forget the scan."""

@@ -12,9 +12,9 @@ from readers.reading import Reading
 from readers.splits import SPLIT_BYTES
 from readers.store import Store
 from readers.store_view import SettingsOf
+from spark_tasks.audit import transactions
 from spark_tasks.errors import marked
 from spark_tasks.schemas import spark_schema
-from spark_tasks.told import transactions_told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +38,7 @@ def differences(
     """
     reading = Reading(DIFFERENCES, [])
     sides = [
-        narrowed(transactions_told(spark, stores, settings_of, reading, at_ms=at_ms, split_bytes=split_bytes))
+        narrowed(transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes, reading=reading))
         for stores, at_ms in (before, after)
     ]
     grouped = [side.groupBy(_BUCKET) for side in sides]

@@ -22,9 +22,9 @@ from readers.splits import SPLIT_BYTES
 from readers.store import Store
 from readers.store_view import SettingsOf
 from readers.tables import TRANSACTIONS
+from spark_tasks.audit import transactions
 from spark_tasks.errors import marked
 from spark_tasks.handover import HANDED_COLUMNS, Handover, handover
-from spark_tasks.told import transactions_told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,7 +55,7 @@ def reconcile(
     Order:  none.
     """
     reading = Reading(RECONCILED, [])
-    verdicts = transactions_told(spark, stores, settings_of, reading, at_ms=at_ms, split_bytes=split_bytes)
+    verdicts = transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes, reading=reading)
     advise = functools.partial(advised, verdicts, ledger, match, done, not_done)
     reading.batches = _handed_over(spark, lambda way: advise(way, missing_is_not_done=missing_is_not_done))
     return reading
