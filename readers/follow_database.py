@@ -243,7 +243,8 @@ class FollowDatabase:
             self.connection.execute(f"INSERT OR IGNORE INTO unjudged SELECT hash FROM {table} WHERE {where}", bounds)
         self.connection.execute(
             "INSERT OR IGNORE INTO unjudged SELECT h.hash FROM marks m "
-            "CROSS JOIN halves h INDEXED BY halves_by_queue_offset ON h.store = m.store AND h.queue_offset = m.half_queue_offset "
+            "CROSS JOIN halves h INDEXED BY halves_by_queue_offset "
+            "ON h.store = m.store AND h.queue_offset = m.half_queue_offset "
             "WHERE m.store = ? AND m.commit_log_offset >= ? AND m.commit_log_offset < ?",
             bounds,
         )
@@ -287,7 +288,8 @@ class FollowDatabase:
         lone: dict[str, int] = {}
         for name in ("halves", "damaged_halves", "discards", "finals"):
             rows = self.connection.execute(
-                f"SELECT w.* FROM chunk c CROSS JOIN {name} w INDEXED BY {name}_by_hash ON w.hash = c.hash ORDER BY w.store, w.commit_log_offset"
+                f"SELECT w.* FROM chunk c CROSS JOIN {name} w INDEXED BY {name}_by_hash ON w.hash = c.hash "
+                "ORDER BY w.store, w.commit_log_offset"
             ).fetchall()
             tables[name] = [self._batch(WITNESS_TABLES[name], [row[1:] for row in rows])] if rows else []
             own = WITNESS_TABLES[name].names.index("lone_prepared_id" if name == "finals" else "lone_message_id") + 1
@@ -296,7 +298,8 @@ class FollowDatabase:
         for name in ("halves", "damaged_halves"):
             marks += self.connection.execute(
                 f"SELECT m.* FROM chunk c CROSS JOIN {name} h INDEXED BY {name}_by_hash ON h.hash = c.hash "
-                "CROSS JOIN marks m INDEXED BY marks_by_half ON m.store = h.store AND m.half_queue_offset = h.queue_offset"
+                "CROSS JOIN marks m INDEXED BY marks_by_half "
+                "ON m.store = h.store AND m.half_queue_offset = h.queue_offset"
             ).fetchall()
         place = [MARKS.names.index(name) for name in ("store", "commit_log_offset", "half_queue_offset")]
         marks = sorted(set(marks), key=lambda row: tuple(row[column] for column in place))
