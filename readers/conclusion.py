@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +15,7 @@ from readers.foreign import find_foreign_decisions
 from readers.half_queue import JUDGED_HALVES, halves_of
 from readers.missing import derived_findings, missing_bytes
 from readers.reading import Coverage
+from readers.segment_scan import merged_spans
 from readers.sources import Segment
 from readers.store_view import StoreFacts
 from readers.witness_scan import Scanned
@@ -48,15 +50,20 @@ def conclude(
     coverage = {segment.file: Coverage(store.root, segment.file, segment.size_bytes) for segment in store.commit_log}
     found: list[Finding] = []
     damaged: list[tuple[Segment, int, int]] = []
+    by_file: dict[str, list[Scanned]] = defaultdict(list)
     for part in scanned:
-        segment = part.split.segment
-        coverage[segment.file].count(part.decoded_bytes, part.spans)
-        found.extend(span_findings(store, segment, part.spans))
-        found.extend(part.findings)
-        damaged.extend((segment, s.position_bytes, s.length_bytes) for s in part.spans if s.kind == "damaged")
-        if part.error is not None:
-            found.append(Finding(store.root, "unreadable-file", segment.file, actual=str(part.error)))
-        facts.checks_seen_max = max(facts.checks_seen_max, part.checks_seen_max)
+        by_file[part.split.segment.file].append(part)
+    for segment in store.commit_log:
+        parts = by_file.get(segment.file, [])
+        spans = merged_spans([span for part in parts for span in part.spans])
+        found.extend(span_findings(store, segment, spans))
+        damaged.extend((segment, s.position_bytes, s.length_bytes) for s in spans if s.kind == "damaged")
+        for part in parts:
+            coverage[segment.file].count(part.decoded_bytes, part.spans)
+            found.extend(part.findings)
+            if part.error is not None:
+                found.append(Finding(store.root, "unreadable-file", segment.file, actual=str(part.error)))
+            facts.checks_seen_max = max(facts.checks_seen_max, part.checks_seen_max)
     result.coverage = list(coverage.values())
     offsets, prepared_offsets = strays if strays is not None else strays_of(scanned)
     unreadable = frozenset(f.file for f in found if f.code == "unreadable-file" and f.file is not None)

@@ -59,6 +59,25 @@ class Span:
         return self.kind in ("blank", "preallocated")
 
 
+def merged_spans(spans: list[Span]) -> list[Span]:
+    """Spans of one file with damaged ones that touch each other as one: where splits end decides how they are cut.
+
+    Order: position ascending.
+    """
+    merged: list[Span] = []
+    for span in sorted(spans, key=lambda span: span.position_bytes):
+        before = merged[-1] if merged else None
+        if (
+            before is not None
+            and before.kind == span.kind == "damaged"
+            and before.position_bytes + before.length_bytes == span.position_bytes
+        ):
+            merged[-1] = Span("damaged", before.position_bytes, before.length_bytes + span.length_bytes)
+        else:
+            merged.append(span)
+    return merged
+
+
 def walk(data: bytes, base_offset: int, position: int, limit: int) -> tuple[list[int], int]:
     """Positions of the records that follow one another from `position`, and where the first that does not begins.
 

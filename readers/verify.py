@@ -7,6 +7,7 @@ code that says most: a slot that leads into damaged bytes is no finding beside t
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -22,7 +23,7 @@ from readers.half_queue import marks_of, op_findings, ops_of
 from readers.missing import derived_findings
 from readers.record_block import Block
 from readers.scan_job import SplitResult
-from readers.segment_scan import SegmentScan
+from readers.segment_scan import SegmentScan, Span, merged_spans
 from readers.splits import Split
 from readers.store import HALF_TOPIC, OP_TOPIC, Store
 from readers.store_view import missing_end_findings
@@ -56,10 +57,12 @@ class VerifiedSplit:
 
     Units: commit-log offsets in bytes. `damaged`: rows [begin, end) of what is no record and no filler, or was not
            read. `backwards`: rows (record, its time, record before it, that one's time). `op_marks`: rows (op message,
-           half queue offset) of numbers that no half message has.
+           half queue offset) of numbers that no half message has. `spans`: what is no record and no filler.
     """
 
     damaged: Int64s
+    file: str = ""
+    spans: list[Span] = field(default_factory=list)
     end_offset: int = 0
     first: tuple[int, int] | None = None
     last: tuple[int, int] | None = None
@@ -100,7 +103,6 @@ class Verify:
             file, position = split.segment.file, error.position_bytes
             findings.append(Finding(split.store.root, "unreadable-file", file, position, actual=str(error)))
             work.is_unreadable = True
-        findings.extend(span_findings(split.store, split.segment, scan.spans))
         return SplitResult(_rows(findings), [], scan.decoded_bytes, scan.spans, work.known(scan))
 
     def of_store(self, store: Store, carried: list[VerifiedSplit]) -> SplitResult:
@@ -111,6 +113,11 @@ class Verify:
         is_quick = self.level == QUICK
         ranges = _ranges(store, splits)
         yield from store.findings
+        spans: dict[str, list[Span]] = defaultdict(list)
+        for split in splits:
+            spans[split.file].extend(split.spans)
+        for segment in store.commit_log:
+            yield from span_findings(store, segment, merged_spans(spans[segment.file]))
         if not store.in_use:  # a running broker makes new files, and queues are read later than the log
             yield from missing_end_findings(store)
         yield from _log_findings(store, splits)
@@ -222,6 +229,8 @@ class _SplitWork:
     def known(self, scan: SegmentScan) -> VerifiedSplit:
         """The split in the words of the whole store."""
         known, segment = self._known, self._split.segment
+        known.file = segment.file
+        known.spans = [span for span in scan.spans if not span.is_filler]
         spans = [(span.position_bytes, span.length_bytes) for span in scan.spans if span.kind == "damaged"]
         damaged = [(segment.base_offset + place, segment.base_offset + place + length) for place, length in spans]
         if self.is_unreadable:
