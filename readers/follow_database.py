@@ -31,6 +31,7 @@ from readers.tables import MARKS, TRANSACTIONS
 #: Another number is another form of the file.
 FORMAT_VERSION = 1
 _APPLICATION_ID = 0x524D5154  # "RMQT"
+_HEAD = b"SQLite format 3\0"
 
 _VERDICT_TEXTS = ("transaction_id", "state", "flags", "reason", "advice", "producer_group", "topic", "keys")
 #: The columns of `verdicts`: those of TRANSACTIONS without lists, and what is kept of the lists.
@@ -101,10 +102,7 @@ class FollowDatabase:
         except OSError as error:
             raise UnwritableFile(f"cannot write {path}: {error.strerror}", file=path) from error
         try:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise BadRequest(f"{path} is in use: another audit follows with this checkpoint") from None
+            self._require_ours()
             with self.told():
                 self.connection = sqlite3.connect(path, isolation_level=None)
                 self._open(stores)
@@ -112,20 +110,22 @@ class FollowDatabase:
             os.close(self._lock)
             raise
 
+    def _require_ours(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadRequest(f"{self.path} is in use: another audit follows with this checkpoint") from None
+        if os.pread(self._lock, len(_HEAD), 0) not in (b"", _HEAD):
+            raise self._none()
+
     def _open(self, stores: Sequence[Store]) -> None:
         run = self.connection.execute
-        try:
-            run("PRAGMA page_size = 8192")  # of a new file; an old one keeps its own
-            run("PRAGMA auto_vacuum = INCREMENTAL")
-            kind, version = run("PRAGMA application_id").fetchone()[0], run("PRAGMA user_version").fetchone()[0]
-            self.is_made = kind == 0 and run("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-        except sqlite3.DatabaseError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
-                raise
-            kind = version = -1
-            self.is_made = False
+        run("PRAGMA page_size = 8192")  # of a new file; an old one keeps its own
+        run("PRAGMA auto_vacuum = INCREMENTAL")
+        kind, version = run("PRAGMA application_id").fetchone()[0], run("PRAGMA user_version").fetchone()[0]
+        self.is_made = kind == 0 and run("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         if not self.is_made and kind != _APPLICATION_ID:
-            raise BadRequest(f"{self.path} is no checkpoint of an audit that follows", advice="give another file")
+            raise self._none()
         if not self.is_made and version != FORMAT_VERSION:
             raise BadRequest(
                 f"{self.path} is a checkpoint of form {version}, and this version writes {FORMAT_VERSION}",
@@ -138,6 +138,9 @@ class FollowDatabase:
         if self.is_made:
             self._make(stores)
         self._require(stores)
+
+    def _none(self) -> BadRequest:
+        return BadRequest(f"{self.path} is no checkpoint of an audit that follows", advice="give another file")
 
     def _make(self, stores: Sequence[Store]) -> None:
         with self.transaction():

@@ -45,13 +45,15 @@ _CHECKED_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC)
 class _Place:
     """How far a log is read.
 
-    Units: commit-log offsets. `has_tail`: what stands from `offset` on was read too, but is not final. `compared`: the
-    queue offset up to which a topic's slots were compared with the log.
+    Units: commit-log offsets. `has_tail`: what stands from `offset` on was read too, but is not final. `anchor` is
+    where a record stands by whose digest the log is known again. `compared`: the queue offset up to which a topic's
+    slots were compared with the log.
     """
 
     offset: int = 0
     has_tail: bool = False
     end_offset: int = 0
+    anchor: int = 0
     digest: str | None = None
     compared: dict[str, int] = field(default_factory=dict)
 
@@ -165,17 +167,17 @@ class LogFollower:
             return
         log = self.store.log()
         try:
-            segment = log.segment_at(place.offset)
-            if segment is None and self.store.commit_log and place.offset < log.end_offset:
+            segment = log.segment_at(place.anchor)
+            if segment is None and self.store.commit_log and place.anchor < log.end_offset:
                 return  # its file has expired; what is left begins later
-            digest = _digest(self.store, place.offset)
+            digest = _digest(self.store, place.anchor)
         finally:
             log.close()
         if digest != place.digest:
             file = self.store.root if segment is None else segment.file
-            position = None if segment is None else place.offset - segment.base_offset
+            position = None if segment is None else place.anchor - segment.base_offset
             raise self._changed(
-                file, position, f"is not the log that was read: another record, or none, is at offset {place.offset}"
+                file, position, f"is not the log that was read: another record, or none, is at offset {place.anchor}"
             )
 
     def _changed(self, file: str, position: int | None, what: str) -> FileChanged:
@@ -260,7 +262,9 @@ class LogFollower:
             for split, found in splits.read(plan):
                 self._add(split, found)
             place.has_tail, place.end_offset = True, end
-            place.digest = _digest(self.store, place.offset)
+            digest = _digest(self.store, place.offset)
+            if digest is not None:
+                place.anchor, place.digest = place.offset, digest
             self._keep_place()
 
     def _cut_tail(self) -> None:

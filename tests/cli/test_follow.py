@@ -1,0 +1,157 @@
+"""`rmqtx audit --follow`: rows as they come, checkpoints that survive kills, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.spark.growing import Growing
+
+
+def rows_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_until_idle_an_empty_checkpoint_gives_the_audit(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    whole = rmqtx("audit", common, "--format", "jsonl")
+    followed = rmqtx("audit", common, "--follow", "--until-idle", "--checkpoint", checkpoint, "--format", "jsonl")
+    assert followed.status == whole.status == 0
+    assert sorted(followed.out.splitlines()) == sorted(whole.out.splitlines())
+    again = rmqtx("audit", common, "--follow", "--until-idle", "--checkpoint", checkpoint, "-v")
+    assert (again.status, again.out) == (0, "")
+    assert "0 B read; 1 judged: 0 new, 0 changed; 16 PENDING" in again.err
+    assert "nothing is new, and nothing has changed" in again.err
+    assert "109 transactions followed: 57 COMMITTED, 10 DISCARDED, 16 PENDING, 26 ROLLED_BACK" in again.err
+
+
+def test_conditions_and_columns_apply_to_what_is_told(rmqtx: Run, common: Path) -> None:
+    choice = ("--where", "state = PENDING", "--flagged", "--fields", "transaction_id,flags")
+    followed = rmqtx("audit", common, "--follow", "--until-idle", *choice)
+    whole = rmqtx("audit", common, *choice)
+    assert sorted(followed.out.splitlines()) == sorted(whole.out.splitlines())
+    assert len(followed.out.splitlines()) > 1
+    assert "without --checkpoint FILE the next start begins anew" in followed.err
+
+
+def test_fail_on_and_missing_evidence_decide_the_status(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    assert rmqtx("audit", common, "--follow", "--until-idle", "--fail-on", "state = PENDING", "-q").status == 1
+    growing = Growing(common, tmp_path / "copy")  # queues that point behind the end of the log
+    growing.write_to((growing.begin + growing.end) // 8)
+    result = rmqtx("audit", growing.root, "--follow", "--until-idle")
+    assert result.status == 3
+    assert "UNDECIDABLE" in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--follow", "--engine", "spark"], 'in Spark use spark.readStream.format("rmqtx")'),
+        (["--follow", "--master", "local[2]"], "--follow reads on this machine, without Spark"),
+        (["--follow", "--format", "parquet"], "--follow never ends a file, as parquet would need"),
+        (["--follow", "--format", "json"], "use table, jsonl, csv"),
+        (["--follow", "-o", "verdicts.jsonl"], "--output is for one audit"),
+        (["--follow", "--limit", "0"], "--limit is for one audit"),
+        (["--follow", "--at", "2026-01-02T03:04:05Z"], "--at is for one audit"),
+        (["--follow", "--summary"], "--summary is for one audit"),
+        (["--follow", "--interval", "10"], "'10' is not a duration"),
+        (["--until-idle"], "belong to --follow"),
+        (["--interval", "1s"], "belong to --follow"),
+    ],
+)
+def test_what_cannot_be_followed_is_one_line(rmqtx: Run, common: Path, arguments: list[str], said: str) -> None:
+    result = rmqtx("audit", common, *arguments)
+    assert (result.status, result.out) == (2, "")
+    assert said in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+def test_no_checkpoint_is_written_into_a_store(rmqtx: Run, common: Path) -> None:
+    result = rmqtx("audit", common, "--follow", "--checkpoint", common / "commitlog" / "mine")
+    assert result.status == 2
+    assert "lies inside the store" in result.err
+    assert not (common / "commitlog" / "mine").exists()
+
+
+def test_a_log_that_is_another_one_ends_it(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    growing = Growing(common, tmp_path / "copy")
+    growing.write_to(100_000)
+    follow = ("audit", growing.root, "--follow", "--until-idle", "--checkpoint", tmp_path / "checkpoint")
+    rmqtx(*follow)
+    growing.write_to(50_000)
+    result = rmqtx(*follow)
+    assert (result.status, result.out) == (10, "")
+    assert "cut back by a recovery, or replaced" in result.err
+    assert f"remove {tmp_path / 'checkpoint'}" in result.err
+
+
+def begin(growing: Growing, checkpoint: Path, output: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    command = [
+        sys.executable, "-m", "rmqtx_cli.main", "audit", str(growing.root), "--follow", "--checkpoint", str(checkpoint),
+        "--interval", "20ms", "--format", "jsonl", "-q", *arguments,
+    ]  # fmt: skip
+    with output.open("ab") as stream:
+        return subprocess.Popen(command, stdout=stream)
+
+
+def wait_for_rows(output: Path, more_than: int) -> None:
+    deadline = time.monotonic() + 120
+    while len(output.read_bytes().splitlines()) <= more_than:
+        assert time.monotonic() < deadline, "nothing was told"
+        time.sleep(0.01)
+
+
+def test_killed_again_and_again_it_tells_everything(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    growing = Growing(common, tmp_path / "copy")
+    output, checkpoint, chance = tmp_path / "rows.jsonl", tmp_path / "checkpoint", random.Random(7)
+    output.touch()
+    moments = growing.moments(16, 7)
+    for number in range(0, 16, 4):
+        told = len(output.read_bytes().splitlines())
+        process = begin(growing, checkpoint, output)
+        growing.write_to(moments[number])
+        wait_for_rows(output, told)
+        for moment in moments[number + 1 : number + 4]:
+            growing.write_to(moment)
+            time.sleep(chance.random() / 10)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+        rest = output.read_bytes()
+        output.write_bytes(rest[: rest.rfind(b"\n") + 1])  # the row that was being written is told again
+    assert begin(growing, checkpoint, output, "--until-idle").wait() == 0
+    told_last = {row["transaction_id"]: row for row in rows_of(output.read_text())}
+    wanted = rows_of(rmqtx("audit", growing.root, "--format", "jsonl").out)
+    assert len(told_last) == len(wanted) == 109
+    for row in wanted:
+        assert told_last[row["transaction_id"]] | {"reason": None} == row | {"reason": None}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_at_once_and_leaves_nothing_behind(
+    number: signal.Signals, common: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    growing = Growing(common, tmp_path / "copy")
+    growing.write_to(growing.end)
+    output, checkpoint = tmp_path / "rows.jsonl", tmp_path / "checkpoint"
+    output.touch()
+    process = begin(growing, checkpoint, output)
+    wait_for_rows(output, 108)
+    process.send_signal(number)
+    assert process.wait(timeout=30) == 130
+    assert list(temporary.iterdir()) == []
+    assert sorted(path.name for path in tmp_path.glob("checkpoint*")) == ["checkpoint"]
+    rows = len(output.read_bytes().splitlines())
+    assert begin(growing, checkpoint, output, "--until-idle").wait() == 0
+    assert len(output.read_bytes().splitlines()) == rows == 109
