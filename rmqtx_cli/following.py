@@ -40,7 +40,8 @@ def refuse_with_follow(options: Mapping[str, object]) -> None:
     """
     for name, value in options.items():
         if value is not None and value is not False:
-            raise BadRequest(f"{name} is for one audit, and --follow has no end")
+            advice = "redirect the rows: >> FILE" if name == "--output" else None
+            raise BadRequest(f"{name} is for one audit, and --follow has no end", advice=advice)
 
 
 @dataclass(slots=True)
