@@ -21,7 +21,8 @@ from readers.commit_log import written_bytes
 from readers.conclusion import Conclusion, conclude
 from readers.findings import Finding
 from readers.follow_database import VERDICT_COLUMNS, FollowDatabase, signed
-from readers.follow_scan import LogFollower, SplitReader, split_reader
+from readers.follow_scan import LogFollower
+from readers.follow_splits import SplitReader, split_reader
 from readers.follow_unsettled import mark_unsettled, view_words
 from readers.spool import identities, identity_hashes
 from readers.store import Store

@@ -192,7 +192,8 @@ class FollowDatabase:
         try:
             yield
         except BaseException:
-            self.connection.execute("ROLLBACK")
+            if self.connection.in_transaction:  # a full disk has ended it
+                self.connection.execute("ROLLBACK")
             raise
         self.connection.execute("COMMIT")
 

@@ -8,104 +8,28 @@ what a scan of all of it would say. The last record proves that the log is still
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
-from itertools import islice
-from typing import Any
+from dataclasses import asdict
 
 import numpy as np
 
 from readers.columns import Int64s
 from readers.commit_log import last_with_data
-from readers.consume_queue import open_queue
-from readers.errors import FileChanged, SourceError
-from readers.findings import Finding
+from readers.errors import FileChanged
 from readers.follow_database import FollowDatabase, signed
+from readers.follow_said import Place, Said
+from readers.follow_slots import compared_slots, slot_counts, unfound_late_slots
+from readers.follow_splits import SplitReader
 from readers.growing_logs import latest_offsets
-from readers.missing import UnfoundSlot
 from readers.record_at import block_at
-from readers.segment_scan import SegmentScan, Span
-from readers.sources import Segment, SegmentedLog
+from readers.segment_scan import SegmentScan
+from readers.sources import Segment
 from readers.splits import Split, SplitPlan
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
-from readers.witness_scan import IDENTIFIED, Scanned, SplitWitnesses, column, scan_witnesses
-from readers.workers import Progress, Workers, workers_count
+from readers.store import Store
+from readers.witness_scan import IDENTIFIED, Scanned, SplitWitnesses, column
 
-#: What is read and written at once; a kill loses no more.
-STEP_BYTES = 32 << 20
 #: A log that grew by more while it was read is read on before anything is judged.
 _TAIL_BYTES_MAX = 64 << 20
 _BACK_BYTES = 64 << 10
-_CHECKED_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC)
-
-
-@dataclass(slots=True)
-class _Place:
-    """How far a log is read.
-
-    Units: commit-log offsets. `has_tail`: what stands from `offset` on was read too, but is not final. `anchor` is
-    where a record stands by whose digest the log is known again. `compared`: the queue offset up to which a topic's
-    slots were compared with the log.
-    """
-
-    offset: int = 0
-    has_tail: bool = False
-    end_offset: int = 0
-    anchor: int = 0
-    digest: str | None = None
-    compared: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Said:
-    """What the scans of a segment said beside its witnesses."""
-
-    spans: list[Span] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    unfound: list[UnfoundSlot] = field(default_factory=list)
-    halves_count: int = 0
-    checks_seen_max: int = 0
-
-    @staticmethod
-    def of(text: str) -> _Said:
-        value: dict[str, Any] = json.loads(text)
-        return _Said(
-            [Span(*entry) for entry in value["spans"]],
-            [Finding(**entry) for entry in value["findings"]],
-            [UnfoundSlot(*entry) for entry in value["unfound"]],
-            value["halves_count"],
-            value["checks_seen_max"],
-        )
-
-    def text(self) -> str:
-        return json.dumps({
-            "spans": [[span.kind, span.position_bytes, span.length_bytes] for span in self.spans],
-            "findings": [asdict(finding) for finding in self.findings],
-            "unfound": [list(asdict(slot).values()) for slot in self.unfound],
-            "halves_count": self.halves_count,
-            "checks_seen_max": self.checks_seen_max,
-        })
-
-    def add(self, scanned: Scanned) -> None:
-        self.spans += scanned.spans
-        self.findings += scanned.findings
-        self.unfound += scanned.unfound
-        self.halves_count += scanned.halves_count
-        self.checks_seen_max = max(self.checks_seen_max, scanned.checks_seen_max)
-
-    def before(self, base_offset: int, offset: int) -> _Said:
-        """The same without what stands at or behind an offset."""
-        return replace(
-            self,
-            spans=[span for span in self.spans if base_offset + span.position_bytes < offset],
-            findings=[found for found in self.findings if (found.commit_log_offset or 0) < offset],
-            unfound=[slot for slot in self.unfound if slot.commit_log_offset < offset],
-        )
-
-    def is_ended(self, size_bytes: int) -> bool:
-        return any(span.position_bytes + span.length_bytes == size_bytes for span in self.spans)
 
 
 class LogFollower:
@@ -120,7 +44,7 @@ class LogFollower:
         self.bytes_read = self.bytes_forgotten = 0
         self.has_grown = False
         self._database = database
-        self._place = _Place(**database.of_store(self.number, "place"))
+        self._place = Place(**database.of_store(self.number, "place"))
 
     @property
     def offset(self) -> int:
@@ -140,11 +64,11 @@ class LogFollower:
             self._place.offset = max(self._place.offset, self.store.log_begin_offset)
             self._keep_place()
 
-    def _segments(self) -> dict[int, tuple[int, _Said]]:
+    def _segments(self) -> dict[int, tuple[int, Said]]:
         rows = self._database.connection.execute(
             "SELECT base_offset, size_bytes, said FROM segments WHERE store = ? ORDER BY base_offset", (self.number,)
         )
-        return {base: (size, _Said.of(said)) for base, size, said in rows}
+        return {base: (size, Said.of(said)) for base, size, said in rows}
 
     def _forget(self) -> None:
         here = {segment.base_offset: segment for segment in self.store.commit_log}
@@ -198,7 +122,7 @@ class LogFollower:
         place, store = self._place, self.store
         if not store.commit_log:
             return
-        visible = self._late_slots()
+        visible = self._compare_late_slots()
         while True:
             start = place.offset
             end = latest_offsets([store], {store.root: start}, None, skips_lost=True)[store.root]
@@ -208,10 +132,7 @@ class LogFollower:
             last = last_with_data(store.commit_log)
             final = max(start, self._last_record_before(end, last, start))
             if final > start:
-                self._read_final(start, final, last, splits)
-                place.compared = {
-                    topic: min(count, self._slots_before(topic, final)) for topic, count in visible.items()
-                }
+                self._read_final(start, final, last, visible, splits)
             again = latest_offsets([store], {store.root: place.offset}, None, skips_lost=True)[store.root]
             if again - end <= _TAIL_BYTES_MAX:
                 break
@@ -234,13 +155,14 @@ class LogFollower:
             back *= 8
         return max(start, last_base)
 
-    def _read_final(self, start: int, final: int, last: int, splits: SplitReader) -> None:
+    def _read_final(self, start: int, final: int, last: int, visible: dict[str, int], splits: SplitReader) -> None:
         plan = SplitPlan((self.store,), (last,), splits.step_bytes, start, final)
         for split, found in splits.read(plan):
             with self._database.transaction():
                 self._cut_tail()
                 self._add(split, found)
                 self._place.offset = split.offsets[1]
+                self._place.compared = compared_slots(self.store, visible, self._place.offset)
                 self._keep_place()
             self.bytes_read += found.scanned.decoded_bytes
         with self._database.transaction():
@@ -323,57 +245,17 @@ class LogFollower:
             if named is None or (own is not None and own != named):
                 run("INSERT OR REPLACE INTO strays VALUES (?, ?, ?)", (self.number, offset, prepared))
 
-    # -- queues that come later than the log --------------------------------------------------------------------------
-
-    def _late_slots(self) -> dict[str, int]:
+    def _compare_late_slots(self) -> dict[str, int]:
         """How many slots each queue has now; those that came late, for what was read before, are compared with it."""
-        visible: dict[str, int] = {}
-        for topic in _CHECKED_TOPICS:
-            try:
-                with open_queue(self.store, topic, 0) as queue:
-                    visible[topic] = queue.max_offset
-                    first = self._place.compared.get(topic)
-                    if first is None:
-                        continue
-                    upto = queue.offset_of(self._place.offset)
-                    numbers, places, lengths, _ = queue.read(first, upto)
-            except SourceError:
-                continue  # a queue that cannot be read proves nothing against the log
-            late = zip(numbers.tolist(), places.tolist(), lengths.tolist(), strict=True)
-            self._compare(UnfoundSlot(topic, *slot) for slot in late)
-            self._place.compared[topic] = max(first, upto)
-        return visible
-
-    def _slots_before(self, topic: str, offset: int) -> int:
-        try:
-            with open_queue(self.store, topic, 0) as queue:
-                return queue.offset_of(offset)
-        except SourceError:
-            return 0
-
-    def _compare(self, slots: Iterable[UnfoundSlot]) -> None:
-        log = self.store.log()
-        try:
-            for slot in slots:
-                segment = log.segment_at(slot.commit_log_offset)
-                if segment is None or slot.commit_log_offset >= self._place.offset or self._is_there(log, slot):
-                    continue
-                said = self._said(segment)
+        counts = slot_counts(self.store)
+        for slot, segment in unfound_late_slots(self.store, self._place.compared, self._place.offset):
+            said = self._said(segment)
+            if slot not in said.unfound:
                 said.unfound.append(slot)
                 with self._database.transaction():
                     self._keep_said(segment.base_offset, said, segment.size_bytes)
-        finally:
-            log.close()
-
-    @staticmethod
-    def _is_there(log: SegmentedLog, slot: UnfoundSlot) -> bool:
-        block = block_at(log, slot.commit_log_offset)
-        return (
-            block is not None
-            and bool(block.topic_is(slot.topic)[0])
-            and int(block.header("queue_offset")[0]) == slot.queue_offset
-            and int(block.header("queue_id")[0]) == 0
-        )
+        self._place.compared |= compared_slots(self.store, counts, self._place.offset)
+        return counts
 
     # -- what is known of the whole log -------------------------------------------------------------------------------
 
@@ -405,13 +287,13 @@ class LogFollower:
 
     # -- keeping ------------------------------------------------------------------------------------------------------
 
-    def _said(self, segment: Segment) -> _Said:
+    def _said(self, segment: Segment) -> Said:
         row = self._database.connection.execute(
             "SELECT said FROM segments WHERE store = ? AND base_offset = ?", (self.number, segment.base_offset)
         ).fetchone()
-        return _Said() if row is None else _Said.of(row[0])
+        return Said() if row is None else Said.of(row[0])
 
-    def _keep_said(self, base: int, said: _Said, size_bytes: int | None = None) -> None:
+    def _keep_said(self, base: int, said: Said, size_bytes: int | None = None) -> None:
         run = self._database.connection.execute
         if size_bytes is None:
             run("UPDATE segments SET said = ? WHERE store = ? AND base_offset = ?", (said.text(), self.number, base))
@@ -420,36 +302,6 @@ class LogFollower:
 
     def _keep_place(self) -> None:
         self._database.set_of_store(self.number, "place", asdict(self._place))
-
-
-@dataclass(slots=True)
-class SplitReader:
-    """Reads splits, in processes where there are many bytes, never much ahead of who takes what they give."""
-
-    workers: Workers
-    processes: int
-    step_bytes: int = STEP_BYTES
-    progress: Progress | None = None
-    total_bytes: int = 0
-    done_bytes: int = 0
-
-    def read(self, splits: Iterable[Split]) -> Iterator[tuple[Split, SplitWitnesses]]:
-        """The splits with what was found in each, in their order."""
-        scan = partial(scan_witnesses, at_ms=None)
-        left = iter(splits)
-        while some := list(islice(left, 2 * self.processes)):
-            alone = [replace(s, store=replace(s.store, commit_log=(s.segment,), findings=())) for s in some]
-            for split, found in zip(some, self.workers.run(scan, alone), strict=True):
-                yield split, found
-                self.done_bytes += split.to_position - split.from_position
-                if self.progress is not None:
-                    self.progress(min(self.done_bytes, self.total_bytes), self.total_bytes)
-
-
-def split_reader(total_bytes: int, processes: int | None, progress: Progress | None) -> SplitReader:
-    """A reader for so many new bytes."""
-    count = workers_count(total_bytes, processes)
-    return SplitReader(Workers(count), count, progress=progress, total_bytes=total_bytes)
 
 
 def _digest(store: Store, offset: int) -> str | None:

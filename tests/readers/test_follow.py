@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
 import pytest
 
 from readers.broker_settings import BrokerSettings, broker_settings
-from readers.errors import BadRequest, FileChanged, SourceError
+from readers.errors import BadRequest, FileChanged, SourceError, UnwritableFile
 from readers.follow_database import FORMAT_VERSION, FollowDatabase
 from readers.record_layout import COMMIT
 from readers.store import HALF_TOPIC, OP_TOPIC, Store, open_store
@@ -210,6 +211,35 @@ def test_stores_of_one_cluster_are_one_audit(tmp_path: Path) -> None:
         followed.assert_current()
     rows = followed.assert_current().to_pylist()
     assert any(len({copy["store"] for copy in row["half_copies"]}) > 1 for row in rows)
+
+
+def test_a_wrong_slot_that_comes_late_is_known_once(tmp_path: Path) -> None:
+    root = rolling(tmp_path / "s", 3)
+    followed = Followed([root], tmp_path / "checkpoint", by_default)
+    (file,) = damage.queue_files(root, HALF_TOPIC)
+    whole = bytearray(file.read_bytes())
+    whole[20 * 30 + 7] ^= 0xFF
+    file.write_bytes(whole[: 20 * 25].ljust(len(whole), b"\0"))
+    followed.assert_current()
+    file.write_bytes(whole)
+    for _ in range(3):
+        followed.assert_current()
+        said = followed.database.connection.execute("SELECT said FROM segments").fetchall()
+        assert sum(len(json.loads(text)["unfound"]) for (text,) in said) == 1
+
+
+def test_a_disk_that_is_full_ends_it_and_loses_nothing(tmp_path: Path) -> None:
+    growing = Growing(rolling(tmp_path / "whole"), tmp_path / "copy")
+    followed = Followed([growing.root], tmp_path / "checkpoint", by_default)
+    growing.write_to(3000)
+    followed.assert_current()
+    run = followed.database.connection.execute
+    run(f"PRAGMA max_page_count = {run('PRAGMA page_count').fetchone()[0]}")
+    growing.write_to(growing.end)
+    with pytest.raises(UnwritableFile, match=r"cannot use .*checkpoint: database or disk is full"):
+        followed.step()
+    run("PRAGMA max_page_count = 1000000")
+    followed.assert_current()
 
 
 # -- what must not be followed ----------------------------------------------------------------------------------------

@@ -1,0 +1,83 @@
+"""What an audit that follows keeps of a log beside its witnesses: how far it is read, and what the scans said of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from readers.findings import Finding
+from readers.missing import UnfoundSlot
+from readers.segment_scan import Span
+from readers.witness_scan import Scanned
+
+
+@dataclass(slots=True)
+class Place:
+    """How far a log is read.
+
+    Units: commit-log offsets. `has_tail`: what stands from `offset` on was read too, but is not final. `anchor` is
+    where a record stands by whose digest the log is known again. `compared`: the queue offset up to which a topic's
+    slots were compared with the log.
+    """
+
+    offset: int = 0
+    has_tail: bool = False
+    end_offset: int = 0
+    anchor: int = 0
+    digest: str | None = None
+    compared: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Said:
+    """What the scans of a segment said beside its witnesses."""
+
+    spans: list[Span] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    unfound: list[UnfoundSlot] = field(default_factory=list)
+    halves_count: int = 0
+    checks_seen_max: int = 0
+
+    @staticmethod
+    def of(text: str) -> Said:
+        """What `text` gave."""
+        value: dict[str, Any] = json.loads(text)
+        return Said(
+            [Span(*entry) for entry in value["spans"]],
+            [Finding(**entry) for entry in value["findings"]],
+            [UnfoundSlot(*entry) for entry in value["unfound"]],
+            value["halves_count"],
+            value["checks_seen_max"],
+        )
+
+    def text(self) -> str:
+        """The same as JSON."""
+        return json.dumps({
+            "spans": [[span.kind, span.position_bytes, span.length_bytes] for span in self.spans],
+            "findings": [asdict(finding) for finding in self.findings],
+            "unfound": [list(asdict(slot).values()) for slot in self.unfound],
+            "halves_count": self.halves_count,
+            "checks_seen_max": self.checks_seen_max,
+        })
+
+    def add(self, scanned: Scanned) -> None:
+        """Add what the scan of one more range said."""
+        self.spans += scanned.spans
+        self.findings += scanned.findings
+        self.unfound += scanned.unfound
+        self.halves_count += scanned.halves_count
+        self.checks_seen_max = max(self.checks_seen_max, scanned.checks_seen_max)
+
+    def before(self, base_offset: int, offset: int) -> Said:
+        """The same without what stands at or behind an offset."""
+        return replace(
+            self,
+            spans=[span for span in self.spans if base_offset + span.position_bytes < offset],
+            findings=[found for found in self.findings if (found.commit_log_offset or 0) < offset],
+            unfound=[slot for slot in self.unfound if slot.commit_log_offset < offset],
+        )
+
+    def is_ended(self, size_bytes: int) -> bool:
+        """Whether the segment's data was seen to end."""
+        return any(span.position_bytes + span.length_bytes == size_bytes for span in self.spans)
