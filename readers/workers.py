@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
@@ -23,13 +24,27 @@ def workers_count(total_bytes: int, processes: int | None) -> int:
     return 1 if total_bytes <= ONE_PROCESS_BYTES_MAX else processes or os.cpu_count() or 1
 
 
+def _end_with_parent() -> None:
+    """Have this process end when the one that started it was killed: it would wait for tasks for ever."""
+    threading.Thread(target=_wait_for_parents_end, daemon=True).start()
+
+
+def _wait_for_parents_end() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
 class Workers:
     """Processes that run tasks in order, or this one."""
 
     def __init__(self, processes: int) -> None:
         # Spawned, not forked: Arrow's threads do not survive a fork.
         context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(processes, mp_context=context) if processes > 1 else None
+        self._pool = (
+            ProcessPoolExecutor(processes, mp_context=context, initializer=_end_with_parent) if processes > 1 else None
+        )
 
     def __enter__(self) -> Workers:
         return self
