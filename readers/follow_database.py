@@ -64,8 +64,8 @@ def _declaration(name: str, schema: pa.Schema) -> str:
 
 _SCHEMA = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
-    "CREATE TABLE stores (number INTEGER PRIMARY KEY, root TEXT UNIQUE NOT NULL, directories TEXT NOT NULL, "
-    "place TEXT NOT NULL, view TEXT)",
+    "CREATE TABLE stores (number INTEGER PRIMARY KEY, root TEXT UNIQUE NOT NULL, place TEXT NOT NULL, "
+    "view TEXT)",
     "CREATE TABLE segments (store INTEGER, base_offset INTEGER, size_bytes INTEGER, said TEXT NOT NULL, "
     "PRIMARY KEY (store, base_offset)) WITHOUT ROWID",
     *(_declaration(name, schema) for name, schema in WITNESS_TABLES.items()),
@@ -147,24 +147,19 @@ class FollowDatabase:
             for statement in _SCHEMA:
                 self.connection.execute(statement)
             for number, store in enumerate(stores):
-                self.connection.execute(
-                    "INSERT INTO stores VALUES (?, ?, ?, '{}', NULL)",
-                    (number, store.root, json.dumps(store.commit_log_directories)),
-                )
+                self.connection.execute("INSERT INTO stores VALUES (?, ?, '{}', NULL)", (number, store.root))
             self.connection.execute("INSERT INTO meta VALUES ('judges_all', '1')")
             self.connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             self.connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
     def _require(self, stores: Sequence[Store]) -> None:
-        rows = self.connection.execute("SELECT number, root, directories FROM stores").fetchall()
-        mine = {root: tuple(json.loads(directories)) for _, root, directories in rows}
-        given = {store.root: store.commit_log_directories for store in stores}
+        self.roots: dict[int, str] = dict(self.connection.execute("SELECT number, root FROM stores").fetchall())
+        mine, given = set(self.roots.values()), {store.root for store in stores}
         if mine != given:
             raise BadRequest(
                 f"{self.path} is a checkpoint of {', '.join(sorted(mine))}, not of {', '.join(sorted(given))}",
                 advice="give the same stores, or another checkpoint",
             )
-        self.roots = {number: root for number, root, _ in rows}
         self.numbers = {root: number for number, root in self.roots.items()}
 
     def close(self) -> None:

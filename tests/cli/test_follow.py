@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +150,9 @@ def test_a_signal_ends_it_at_once_and_leaves_nothing_behind(
     output.touch()
     process = begin(growing, checkpoint, output)
     wait_for_rows(output, 108)
+    with closing(sqlite3.connect(f"file:{checkpoint}?mode=ro", uri=True)) as reader:  # others may read it meanwhile
+        while not reader.execute("SELECT count(*) FROM verdicts").fetchone()[0]:
+            time.sleep(0.01)
     process.send_signal(number)
     assert process.wait(timeout=30) == 130
     assert list(temporary.iterdir()) == []
