@@ -22,7 +22,7 @@ from benchmarks.sections import (
     times,
 )
 
-PASSES = 3
+PASSES = 2
 
 
 def spark_tasks(bench: Bench) -> Section:
