@@ -133,7 +133,8 @@ def run(command: Command) -> Run:
             wall = time.perf_counter() - began
             watcher.stop()
         process.returncode = os.waitstatus_to_exitcode(status)
-        cpu = usage.ru_utime + usage.ru_stime
+        # Spark's workers are not waited for by anybody who is: what the watcher saw of them counts as well.
+        cpu = max(usage.ru_utime + usage.ru_stime, watcher.tree_cpu_s)
         window = time.perf_counter() - began
         others = max(0.0, _busy_seconds() - busy - cpu - watcher.own_cpu_s)
         out.seek(0)
@@ -245,6 +246,12 @@ class _Watcher:
         self.peak_anonymous = 0
         self.answered_s = 0.0
         self.own_cpu_s = 0.0
+        self._cpu_s: dict[int, float] = {}
+
+    @property
+    def tree_cpu_s(self) -> float:
+        """Processor time of every process of the tree, as it was when it was last seen."""
+        return sum(self._cpu_s.values())
 
     def start(self) -> None:
         self._thread.start()
@@ -258,7 +265,10 @@ class _Watcher:
         # A thread's own time, so that watching is not taken for somebody else's work.
         began = time.thread_time()
         while not self._ended.is_set():
-            states = [_memory_of(pid) for pid in _descendants(self._pid)]
+            processes = _descendants(self._pid)
+            states = [_memory_of(pid) for pid in processes]
+            for pid in processes:
+                self._cpu_s[pid] = max(self._cpu_s.get(pid, 0.0), _cpu_seconds_of(pid))
             # The high-water mark of one process misses nothing between two looks; of several, it is no sum.
             high = max((state[2] for state in states), default=0)
             self.peak_rss = max(self.peak_rss, sum(state[0] for state in states), high)
@@ -283,6 +293,15 @@ def _descendants(pid: int) -> list[int]:
         except OSError:
             continue  # it ended meanwhile
     return found
+
+
+def _cpu_seconds_of(pid: int) -> float:
+    """Processor time of one process without its children; 0 when it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
 
 def _memory_of(pid: int) -> tuple[int, int, int]:

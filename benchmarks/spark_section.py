@@ -29,8 +29,8 @@ def spark_tasks(bench: Bench) -> Section:
     """Decoding in Spark's tasks beside a plain process, with one core and with two, on M and on L."""
     section = Section(
         "Spark: full decode",
-        "One session on this machine (`local[2]` and `local[1]`), the same decode as above: in one plain process, in "
-        "tasks that return sums, and through the data source with all columns going to the JVM. The first job of a "
+        "Two cores (`local[2]`), and one that JVM and worker share (`local[1]`); the same decode as above: in one "
+        "plain process, in tasks that return sums, and through the data source with all columns going to the JVM. The first job of a "
         "session is not counted; the median of the other passes is. CPU is that of all processes, the JVM's included.",
         ("what", "store", "cores", "wall", "CPU", "peak anonymous memory of a Python worker"),
     )

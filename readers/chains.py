@@ -263,7 +263,9 @@ class Chains:
     Order: transactions in the order of their first half copy, discard copy or final.
     """
 
-    def __init__(self, witnesses: Witnesses) -> None:
+    def __init__(self, witnesses: Witnesses, *, is_of_one_store: bool) -> None:
+        """`is_of_one_store`: of the audit, whatever these witnesses are of: all its parts keep one order."""
+        self._is_of_one_store = is_of_one_store
         self.stores: list[str] = pc.unique(
             pa.chunked_array(
                 [chunk for table in (witnesses.halves, witnesses.discards, witnesses.finals, witnesses.marks)
@@ -329,7 +331,7 @@ class Chains:
 
     def _group(self, table: pa.Table, number: Int64s) -> Group:
         # In one store the log itself gives the order; between stores only their clocks do.
-        order = "commit_log_offset" if len(self.stores) <= 1 else "store_time_ms"
+        order = "commit_log_offset" if self._is_of_one_store else "store_time_ms"
         return Group(table, number, int64s(table[order]), self.count)
 
     @cached_property

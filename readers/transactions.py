@@ -632,7 +632,7 @@ def judge(witnesses: Witnesses, views: Mapping[str, StoreView]) -> pa.Table:
     Shape: one row of TRANSACTIONS per transaction.
     Order: first half copy, then those known by discard copies or finals alone.
     """
-    return Judgement(Chains(witnesses), views).table()
+    return Judgement(Chains(witnesses, is_of_one_store=len(views) <= 1), views).table()
 
 
 def foreign_decisions(finals: pa.Table, outside: pa.Table) -> list[ForeignDecision]:

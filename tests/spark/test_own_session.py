@@ -216,20 +216,3 @@ def test_spark_submit_gives_the_session(place: Place, store: Path) -> None:
     *rows, last = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
     assert last == {"status": 0, "name": "mine", "stopped": False, "partitions": "2"}
     assert len(rows) > 100
-
-
-def test_a_killed_executor_costs_no_row(place: Place, store: Path) -> None:
-    audit = ["-m", "rmqtx_cli.main", "audit", str(store), "--format", "jsonl", "--quiet"]
-    process = place.start(*audit, "--master", "local-cluster[2,1,1024]", "--split-size", "64KiB", *CONF)
-    deadline = time.monotonic() + SECONDS_MAX
-    while not (workers := place.find(b"pyspark.daemon")) and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert workers
-    executor = int(Path(f"/proc/{workers[0]}/stat").read_text().rpartition(")")[2].split()[1])
-    assert executor in place.find(b"CoarseGrainedExecutorBackend")
-    os.kill(executor, signal.SIGKILL)
-    out, err = process.communicate(timeout=SECONDS_MAX)
-    assert (process.returncode, err) == (0, "")
-    local, _ = place.start(*audit, "--engine", "local").communicate(timeout=SECONDS_MAX)
-    assert sorted(out.splitlines()) == sorted(local.splitlines())
-    assert place.left() == []
