@@ -30,8 +30,9 @@ def spark_tasks(bench: Bench) -> Section:
     section = Section(
         "Spark: full decode",
         "Two cores (`local[2]`), and one that JVM and worker share (`local[1]`); the same decode as above: in one "
-        "plain process, in tasks that return sums, and through the data source with all columns going to the JVM. The first job of a "
-        "session is not counted; the median of the other passes is. CPU is that of all processes, the JVM's included.",
+        "plain process, in tasks that return sums, and through the data source with all columns going to the JVM. The "
+        "first job of a session is not counted; the median of the other passes is. CPU is that of all "
+        "processes, the JVM's included.",
         ("what", "store", "cores", "wall", "CPU", "peak anonymous memory of a Python worker"),
     )
     medians: dict[tuple[str, str, int], tuple[float, float, float]] = {}

@@ -193,7 +193,7 @@ class SparkEngine:
 
         with translated():
             reading = audit(
-                self.spark, stores, settings_of, at_ms=at_ms, split_bytes=self.split_bytes,
+                self.spark, stores, settings_of, at_ms=at_ms, split_bytes=self.options.split_bytes,
                 temporary_directory=self.options.temporary_directory, progress=progress,
             )
         reading.batches = translated_batches(reading.batches)

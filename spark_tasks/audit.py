@@ -50,6 +50,13 @@ from spark_tasks.witnesses import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+#: Log bytes whose transactions are judged at once, and read at once, where a log is very large: a few hundred MB of
+#: memory for each task. Small pieces of large logs would be more, between them, than what is in them.
+PARTITION_BYTES_MAX = 512 << 20
+SPLIT_BYTES_MAX = 1 << 30
+#: A split's rows for one partition should be so many, and a transaction's records take about so many bytes of log.
+_ROWS_TOGETHER_MIN = 32
+_TRANSACTION_BYTES = 1_400
 #: With fewer the driver's one task would do all the judging.
 PARTITIONS_MIN = 2
 #: So many stray decisions, of some 30 bytes each, are sent to every executor; more are joined by shuffling.
@@ -62,13 +69,14 @@ def audit(
     settings_of: SettingsOf,
     *,
     at_ms: int | None = None,
-    split_bytes: int = SPLIT_BYTES,
+    split_bytes: int | None = None,
     temporary_directory: str | None = None,
     progress: Progress | None = None,
 ) -> Reading:
     """The verdict on every transaction of the stores, which are one audit.
 
-    Shape:  batches of TRANSACTIONS.
+    Shape:  batches of TRANSACTIONS. `split_bytes`: what one task reads, None is as `sizes_for` says; the rows are the
+            same whatever it is.
     Units:  `progress` is told bytes.
     Order:  none.
     Damage: findings; what it makes unknowable is UNDECIDABLE.
@@ -93,13 +101,31 @@ def _audit(task: _Audit, reading: Reading, temporary_directory: str | None) -> I
             task.release()
 
 
+def sizes_for(total_bytes: int) -> tuple[int, int]:
+    """How much of the logs one task reads, and the log bytes whose transactions one task judges.
+
+    Units: bytes. Every task that reads leaves something for every task that judges: with the usual sizes there would be
+    thousands of millions of such pieces in 10 TB, of a row or two each.
+    """
+    partition_bytes, split_bytes = PARTITION_BYTES, SPLIT_BYTES
+
+    def rows_together() -> int:
+        return split_bytes // _TRANSACTION_BYTES * partition_bytes // max(total_bytes, 1)
+
+    while partition_bytes < PARTITION_BYTES_MAX and rows_together() < _ROWS_TOGETHER_MIN:
+        partition_bytes = min(2 * partition_bytes, PARTITION_BYTES_MAX)
+    while split_bytes < SPLIT_BYTES_MAX and rows_together() < _ROWS_TOGETHER_MIN:
+        split_bytes *= 2
+    return split_bytes, partition_bytes
+
+
 def transactions(
     spark: SparkSession,
     stores: list[Store],
     settings_of: SettingsOf,
     *,
     at_ms: int | None = None,
-    split_bytes: int = SPLIT_BYTES,
+    split_bytes: int | None = None,
     reading: Reading | None = None,
 ) -> DataFrame:
     """The same as a DataFrame with the columns of TRANSACTIONS: to be joined, filtered and written natively.
@@ -123,7 +149,7 @@ class _Audit:
         stores: list[Store],
         settings_of: SettingsOf,
         at_ms: int | None,
-        split_bytes: int,
+        split_bytes: int | None,
         progress: Progress | None,
     ) -> None:
         self.spark = spark
@@ -175,9 +201,11 @@ class _Audit:
         begun = results(self.spark, functools.partial(_begin_store, self._settings), self._stores)
         facts = [fact for fact, _, _ in begun]
         total = sum(size for _, _, size in begun)
-        self.partitions_count = max(PARTITIONS_MIN, -(-total // PARTITION_BYTES))
+        split_bytes, partition_bytes = sizes_for(total)
+        self.partitions_count = max(PARTITIONS_MIN, -(-total // partition_bytes))
         self._total_bytes = total
-        plan = SplitPlan(tuple(self._stores), tuple(last for _, last, _ in begun), self._split_bytes)
+        last_bases = tuple(last for _, last, _ in begun)
+        plan = SplitPlan(tuple(self._stores), last_bases, self._split_bytes or split_bytes)
         return facts, plan
 
     def _scan_splits(self, plan: SplitPlan) -> DataFrame:

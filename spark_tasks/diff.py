@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from readers.diff import DIFFERENCES, EVIDENCE, NARROW, different
 from readers.reading import Reading
-from readers.splits import SPLIT_BYTES
 from readers.store import Store
 from readers.store_view import SettingsOf
 from spark_tasks.audit import transactions
@@ -30,7 +29,7 @@ def differences(
     after: tuple[list[Store], int | None],
     settings_of: SettingsOf,
     *,
-    split_bytes: int = SPLIT_BYTES,
+    split_bytes: int | None = None,
 ) -> Reading:
     """The same rows as `readers.diff.differences` gives for two audits, each of some stores as of some time.
 

@@ -18,7 +18,6 @@ from readers.ledger_join import Condition, ledger_words
 from readers.matching import Match
 from readers.reading import Reading
 from readers.reconcile import LOOKED_UP, RECONCILED, reconciled
-from readers.splits import SPLIT_BYTES
 from readers.store import Store
 from readers.store_view import SettingsOf
 from readers.tables import TRANSACTIONS
@@ -46,7 +45,7 @@ def reconcile(
     not_done: Condition,
     *,
     at_ms: int | None = None,
-    split_bytes: int = SPLIT_BYTES,
+    split_bytes: int | None = None,
     missing_is_not_done: bool = False,
 ) -> Reading:
     """The same rows as `readers.ledger_join.reconcile` gives for the audit of some stores.

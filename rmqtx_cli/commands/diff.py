@@ -214,7 +214,7 @@ class _Task:
         before, after = (([self._store(side)], side.at_ms) for side in self.sides)
         with translated():
             reading = differences(
-                self.engine.spark, before, after, self.opened.settings_of, split_bytes=self.engine.split_bytes
+                self.engine.spark, before, after, self.opened.settings_of, split_bytes=self.engine.options.split_bytes
             )
         reading.batches = translated_batches(reading.batches)
         return reading

@@ -132,6 +132,19 @@ def test_spark_did_the_work(spark: SparkSession, monkeypatch: pytest.MonkeyPatch
     assert rows == len(told(local_engine.audit([store], settings_of(name)))["rows"])
 
 
+@pytest.mark.parametrize("exponent", range(20, 45))
+def test_pieces_stay_large_enough_to_be_worth_sending(exponent: int) -> None:
+    """Of any log: what one task reads for one that judges is a good many rows, up to 10 TB."""
+    total_bytes = 1 << exponent
+    split_bytes, partition_bytes = spark_audit.sizes_for(total_bytes)
+    assert 128 << 20 <= split_bytes <= 1 << 30
+    assert 96 << 20 <= partition_bytes <= 512 << 20
+    if total_bytes <= 100 << 30:
+        assert (split_bytes, partition_bytes) == (128 << 20, 96 << 20)
+    if total_bytes <= 10 << 40:
+        assert split_bytes / 1400 * partition_bytes / total_bytes >= 30
+
+
 def test_rows_as_a_frame(spark: SparkSession) -> None:
     name = "masked-4.9.7"
     table = spark_audit.transactions(spark, [opened(name)], settings_of(name), split_bytes=SPLIT_BYTES).toArrow()
