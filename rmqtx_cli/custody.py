@@ -122,9 +122,7 @@ def _files_of(paths: Sequence[Path]) -> list[Path]:
 
 def _splits(engine: Engine, stores: list[Store]) -> tuple[int, int]:
     """Bytes of a split, and how many there are."""
-    from readers.splits import SPLIT_BYTES
-
-    split_bytes = engine.options.split_bytes or SPLIT_BYTES
+    split_bytes = engine.split_bytes_for(stores)
     splits = (-(-segment.size_bytes // split_bytes) for store in stores for segment in store.commit_log)
     return split_bytes, sum(splits)
 

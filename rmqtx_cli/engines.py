@@ -89,6 +89,9 @@ class Engine(Protocol):
     def options(self) -> EngineOptions:
         """What was asked of it."""
 
+    def split_bytes_for(self, stores: Sequence[Store]) -> int:
+        """What one task reads of these stores: as asked, else as their size makes it sensible."""
+
     def audit(
         self,
         stores: list[Store],
@@ -121,6 +124,12 @@ class LocalEngine:
     options: EngineOptions
     name: str = "local"
 
+    def split_bytes_for(self, stores: Sequence[Store]) -> int:  # noqa: ARG002 -- memory here is flat whatever there is
+        """See `Engine`."""
+        from readers.splits import SPLIT_BYTES
+
+        return self.options.split_bytes or SPLIT_BYTES
+
     def audit(
         self,
         stores: list[Store],
@@ -134,7 +143,7 @@ class LocalEngine:
 
         return audit(
             stores, settings_of, at_ms=at_ms, processes=self.options.processes,
-            split_bytes=self.options.split_bytes, temporary_directory=self.options.temporary_directory,
+            split_bytes=self.split_bytes_for(stores), temporary_directory=self.options.temporary_directory,
             progress=progress,
         )
 
@@ -149,10 +158,10 @@ class LocalEngine:
     ) -> Reading:
         """See `Engine`."""
         from readers.job_runner import run_job
-        from readers.splits import SPLIT_BYTES, plan_splits
+        from readers.splits import plan_splits
 
         plan = plan_splits(
-            stores, split_bytes=self.options.split_bytes or SPLIT_BYTES, from_offset=from_offset, to_offset=to_offset
+            stores, split_bytes=self.split_bytes_for(stores), from_offset=from_offset, to_offset=to_offset
         )
         return run_job(job, plan, processes=self.options.processes, progress=progress)
 
@@ -172,12 +181,11 @@ class SparkEngine:
     spark: SparkSession
     name: str = "spark"
 
-    @property
-    def split_bytes(self) -> int:
-        """What one task reads."""
-        from readers.splits import SPLIT_BYTES
+    def split_bytes_for(self, stores: Sequence[Store]) -> int:
+        """See `Engine`."""
+        from spark_tasks.audit import sizes_for
 
-        return self.options.split_bytes or SPLIT_BYTES
+        return self.options.split_bytes or sizes_for(sum(s.size_bytes for store in stores for s in store.commit_log))[0]
 
     def audit(
         self,
@@ -193,7 +201,7 @@ class SparkEngine:
 
         with translated():
             reading = audit(
-                self.spark, stores, settings_of, at_ms=at_ms, split_bytes=self.options.split_bytes,
+                self.spark, stores, settings_of, at_ms=at_ms, split_bytes=self.split_bytes_for(stores),
                 temporary_directory=self.options.temporary_directory, progress=progress,
             )
         reading.batches = translated_batches(reading.batches)
@@ -214,8 +222,8 @@ class SparkEngine:
 
         with translated():
             reading = run_job(
-                self.spark, job, stores, split_bytes=self.split_bytes, from_offset=from_offset, to_offset=to_offset,
-                progress=progress,
+                self.spark, job, stores, split_bytes=self.split_bytes_for(stores), from_offset=from_offset,
+                to_offset=to_offset, progress=progress,
             )
         reading.batches = translated_batches(reading.batches)
         return reading

@@ -214,7 +214,8 @@ class _Task:
         before, after = (([self._store(side)], side.at_ms) for side in self.sides)
         with translated():
             reading = differences(
-                self.engine.spark, before, after, self.opened.settings_of, split_bytes=self.engine.options.split_bytes
+                self.engine.spark, before, after, self.opened.settings_of,
+                split_bytes=self.engine.split_bytes_for(self.opened.stores),
             )
         reading.batches = translated_batches(reading.batches)
         return reading

@@ -264,7 +264,8 @@ class _Task:
             reading = reconcile(
                 self.engine.spark, self.opened.stores, self.opened.settings_of, ledger.select(*asked.columns),
                 asked.match, asked.done.mask, asked.not_done.mask, at_ms=self.at_ms,
-                split_bytes=self.engine.split_bytes, missing_is_not_done=self.missing_is_not_done,
+                split_bytes=self.engine.split_bytes_for(self.opened.stores),
+                missing_is_not_done=self.missing_is_not_done,
             )
         reading.batches = translated_batches(reading.batches)
         return reading
