@@ -114,10 +114,14 @@ def quiet_gateway() -> Iterator[None]:
     def is_of_another(record: logging.LogRecord) -> bool:
         return "py4j" not in Path(record.pathname).parts
 
-    logging.root.addFilter(is_of_another)  # Py4J logs to the root
+    own = logging.getLogger("py4j")
+    level = own.level
+    logging.root.addFilter(is_of_another)  # some of Py4J logs to the root, and the rest to loggers of its own
+    own.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
+        own.setLevel(level)
         logging.root.removeFilter(is_of_another)
 
 
