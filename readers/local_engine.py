@@ -28,7 +28,7 @@ from readers.splits import SPLIT_BYTES, Split, SplitPlan, plan_splits
 from readers.spool import Spool, identities, identity_hashes, partition_of
 from readers.store import Store
 from readers.store_view import SettingsOf, store_facts
-from readers.tables import TRANSACTIONS
+from readers.tables import MARKS, TRANSACTIONS
 from readers.transactions import StoreView, judge
 from readers.witness_scan import IDENTIFIED, Scanned, column, scan_witnesses
 from readers.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers
@@ -127,11 +127,14 @@ class _Verdict:
 
     def witnesses(self) -> Witnesses:
         """Their witnesses, in log order."""
-        parts = (
+        halves, marks, finals, discards = (
             [batch for number in self.numbers for batch in self.spool.part(name, number)]
             for name in ("halves", "marks", "finals", "discards")
         )
-        return Witnesses.of(*parts)
+        if len(self.numbers) > 1:  # a mark that names a half in each of two partitions stands in both
+            table = pa.Table.from_batches(marks, MARKS)
+            marks = table.group_by(MARKS.names, use_threads=False).aggregate([]).cast(MARKS).to_batches()
+        return Witnesses.of(halves, marks, finals, discards)
 
 
 def _judge_partition(task: _Verdict) -> list[pa.RecordBatch]:

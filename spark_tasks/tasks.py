@@ -1,7 +1,7 @@
 """Python functions as Spark tasks, one call each, and their results on the way back.
 
 Rows that Spark has to join or count travel as columns. Everything else travels as Arrow's own bytes in one binary
-column: the JVM then moves a few large values and takes no row apart, which on one core saves two thirds of the time.
+column: the JVM then moves a few large values and takes no row apart.
 """
 
 from __future__ import annotations

@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from readers import local_engine
 from readers.local_engine import audit
+from readers.spool import Spool
 from readers.store import open_store
+from readers.tables import MARKS
 from tests.forge import damage
 from tests.forge.stores import copy_of, opened, settings_of
 
@@ -115,3 +119,15 @@ def test_places_of_one_store_are_not_those_of_another(request: pytest.FixtureReq
     assert wanted == {**rows_of(stores[0]), **rows_of(stores[1])}
     request.getfixturevalue("many")
     assert rows_of(*stores) == wanted
+
+
+def test_a_mark_in_two_partitions_counts_once_where_they_are_tied(tmp_path: Path) -> None:
+    row = {"store": "s", "queue_id": 0, "queue_offset": 3, "commit_log_offset": 900, "store_time_ms": 7}
+    marks = pa.RecordBatch.from_pylist([{**row, "half_queue_offset": number} for number in (5, 4)], MARKS)
+    spool = Spool(2, tmp_path)
+    spool.add("marks", [marks, marks.slice(0, 1)], np.array([0, 0, 1]), "one")
+    found = {
+        numbers: local_engine._Verdict(spool, numbers, {}).witnesses().marks["half_queue_offset"].to_pylist()
+        for numbers in ((0,), (1,), (0, 1))
+    }
+    assert found == {(0,): [5, 4], (1,): [5], (0, 1): [5, 4]}
