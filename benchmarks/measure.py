@@ -265,7 +265,7 @@ class _Watcher:
         # A thread's own time, so that watching is not taken for somebody else's work.
         began = time.thread_time()
         while not self._ended.is_set():
-            processes = _descendants(self._pid)
+            processes = descendants(self._pid)
             states = [_memory_of(pid) for pid in processes]
             for pid in processes:
                 self._cpu_s[pid] = max(self._cpu_s.get(pid, 0.0), _cpu_seconds_of(pid))
@@ -284,7 +284,8 @@ class _Watcher:
             self.answered_s = time.perf_counter() - self._began
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
+    """A process and all below it."""
     found = [pid]
     for parent in found:
         try:

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.decode_rate import HEADER, SIX_PROPERTIES, decode
+from benchmarks.measure import TICKS_PER_SECOND, descendants
 from readers.commit_log import record_columns
 from readers.kernels import is_accelerator_installed, use_accelerator
 from readers.splits import SPLIT_BYTES, SplitPlan, plan_splits
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COLUMNS = [*HEADER, *SIX_PROPERTIES]
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -125,35 +125,23 @@ def say(step: str, store: Path, number: int, wall: float, cpu: float, peak: int,
     print(json.dumps({**line, **told}), flush=True)
 
 
-def tree() -> list[int]:
-    """This process and its descendants."""
-    found = [os.getpid()]
-    for parent in found:
-        try:
-            for task in Path(f"/proc/{parent}/task").iterdir():
-                found.extend(int(child) for child in (task / "children").read_text().split())
-        except OSError:
-            continue  # it ended meanwhile
-    return found
-
-
 def tree_cpu_seconds() -> float:
     """Processor time of the tree, of ended children too."""
     ticks = 0
-    for process in tree():
+    for process in descendants(os.getpid()):
         try:
             fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
         except OSError:
             continue
         own = process == os.getpid()
         ticks += sum(int(field) for field in fields[11 : 13 if own else 15])
-    return ticks / _TICKS_PER_SECOND
+    return ticks / TICKS_PER_SECOND
 
 
 def worker_anonymous_bytes() -> list[int]:
     """Anonymous memory of each Python process below this one."""
     found: list[int] = []
-    for process in tree()[1:]:
+    for process in descendants(os.getpid())[1:]:
         try:
             if not Path(f"/proc/{process}/comm").read_text().startswith("python"):
                 continue

@@ -183,7 +183,7 @@ class SparkEngine:
 
     def split_bytes_for(self, stores: Sequence[Store]) -> int:
         """See `Engine`."""
-        from spark_tasks.audit import sizes_for
+        from spark_tasks.sizes import sizes_for
 
         return self.options.split_bytes or sizes_for(sum(s.size_bytes for store in stores for s in store.commit_log))[0]
 

@@ -20,9 +20,9 @@ from readers.columns import Int64s
 from readers.commit_log import last_with_data, log_bytes
 from readers.conclusion import Conclusion, conclude, without_stale
 from readers.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed
-from readers.local_engine import PARTITION_BYTES, tied_partitions
+from readers.local_engine import tied_partitions
 from readers.reading import Reading
-from readers.splits import SPLIT_BYTES, SplitPlan
+from readers.splits import SplitPlan
 from readers.spool import identities, identity_hashes, partition_of
 from readers.store import Store
 from readers.store_view import SettingsOf, StoreFacts, store_facts
@@ -32,6 +32,7 @@ from readers.workers import Progress
 from spark_tasks.handover import HANDED_COLUMNS, handover
 from spark_tasks.progress import tracked
 from spark_tasks.schemas import spark_schema
+from spark_tasks.sizes import sizes_for
 from spark_tasks.tasks import in_tasks, results
 from spark_tasks.verdicts import JUDGED, Form, HandedOver, Judge, as_rows
 from spark_tasks.witnesses import (
@@ -50,13 +51,6 @@ from spark_tasks.witnesses import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Log bytes whose transactions are judged at once, and read at once, where a log is very large: a few hundred MB of
-#: memory for each task. Small pieces of large logs would be more, between them, than what is in them.
-PARTITION_BYTES_MAX = 512 << 20
-SPLIT_BYTES_MAX = 1 << 30
-#: A split's rows for one partition should be so many, and a transaction's records take about so many bytes of log.
-_ROWS_TOGETHER_MIN = 32
-_TRANSACTION_BYTES = 1_400
 #: With fewer the driver's one task would do all the judging.
 PARTITIONS_MIN = 2
 #: So many stray decisions, of some 30 bytes each, are sent to every executor; more are joined by shuffling.
@@ -99,24 +93,6 @@ def _audit(task: _Audit, reading: Reading, temporary_directory: str | None) -> I
                 judged.unpersist()
         finally:
             task.release()
-
-
-def sizes_for(total_bytes: int) -> tuple[int, int]:
-    """How much of the logs one task reads, and the log bytes whose transactions one task judges.
-
-    Units: bytes. Every task that reads leaves something for every task that judges: with the usual sizes there would be
-    thousands of millions of such pieces in 10 TB, of a row or two each.
-    """
-    partition_bytes, split_bytes = PARTITION_BYTES, SPLIT_BYTES
-
-    def rows_together() -> int:
-        return split_bytes // _TRANSACTION_BYTES * partition_bytes // max(total_bytes, 1)
-
-    while partition_bytes < PARTITION_BYTES_MAX and rows_together() < _ROWS_TOGETHER_MIN:
-        partition_bytes = min(2 * partition_bytes, PARTITION_BYTES_MAX)
-    while split_bytes < SPLIT_BYTES_MAX and rows_together() < _ROWS_TOGETHER_MIN:
-        split_bytes *= 2
-    return split_bytes, partition_bytes
 
 
 def transactions(

@@ -14,6 +14,7 @@ from readers.store import Store, open_store
 from readers.store_view import SettingsOf
 from spark_tasks import audit as spark_audit
 from spark_tasks import handover
+from spark_tasks.sizes import sizes_for
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.logs import Forge
@@ -136,7 +137,7 @@ def test_spark_did_the_work(spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 def test_pieces_stay_large_enough_to_be_worth_sending(exponent: int) -> None:
     """Of any log: what one task reads for one that judges is a good many rows, up to 10 TB."""
     total_bytes = 1 << exponent
-    split_bytes, partition_bytes = spark_audit.sizes_for(total_bytes)
+    split_bytes, partition_bytes = sizes_for(total_bytes)
     assert 128 << 20 <= split_bytes <= 1 << 30
     assert 96 << 20 <= partition_bytes <= 512 << 20
     if total_bytes <= 100 << 30:
