@@ -1,0 +1,77 @@
+"""What name servers and brokers answer, as typed values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddresses:
+    """One broker of a cluster: id 0 is the master, others are slaves."""
+
+    cluster: str
+    name: str
+    addresses: dict[int, str]
+
+    @property
+    def master(self) -> str | None:
+        """The master's address; None while there is none."""
+        return self.addresses.get(0)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSlot:
+    """One entry of a consume queue, as QUERY_CONSUME_QUEUE gives it."""
+
+    queue_offset: int
+    commit_log_offset: int
+    length_bytes: int
+    tags_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSlots:
+    """Some entries of a consume queue, and the queue's ends (the upper excluded)."""
+
+    slots: list[QueueSlot]
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What a pull gave.
+
+    Shape: `status` found, none (nothing new), moved (the offset is outside the queue) or filtered (go on at
+           `next_offset`); `body` is records one after another, exactly as in the commit log.
+    """
+
+    status: Literal["found", "none", "moved", "filtered"]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConnection:
+    """A client that a broker has a connection to."""
+
+    client_id: str
+    address: str
+    language: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The response to a request that acts: SUCCESS is code 0, everything else is the broker's no."""
+
+    code: int
+    remark: str | None
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the broker did it."""
+        return self.code == 0

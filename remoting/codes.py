@@ -1,0 +1,95 @@
+"""The numbers of the protocol: requests, responses, versions, languages, flag bits.
+
+Source: remoting/protocol/RequestCode.java, ResponseCode.java, LanguageCode.java, common/MQVersion.java; FORMATS 8.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from readers.broker_settings import Version
+
+IS_RESPONSE, IS_ONEWAY = 0x1, 0x2
+
+
+class RequestCode(IntEnum):
+    """What can be asked."""
+
+    SEND_MESSAGE = 10
+    PULL_MESSAGE = 11
+    QUERY_MESSAGE = 12
+    QUERY_CONSUMER_OFFSET = 14
+    UPDATE_CONSUMER_OFFSET = 15
+    GET_ALL_TOPIC_CONFIG = 21
+    GET_BROKER_CONFIG = 26
+    GET_BROKER_RUNTIME_INFO = 28
+    SEARCH_OFFSET_BY_TIMESTAMP = 29
+    GET_MAX_OFFSET = 30
+    GET_MIN_OFFSET = 31
+    VIEW_MESSAGE_BY_ID = 33
+    HEART_BEAT = 34
+    UNREGISTER_CLIENT = 35
+    END_TRANSACTION = 37
+    CHECK_TRANSACTION_STATE = 39
+    GET_ALL_CONSUMER_OFFSET = 43
+    GET_ROUTEINFO_BY_TOPIC = 105
+    GET_BROKER_CLUSTER_INFO = 106
+    GET_CONSUMER_CONNECTION_LIST = 203
+    GET_PRODUCER_CONNECTION_LIST = 204
+    SEND_MESSAGE_V2 = 310
+    QUERY_CONSUME_QUEUE = 321
+    RESUME_CHECK_HALF_MESSAGE = 323
+    GET_ALL_PRODUCER_INFO = 328
+
+
+class ResponseCode(IntEnum):
+    """What a broker answers; FORMATS 8.3."""
+
+    SUCCESS = 0
+    SYSTEM_ERROR = 1
+    SYSTEM_BUSY = 2
+    REQUEST_CODE_NOT_SUPPORTED = 3
+    TRANSACTION_FAILED = 4
+    FLUSH_DISK_TIMEOUT = 10
+    SLAVE_NOT_AVAILABLE = 11
+    FLUSH_SLAVE_TIMEOUT = 12
+    MESSAGE_ILLEGAL = 13
+    SERVICE_NOT_AVAILABLE = 14
+    VERSION_NOT_SUPPORTED = 15
+    NO_PERMISSION = 16
+    TOPIC_NOT_EXIST = 17
+    TOPIC_EXIST_ALREADY = 18
+    PULL_NOT_FOUND = 19
+    PULL_RETRY_IMMEDIATELY = 20
+    PULL_OFFSET_MOVED = 21
+    QUERY_NOT_FOUND = 22
+    SUBSCRIPTION_PARSE_FAILED = 23
+    SUBSCRIPTION_NOT_EXIST = 24
+    SUBSCRIPTION_NOT_LATEST = 25
+    SUBSCRIPTION_GROUP_NOT_EXIST = 26
+    INVALID_PARAMETER = 29
+    CONSUMER_NOT_ONLINE = 206
+    FLOW_CONTROL = 215
+    NOT_LEADER_FOR_QUEUE = 501
+    ILLEGAL_OPERATION = 604
+    GO_AWAY = 1500
+
+
+#: END_TRANSACTION's commitOrRollback; nothing else is ever sent (0 gets no response at all).
+COMMIT, ROLLBACK = 8, 12
+
+#: What we say we are: 4.9.3 (V4_9_3), the last version whose clients sign a unique-key query as every broker checks it.
+OUR_VERSION = 399
+
+#: MQVersion's ordinals; between two releases there is one for the snapshot.
+VERSION_NUMBERS: dict[int, Version] = {
+    273: (4, 3, 0), 293: (4, 4, 0), 313: (4, 5, 0), 333: (4, 6, 0), 353: (4, 7, 0), 373: (4, 8, 0), 393: (4, 9, 0),
+    399: (4, 9, 3), 401: (4, 9, 4), 409: (4, 9, 8), 413: (5, 0, 0), 433: (5, 1, 0), 441: (5, 1, 4), 453: (5, 2, 0),
+    473: (5, 3, 0), 479: (5, 3, 3), 493: (5, 4, 0), 513: (5, 5, 0),
+}  # fmt: skip
+
+#: LanguageCode, by the number that the ROCKETMQ header has.
+LANGUAGES = (
+    "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST",
+    "NODE_JS",
+)  # fmt: skip
