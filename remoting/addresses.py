@@ -28,3 +28,12 @@ def several(text: str) -> list[str]:
     for address in found:
         host_and_port(address)
     return list(dict.fromkeys(found))
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is written as an address, and not as a broker's name."""
+    try:
+        host_and_port(text)
+    except BadRequest:
+        return False
+    return True

@@ -83,7 +83,9 @@ class Broker:
 
     def consumer_offset(self, group: str, topic: str, queue_id: int = 0) -> int | None:
         """Where a group stands in a queue; None where the broker knows no cursor."""
-        fields: dict[str, Value] = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "setZeroIfNotFound": False}
+        fields: dict[str, Value] = {
+            "consumerGroup": group, "topic": topic, "queueId": queue_id, "setZeroIfNotFound": False,
+        }  # fmt: skip
         frame = self._call(
             Request(RequestCode.QUERY_CONSUMER_OFFSET, fields), ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND
         )

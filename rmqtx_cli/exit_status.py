@@ -7,6 +7,8 @@ FINDINGS = 1
 USAGE = 2
 INCOMPLETE = 3
 UNREADABLE = 10
+UNREACHABLE = 14
+REFUSED_BY_BROKER = 15
 NO_SUCH_TRANSACTION = 16
 SPARK_UNAVAILABLE = 20
 BUG = 70
@@ -22,8 +24,8 @@ MEANINGS: dict[int, str] = {
     11: "the store is in use (commands that change a store)",
     12: "refused, a guard said no (commands that change a store)",
     13: "the plan is stale (commands that change a store)",
-    14: "the broker cannot be reached (live brokers)",
-    15: "the broker refused (live brokers)",
+    UNREACHABLE: "the broker cannot be reached, or does not answer (live brokers)",
+    REFUSED_BY_BROKER: "the broker refused (live brokers)",
     NO_SUCH_TRANSACTION: "no such transaction: nothing bears this id, message id or key",
     17: "some of several were refused (commands that change a store)",
     18: "the outcome is unknown, look again (live brokers)",

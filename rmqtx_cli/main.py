@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from readers.errors import BadRequest, NoSuchTransaction, RmqtxError
+from remoting.errors import Refused, RemotingError
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.commands import (
     audit,
@@ -97,6 +98,10 @@ def status_of(arguments: list[str]) -> int:
         status, message = exit_status.NO_SUCH_TRANSACTION, str(error)
     except SparkUnavailable as error:
         status, message = exit_status.SPARK_UNAVAILABLE, str(error)
+    except Refused as error:
+        status, message = exit_status.REFUSED_BY_BROKER, str(error)
+    except RemotingError as error:
+        status, message = exit_status.UNREACHABLE, str(error)
     except RmqtxError as error:
         status, message = exit_status.UNREADABLE, str(error)
     except BrokenPipeError:

@@ -1,0 +1,82 @@
+"""From what a command line names to brokers: a name server's list, or a broker that says itself who it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from readers.errors import BadRequest
+from remoting.addresses import is_address
+from remoting.answers import BrokerAddresses
+from remoting.broker import Broker
+from remoting.client import Client
+from remoting.errors import Unreachable
+from remoting.name_servers import NameServers
+
+
+def chosen_brokers(
+    client: Client, name_servers: NameServers | None, *, names: Sequence[str] = (), cluster: str | None = None
+) -> tuple[list[Broker], list[BrokerAddresses]]:
+    """The brokers that are meant, and all addresses of each one's set.
+
+    `names`: brokers' names, or addresses, which need no name server and hold where the name server gives others (those
+    of a container's inside, say). Without names: every master of the cluster, or of all clusters.
+    Order: that of the names, else cluster and name.
+    Raises: BadRequest, Unreachable, NoAnswer, Refused.
+    """
+    known = [] if name_servers is None else name_servers.brokers()
+    if cluster is not None:
+        known = _of_cluster(known, cluster, has_list=name_servers is not None)
+    brokers: list[Broker] = []
+    members: dict[tuple[str, str], BrokerAddresses] = {}
+    for name in dict.fromkeys(names) if names else [entry.name for entry in known]:
+        found, entries = _by_address(client, name, known) if is_address(name) else _by_name(client, name, known)
+        brokers += [broker for broker in found if broker not in brokers]
+        members |= {(entry.cluster, entry.name): entry for entry in entries}
+    if cluster is not None and any(broker.cluster != cluster for broker in brokers):
+        other = next(broker for broker in brokers if broker.cluster != cluster)
+        raise BadRequest(f"{other.root} is of the cluster {other.cluster}, not {cluster}")
+    if not brokers:
+        raise Unreachable("the name server knows no broker", advice="is a broker registered there, or --cluster wrong?")
+    return brokers, list(members.values())
+
+
+def _of_cluster(known: list[BrokerAddresses], cluster: str, *, has_list: bool) -> list[BrokerAddresses]:
+    found = [entry for entry in known if entry.cluster == cluster]
+    if has_list and not found:
+        there = ", ".join(sorted({entry.cluster for entry in known})) or "none"
+        raise BadRequest(f"the name server knows no cluster {cluster!r}", advice=f"it knows {there}")
+    return found
+
+
+def _by_name(
+    client: Client, name: str, known: list[BrokerAddresses]
+) -> tuple[list[Broker], list[BrokerAddresses]]:
+    entries = [entry for entry in known if entry.name == name]
+    if not entries:
+        there = ", ".join(entry.name for entry in known)
+        raise BadRequest(
+            f"no broker {name!r} is known",
+            advice=f"the name server knows {there}" if there else "a name needs a name server: -n HOST:PORT",
+        )
+    brokers = []
+    for entry in entries:
+        if entry.master is None:
+            slaves = " or ".join(f"--broker {address}" for address in entry.addresses.values())
+            raise Unreachable(f"{name} has no master now", advice=f"{slaves} reads a slave; what acts needs a master")
+        brokers.append(Broker(client, entry.master, entry.name, entry.cluster, 0))
+    return brokers, entries
+
+
+def _by_address(
+    client: Client, address: str, known: list[BrokerAddresses]
+) -> tuple[list[Broker], list[BrokerAddresses]]:
+    for entry in known:
+        for number, listed in entry.addresses.items():
+            if listed == address:
+                return [Broker(client, address, entry.name, entry.cluster, number)], [entry]
+    conf = Broker(client, address, "", "").config()
+    cluster, name = conf.get("brokerClusterName", ""), conf.get("brokerName", "")
+    number = int(conf.get("brokerId", "0"))
+    listed_set = next((entry for entry in known if (entry.cluster, entry.name) == (cluster, name)), None)
+    addresses = {**(listed_set.addresses if listed_set else {}), number: address}
+    return [Broker(client, address, name, cluster, number)], [BrokerAddresses(cluster, name, addresses)]
