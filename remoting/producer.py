@@ -132,8 +132,9 @@ class Member:
 
     def _send(self, message: Message, marks: Mapping[str, str], sys_flag: int, timeout_ms: int | None) -> Sent:
         properties = {**message.properties, "WAIT": "true", UNIQUE_KEY: message.unique_key, **marks}
-        request = Request(RequestCode.SEND_MESSAGE_V2, _send_fields(self.group, message, properties, sys_flag), message.body)
-        return sent(self._call(request, timeout_ms), message.unique_key)
+        fields = _send_fields(self.group, message, properties, sys_flag)
+        frame = self._call(Request(RequestCode.SEND_MESSAGE_V2, fields, message.body), timeout_ms)
+        return sent(frame, message.unique_key)
 
     def _call(self, request: Request, timeout_ms: int | None = None) -> Frame:
         frame = self._connection.call(request, timeout_ms)

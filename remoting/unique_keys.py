@@ -41,10 +41,14 @@ class UniqueKeys:
         """A key for a message that is made now."""
         now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         month = datetime.fromtimestamp(now / 1000).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        since = (now - int(month.timestamp() * 1000)) & 0xFFFFFFFF
-        number = next(self._numbers) & 0xFFFF
+        since = now - int(month.timestamp() * 1000)
         key = UNIQUE_KEY.pack(
             address=self._address, process=os.getpid() & 0xFFFF, loader=self._loader,
-            month_ms=since - (1 << 32) if since >> 31 else since, counter=number - (1 << 16) if number >> 15 else number,
+            month_ms=_wrapped(since, 32), counter=_wrapped(next(self._numbers), 16),
         )  # fmt: skip
         return key.hex().upper()
+
+
+def _wrapped(number: int, bits: int) -> int:
+    """The number as Java's narrowing conversion leaves it."""
+    return (number + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
