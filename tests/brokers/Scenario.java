@@ -40,7 +40,10 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
  * The official Java client, told what to do by lines on standard input; what it sees leaves as JSON lines.
  *
  * A command is a word and fields NAME=VALUE, separated by tabs, values percent-encoded. Answers carry the command's `ref`.
- *   producer    group [compress=ZLIB|LZ4|ZSTD] [topic]     start a transactional producer
+ *   producer    group [compress=ZLIB|LZ4|ZSTD] [topic] [strangers=COMMIT|ROLLBACK]
+ *                                                          start a transactional producer; strangers: what it answers to
+ *                                                          checks of transactions that another process began
+ *   release     id                                         let a late decision (COMMIT@N) go now
  *   leave       group                                      shut it down
  *   consumer    group topics [fail=N]                      consume from the first offset; fail=N: refuse each message N times
  *   send        group topic kind=transaction|ordinary|batch count case plan first checks body keys tags flag p.NAME
@@ -48,6 +51,7 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
  *   pull        address topic queue offset                 records of a queue, as the broker serves them
  *   quit
  * first: COMMIT, ROLLBACK, UNKNOW, THROW, or COMMIT@N / ROLLBACK@N: only after the N-th check came in (a late decision).
+ *        With at=EPOCH_MS in the command it is taken at that moment.
  * checks: answers to the checks, comma separated; the last one is repeated.
  */
 public class Scenario {
@@ -76,6 +80,7 @@ public class Scenario {
                 late.await(60, TimeUnit.SECONDS);
                 Thread.sleep(300);
             }
+            if (fields.containsKey("at")) Thread.sleep(Math.max(0, Long.parseLong(fields.get("at")) - System.currentTimeMillis()));
             return state(at > 0 ? f.substring(0, at) : f);
         }
 
@@ -166,7 +171,7 @@ public class Scenario {
             public LocalTransactionState checkLocalTransaction(MessageExt m) {
                 String uniq = m.getProperty(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX);
                 Plan plan = uniq == null ? null : PLANS.get(uniq);
-                LocalTransactionState s = plan == null ? LocalTransactionState.UNKNOW : plan.check();
+                LocalTransactionState s = plan == null ? state(f.getOrDefault("strangers", "UNKNOW")) : plan.check();
                 emit("check", "case", m.getUserProperty("case"), "transaction_id", uniq, "n", plan == null ? null : plan.checks,
                     "checks_count", m.getProperty("TRANSACTION_CHECK_TIMES"), "queue_offset", m.getQueueOffset(),
                     "commit_log_offset", m.getCommitLogOffset(), "answer", s.name());
@@ -353,6 +358,10 @@ public class Scenario {
                     // 4.3.0 throws at the end of its own shutdown
                 }
                 emit("left", "ref", f.get("ref"), "group", f.get("group"));
+                break;
+            case "release":
+                PLANS.get(f.get("id")).late.countDown();
+                emit("done", "ref", f.get("ref"));
                 break;
             case "consumer": consumer(f); break;
             case "send": send(f); break;
