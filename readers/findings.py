@@ -226,6 +226,18 @@ KINDS: dict[str, Kind] = {
         "config/transactionMetrics counts other open transactions than the log shows",
         "the broker's own counter drifts (restarts, repeated commits); the log is right",
     ),
+    "receipt-torn": Kind(
+        "warning",
+        "the journal of receipts ends in a line that was not written completely",
+        "a crash came between: nothing was sent for an act that was only being begun; an act whose outcome is torn is "
+        "listed as unknown",
+        "rmqtx receipts --outcome unknown --recheck",
+    ),
+    "receipt-unreadable": Kind(
+        "warning",
+        "a line of the journal of receipts that is no receipt of this version",
+        "what it said of an act is unknown; the other lines count",
+    ),
 }
 
 

@@ -44,3 +44,14 @@ def parse_time_ms(text: str) -> int:
     if moment.tzinfo is None:
         raise BadRequest(f"{text!r} has no time zone", advice=f"write {cleaned}Z or {cleaned}+08:00")
     return (moment - _EPOCH) // datetime.timedelta(milliseconds=1)
+
+
+def time_text(time_ms: int | None) -> str:
+    """The time as 2026-01-02T03:04:05.678Z; the bare number where no calendar reaches; nothing where it is unknown."""
+    if time_ms is None:
+        return ""
+    try:
+        moment = _EPOCH + datetime.timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return str(time_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
