@@ -16,11 +16,13 @@ from readers.record_at import block_at
 from readers.sources import SegmentedLog
 from readers.store import Store
 
-_WITNESSES = {
+#: The kinds of witness by the column of TRANSACTIONS that holds them.
+WITNESSES = {
     "half_copies": "half_copy", "op_marks": "op_mark", "final_records": "final_record",
     "discard_copies": "discard_copy",
 }  # fmt: skip
-_PLACE = ("store", "queue_id", "queue_offset", "commit_log_offset")
+#: What says where a witness stands.
+PLACE = ("store", "queue_id", "queue_offset", "commit_log_offset")
 _SETTLED = pa.array(["done", "not_done"])
 
 
@@ -60,31 +62,55 @@ class Planner:
             for log in logs.values():
                 log.close()
         custody = {facts["store"]: facts for facts in made_from["stores"]}
-        stores = [_fingerprint(store, custody[store.root]) for store in self.stores]
+        stores = [fingerprint(store, custody[store.root]) for store in self.stores]
         return Plan(tool(), made_time_ms, stores, steps, dict(made_from))
 
     def _step(self, row: dict[str, Any], logs: dict[str, SegmentedLog]) -> dict[str, Any]:
-        witnesses = [
-            {"kind": kind, **{name: entry[name] for name in _PLACE}}
-            for column, kind in _WITNESSES.items()
-            for entry in row[column]
-        ]
-        ledger_row = row["ledger_row"] or "no row"
-        return {
-            "transaction_id": row["transaction_id"],
-            "action": row["advice"],
-            "producer_group": row["producer_group"],
-            "topic": row["topic"],
-            "keys": row["keys"],
-            "stores": list(dict.fromkeys(witness["store"] for witness in witnesses)),
-            "half_copy": _named(row["half_copies"], logs),
-            "discard_copy": _named(row["discard_copies"], logs),
-            "witnesses": witnesses,
-            "state": row["state"],
-            "flags": row["flags"],
-            "reason": row["reason"],
-            "reason_from": f"{self.ledger_name}: {ledger_row}",
-        }
+        return step_of(
+            row, row["advice"], row["reason"], f"{self.ledger_name}: {row['ledger_row'] or 'no row'}",
+            half_copy=_named(row["half_copies"], logs), discard_copy=_named(row["discard_copies"], logs),
+        )
+
+
+def step_of(
+    row: Mapping[str, Any],
+    action: str,
+    reason: str,
+    reason_from: str,
+    *,
+    half_copy: Mapping[str, Any] | None,
+    discard_copy: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """What a plan says of one transaction.
+
+    `row` is of TRANSACTIONS; `half_copy` and `discard_copy` are the newest ones as an action names them.
+    Shape: PLAN_STEPS.
+    """
+    witnesses = witnesses_of(row)
+    return {
+        "transaction_id": row["transaction_id"],
+        "action": action,
+        "producer_group": row["producer_group"],
+        "topic": row["topic"],
+        "keys": row["keys"],
+        "stores": list(dict.fromkeys(witness["store"] for witness in witnesses)),
+        "half_copy": None if half_copy is None else dict(half_copy),
+        "discard_copy": None if discard_copy is None else dict(discard_copy),
+        "witnesses": witnesses,
+        "state": row["state"],
+        "flags": row["flags"],
+        "reason": reason,
+        "reason_from": reason_from,
+    }
+
+
+def witnesses_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The witnesses of a row of TRANSACTIONS, as plans and receipts have them."""
+    return [
+        {"kind": kind, **{name: entry[name] for name in PLACE}}
+        for column, kind in WITNESSES.items()
+        for entry in row[column]
+    ]
 
 
 def _named(copies: list[dict[str, Any]], logs: dict[str, SegmentedLog]) -> dict[str, Any] | None:
@@ -94,13 +120,17 @@ def _named(copies: list[dict[str, Any]], logs: dict[str, SegmentedLog]) -> dict[
     newest = copies[-1]
     block = block_at(logs[newest["store"]], newest["commit_log_offset"])
     return {
-        **{name: newest[name] for name in _PLACE},
+        **{name: newest[name] for name in PLACE},
         "length_bytes": None if block is None else int(block.lengths[0]),
         "body_crc": None if block is None else int(block.header("body_crc")[0]),
     }
 
 
-def _fingerprint(store: Store, facts: Mapping[str, Any]) -> dict[str, Any]:
+def fingerprint(store: Store, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """How a store stands, by its custody and its cursors.
+
+    Shape: a row of PLAN_STORES.
+    """
     cursors = check_cursors(store)
     return {
         **{name: facts[name] for name in ("store", "taken_time_ms", "aborted", "broker_process")},

@@ -28,6 +28,7 @@ OUTCOMES: dict[str, str] = {
     "proved": "the effect was read back from the broker: the final, the op mark, or a new half copy",
     "accepted": "the broker accepted it; its effect was not looked for, or cannot be seen yet",
     "refused_by_guard": "a guard said no: nothing was sent",
+    "not_sent": "no connection could be made, or it ended before: nothing was sent",
     "refused_by_broker": "the broker said no: its code and remark are in the requests",
     "unknown": "the request may have arrived, and nothing shows it yet: look again before anything else",
     "contradicted": "something else happened too, such as a second final: the message may be delivered twice",
