@@ -1,0 +1,71 @@
+"""What forcing does without guards: END_TRANSACTION on what one sees, after no look or after one at the obvious places.
+
+The looks are those that people take: the op queue, and the COMMIT record by its unique key; at once, without waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from remoting.broker import Broker
+from tests.brokers.forcing.stage import TOPIC, Stage
+from tests.brokers.rig import HALF_TOPIC, OP_TOPIC
+from tests.brokers.stage import Transaction
+
+LOOKS = ("none", "op", "final", "both")
+_SLOTS_AT_ONCE = 1000
+_BODY_LENGTH_AT = 84
+"""Where a record of IPv4 hosts has the length of its body; the body follows."""
+
+
+def op_numbers(broker: Broker) -> set[int]:
+    """The half queue offsets that op messages name; by consume queue and single records, which 4.x has too."""
+    found: set[int] = set()
+    place = 0
+    while True:
+        part = broker.slots(OP_TOPIC, 0, place, _SLOTS_AT_ONCE)
+        for slot in part.slots:
+            record = broker.view(slot.commit_log_offset)
+            assert record is not None
+            length = int.from_bytes(record[_BODY_LENGTH_AT : _BODY_LENGTH_AT + 4], "big")
+            body = record[_BODY_LENGTH_AT + 4 : _BODY_LENGTH_AT + 4 + length]
+            found |= {int(number) for number in body.decode().split(",") if number}
+        if not part.slots:
+            return found
+        place = part.slots[-1].queue_offset + 1
+
+
+def is_delivered(broker: Broker, transaction: Transaction) -> bool:
+    """Whether the index has a record of the real topic under the transaction's id."""
+    return bool(broker.query(TOPIC, transaction.id, is_unique_key=True))
+
+
+def newest_copies(stage: Stage, transactions: Iterable[Transaction]) -> dict[str, tuple[int, int]]:
+    """Queue offset and commit-log offset of each one's newest half copy at this moment, by case."""
+    found: dict[str, tuple[int, int]] = {}
+    cases = {one.id: one.case for one in transactions}
+    for record in stage.rig.pull(stage.agent, HALF_TOPIC):
+        if record["transaction_id"] in cases:
+            found[cases[record["transaction_id"]]] = record["queue_offset"], record["commit_log_offset"]
+    return found
+
+
+def force(stage: Stage, transactions: Iterable[Transaction], decision: int, look: str) -> set[str]:
+    """Decide the newest copy of each one in which the look finds nothing; gives the cases that it was sent for."""
+    broker = stage.broker
+    sent: set[str] = set()
+    wanted = list(transactions)
+    newest = newest_copies(stage, wanted)
+    for one in wanted:
+        if look in ("op", "both") and newest[one.case][0] in op_numbers(broker):
+            continue
+        if look in ("final", "both") and is_delivered(broker, one):
+            continue
+        queue_offset, commit_log_offset = newest[one.case]
+        answer = broker.end_transaction(
+            producer_group=one.known["producer_group"], queue_offset=queue_offset,
+            commit_log_offset=commit_log_offset, decision=decision, transaction_id=one.id,
+        )  # fmt: skip
+        assert answer.is_success, answer
+        sent.add(one.case)
+    return sent

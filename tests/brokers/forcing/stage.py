@@ -1,0 +1,201 @@
+"""A broker with an official consumer that counts, and official producers that can be killed at any moment."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from random import Random
+
+from remoting.broker import Broker
+from remoting.client import Client
+from tests.brokers.forcing.tool import Tool
+from tests.brokers.rig import HALF_TOPIC, Agent, now_ms
+from tests.brokers.stage import Play, Script, Transaction, same
+
+TOPIC = "orders"
+QUEUES = 4
+CALM = "600000"
+"""A transactionTimeOut with which nothing is asked back while a test lasts."""
+DEFAULT_WAITS = {"waitTimeMillsInTransactionQueue": "3000"}
+DEFAULT_WAITS_5 = {"transactionOpBatchInterval": "3000"}
+"""What brokers wait when nobody configures them; the rig's own values are others."""
+
+
+def waits(version: str) -> dict[str, str]:
+    """The two waiting times as brokers of a version have them by default."""
+    return DEFAULT_WAITS | (DEFAULT_WAITS_5 if version.startswith("5.") else {})
+
+
+class Shop:
+    """A process of the official producer, and the transactions that it began."""
+
+    def __init__(self, stage: Stage, group: str, strangers: str | None = None) -> None:
+        self.stage = stage
+        self.group = group
+        self.agent: Agent = stage.rig.agent(f"shop-{group}.log", stage.take)
+        self.agent.do("producer", group=group, topic=TOPIC, strangers=strangers)
+        self._under_way: list[str] = []
+
+    def begin(self, plan: str, number: int, **wanted: object) -> Transaction:
+        """Begin a transaction; its half and its decision come as events.
+
+        `first` is its decision, UNKNOWN unless given, taken at the time `at` where that is given.
+        """
+        stage = self.stage
+        case = f"{plan}.{number}"
+        transaction = Transaction(case, plan)
+        stage.keep(transaction)
+        body = wanted.pop("body", None) or f"{case} ".encode() * 5
+        assert isinstance(body, bytes)
+        stage.record("planned", case=case, plan=plan, body_crc32=zlib.crc32(body), **wanted)
+        fields: dict[str, object] = {
+            "kind": "transaction", "group": self.group, "topic": TOPIC, "first": "UNKNOWN", "keys": f"key-{case}",
+            "body": base64.b64encode(body).decode(),
+        }  # fmt: skip
+        self._under_way.append(self.agent.start("send", case=case, plan=plan, **(fields | wanted)))
+        return transaction
+
+    def begin_all(self, plan: str, count: int, **wanted: object) -> list[Transaction]:
+        """Begin several of one kind, and wait until the broker has their halves and the decisions have left."""
+        begun = [self.begin(plan, number, **wanted) for number in range(count)]
+        self.until_decided()
+        return begun
+
+    def until_decided(self, seconds: float = 90) -> None:
+        """Wait until every decision has been handed to the network."""
+        for reference in self._under_way:
+            self.agent.wait(reference, seconds)
+        self._under_way.clear()
+
+    def kill(self) -> None:
+        """Kill it with signal 9."""
+        self.agent.kill()
+
+
+class Stage(Play):
+    """Name server, broker, a consumer that sees every delivery; producers come and go (`shop`)."""
+
+    def __init__(
+        self, version: str, out: Path, conf: Mapping[str, str] | None = None, seed: int = 1,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        settings = {"transactionTimeOut": CALM, "transactionCheckInterval": "1000", "transactionCheckMax": "100000"}
+        settings |= waits(version) | dict(conf or {})
+        super().__init__(Script(version, seed, {}, conf=settings, topics={TOPIC: QUEUES}, groups=()), out, say)
+        self.rng = Random(f"{seed}/{version}")
+        self._tools = 0
+        self._shops = 0
+        self.client = Client()
+
+    def __enter__(self) -> Stage:
+        try:
+            self.rig.start_names()
+            self.boot()
+        except BaseException:
+            self.rig.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+        self.rig.close()
+
+    def keep(self, transaction: Transaction) -> None:
+        """Let events find a transaction."""
+        with self._changed:
+            self.cases[transaction.case] = transaction
+
+    def tool(self, name_server: str | None = None) -> Tool:
+        """A person with rmqtx on a machine of their own."""
+        self._tools += 1
+        return Tool(name_server or self.rig.name_server, self.out / f"state-{self._tools}")
+
+    def shop(self, group: str | None = None, strangers: str | None = None) -> Shop:
+        """A new producer process; a group of its own unless one is named."""
+        self._shops += 1
+        return Shop(self, group or f"f-shop-{self._shops}", strangers)
+
+    @property
+    def broker(self) -> Broker:
+        """The broker, by the requests that rmqtx itself has."""
+        return Broker(self.client, self.rig.address, self.rig.conf["brokerName"], self.rig.conf["brokerClusterName"])
+
+    def orphans(self, plan: str, count: int = 1, **wanted: object) -> list[Transaction]:
+        """Transactions whose producer is dead."""
+        shop = self.shop()
+        begun = shop.begin_all(plan, count, **wanted)
+        shop.kill()
+        self.until_gone(shop.group)
+        return begun
+
+    def until_gone(self, group: str) -> None:
+        """Wait until the broker has noticed that a killed producer is gone."""
+        end = time.monotonic() + 30
+        while self.broker.producer_connections(group):
+            if time.monotonic() > end:
+                raise TimeoutError(f"{group} is still connected")
+            time.sleep(0.05)
+
+    @contextlib.contextmanager
+    def checks(self, timeout_ms: int = 1000) -> Iterator[None]:
+        """The broker asks back what is older than this, in every interval, while the block lasts."""
+        self.config(transactionTimeOut=str(timeout_ms))
+        try:
+            yield
+        finally:
+            self.config(transactionTimeOut=CALM)
+
+    # ---- what is true in the end, by the official client and consumer
+
+    def delivered(self, transaction: Transaction) -> int:
+        """How many different records of it the consumer got; the same record twice is the consumer's own repetition."""
+        with self._changed:
+            return len({event["commit_log_offset"] for event in transaction.deliveries})
+
+    def until_consumed(self) -> None:
+        """Wait until the consumer has had every record that the topic holds."""
+        pulled = {queue: self.rig.pull(self.agent, TOPIC, queue) for queue in range(QUEUES)}
+        wanted = {(queue, record["queue_offset"]) for queue, records in pulled.items() for record in records}
+
+        def seen() -> bool:
+            came = (event for event in self.truth if event["event"] == "delivered" and event["topic"] == TOPIC)
+            return wanted <= {(event["queue_id"], event["queue_offset"]) for event in came}
+
+        self.until("everything consumed", seen, 60)
+
+    def copies_counts(self, transactions: Iterable[Transaction]) -> Counter[str]:
+        """How many half copies each transaction has, by case."""
+        records = self.rig.pull(self.agent, HALF_TOPIC)
+        found: Counter[str] = Counter()
+        for one in transactions:
+            found[one.case] = sum(same(record, one) for record in records)
+        return found
+
+    def asked_again(self, transactions: Iterable[Transaction], seconds: float = 4) -> list[str]:
+        """The cases that the broker puts back while it is let to check for some intervals."""
+        wanted = list(transactions)
+        with self.checks():
+            time.sleep(1.5)  # a pass that began before a decision was readable may still put its copy back
+            before = self.copies_counts(wanted)
+            time.sleep(seconds)
+            after = self.copies_counts(wanted)
+        return [case for case in before if after[case] != before[case]]
+
+    def logged(self, text: str) -> None:
+        """A line for whoever watches."""
+        self.say(f"{time.strftime('%H:%M:%S')} {self.script.version}: {text}")
+
+
+def planned_times(rng: Random, count: int, begin_ms: int, span_ms: int) -> list[int]:
+    """Moments spread evenly at random over a span."""
+    return sorted(begin_ms + rng.randrange(span_ms) for _ in range(count))
+
+
+def soon_ms(seconds: float) -> int:
+    """The wall clock some seconds from now."""
+    return now_ms() + int(seconds * 1000)

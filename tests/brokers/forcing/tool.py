@@ -1,0 +1,88 @@
+"""The command `rmqtx`, run as a user runs it: a process of its own, with a state directory of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Ran:
+    """A command that ended: its exit status, the rows of stdout, the lines of stderr."""
+
+    words: list[str]
+    status: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+    @property
+    def rows(self) -> list[Row]:
+        """The JSON lines of stdout."""
+        return [json.loads(line) for line in self.stdout.splitlines() if line.startswith("{")]
+
+    def __str__(self) -> str:
+        words = " ".join(self.words[:12]) + (" ..." if len(self.words) > 12 else "")
+        return f"$ rmqtx {words}\n{self.stdout}{self.stderr}[exit {self.status}, {self.seconds:.1f} s]"
+
+
+@dataclass
+class Tool:
+    """Somebody's rmqtx: the name server it is given and the state directory with its journal."""
+
+    name_server: str
+    state: Path
+    seconds: float = 180
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def start(self, *words: str, live: bool = True) -> subprocess.Popen[str]:
+        """A command under way; `live` adds the name server."""
+        given = [*words, "-n", self.name_server] if live else list(words)
+        environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
+        environment |= {"RMQTX_STATE_DIR": str(self.state), "COLUMNS": "200"} | self.environment
+        return subprocess.Popen(
+            [sys.executable, "-m", "rmqtx_cli.main", *given],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            env=environment,
+        )
+
+    def end(self, process: subprocess.Popen[str]) -> Ran:
+        """What a command under way did."""
+        began = time.monotonic()
+        try:
+            stdout, stderr = process.communicate(timeout=self.seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            stdout, stderr = process.communicate()
+            stderr += f"(killed by the test after {self.seconds} s)\n"
+        assert isinstance(process.args, list)
+        words = [str(word) for word in process.args[3:]]
+        return Ran(words, process.returncode, stdout, stderr, time.monotonic() - began)
+
+    def run(self, *words: str, live: bool = True) -> Ran:
+        """A command from its beginning to its end."""
+        began = time.monotonic()
+        ran = self.end(self.start(*words, live=live))
+        ran.seconds = time.monotonic() - began
+        return ran
+
+    def act(self, action: str, *words: str) -> Ran:
+        """One of the acting commands, without questions, as JSON lines."""
+        return self.run(action, *words, "--yes", "--format", "jsonl")
+
+    def journal(self) -> list[Row]:
+        """The lines of the journal, as they are in the file."""
+        path = self.state / "receipts.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
