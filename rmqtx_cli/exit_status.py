@@ -7,9 +7,13 @@ FINDINGS = 1
 USAGE = 2
 INCOMPLETE = 3
 UNREADABLE = 10
+REFUSED_BY_GUARD = 12
+STALE_PLAN = 13
 UNREACHABLE = 14
 REFUSED_BY_BROKER = 15
 NO_SUCH_TRANSACTION = 16
+SOME_REFUSED = 17
+UNKNOWN_OUTCOME = 18
 SPARK_UNAVAILABLE = 20
 BUG = 70
 INTERRUPTED = 130
@@ -22,13 +26,13 @@ MEANINGS: dict[int, str] = {
     INCOMPLETE: "answered, but evidence is missing or damaged, or a transaction is UNDECIDABLE",
     UNREADABLE: "not a store, or a file cannot be read or written",
     11: "the store is in use (commands that change a store)",
-    12: "refused, a guard said no (commands that change a store)",
-    13: "the plan is stale (commands that change a store)",
+    REFUSED_BY_GUARD: "refused, a guard said no: nothing was sent (commands that act)",
+    STALE_PLAN: "the plan is stale: what it relied on has changed, and nothing was sent (apply)",
     UNREACHABLE: "the broker cannot be reached, or does not answer (live brokers)",
     REFUSED_BY_BROKER: "the broker refused (live brokers)",
     NO_SUCH_TRANSACTION: "no such transaction: nothing bears this id, message id or key",
-    17: "some of several were refused (commands that change a store)",
-    18: "the outcome is unknown, look again (live brokers)",
+    SOME_REFUSED: "some of several were refused, others were done (commands that act)",
+    UNKNOWN_OUTCOME: "the outcome is unknown, or somebody else decided too: look again (commands that act)",
     SPARK_UNAVAILABLE: "Spark or Java is not available, or was lost on the way",
     BUG: "a bug in rmqtx; set RMQTX_DEBUG=1 to see the traceback",
     INTERRUPTED: "interrupted",

@@ -18,13 +18,19 @@ from rmqtx_cli import exit_status, say
 from rmqtx_cli.commands import (
     audit,
     check,
+    close,
+    commit,
     decode,
     diff,
+    discard,
     epilog,
     explain,
     export,
     pending,
+    receipts,
     reconcile,
+    resume,
+    rollback,
     search,
     show,
     stores,
@@ -63,7 +69,10 @@ def rmqtx(
 
 
 #: The commands in the order of help texts and manual pages; `decode` is a group, and `explain` reads no store.
-COMMANDS = (stores, pending, show, audit, verify, search, export, diff, reconcile, check)
+COMMANDS = (
+    stores, pending, show, audit, verify, search, export, diff, reconcile, check,
+    commit, rollback, discard, resume, close, receipts,
+)  # fmt: skip
 for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)
 app.add_typer(decode.app, name=decode.NAME)

@@ -1,0 +1,123 @@
+"""A claim on a producer group: two operators must not act on it at once, because a decision shows only after a while.
+
+Brokers have no compare-and-set, but they keep in memory which producer groups have a connection, and forget it when the
+connection closes. So who acts registers a group made of the real one's name, then asks who is registered: of two that
+come at once at least one sees the other. Nothing is left on the broker, and the real group never gets a member.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from remoting.broker import Broker
+from remoting.client import checked
+from remoting.codes import RequestCode, ResponseCode
+from remoting.connection import Connection, Request
+from remoting.errors import RemotingError
+
+PREFIX = "RMQTX_ACTS_ON@"
+_HEARTBEAT_SECONDS = 30.0
+_PATIENCE_SECONDS = 3.0
+
+
+@dataclass(slots=True)
+class Claims:
+    """What came of some claims.
+
+    Shape: `rivals` by producer group: the clients that hold it; `why_unknown` says why nobody could be asked.
+    """
+
+    client_id: str
+    rivals: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    connection: Connection | None = None
+    problem: str | None = None
+
+    @property
+    def why_unknown(self) -> str | None:
+        """Why it is not known whether the claim is ours: nobody could be asked, or the broker may have forgotten us."""
+        if self.problem is None and self.connection is not None and self.connection.is_closed:
+            return "the connection that held the claim broke"
+        return self.problem
+
+
+def client_id() -> str:
+    """What this process calls itself towards brokers: recognisable, and different each time."""
+    return f"rmqtx@{socket.gethostname()}@{os.getpid()}@{random.getrandbits(32):08x}"
+
+
+@contextlib.contextmanager
+def claimed(broker: Broker, groups: Iterable[str]) -> Iterator[Claims]:
+    """Claims on producer groups at a broker, held while the block lasts.
+
+    If others hold one it is asked for again for some seconds, at random moments, so that of two that come at once one
+    gets it.
+    """
+    names = sorted(set(groups))
+    claims = Claims(client_id())
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            claims.connection = _registered(broker, names, claims.client_id)
+            claims.rivals = _rivals(broker, names, claims.client_id)
+        except RemotingError as error:
+            claims.problem = error.message
+        if not claims.rivals or time.monotonic() > end:
+            break
+        _close(claims.connection)
+        time.sleep(random.uniform(0.1, 0.9))
+    stop = threading.Event()
+    beat = threading.Thread(target=_keep, args=(claims.connection, names, claims.client_id, stop), daemon=True)
+    beat.start()
+    try:
+        yield claims
+    finally:
+        stop.set()
+        beat.join(5)
+        _close(claims.connection)
+
+
+def _registered(broker: Broker, names: list[str], client: str) -> Connection:
+    """A connection that the broker knows as a member of the claimed groups; closing it ends that."""
+    connection = Connection(broker.address, broker.client.settings)
+    try:
+        request = heartbeat(client, [f"{PREFIX}{name}" for name in names])
+        checked(connection.call(request), request, broker.address, (ResponseCode.SUCCESS,))
+    except RemotingError:
+        connection.close()
+        raise
+    return connection
+
+
+def _rivals(broker: Broker, names: list[str], client: str) -> dict[str, tuple[str, ...]]:
+    found = {}
+    for name in names:
+        others = [one.client_id for one in broker.producer_connections(f"{PREFIX}{name}") if one.client_id != client]
+        if others:
+            found[name] = tuple(sorted(others))
+    return found
+
+
+def heartbeat(client: str, groups: list[str]) -> Request:
+    """A heartbeat of a producer of some groups."""
+    body = {"clientID": client, "producerDataSet": [{"groupName": name} for name in groups], "consumerDataSet": []}
+    return Request(RequestCode.HEART_BEAT, {}, json.dumps(body).encode())
+
+
+def _keep(connection: Connection | None, names: list[str], client: str, stop: threading.Event) -> None:
+    """Heartbeats for as long as the claim is held: a broker forgets a silent client after two minutes."""
+    while connection is not None and not stop.wait(_HEARTBEAT_SECONDS):
+        with contextlib.suppress(RemotingError):  # a lost claim shows when the broker is asked for anything else
+            connection.call(heartbeat(client, [f"{PREFIX}{name}" for name in names]))
+
+
+def _close(connection: Connection | None) -> None:
+    if connection is not None:
+        connection.close()

@@ -1,0 +1,235 @@
+"""What each guard looks for: gives one sentence with the witness and what to do instead, or nothing.
+
+Each takes the situation as it is now and what is wished.
+"""
+
+from __future__ import annotations
+
+from readers.record_layout import COMPRESSED
+from repairs.situation import Situation
+from repairs.wishes import Wish
+
+Found = tuple[str, str] | None
+
+#: Where a resume does not answer, and where it breaks what is compressed. Source: FORMATS 5.9.
+RESUME_SINCE = (4, 5, 2)
+RESUME_KEEPS_COMPRESSED_SINCE = (5, 3, 2)
+_HOUR_MS = 3_600_000
+
+
+def slave(situation: Situation, _: Wish) -> Found:
+    """The broker is a slave."""
+    if not situation.around.is_slave:
+        return None
+    return "the broker is a slave, and slaves refuse every decision", "name its master by --broker"
+
+
+def rocksdb(situation: Situation, _: Wish) -> Found:
+    """The broker keeps its transactions in RocksDB."""
+    if not situation.around.has_rocksdb_transactions:
+        return None
+    return (
+        "the broker keeps its transactions in RocksDB (transRocksDBEnable), which is not judged",
+        "let its producers answer",
+    )
+
+
+def wrong_group(situation: Situation, wish: Wish) -> Found:
+    """No producer group, or not the one that was named."""
+    group = situation.group
+    if group is None:
+        return "no copy says which producer group it is of, and a decision must name it", "nothing can decide it live"
+    if wish.group is not None and wish.group != group:
+        return f"it is of producer group {group}, not {wish.group}", "look at it with rmqtx show, then name its group"
+    return None
+
+
+def evidence_incomplete(situation: Situation, _: Wish) -> Found:
+    """Something that could turn the verdict round is not known."""
+    around = situation.around
+    if situation.state == "UNDECIDABLE":
+        return f"what became of it is not known: {situation.row['reason']}", "find what is missing first: rmqtx show"
+    if around.unread:
+        return f"not everything could be read: {'; '.join(around.unread)}", "make it readable and ask again"
+    if around.producers is None:
+        return (
+            f"whether a producer of the group is connected cannot be asked: {around.producers_unknown}",
+            "allow the account to list producer connections, or make sure that none runs",
+        )
+    return None
+
+
+def already_delivered(situation: Situation, wish: Wish) -> Found:
+    """A COMMIT record is there."""
+    finals = situation.row["final_records"]
+    if not finals or wish.action == "close":
+        return None
+    final = finals[-1]
+    where = f"{final['topic']} queue {final['queue_id']} at queue offset {final['queue_offset']}"
+    why = f"it was committed before: COMMIT record in {where} (commit-log offset {final['commit_log_offset']})"
+    return why, _close_or_nothing(situation)
+
+
+def already_decided(situation: Situation, wish: Wish) -> Found:
+    """An op message ended it, and no COMMIT record is there."""
+    if situation.state != "ROLLED_BACK" or wish.action == "close":
+        return None
+    mark = situation.row["op_marks"][-1]
+    why = (
+        f"it was rolled back before: op message at queue offset {mark['queue_offset']} ends half copy "
+        f"{mark['half_queue_offset']} and no COMMIT record exists"
+    )
+    return why, _close_or_nothing(situation)
+
+
+def _close_or_nothing(situation: Situation) -> str:
+    if situation.row["advice"] == "close":
+        return f"the broker will ask again: rmqtx close {situation.transaction_id} stops that and delivers nothing"
+    return "nothing is left to do"
+
+
+def not_open(situation: Situation, wish: Wish) -> Found:
+    """Nobody asks for it any more, or nobody decided it yet."""
+    if wish.action == "close" and situation.row["advice"] != "close":
+        if situation.state == "PENDING":
+            return "it is not decided: closing it would roll it back", "say rollback if that is meant"
+        return f"it is {situation.state} and no copy of it is before the check: nothing asks again", "nothing to do"
+    if wish.action == "discard" and situation.state == "DISCARDED":
+        return "the broker has discarded it already", "its copy is in TRANS_CHECK_MAX_TIME_TOPIC: rmqtx show"
+    return None
+
+
+def still_open(situation: Situation, wish: Wish) -> Found:
+    """A half copy is still before the check."""
+    if wish.action != "resume" or situation.state != "PENDING" or "masked" in situation.row["flags"]:
+        return None
+    return (
+        f"half copy {situation.newest_queue_offset} is still before the check: a second one may be committed too",
+        "wait for the check, or decide it by commit or rollback",
+    )
+
+
+def not_a_half(situation: Situation, wish: Wish) -> Found:
+    """No half copy is left to be named."""
+    if situation.half_copy is not None or wish.action in ("resume", "commit"):
+        return None  # a commit without a half copy asks for a new one first
+    left = "only its discard copy is left" if situation.discard_copy is not None else "no copy of it can be read"
+    return (
+        f"no half copy of it can be named: {left}, and a decision on that could hide another half message",
+        f"rmqtx resume {situation.transaction_id} makes a half copy of a discard copy",
+    )
+
+
+def younger_copy(situation: Situation, wish: Wish) -> Found:
+    """A half copy is younger than the one that was named."""
+    newest = situation.newest_queue_offset
+    if wish.queue_offset is None or newest is None or wish.queue_offset >= newest:
+        return None
+    return (
+        f"half copy {newest} is younger than {wish.queue_offset}: a decision on an older one leaves it open, to be "
+        "asked again and perhaps delivered again",
+        "leave --copy away: the newest is named by itself",
+    )
+
+
+def producer_connected(situation: Situation, wish: Wish) -> Found:
+    """A producer of the group is connected."""
+    producers = situation.around.producers
+    if not producers or wish.action in ("resume", "close"):
+        return None
+    shown = ", ".join(producers[:3]) + (f" and {len(producers) - 3} more" if len(producers) > 3 else "")
+    return (
+        f"a producer of group {situation.group} is connected ({shown}): its own decision may follow this one, and "
+        "nothing can undo a second delivery",
+        "stop it first, or let it answer the check (one that has not sent yet is not even listed)",
+    )
+
+
+def decision_in_flight(situation: Situation, wish: Wish) -> Found:
+    """A decision that was made before now may not show yet."""
+    around = situation.around
+    if wish.action == "close":
+        return None
+    if around.settled_ms < around.settle_ms:
+        return (
+            f"a decision made {around.settle_ms / 1000:g} s ago may not show yet (the broker's queue, its op batch), "
+            f"and only {around.settled_ms / 1000:g} s were waited",
+            "leave --settle away: the time that the broker's configuration asks for is waited by itself",
+        )
+    if around.decisions_waiting:
+        return f"{around.decisions_waiting} decisions wait in the broker's queue", "ask again when it is less busy"
+    return None
+
+
+def another_rmqtx(situation: Situation, _: Wish) -> Found:
+    """Another process of ours acts on the group, or may do so."""
+    around = situation.around
+    if around.rivals:
+        return (
+            f"another rmqtx acts on group {situation.group} ({', '.join(around.rivals)}): two would not see each "
+            "other's decisions",
+            "wait until it has ended, then look again",
+        )
+    if around.rivals_unknown is not None:
+        return (
+            f"whether another rmqtx acts on the group cannot be asked: {around.rivals_unknown}",
+            "make sure that nobody else does",
+        )
+    return None
+
+
+def immunity(situation: Situation, wish: Wish) -> Found:
+    """The time for which its producer asked not to be asked is not over."""
+    if "immune" not in situation.row["flags"] or wish.action in ("resume", "close"):
+        return None
+    return (
+        "its producer asked not to be asked yet (CHECK_IMMUNITY_TIME_IN_SECONDS), and that time is not over: it may "
+        "still be working on it",
+        "wait until it is over",
+    )
+
+
+def _resumes(situation: Situation, wish: Wish) -> bool:
+    """Whether a resume is sent: it is asked for, or a commit finds no half copy to name."""
+    return wish.action == "resume" or (wish.action == "commit" and situation.half_copy is None)
+
+
+def resume_unanswered(situation: Situation, wish: Wish) -> Found:
+    """The broker never answers a resume."""
+    version = situation.around.version
+    if not _resumes(situation, wish) or version is None or version >= RESUME_SINCE:
+        return None
+    dotted = ".".join(map(str, version))
+    return (
+        f"broker {dotted} does not know RESUME_CHECK_HALF_MESSAGE (4.5.2 and later do) and never answers it",
+        "commit or rollback name the last half copy instead",
+    )
+
+
+def resume_compressed(situation: Situation, wish: Wish) -> Found:
+    """The broker would break a compressed body."""
+    version, record = situation.around.version, situation.discard_copy or situation.half_copy
+    if not _resumes(situation, wish) or record is None or not record.sys_flag & COMPRESSED:
+        return None
+    if version is None or version >= RESUME_KEEPS_COMPRESSED_SINCE:
+        return None
+    return (
+        f"its body is compressed, and broker {'.'.join(map(str, version))} (before 5.3.2) would store it so that "
+        "nobody can read it",
+        f"rmqtx commit {situation.transaction_id} names its last half copy and delivers it whole",
+    )
+
+
+def resume_too_old(situation: Situation, wish: Wish) -> Found:
+    """The check would discard it again unasked."""
+    around, born_ms = situation.around, situation.row["born_time_ms"]
+    if not _resumes(situation, wish) or wish.action == "commit" or born_ms is None:
+        return None
+    age_hours = (around.now_ms - born_ms) / _HOUR_MS
+    if age_hours <= around.file_reserved_time_hours:
+        return None
+    return (
+        f"it was born {age_hours:.0f} h ago, longer than fileReservedTime ({around.file_reserved_time_hours} h): the "
+        "check would discard it again unasked",
+        "raise fileReservedTime on the broker first, or decide it by commit or rollback",
+    )

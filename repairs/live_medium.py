@@ -1,0 +1,205 @@
+"""Live brokers as what actions work on: fresh looks, decisions by END_TRANSACTION, resumes by request 323."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from remoting.live_questions import lookup
+
+from readers.broker_settings import Version
+from remoting.answers import Answer, BrokerAddresses
+from remoting.broker import Broker
+from remoting.errors import Refused, RemotingError
+from remoting.live_records import blocks_of
+from repairs.claims import Claims, claimed
+from repairs.receipts import Receipt, answered
+from repairs.situation import NamedRecord, Situation, Surroundings
+
+#: The broker's threads are not exact: what is waited beyond what its configuration says. On a machine with a load of
+#: 100 an op batch of 5.1.4 was seen to come 3.6 s late, so a part of it grows with the intervals.
+_MARGIN_MS, _MARGIN_PART = 1_000, 0.5
+_QUEUE_WAIT = "waitTimeMillsInTransactionQueue"  # as RocketMQ spells it
+_QUEUE_WAIT_MS = 3_000
+_OP_BATCH = "transactionOpBatchInterval"
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What does not change while a command runs."""
+
+    version: Version
+    is_slave: bool
+    has_rocksdb_transactions: bool
+    settle_ms: int
+    file_reserved_time_hours: int
+
+
+class LiveMedium:
+    """Some live brokers; see `Medium`.
+
+    `members`: every broker of their sets, with slaves: all are asked whether a producer is connected.
+    """
+
+    def __init__(self, brokers: Sequence[Broker], members: Sequence[BrokerAddresses]) -> None:
+        self._brokers = {broker.root: broker for broker in brokers}
+        self._members = members
+        self._facts: dict[str, _Facts] = {}
+        self._claims: dict[str, Claims] = {}
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
+        """See `Medium`."""
+        reading = lookup(list(self._brokers.values()), transaction_ids)
+        rows: list[dict[str, Any]] = reading.table().to_pylist()
+        return rows
+
+    def situations(self, rows: Sequence[dict[str, Any]], *, settled_ms: int) -> list[Situation]:
+        """See `Medium`."""
+        groups = {row["producer_group"] for row in rows if row["producer_group"] is not None}
+        producers = {group: self._producers(group) for group in sorted(groups)}
+        waiting = {root: _decisions_waiting(broker) for root, broker in self._brokers.items()}
+        return [self._situation(row, producers, waiting, settled_ms) for row in rows]
+
+    def _situation(
+        self, row: dict[str, Any], producers: dict[str, tuple[tuple[str, ...] | None, str | None]],
+        waiting: dict[str, int], settled_ms: int,
+    ) -> Situation:
+        half = self._record(row["half_copies"])
+        discard = self._record(row["discard_copies"])
+        root = next((record.store for record in (half, discard) if record is not None), str(row["store"]))
+        facts = self._facts_of(root)
+        connected, unknown = producers.get(str(row["producer_group"]), ((), None))
+        claims = self._claims.get(root)
+        around = Surroundings(
+            version=facts.version, is_slave=facts.is_slave, has_rocksdb_transactions=facts.has_rocksdb_transactions,
+            settle_ms=facts.settle_ms, settled_ms=settled_ms, decisions_waiting=waiting.get(root, 0),
+            file_reserved_time_hours=facts.file_reserved_time_hours, now_ms=time.time_ns() // 1_000_000,
+            producers=connected, producers_unknown=unknown,
+            rivals=() if claims is None else claims.rivals.get(str(row["producer_group"]), ()),
+            rivals_unknown=None if claims is None else claims.why_unknown,
+        )  # fmt: skip
+        return Situation(row, half, discard, half, around)
+
+    def _record(self, copies: Sequence[dict[str, Any]]) -> NamedRecord | None:
+        """The newest of some copies that can still be read."""
+        for copy in sorted(copies, key=lambda one: -int(one["queue_offset"])):
+            broker = self._brokers[copy["store"]]
+            raw = broker.view(copy["commit_log_offset"])
+            if raw is not None and (found := named_record(broker, raw)) is not None:
+                return found
+        return None
+
+    def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
+        """See `Medium`."""
+        return self._record([copy for copy in situation.row["half_copies"] if copy["queue_offset"] == queue_offset])
+
+    def _producers(self, group: str) -> tuple[tuple[str, ...] | None, str | None]:
+        """The producers of a group on every broker of the sets; or why that cannot be known."""
+        found: list[str] = []
+        asked = 0
+        client = next(iter(self._brokers.values())).client
+        for entry in self._members:
+            for number, address in entry.addresses.items():
+                broker = Broker(client, address, entry.name, entry.cluster, number)
+                try:
+                    found += [f"{one.client_id} at {one.address}" for one in broker.producer_connections(group)]
+                    asked += 1
+                except Refused as error:
+                    return None, error.message
+                except RemotingError as error:
+                    if number == 0:  # a slave that is down has nobody connected to it
+                        return None, error.message
+        return tuple(dict.fromkeys(found)), None if asked else "no broker could be asked"
+
+    def _facts_of(self, root: str) -> _Facts:
+        if root not in self._facts:
+            broker = self._brokers[root]
+            conf, version = broker.config(), broker.version()
+            self._facts[root] = _Facts(
+                version=version,
+                is_slave=conf.get("brokerRole") == "SLAVE" or broker.broker_id != 0,
+                has_rocksdb_transactions=conf.get("transRocksDBEnable") == "true",
+                settle_ms=settle_ms(conf, version),
+                file_reserved_time_hours=int(conf.get("fileReservedTime", "72")),
+            )
+        return self._facts[root]
+
+    # -- acting -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def claimed(self, situations: Iterable[Situation]) -> Iterator[None]:
+        """See `Medium`."""
+        groups: dict[str, set[str]] = {}
+        for situation in situations:
+            if situation.named is not None or situation.discard_copy is not None:
+                store = (situation.named or situation.discard_copy).store  # type: ignore[union-attr]
+                groups.setdefault(store, set()).add(str(situation.group))
+        with ExitStack() as stack:
+            for root, names in sorted(groups.items()):
+                self._claims[root] = stack.enter_context(claimed(self._brokers[root], names))
+            yield
+        self._claims = {}
+
+    def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:
+        """See `Medium`."""
+        fields = {
+            "producerGroup": situation.group, "tranStateTableOffset": named.queue_offset,
+            "commitLogOffset": named.commit_log_offset, "commitOrRollback": decision, "fromTransactionCheck": True,
+        }  # fmt: skip
+        entry = receipt.asked("END_TRANSACTION", fields)
+        answer = self._brokers[named.store].end_transaction(
+            producer_group=str(situation.group), queue_offset=named.queue_offset,
+            commit_log_offset=named.commit_log_offset, decision=decision, transaction_id=situation.transaction_id,
+        )
+        answered(entry, answer.code, answer.remark)
+        return answer
+
+    def resume(self, named: NamedRecord, receipt: Receipt) -> Answer:
+        """See `Medium`."""
+        entry = receipt.asked("RESUME_CHECK_HALF_MESSAGE", {"msgId": named.message_id})
+        answer = self._brokers[named.store].resume_check(named.message_id)
+        answered(entry, answer.code, answer.remark)
+        return answer
+
+
+def settle_ms(conf: dict[str, str], version: Version) -> int:
+    """How long a decision that a broker has received may take until it shows.
+
+    It may wait in the broker's queue until it is thrown away (waitTimeMillsInTransactionQueue), and its op in the op
+    batch (5.1.0+). Source: BrokerFastFailure, TransactionalOpBatchService; FORMATS 5.1.
+    """
+    queue_ms = int(conf.get(_QUEUE_WAIT, _QUEUE_WAIT_MS))
+    batch_ms = int(conf.get(_OP_BATCH, 0)) if version >= (5, 1, 0) else 0
+    return queue_ms + batch_ms + _MARGIN_MS + round(batch_ms * _MARGIN_PART)
+
+
+def named_record(broker: Broker, raw: bytes) -> NamedRecord | None:
+    """A record as an action names it; None where the bytes are no sound record."""
+    block = next(blocks_of([raw], broker.root, []), None)
+    if block is None or len(block) != 1:
+        return None
+    return NamedRecord(
+        store=broker.root,
+        queue_id=int(block.header("queue_id")[0]),
+        queue_offset=int(block.header("queue_offset")[0]),
+        commit_log_offset=int(block.commit_log_offsets[0]),
+        length_bytes=int(block.lengths[0]),
+        body_crc=int(block.header("body_crc")[0]),
+        sys_flag=int(block.sys_flag[0]),
+        born_time_ms=int(block.header("born_time_ms")[0]),
+        message_id=str(block.message_ids()[0]),
+        raw=raw,
+    )
+
+
+def _decisions_waiting(broker: Broker) -> int:
+    """Decisions in the broker's queue (EndTransactionQueueSize: brokers before 4.4 do not say)."""
+    text = broker.runtime().get("EndTransactionQueueSize", "0")
+    return int(text) if text.isdecimal() else 0
+
+

@@ -1,0 +1,78 @@
+"""What a look afterwards proves of an act."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+#: Flags that say that the transaction was decided more than once, or twice over.
+_CONTRADICTIONS = {
+    "duplicate_commit": "a second COMMIT record is there: consumers get the message twice",
+    "commit_after_rollback": "a COMMIT record was written after the rollback: consumers get the message",
+}
+
+
+class Seen(Enum):
+    """How much of the effect shows."""
+
+    WHOLE = "whole"
+    NOT_YET = "not yet"
+    CONTRADICTED = "contradicted"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a look shows.
+
+    Shape: `lacking` says what is not seen yet. `younger_queue_offset`: a half copy that the check put back after the
+           decision was made: it is still open and must be closed, or it is asked again.
+    """
+
+    seen: Seen
+    lacking: str | None = None
+    contradiction: str | None = None
+    younger_queue_offset: int | None = None
+
+
+def proof_of(action: str, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> Proof:
+    """What the row of a transaction after an act proves.
+
+    `named`: the record that was named; `before` and `after` are rows of TRANSACTIONS.
+    """
+    contradiction = _contradiction(action, before, after)
+    if contradiction is not None:
+        return Proof(Seen.CONTRADICTED, contradiction=contradiction)
+    if action == "resume":
+        if len(after["half_copies"]) > len(before["half_copies"]):
+            return Proof(Seen.WHOLE)
+        return Proof(Seen.NOT_YET, "no new half copy is in the half queue yet")
+    marked = {mark["half_queue_offset"] for mark in after["op_marks"]}
+    copies = [copy["queue_offset"] for copy in after["half_copies"] if copy["store"] == named["store"]]
+    newest = max(copies, default=named["queue_offset"])
+    if action == "commit" and not after["final_records"]:
+        return Proof(Seen.NOT_YET, "no COMMIT record yet")
+    younger = newest if newest > named["queue_offset"] and newest not in marked else None
+    if named["queue_offset"] not in marked:
+        lacking = f"no op message with half queue offset {named['queue_offset']} yet"
+        return Proof(Seen.NOT_YET, lacking, younger_queue_offset=younger)
+    if younger is not None:
+        lacking = f"half copy {younger}, which the check put back meanwhile, is not closed yet"
+        return Proof(Seen.NOT_YET, lacking, younger_queue_offset=younger)
+    return Proof(Seen.WHOLE)
+
+
+def _contradiction(action: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
+    fresh = set(after["flags"]) - set(before["flags"])
+    for flag, sentence in _CONTRADICTIONS.items():
+        if flag in fresh:
+            return sentence
+    more = len(after["final_records"]) > len(before["final_records"])
+    if more and action in ("rollback", "discard", "close"):
+        final = after["final_records"][-1]
+        return (
+            f"a COMMIT record appeared at commit-log offset {final['commit_log_offset']}: somebody else committed it, "
+            "and consumers get the message"
+        )
+    return None

@@ -1,0 +1,95 @@
+"""What is known of one transaction at the moment when somebody wants to act on it: the guards judge nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from readers.broker_settings import Version
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRecord:
+    """A record that an action names, as it stands in the store.
+
+    Shape: `raw` is the record exactly as in the log; empty where it was not read.
+    """
+
+    store: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    length_bytes: int
+    body_crc: int
+    sys_flag: int
+    born_time_ms: int
+    message_id: str
+    raw: bytes = field(default=b"", repr=False)
+
+    def place(self) -> dict[str, Any]:
+        """The same as plans and receipts have it (RECORD_NAMED)."""
+        names = ("store", "queue_id", "queue_offset", "commit_log_offset", "length_bytes", "body_crc")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the medium says beside the transaction.
+
+    Shape: `producers` are the clients of the producer group that are connected, as text; None where nobody could be
+           asked, and `producers_unknown` says why. `rivals` are other processes of ours that act on the group. `stores`
+           that could not be read are in `unread`.
+    Units: `settle_ms` is how long a decision made before now may take to show; `settled_ms` how long was waited.
+    """
+
+    version: Version | None
+    is_slave: bool
+    has_rocksdb_transactions: bool
+    settle_ms: int
+    settled_ms: int
+    decisions_waiting: int
+    file_reserved_time_hours: int
+    now_ms: int
+    producers: tuple[str, ...] | None
+    producers_unknown: str | None = None
+    rivals: tuple[str, ...] = ()
+    rivals_unknown: str | None = None
+    unread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One transaction, its newest records, and what surrounds it.
+
+    Shape: `row` is of TRANSACTIONS. `half_copy` is the newest half copy that can still be read, `discard_copy` the
+           newest discard copy; `named` is the one that a decision would name.
+    """
+
+    row: Mapping[str, Any]
+    half_copy: NamedRecord | None
+    discard_copy: NamedRecord | None
+    named: NamedRecord | None
+    around: Surroundings
+
+    @property
+    def transaction_id(self) -> str:
+        """Its id."""
+        return str(self.row["transaction_id"])
+
+    @property
+    def state(self) -> str:
+        """Its state."""
+        return str(self.row["state"])
+
+    @property
+    def group(self) -> str | None:
+        """The producer group that a decision must name."""
+        group: str | None = self.row["producer_group"]
+        return group
+
+    @property
+    def newest_queue_offset(self) -> int | None:
+        """Half queue offset of its newest half copy, whether or not it can be read."""
+        copies = self.row["half_copies"]
+        return max((int(copy["queue_offset"]) for copy in copies), default=None)
