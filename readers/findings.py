@@ -226,9 +226,49 @@ KINDS: dict[str, Kind] = {
         "config/transactionMetrics counts other open transactions than the log shows",
         "the broker's own counter drifts (restarts, repeated commits); the log is right",
     ),
+    "dispatch-behind": Kind(
+        "warning",
+        "a live broker whose queues and index lag behind its log",
+        "what was written last is not in them yet: a decision of the last moments may not show",
+        "ask again in a moment",
+    ),
+    "rocksdb-transactions": Kind(
+        "error",
+        "a live broker that keeps its open transactions in RocksDB (transRocksDBEnable)",
+        "they cannot be asked for over the wire and are not listed; only what its half topic holds is judged",
+        "read its store's files",
+    ),
+    "index-off": Kind(
+        "warning",
+        "a live broker without an index (messageIndexEnable=false)",
+        "queues are read instead of looking things up: it takes longer, and `show` knows half copies only",
+    ),
+    "ops-unreadable": Kind(
+        "error",
+        "a live broker that shows its op queue to nobody (4.3.0)",
+        "what was rolled back cannot be told from what is open: such transactions are UNDECIDABLE",
+        "read its store's files",
+    ),
+    "entries-unread": Kind(
+        "error",
+        "entries of a queue whose records a live broker does not give",
+        "the records were deleted or are damaged: they are missing as evidence",
+        "ask again; if it stays so, read the store's files",
+    ),
+    "copies-missing": Kind(
+        "warning",
+        "earlier half copies of a transaction that the broker's index does not give",
+        "its evidence is incomplete: an op on one of them would not be seen",
+        "ask again in a moment; if it stays so, read the store's files",
+    ),
+    "foreign-unsearched": Kind(
+        "note",
+        "decisions on records outside the half topic could not be looked for",
+        "an op number that belongs to another record would be taken for a rollback",
+    ),
     "receipt-torn": Kind(
         "warning",
-        "the journal of receipts ends in a line that was not written completely",
+        "a line of the journal of receipts that was not written completely",
         "a crash came between: nothing was sent for an act that was only being begun; an act whose outcome is torn is "
         "listed as unknown",
         "rmqtx receipts --outcome unknown --recheck",

@@ -116,9 +116,9 @@ class Journal:
         for position, line in _lines(data):
             problem = merged.take(line)
             if problem is not None:
-                code = "receipt-unreadable" if line.endswith(b"\n") else "receipt-torn"
                 file, root = as_text(self.path), as_text(self.directory)
-                result.findings.append(Finding(root, code, file, position, len(line), None, "a receipt", problem))
+                code, what = problem
+                result.findings.append(Finding(root, code, file, position, len(line), None, "a receipt", what))
         result.receipts = merged.receipts()
         return result
 
@@ -171,12 +171,20 @@ class _Merged:
         self._receipts: dict[str, Receipt] = {}
         self._rechecks: dict[str, list[dict[str, Any]]] = {}
 
-    def take(self, line: bytes) -> str | None:
-        """Take a line; gives what is wrong with it."""
+    def take(self, line: bytes) -> tuple[str, str] | None:
+        """Take a line; gives the code of what is wrong with it, and what was found."""
         if not line.strip():
             return None
         try:
             value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            return "receipt-torn", " ".join(str(error).split())[:120]
+        problem = self._take(value)
+        return None if problem is None else ("receipt-unreadable", problem)
+
+    def _take(self, value: Any) -> str | None:
+        """Take what a line holds; gives what is wrong with it."""
+        try:
             if value["journal_version"] != JOURNAL_VERSION:
                 return f"version {value['journal_version']}"
             if value["line"] == RECHECKED:

@@ -37,6 +37,7 @@ OUTCOMES: dict[str, str] = {
 STANDINGS: dict[str, str] = {
     "stands": "the effect is there, and nothing else decided the transaction",
     "contradicted": "a second final, or a decision that says the opposite, is there",
+    "reopened": "the effect is there, but a half copy is open: the broker asks again",
     "not_seen": "no trace of the effect is there",
     "expired": "the transaction cannot be found any more: its records have expired, or the wrong broker was asked",
     "settled_otherwise": "nothing of this act is there, but the transaction was decided",

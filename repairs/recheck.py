@@ -1,0 +1,132 @@
+"""A second look at what receipts say was done: does the effect stand, and did anything else decide the transaction?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from readers.planning import PLACE
+from remoting.codes import COMMIT
+from repairs.receipts import Receipt
+
+Row = Mapping[str, Any]
+#: Outcomes after which nothing of ours can be in a store.
+_NOTHING_SENT = ("refused_by_guard", "not_sent", "refused_by_broker")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a look says of a receipt: one of STANDINGS, and why."""
+
+    word: str
+    reason: str
+
+
+def rechecked(
+    receipts: Sequence[Receipt], look: Callable[[list[str]], Iterable[Row]]
+) -> Iterator[tuple[Receipt, Standing]]:
+    """Each receipt with what its transaction says of it now.
+
+    `look`: gives fresh rows of TRANSACTIONS for some ids; it is asked once, for all that were acted on.
+    """
+    ids = list(dict.fromkeys(one.transaction_id for one in receipts if one.outcome not in _NOTHING_SENT))
+    rows: dict[str, list[Row]] = {}
+    for row in look(ids) if ids else ():
+        rows.setdefault(row["transaction_id"], []).append(row)
+    for receipt in receipts:
+        yield receipt, standing_of(receipt, _row_of(receipt, rows.get(receipt.transaction_id, [])))
+
+
+def _row_of(receipt: Receipt, rows: list[Row]) -> Row | None:
+    """The row that the receipt is about: ids are those of clients, and two groups may have the same."""
+    mine = [row for row in rows if (row["producer_group"], row["topic"]) == (receipt.producer_group, receipt.topic)]
+    return next(iter(mine or rows), None)
+
+
+def standing_of(receipt: Receipt, row: Row | None) -> Standing:
+    """What the transaction says of a receipt; `row` is None where it is not found."""
+    if receipt.outcome in _NOTHING_SENT:
+        return Standing("nothing_done", f"nothing was done ({receipt.outcome})")
+    if row is None:
+        return Standing("expired", "no record of the transaction is there: expired, or kept by another broker")
+    effect = _effect_of(receipt)
+    fresh = _fresh(row, receipt, "final_records", "final_record")
+    if (contradiction := _contradiction(receipt, row, effect, fresh)) is not None:
+        return Standing("contradicted", contradiction)
+    if effect == "commit":
+        return _committed(receipt, row, fresh)
+    if effect == "resume":
+        return _resumed(receipt, row)
+    return _ended(receipt, row)
+
+
+def _effect_of(receipt: Receipt) -> str:
+    """commit, rollback or resume: what the requests asked for."""
+    if receipt.action in ("commit", "resume"):
+        return receipt.action
+    if receipt.action in ("rollback", "discard", "close"):
+        return "rollback"
+    decisions = [entry["fields"].get("commitOrRollback") for entry in receipt.requests]
+    return "commit" if str(int(COMMIT)) in decisions else "rollback"
+
+
+def _contradiction(receipt: Receipt, row: Row, effect: str, fresh: list[Row]) -> str | None:
+    finals = row["final_records"]
+    if effect == "rollback" and fresh:
+        return f"{_where(fresh[0])} was written although it was ended by a rollback: consumers get the message"
+    if len(finals) > 1 and fresh:
+        places = ", ".join(str(final["commit_log_offset"]) for final in finals)
+        return f"{len(finals)} COMMIT records (commit-log offsets {places}): consumers get the message as often"
+    if effect == "commit" and fresh and receipt.state_before == "ROLLED_BACK":
+        return f"{_where(fresh[0])} delivers what was rolled back"
+    return None
+
+
+def _committed(receipt: Receipt, row: Row, fresh: list[Row]) -> Standing:
+    if fresh:
+        return _stands(receipt, row, f"{_where(fresh[0])} is there, the only one")
+    if row["state"] == "ROLLED_BACK":
+        return Standing("settled_otherwise", f"it was rolled back: {row['reason']}")
+    if any(witness["kind"] == "final_record" for witness in receipt.witnesses_after):
+        return Standing("expired", "the COMMIT record that proved it is not there any more: expired")
+    return Standing("not_seen", f"no COMMIT record of it is there; it is {row['state']}")
+
+
+def _ended(receipt: Receipt, row: Row) -> Standing:
+    marks = _fresh(row, receipt, "op_marks", "op_mark")
+    if marks:
+        return _stands(receipt, row, f"an op message at queue offset {marks[0]['queue_offset']} ended it")
+    if any(witness["kind"] == "op_mark" for witness in receipt.witnesses_after):
+        return Standing("expired", "the op message that proved it is not there any more: expired")
+    return Standing("not_seen", f"no op message of it is there; it is {row['state']}")
+
+
+def _resumed(receipt: Receipt, row: Row) -> Standing:
+    copies = _fresh(row, receipt, "half_copies", "half_copy")
+    if copies:
+        return Standing("stands", f"half copy {copies[0]['queue_offset']} was made; it is {row['state']} now")
+    return Standing("not_seen", f"no new half copy is there; it is {row['state']}")
+
+
+def _stands(receipt: Receipt, row: Row, reason: str) -> Standing:
+    """The effect is there; is it over, or will the broker ask again?"""
+    if row["state"] == "PENDING" or "open_after_decision" in row["flags"]:
+        newest = row["half_copies"][-1]["queue_offset"]
+        why = f"{reason}, but half copy {newest} is open: the broker asks again (rmqtx close {receipt.transaction_id})"
+        return Standing("reopened", why)
+    return Standing("stands", reason)
+
+
+def _fresh(row: Row, receipt: Receipt, column: str, kind: str) -> list[Row]:
+    """Witnesses that were not there before; compared without the store, so that a copy of the broker's files serves."""
+    before = {_place(one) for one in receipt.witnesses_before if one["kind"] == kind}
+    return [entry for entry in row[column] if _place(entry) not in before]
+
+
+def _place(entry: Row) -> tuple[Any, ...]:
+    return tuple(entry[name] for name in PLACE[1:])
+
+
+def _where(final: Row) -> str:
+    return f"a COMMIT record at commit-log offset {final['commit_log_offset']} in {final['topic']}"

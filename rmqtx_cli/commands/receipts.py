@@ -1,0 +1,302 @@
+"""`rmqtx receipts`: what was done to transactions, by whom and why, and whether it still stands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from readers.errors import BadRequest, NoSuchTransaction
+from rmqtx_cli import exit_status
+from rmqtx_cli.commands import Example
+from rmqtx_cli.durations import parse_duration_ms
+from rmqtx_cli.live import LiveOptions, with_live_options
+from rmqtx_cli.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
+    FailOnOption,
+    FieldsOption,
+    FormatOption,
+    LimitOption,
+    OutputFormat,
+    OutputOption,
+    QuietOption,
+    VerboseOption,
+    WhereOption,
+)
+from rmqtx_cli.say import Voice
+from rmqtx_cli.text import stored_text
+from rmqtx_cli.times import parse_time_ms
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from repairs.receipts import Receipt
+    from repairs.recheck import Standing
+    from rmqtx_cli.views import View
+
+NAME = "receipts"
+SHORT = "what was done to transactions, by whom and why, and whether it still stands"
+EXAMPLES = (
+    Example("rmqtx receipts", "everything that was done, newest first"),
+    Example("rmqtx receipts --since 1d --outcome unknown --outcome contradicted", "what needs a look"),
+    Example("rmqtx receipts 20261121T112900.123456Z-4f3a9c", "one receipt in full; a transaction's id does too"),
+    Example("rmqtx receipts --since 1d --recheck -n 10.0.0.1:9876", "does it all still stand? Exit status 1 if not"),
+    Example("rmqtx receipts --recheck --store STORE --journal receipts.jsonl", "the same from files, elsewhere"),
+)
+
+NameArgument = Annotated[
+    str | None,
+    typer.Argument(parser=stored_text, metavar="ID", help="A receipt's id, its beginning, or a transaction's id."),
+]
+ActionOption = Annotated[
+    list[str] | None, typer.Option("--action", metavar="ACTION", help="Only this action; repeat it for several.")
+]
+OutcomeOption = Annotated[
+    list[str] | None,
+    typer.Option("--outcome", metavar="OUTCOME", help="Only this outcome; repeat it for several (rmqtx explain)."),
+]
+SinceOption = Annotated[
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Only what was begun since: 2h, 1d, or a time with a zone."),
+]
+RecheckOption = Annotated[
+    bool, typer.Option("--recheck", help="Look at each transaction again; nothing is written unless --record.")
+]
+RecordOption = Annotated[
+    bool, typer.Option("--record", help="With --recheck: write into the journal what the look showed.")
+]
+StoreOption = Annotated[
+    list[str] | None,
+    typer.Option("--store", metavar="STORE", help="With --recheck: look into these files, not at live brokers."),
+]
+JournalOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--journal", metavar="FILE", help="Another journal, or a copy; receipts.jsonl in the state directory."
+    ),
+]
+
+
+@with_live_options
+def command(
+    live: LiveOptions,
+    name: NameArgument = None,
+    action: ActionOption = None,
+    outcome: OutcomeOption = None,
+    since: SinceOption = None,
+    where: WhereOption = None,
+    limit: LimitOption = None,
+    recheck: RecheckOption = False,
+    record: RecordOption = False,
+    store: StoreOption = None,
+    journal: JournalOption = None,
+    fail_on: FailOnOption = None,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """List what was done to transactions, newest first, or show one receipt in full.
+
+    With --recheck each transaction is looked at again: does the effect stand, did anything else decide it since? The
+    exit status is 1 if anything contradicts a receipt.
+    """
+    from readers.reading import Reading
+    from repairs.journal import Journal
+    from repairs.receipts import RECEIPTS, table
+    from rmqtx_cli.listing import Listing
+    from rmqtx_cli.output.port import chosen_format, open_stream
+    from rmqtx_cli.receipts_page import draw_receipt
+    from rmqtx_cli.text import count
+
+    voice = Voice(verbose, quiet)
+    _refuse_contradictions(live, store, recheck=recheck, record=record)
+    chosen = _Chosen(name, action, outcome, None if since is None else _since_ms(since))
+    schema = _rechecked_schema() if recheck else RECEIPTS
+    listing = Listing(
+        schema, _view(with_standing=recheck), output_format, output, fields, where, fail_on, limit, voice
+    )
+    book = Journal(journal)
+    found = book.read()
+    receipts = [receipt for receipt in reversed(found.receipts) if chosen.takes(receipt)]
+    if name is not None and not receipts:
+        raise NoSuchTransaction(f"no receipt {name} in {book.path}", advice="rmqtx receipts lists all that there are")
+    reading = Reading(schema, [], findings=found.findings)
+    standings: dict[str, Standing] = {}
+    if recheck:
+        standings = _standings(receipts, live, store or [], broker_conf, broker_version, reading, voice)
+        if record:
+            _write_down(book, standings)
+    rows = table(receipts)
+    if recheck:
+        rows = _with_standings(rows, schema, standings)
+    is_page = len(receipts) == 1 and name is not None and fields is None
+    if is_page and chosen_format(output_format, output) is OutputFormat.TABLE:
+        with open_stream(output) as stream:
+            draw_receipt(receipts[0], stream)
+        for standing in standings.values():
+            voice.note(f"looked at now: {standing.word}: {standing.reason}")
+    else:
+        listing.write(iter(rows.to_batches()))
+        voice.note(f"{count(listing.rows_count, 'receipt')} of {book.path}")
+    _say_standings(standings, voice)
+    status = listing.conclude(reading)
+    if status == exit_status.DONE and any(one.word == "contradicted" for one in standings.values()):
+        return exit_status.FINDINGS
+    return status
+
+
+def _refuse_contradictions(
+    live: LiveOptions, store: list[str] | None, *, recheck: bool, record: bool
+) -> None:
+    if recheck:
+        live.instead_of(store or (), "rmqtx receipts --recheck -n HOST:PORT, or --store STORE")
+    elif record or store or live.is_explicit:
+        given = "--record" if record else "--store" if store else "-n or --broker"
+        raise BadRequest(f"{given} is for --recheck", advice="without it only the journal is read")
+
+
+def _since_ms(text: str) -> int:
+    """A point in time, given as one or as how long ago it is. Units: epoch milliseconds."""
+    if text[-1:].isalpha() and "T" not in text.upper():
+        return time.time_ns() // 1_000_000 - parse_duration_ms(text)
+    return parse_time_ms(text)
+
+
+class _Chosen:
+    """Which receipts were asked for.
+
+    Raises: BadRequest for a word that no receipt can have.
+    """
+
+    def __init__(
+        self, name: str | None, actions: list[str] | None, outcomes: list[str] | None, since_ms: int | None
+    ) -> None:
+        from repairs.receipts import OUTCOMES
+        from rmqtx_cli.near import did_you_mean
+
+        for word in outcomes or ():
+            if word not in OUTCOMES:
+                raise BadRequest(f"--outcome {word!r} is no outcome", advice=did_you_mean(word, list(OUTCOMES)))
+        self._name, self._actions, self._outcomes, self._since_ms = name, actions, outcomes, since_ms
+
+    def takes(self, receipt: Receipt) -> bool:
+        """Whether it is one of them."""
+        return (
+            (self._name is None or receipt.receipt_id.startswith(self._name) or receipt.transaction_id == self._name)
+            and (not self._actions or receipt.action in self._actions)
+            and (not self._outcomes or receipt.outcome in self._outcomes)
+            and (self._since_ms is None or receipt.begun_time_ms >= self._since_ms)
+        )
+
+
+# -- looking again ----------------------------------------------------------------------------------------------------
+
+
+def _standings(
+    receipts: list[Receipt], live: LiveOptions, stores: list[str], broker_conf: Path | None,
+    broker_version: str | None, reading: Any, voice: Voice,
+) -> dict[str, Standing]:
+    from repairs.recheck import rechecked
+    from rmqtx_cli.progress import shown
+
+    if not receipts:
+        return {}
+    with shown("looking again", voice):
+        if stores:
+            look = _in_files(stores, broker_conf, broker_version, reading, voice)
+            return {receipt.receipt_id: standing for receipt, standing in rechecked(receipts, look)}
+        from remoting.live_questions import lookup
+
+        from rmqtx_cli.live import open_live
+
+        with open_live(live) as brokers:
+            def at_brokers(ids: list[str]) -> Iterable[Mapping[str, Any]]:
+                found = lookup(brokers.brokers, ids)
+                rows: list[Mapping[str, Any]] = found.table().to_pylist()
+                reading.findings.extend(found.findings)
+                return rows
+
+            return {receipt.receipt_id: standing for receipt, standing in rechecked(receipts, at_brokers)}
+
+
+def _in_files(
+    paths: list[str], broker_conf: Path | None, broker_version: str | None, reading: Any, voice: Voice
+) -> Callable[[list[str]], Iterable[Mapping[str, Any]]]:
+    from readers.questions import show
+    from rmqtx_cli.opening import open_stores, say_header
+
+    opened = open_stores(paths, None, broker_conf, broker_version)
+    say_header(opened, voice)
+
+    def look(ids: list[str]) -> Iterable[Mapping[str, Any]]:
+        for identity in ids:
+            try:
+                found = show(opened.stores, opened.settings_of, identity)
+            except NoSuchTransaction:
+                continue
+            yield from found.table().to_pylist()
+            reading.findings.extend(found.findings)
+
+    return look
+
+
+def _write_down(book: Any, standings: dict[str, Standing]) -> None:
+    from repairs.receipts import whoever
+
+    for receipt_id, standing in standings.items():
+        look = {
+            "rechecked_time_ms": time.time_ns() // 1_000_000, "who": whoever(), "standing": standing.word,
+            "standing_reason": standing.reason,
+        }  # fmt: skip
+        book.recheck(receipt_id, look)
+
+
+def _say_standings(standings: dict[str, Standing], voice: Voice) -> None:
+    if not standings:
+        return
+    words = [standing.word for standing in standings.values()]
+    voice.note("looked at again: " + ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)))
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _rechecked_schema() -> pa.Schema:
+    from repairs.receipts import RECEIPTS, RECHECK
+
+    schema = RECEIPTS
+    for name in ("standing", "standing_reason"):
+        schema = schema.append(RECHECK.field(RECHECK.get_field_index(name)))
+    return schema
+
+
+def _with_standings(rows: pa.Table, schema: pa.Schema, standings: dict[str, Standing]) -> pa.Table:
+    import pyarrow as pa
+
+    found = [standings[name] for name in rows["receipt_id"].to_pylist()]
+    columns = [pa.array([one.word for one in found], pa.string()), pa.array([one.reason for one in found], pa.string())]
+    return pa.Table.from_arrays([*(column.combine_chunks() for column in rows.columns), *columns], schema=schema)
+
+
+def _view(*, with_standing: bool) -> View:
+    from rmqtx_cli.views import ALWAYS, View, plain
+
+    more = [plain("standing", ALWAYS), plain("standing_reason", 1, "standing_reason", may_be_cut=True)]
+    return View(
+        (
+            plain("receipt_id", ALWAYS), plain("action", ALWAYS), plain("transaction_id", ALWAYS),
+            plain("outcome", ALWAYS), *(more if with_standing else []),
+            plain("state_after", 4, "now" if not with_standing else "then"), plain("keys", 5, may_be_cut=True),
+            plain("producer_group", 6, "group", may_be_cut=True), plain("who", 3, may_be_cut=True),
+            plain("reason", 2, may_be_cut=True), plain("store", 7, may_be_cut=True),
+        ),
+        "nothing was done",
+    )  # fmt: skip
