@@ -18,6 +18,7 @@ from tests.brokers.rig import HALF_TOPIC, Agent, now_ms
 from tests.brokers.stage import Play, Script, Transaction, same
 
 TOPIC = "orders"
+FILLER = "filler"
 QUEUES = 4
 CALM = "600000"
 """A transactionTimeOut with which nothing is asked back while a test lasts."""
@@ -41,6 +42,17 @@ class Shop:
         self.agent.do("producer", group=group, topic=TOPIC, strangers=strangers)
         self._under_way: list[str] = []
 
+    def join(self, group: str) -> str:
+        """Produce for one more group; gives its name."""
+        self.agent.do("producer", group=group, topic=TOPIC)
+        return group
+
+    def fill(self, kibibytes: int) -> None:
+        """Ordinary messages of so much altogether, to have the broker begin another file."""
+        for number in range(-(-kibibytes // 64)):
+            body = base64.b64encode(self.stage.rng.randbytes(48 << 10)).decode()
+            self.agent.do("send", group=self.group, topic=FILLER, kind="ordinary", case=f"fill.{number}", body=body)
+
     def begin(self, plan: str, number: int, **wanted: object) -> Transaction:
         """Begin a transaction; its half and its decision come as events.
 
@@ -52,12 +64,13 @@ class Shop:
         stage.keep(transaction)
         body = wanted.pop("body", None) or f"{case} ".encode() * 5
         assert isinstance(body, bytes)
-        stage.record("planned", case=case, plan=plan, body_crc32=zlib.crc32(body), **wanted)
+        stage.body_crcs[case] = zlib.crc32(body)
         fields: dict[str, object] = {
             "kind": "transaction", "group": self.group, "topic": TOPIC, "first": "UNKNOWN", "keys": f"key-{case}",
             "body": base64.b64encode(body).decode(),
         }  # fmt: skip
-        self._under_way.append(self.agent.start("send", case=case, plan=plan, **(fields | wanted)))
+        fields |= {name: value for name, value in wanted.items() if value is not None}
+        self._under_way.append(self.agent.start("send", case=case, plan=plan, **fields))
         return transaction
 
     def begin_all(self, plan: str, count: int, **wanted: object) -> list[Transaction]:
@@ -86,10 +99,12 @@ class Stage(Play):
     ) -> None:
         settings = {"transactionTimeOut": CALM, "transactionCheckInterval": "1000", "transactionCheckMax": "100000"}
         settings |= waits(version) | dict(conf or {})
-        super().__init__(Script(version, seed, {}, conf=settings, topics={TOPIC: QUEUES}, groups=()), out, say)
+        topics = {TOPIC: QUEUES, FILLER: 1}
+        super().__init__(Script(version, seed, {}, conf=settings, topics=topics, groups=()), out, say)
         self.rng = Random(f"{seed}/{version}")
         self._tools = 0
         self._shops = 0
+        self.body_crcs: dict[str, int] = {}
         self.client = Client()
 
     def __enter__(self) -> Stage:
@@ -132,6 +147,24 @@ class Stage(Play):
         shop.kill()
         self.until_gone(shop.group)
         return begun
+
+    def put_back(self, transactions: Iterable[Transaction], times: int = 1) -> None:
+        """Let the check put copies back, so many of each."""
+        wanted = list(transactions)
+        with self.checks():
+            end = time.monotonic() + 60
+            while min(self.copies_counts(wanted).values()) <= times:
+                if time.monotonic() > end:
+                    raise TimeoutError("the check puts nothing back")
+                time.sleep(0.3)
+        time.sleep(1.2)  # the pass under way ends
+
+    def discard(self, transactions: Iterable[Transaction]) -> None:
+        """Let the broker give up on them, and on everything else that is open."""
+        self.config(transactionCheckMax="1")
+        with self.checks():
+            self.until_discarded(transactions)
+        self.config(transactionCheckMax="100000")
 
     def until_gone(self, group: str) -> None:
         """Wait until the broker has noticed that a killed producer is gone."""

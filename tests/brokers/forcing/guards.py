@@ -1,0 +1,139 @@
+"""Each guard made to refuse on a real broker, then told to let it pass."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass, field
+
+from tests.brokers.forcing.stage import Stage
+from tests.brokers.forcing.tool import Ran, Tool
+from tests.brokers.rig import COMMIT
+from tests.brokers.stage import Transaction
+
+REFUSED = 12
+
+
+@dataclass
+class Case:
+    """A command that one guard must refuse, and what the same command must lead to with that guard overridden.
+
+    `says`: what its sentence must say, as a pattern; `deliveries` after the override.
+    """
+
+    guard: str
+    action: str
+    one: Transaction
+    says: str
+    deliveries: int
+    words: tuple[str, ...] = ()
+    outcomes: tuple[str, ...] = ("proved",)
+    also: tuple[str, ...] = ()
+    """Guards that refuse beside it, and must be overridden too."""
+    refused: Ran | None = None
+    passed: Ran | None = None
+    wrong: list[str] = field(default_factory=list)
+
+
+def cases(stage: Stage) -> list[Case]:
+    """What can be shown on one broker at once."""
+    shop = stage.shop("g-main")
+    names = (
+        "delivered", "rolled-back", "older", "in-flight", "group", "immune", "open", "closed", "rival", "old",
+    )  # fmt: skip
+    groups = {name: shop.join(f"g-{name}") for name in names}
+
+    def begin(name: str, **wanted: object) -> Transaction:
+        return shop.begin(f"guard-{name}", 0, group=groups[name], **wanted)
+
+    older = begin("older")
+    shop.until_decided()
+    stage.put_back([older], 1)
+    old = begin("old")
+    shop.until_decided()
+    delivered, rolled_back = begin("delivered", first="COMMIT"), begin("rolled-back", first="ROLLBACK")
+    closed = begin("closed", first="COMMIT")
+    in_flight, group, still_open, rival = begin("in-flight"), begin("group"), begin("open"), begin("rival")
+    immune = begin("immune", **{"p.CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"})
+    shop.until_decided()
+    shop.kill()
+    stage.until_gone(groups["old"])
+    stage.until_delivered([delivered, closed])
+    alive = stage.shop("g-alive")
+    connected = alive.begin_all("guard-alive", 1)[0]
+    return [
+        Case("already-delivered", "commit", delivered, r"COMMIT record in orders queue \d", 2,
+             outcomes=("contradicted", "proved")),
+        Case("already-decided", "commit", rolled_back, r"rolled back before: op message at queue offset \d", 1,
+             outcomes=("contradicted", "proved")),
+        Case("younger-copy", "commit", older, r"half copy \d+ is younger than", 1,
+             words=("--copy", str(older.original[0]))),
+        Case("producer-connected", "commit", connected, r"a producer of group g-alive is connected \(.*g-alive", 1),
+        Case("decision-in-flight", "commit", in_flight, r"only 0 s were waited", 1, words=("--settle", "0s")),
+        Case("wrong-group", "commit", group, r"it is of producer group g-group, not somebody", 1,
+             words=("--group", "somebody")),
+        Case("immunity", "commit", immune, r"CHECK_IMMUNITY_TIME_IN_SECONDS", 1),
+        Case("still-open", "resume", still_open, r"half copy \d+ is still before the check", 0, outcomes=("accepted",)),
+        Case("not-open", "close", closed, r"it is COMMITTED and no copy of it is before the check", 1),
+    ]  # fmt: skip
+
+
+def play(tool: Tool, found: list[Case]) -> None:
+    """Every case without and then with its override, all at once each time."""
+    for case in found:
+        case.refused = None
+    refused = [_start(tool, case, ()) for case in found]
+    for case, process in zip(found, refused, strict=True):
+        case.refused = tool.end(process)
+    passed = [_start(tool, case, (case.guard, *case.also)) for case in found]
+    for case, process in zip(found, passed, strict=True):
+        case.passed = tool.end(process)
+
+
+def _start(tool: Tool, case: Case, overrides: tuple[str, ...]) -> subprocess.Popen[str]:
+    words = [word for name in overrides for word in ("--override", name)]
+    return tool.start(
+        case.action, case.one.id, *case.words, *words, "--reason", f"test of {case.guard}", "--yes", "--format", "jsonl"
+    )
+
+
+def judge(stage: Stage, found: list[Case]) -> dict[str, list[str]]:
+    """What is wrong, by guard."""
+    stage.until_consumed()
+    for case in found:
+        case.wrong = [*_refused_wrongly(case), *_passed_wrongly(stage, case)]
+    return {case.guard: case.wrong for case in found if case.wrong}
+
+
+def _refused_wrongly(case: Case) -> list[str]:
+    ran = case.refused
+    assert ran is not None
+    sentence = next((line for line in ran.stderr.splitlines() if f"refused by {case.guard}: " in line), None)
+    told = []
+    if ran.status != REFUSED or sentence is None:
+        return [f"not refused by it: {ran}"]
+    if not re.search(case.says, sentence):
+        told.append(f"does not say {case.says!r}: {sentence}")
+    if " - " not in sentence:
+        told.append(f"does not say what to do instead: {sentence}")
+    if [row["outcome"] for row in ran.rows] != ["refused_by_guard"] or ran.rows[0]["requests"]:
+        told.append(f"receipt: {ran.stdout}")
+    return told
+
+
+def _passed_wrongly(stage: Stage, case: Case) -> list[str]:
+    ran = case.passed
+    assert ran is not None
+    told = []
+    if [row["outcome"] for row in ran.rows] not in [[outcome] for outcome in case.outcomes]:
+        return [f"with the override: {ran}"]
+    if case.guard not in ran.rows[0]["overrides"]:
+        told.append("the receipt does not name the override")
+    if stage.delivered(case.one) != case.deliveries:
+        told.append(f"delivered {stage.delivered(case.one)} times, not {case.deliveries}: {ran}")
+    return told
+
+
+def decided_by_old_copy(stage: Stage, transaction: Transaction) -> None:
+    """Commit the first copy although a younger one is there, as a late producer does."""
+    stage.end(transaction, COMMIT, transaction.original)
