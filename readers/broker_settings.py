@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from readers.store import DISCARD_TOPIC, HALF_TOPIC, Store
 Version = tuple[int, int, int]
 
 FROM_CONF = "broker.conf"
+FROM_BROKER = "the broker itself"
 _CONF_BYTES_MAX = 4 << 20
 
 
@@ -85,7 +86,7 @@ class BrokerSettings:
     @property
     def check_max_is_configured(self) -> bool:
         """Whether transaction_check_max was given, not assumed."""
-        return self.origin.get("transaction_check_max") == FROM_CONF
+        return self.origin.get("transaction_check_max") in (FROM_CONF, FROM_BROKER)
 
     @property
     def version(self) -> str:
@@ -124,7 +125,23 @@ def broker_settings(
     Raises: BadRequest if `version` is none.
     """
     low, high, origin = _bounds(store, version, batches_ops_seen, discard_topic_seen)
-    conf = conf or {}
+    return _settings(conf or {}, low, high, origin)
+
+
+def settings_of_broker(conf: Mapping[str, str], version: str) -> BrokerSettings:
+    """The settings of a broker that was asked for its configuration and version itself.
+
+    Raises: BadRequest if `version` is none.
+    """
+    exact = parse_version(version)
+    settings = _settings(conf, exact, exact, {"version_low": FROM_BROKER, "version_high": FROM_BROKER})
+    origin = {name: FROM_BROKER if cause == FROM_CONF else cause for name, cause in settings.origin.items()}
+    return replace(settings, origin=origin)
+
+
+def _settings(
+    conf: Mapping[str, str], low: Version | None, high: Version | None, origin: dict[str, str]
+) -> BrokerSettings:
     values: dict[str, Any] = {}
     for name, setting in _SETTINGS.items():
         values[name], origin[name] = _value(setting, conf, low, high)

@@ -49,9 +49,9 @@ def pending(
 
     table = None if scan or at_ms is not None else _by_derived_files(reading, facts, by_queues)
     if table is None:
-        reading.batches = _scanned(reading, stores, settings_of, at_ms, progress, _open_rows)
+        reading.batches = _scanned(reading, stores, settings_of, at_ms, progress, open_rows)
     else:
-        reading.batches = _open_rows(table).to_batches()
+        reading.batches = open_rows(table).to_batches()
     return reading
 
 
@@ -142,7 +142,8 @@ def _scanned(
         reading.findings.append(Finding(root, "undecidable", actual=f"{count}, because {reason}"))
 
 
-def _open_rows(rows: pa.Table) -> pa.Table:
+def open_rows(rows: pa.Table) -> pa.Table:
+    """The rows that the broker still has before it: PENDING, and decided ones that it will ask again."""
     return rows.filter(pc.or_(pc.equal(rows["state"], "PENDING"), pc.equal(rows["advice"], "close")))
 
 

@@ -196,6 +196,14 @@ TRANSACTIONS = pa.schema(
     ]
 )
 
+#: What live brokers say of their transactions.
+LIVE_TRANSACTIONS = TRANSACTIONS.append(
+    column(
+        "producer_alive", pa.bool_(),
+        "whether a producer of the group is connected to the broker, to answer its checks; null where it is not known",
+    )
+)
+
 FINDINGS = pa.schema(
     [
         _STORE,

@@ -114,12 +114,12 @@ class Broker:
         """
         return pulled(self._call(_pull(topic, queue_id, queue_offset, count), *_PULL_CODES))
 
-    def pulls(self, places: Iterable[tuple[str, int, int]], window: int = 16) -> Iterator[Pulled]:
-        """The same for many places (topic, queue number, queue offset), several under way at once.
+    def pulls(self, places: Iterable[tuple[str, int, int, int]], window: int = 16) -> Iterator[Pulled]:
+        """The same for many places (topic, queue number, queue offset, count), several under way at once.
 
         Order: that of the places.
         """
-        requests = (_pull(*place, PULL_RECORDS_MAX) for place in places)
+        requests = (_pull(*place) for place in places)
         for frame in self.client.calls(self.address, requests, accepted=_PULL_CODES, window=window):
             yield pulled(frame)
 

@@ -1,0 +1,87 @@
+"""Witnesses as they are gathered, record by record, from wherever a look into one store's log led: each record once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.chains import Witnesses, int64s
+from readers.findings import Finding
+from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES, marks_of, op_findings, witnesses_of
+from readers.record_block import Block
+from readers.spool import identities
+from readers.tables import MARKS
+
+
+class Gathered:
+    """Half copies, op marks, finals and discard copies of one store.
+
+    Shape: `findings` are of op messages that cannot be read. An identity is a UNIQ_KEY, else what stands for one.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.findings: list[Finding] = []
+        self.seen: set[int] = set()
+        self._rows: dict[str, list[pa.RecordBatch]] = {"halves": [], "finals": [], "discards": []}
+        self._marks: list[pa.RecordBatch] = []
+
+    def add(self, block: Block) -> None:
+        """Keep the witnesses of a block, each record once."""
+        fresh = np.array([offset not in self.seen for offset in block.commit_log_offsets.tolist()], np.bool_)
+        block = block.take(fresh)
+        self.seen.update(block.commit_log_offsets.tolist())
+        for name, rows in witnesses_of(block, self.root).items():
+            if name == "ops":
+                self.add_ops(rows)
+            else:
+                self._rows[name].append(rows)
+
+    def add_ops(self, rows: pa.RecordBatch, wanted: pa.Array | None = None) -> None:
+        """Keep the marks of op messages. `wanted`: only those of these half queue offsets."""
+        self.findings.extend(op_findings(rows, self.root))
+        self._marks.append(marks_of(rows, wanted))
+
+    def table(self, name: str) -> pa.Table:
+        """All that is known of `halves`, `finals` or `discards`."""
+        return pa.Table.from_batches(self._rows[name], JUDGED_FINALS if name == "finals" else JUDGED_HALVES)
+
+    def chosen(self, name: str, names: Iterable[str]) -> pa.Table:
+        """Only the rows of some identities: keys of one hash bring in others."""
+        table = self.table(name)
+        return table.filter(pc.is_in(identities(table), value_set=pa.array(list(names), pa.string())))
+
+    def named_by(self, identity: str, offset: int | None) -> list[tuple[str | None, str | None, str | None]]:
+        """What an id, a message id or a business key names. `offset`: that in the identity, if it is a message id.
+
+        Shape: UNIQ_KEY, identity and real topic of each record that is meant.
+        """
+        named = []
+        for name in ("halves", "discards", "finals"):
+            table = self.table(name)
+            keys = pc.split_pattern(pc.fill_null(table["keys"], ""), " ").to_pylist()
+            own = identities(table).to_pylist()
+            for row, words, identified in zip(table.to_pylist(), keys, own, strict=True):
+                names = {row["transaction_id"], row.get("lone_message_id"), *words}
+                at_offset = row["commit_log_offset"] == offset
+                if identity in names or identity.upper() in names or at_offset:
+                    topic = row["topic"] if name == "finals" else row["real_topic"]
+                    named.append((row["transaction_id"], identified, topic))
+        return named
+
+    def kept(self, names: Iterable[str]) -> Witnesses:
+        """What is known of some identities, in log order, as a scan would find it."""
+        names = list(names)
+        halves, finals, discards = (
+            self.chosen(name, names).sort_by("commit_log_offset") for name in ("halves", "finals", "discards")
+        )
+        marks = pa.Table.from_batches(self._marks, MARKS)
+        marks = marks.filter(pc.is_in(marks["half_queue_offset"], value_set=pc.unique(halves["queue_offset"])))
+        marks = marks.sort_by([("commit_log_offset", "ascending"), ("half_queue_offset", "ascending")])
+        places = np.stack([int64s(marks["commit_log_offset"]), int64s(marks["half_queue_offset"])])
+        again = (np.diff(places) == 0).all(axis=0)  # an op that was read twice, by two ways to it
+        marks = marks.filter(pa.array(np.append(np.ones(min(1, marks.num_rows), np.bool_), ~again)))
+        return Witnesses(halves, marks, finals, discards)

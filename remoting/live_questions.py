@@ -1,0 +1,186 @@
+"""The small questions put to live brokers: what is pending, what became of one transaction, what of all.
+
+A live broker is one more source of the same witnesses; `readers.transactions.judge` judges them and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.chains import Witnesses
+from readers.errors import NoSuchTransaction
+from readers.questions import open_rows
+from readers.reading import Reading
+from readers.tables import LIVE_TRANSACTIONS, TRANSACTIONS
+from readers.transactions import judge
+from remoting.answers import BrokerAddresses
+from remoting.broker import Broker
+from remoting.errors import NoAnswer, Refused, Unreachable
+from remoting.live_requests import Pace
+from remoting.live_store import LiveStore, live_store
+from remoting.live_witnesses import LiveWitnesses, Named
+
+
+def lookup(
+    brokers: Sequence[Broker],
+    transaction_ids: Sequence[str],
+    *,
+    members: Sequence[BrokerAddresses] = (),
+    pace: Pace | None = None,
+    facts: Sequence[LiveStore] | None = None,
+) -> Reading:
+    """What the brokers have now of exactly these transactions; ids that none of them knows have no row.
+
+    `members`: all addresses of the brokers' sets, whose producers are asked for. `facts`: of each broker, asked before.
+    Shape:  rows of LIVE_TRANSACTIONS. Order: first half copy.
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+
+    def by_ids(sources: list[LiveWitnesses]) -> Named:
+        return _union(source.transactions_with(transaction_ids) for source in sources)
+
+    return _reading(brokers, members, pace, by_ids, facts=facts)
+
+
+def pending(
+    brokers: Sequence[Broker], *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
+    facts: Sequence[LiveStore] | None = None,
+) -> Reading:
+    """The transactions that the brokers still have before them: PENDING, and decided ones that they will ask again.
+
+    Shape:  rows of LIVE_TRANSACTIONS, the same as a reading of the brokers' files would give at this moment.
+    Order:  first half copy.
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+
+    def by_window(sources: list[LiveWitnesses]) -> Named:
+        return _union(source.window() for source in sources)
+
+    return _reading(brokers, members, pace, by_window, choose=open_rows, facts=facts)
+
+
+def show(
+    brokers: Sequence[Broker], identity: str, *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
+    facts: Sequence[LiveStore] | None = None,
+) -> Reading:
+    """The transactions that an id, the message id of any of their records, or a business key names.
+
+    Shape:  rows of LIVE_TRANSACTIONS. Order: first half copy.
+    Raises: NoSuchTransaction; Unreachable, NoAnswer, Refused.
+    """
+
+    def by_name(sources: list[LiveWitnesses]) -> Named:
+        return _union(source.transactions_of(identity) for source in sources)
+
+    reading = _reading(brokers, members, pace, by_name, facts=facts)
+    if not reading.table().num_rows:
+        raise NoSuchTransaction(
+            f"no transaction {identity} on {', '.join(broker.root for broker in brokers)}",
+            advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
+        )
+    return reading
+
+
+def audit(
+    brokers: Sequence[Broker], *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
+    facts: Sequence[LiveStore] | None = None,
+) -> Reading:
+    """Every transaction that the brokers' half queues still hold.
+
+    Shape:  rows of LIVE_TRANSACTIONS. Order: first half copy.
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+
+    def by_queue(sources: list[LiveWitnesses]) -> Named:
+        return _union(source.window(is_whole=True) for source in sources)
+
+    return _reading(brokers, members, pace, by_queue, facts=facts)
+
+
+def _union(parts: Iterable[Named]) -> Named:
+    named: Named = {}
+    for part in parts:
+        named.update(part)
+    return named
+
+
+def _reading(
+    brokers: Sequence[Broker],
+    members: Sequence[BrokerAddresses],
+    pace: Pace | None,
+    name: Callable[[list[LiveWitnesses]], Named],
+    *,
+    choose: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+    facts: Sequence[LiveStore] | None = None,
+) -> Reading:
+    known = list(facts) if facts is not None else [live_store(broker) for broker in brokers]
+    sources = [LiveWitnesses(fact, pace) for fact in known]
+    named = name(sources)
+    parts = [source.witnesses(named) for source in sources]
+    witnesses = Witnesses(
+        *(
+            pa.concat_tables([getattr(part, kind) for part in parts])
+            for kind in ("halves", "marks", "finals", "discards")
+        )
+    )
+    rows = choose(judge(witnesses, {fact.root: fact.view() for fact in known})) if known else _none()
+    reading = Reading(LIVE_TRANSACTIONS, [], findings=[finding for fact in known for finding in fact.findings])
+    rows = _with_what_cannot_be_known(rows, known)
+    alive = _producers_alive(brokers, members, rows)
+    reading.batches = rows.append_column(LIVE_TRANSACTIONS.field("producer_alive"), alive).to_batches()
+    return reading
+
+
+def _none() -> pa.Table:
+    return TRANSACTIONS.empty_table()
+
+
+def _with_what_cannot_be_known(rows: pa.Table, known: Sequence[LiveStore]) -> pa.Table:
+    """A rollback of the last moments leaves nothing but an op, which a broker from 5.1.0 on holds back for a while."""
+    for fact in known:
+        if fact.settings.batches_ops is False:
+            continue
+        held_ms = fact.settings.transaction_op_batch_interval_ms
+        here = pc.and_(pc.equal(rows["store"], fact.root), pc.equal(rows["state"], "PENDING"))
+        said = pc.binary_join_element_wise(
+            rows["reason"], f"; a rollback of the last {held_ms} ms may not show yet (in the broker's memory)", ""
+        )
+        place = rows.schema.get_field_index("reason")
+        rows = rows.set_column(place, rows.schema.field(place), pc.if_else(here, said, rows["reason"]))
+    return rows
+
+
+def _producers_alive(
+    brokers: Sequence[Broker], members: Sequence[BrokerAddresses], rows: pa.Table
+) -> pa.ChunkedArray:
+    """Whether a producer of each row's group is connected to any broker of the set; null where that is not known."""
+    groups = [group for group in pc.unique(rows["producer_group"]).to_pylist() if group is not None]
+    alive = {group: _is_alive(group, [*brokers, *_others(brokers, members)]) for group in groups}
+    return pa.chunked_array([pa.array([alive.get(group) for group in rows["producer_group"].to_pylist()], pa.bool_())])
+
+
+def _others(brokers: Sequence[Broker], members: Sequence[BrokerAddresses]) -> list[Broker]:
+    """The brokers of the same sets that were not asked for: slaves, above all."""
+    asked = {broker.address for broker in brokers}
+    return [
+        Broker(broker.client, address, member.name, member.cluster, number)
+        for member in members
+        for broker in [next((one for one in brokers if one.name == member.name), None)]
+        if broker is not None
+        for number, address in member.addresses.items()
+        if address not in asked
+    ]
+
+
+def _is_alive(group: str, brokers: Sequence[Broker]) -> bool | None:
+    is_known = True
+    for broker in brokers:
+        try:
+            if broker.producer_connections(group):
+                return True
+        except (Refused, Unreachable, NoAnswer):
+            is_known = False
+    return False if is_known else None

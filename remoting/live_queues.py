@@ -1,0 +1,135 @@
+"""Queues of a live broker: ranges of them read with several pulls under way, whatever way this version leaves open.
+
+A broker gives 32 records a pull, and fewer where they are large or cold; so the next pulls are sent before the first is
+answered, and what one of them left out is asked for before the next is looked at. The op topic of 4.x cannot be pulled
+(17, it has no topic configuration): there the queue's entries are read (321) and each record by its offset (33).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from readers.store import OP_TOPIC
+from remoting.answers import Pulled
+from remoting.broker import PULL_RECORDS_MAX, Broker
+from remoting.codes import ResponseCode
+from remoting.errors import Refused
+from remoting.live_requests import Gap, Pace, again, views
+
+#: Pulls under way at once: some two megabytes of small records.
+WINDOW = 16
+_SLOTS_AT_ONCE = 1000
+
+
+def records(
+    broker: Broker, topic: str, queue_id: int, begin: int, end: int, pace: Pace, gaps: list[Gap]
+) -> Iterator[bytes]:
+    """The records of a range of a queue, as the broker sends them: one or several in each value.
+
+    Units:  queue offsets, `end` excluded.
+    Order:  queue offset.
+    Damage: what the broker does not give is added to `gaps`.
+    Raises: Refused (17 where the topic has no configuration), Unreachable, NoAnswer.
+    """
+    place = begin
+
+    def ask() -> Iterator[tuple[int, bytes]]:
+        return _pulls(broker, topic, queue_id, place, end, pace, gaps)
+
+    for following, body in again(ask):
+        place = following  # where a second asking goes on
+        if body:
+            yield body
+
+
+def _pulls(
+    broker: Broker, topic: str, queue_id: int, begin: int, end: int, pace: Pace, gaps: list[Gap]
+) -> Iterator[tuple[int, bytes]]:
+    """Where the next record is, and the records before it."""
+    asked: deque[tuple[int, int]] = deque()
+    stride = PULL_RECORDS_MAX
+
+    def places() -> Iterator[tuple[str, int, int, int]]:
+        place = begin
+        while place < end:
+            pace.wait()
+            count = min(stride, end - place)
+            asked.append((place, count))
+            yield topic, queue_id, place, count
+            place += count
+
+    for pulled in broker.pulls(places(), WINDOW):
+        place, count = asked.popleft()
+        stop = place + count
+        while True:
+            if pulled.status == "none":  # the queue ends here
+                return
+            following = _following(pulled, place, stop, gaps, topic, queue_id)
+            yield following, pulled.body
+            if following >= stop:
+                break
+            stride = max(1, min(stride, following - place))
+            place = following
+            pace.wait()
+            pulled = broker.pull(topic, queue_id, place, stop - place)
+
+
+def _following(pulled: Pulled, place: int, stop: int, gaps: list[Gap], topic: str, queue_id: int) -> int:
+    if pulled.status == "found":
+        return pulled.next_offset if pulled.next_offset > place else stop
+    # The record was deleted, or the queue begins later by now: the broker says where to go on.
+    following = min(stop, max(pulled.next_offset, place + 1))
+    gaps.append(Gap(topic, queue_id, place, following))
+    return following
+
+
+def ops(broker: Broker, begin: int, end: int, pace: Pace, gaps: list[Gap]) -> Iterator[bytes]:
+    """The op messages of a range of the op queue, by the way that this broker leaves open.
+
+    Raises: OpsUnreadable; Refused, Unreachable, NoAnswer.
+    """
+    try:
+        yield from records(broker, OP_TOPIC, 0, begin, end, pace, gaps)
+    except Refused as error:
+        if error.code != ResponseCode.TOPIC_NOT_EXIST:
+            raise
+    else:
+        return
+    yield from _viewed_ops(broker, begin, end, pace, gaps)
+
+
+class OpsUnreadable(Refused):
+    """The op queue has entries and this broker shows them to nobody (4.3.0)."""
+
+
+def _viewed_ops(broker: Broker, begin: int, end: int, pace: Pace, gaps: list[Gap]) -> Iterator[bytes]:
+    place = begin
+    while place < end:
+        found = broker.slots(OP_TOPIC, 0, place, min(_SLOTS_AT_ONCE, end - place)).slots
+        if not found:
+            raise OpsUnreadable(f"{broker.root} shows its op queue to nobody")
+        offsets = [slot.commit_log_offset for slot in found]
+        for slot, (_, body) in zip(found, views(broker, offsets, pace), strict=True):
+            if body is None:
+                gaps.append(Gap(OP_TOPIC, 0, slot.queue_offset, slot.queue_offset + 1))
+            else:
+                yield body
+        place += len(found)
+
+
+def place_of(broker: Broker, topic: str, queue_id: int, low: int, high: int, offset: int) -> int | None:
+    """The first queue offset in [low, high) whose record is at a commit-log offset or later; `high` if none is.
+
+    None where the broker shows no entries (4.3.0, queues in RocksDB).
+    """
+    while low < high:
+        middle = (low + high) // 2
+        found = broker.slots(topic, queue_id, middle, 1).slots
+        if not found:
+            return None
+        if found[0].commit_log_offset < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low

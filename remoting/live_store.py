@@ -1,0 +1,163 @@
+"""What a live broker says beside its records: settings, version, role, cursors of its check, ends of its log."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+
+from readers.broker_settings import BrokerSettings, settings_of_broker
+from readers.errors import BadRequest
+from readers.findings import Finding
+from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
+from readers.transactions import ForeignDecision, MissingRange, StoreView
+from remoting.broker import Broker
+from remoting.errors import BadFrame
+
+_LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
+_EVERYWHERE = (0, (1 << 63) - 1)
+
+
+@dataclass(slots=True)
+class LiveStore:
+    """One live broker on its way to a verdict. `findings`, `missing` and `foreign_decisions` grow while it is read.
+
+    The cursors are asked for when this is made, that is before any record: what is decided or put back meanwhile can
+    then only be missed for a half that was still open at that moment.
+
+    Shape: `scheduled` is the range of each delay queue that is not due yet. `half_end` is the next queue offset of the
+           half topic when this was made.
+    """
+
+    broker: Broker
+    settings: BrokerSettings
+    role: str
+    has_rocksdb_transactions: bool
+    has_index: bool
+    log_begin_offset: int
+    dispatch_behind_bytes: int
+    half_cursor: int
+    op_cursor: int
+    half_begin: int
+    half_end: int
+    op_begin: int
+    taken_time_ms: int
+    scheduled: dict[int, tuple[int, int]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[MissingRange] = field(default_factory=list)
+    foreign_decisions: list[ForeignDecision] = field(default_factory=list)
+
+    @property
+    def root(self) -> str:
+        """What stands in the column `store`."""
+        return self.broker.root
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether it is a slave: it has what was replicated, and decides nothing."""
+        return self.role == "SLAVE"
+
+    def miss(self, what: str) -> None:
+        """Say that witnesses may exist that cannot be read: what relies on their absence is UNDECIDABLE."""
+        begin, end = _EVERYWHERE
+        self.missing.append(MissingRange(self.root, begin, end, what))
+
+    def view(self) -> StoreView:
+        """The same as the verdict takes it."""
+        return StoreView(
+            store=self.root,
+            settings=self.settings,
+            half_cursors={0: self.half_cursor},
+            op_cursors={0: self.op_cursor},
+            log_begin_offset=self.log_begin_offset,
+            reference_time_ms=self.taken_time_ms,
+            missing=tuple(self.missing),
+            foreign_decisions=tuple(self.foreign_decisions),
+        )
+
+    def describe(self) -> str:
+        """One line: what it is, and its settings, which come from itself."""
+        role = f"{self.role.lower().replace('_', ' ')}, " if self.role != "ASYNC_MASTER" else ""
+        return f"a live broker, {role}asked over the wire; {self.settings.describe()}"
+
+
+def live_store(broker: Broker) -> LiveStore:
+    """The facts of a broker, before its records are read.
+
+    Damage: a cursor outside its queue, records that queues and index do not have yet, and RocksDB transactions are
+            findings.
+    Raises: Unreachable, NoAnswer, Refused, BadFrame.
+    Source: TransactionalMessageBridge.fetchConsumeOffset; FORMATS 5.7 step 1.
+    """
+    half_cursor = broker.consumer_offset(CHECK_GROUP, HALF_TOPIC)
+    op_cursor = broker.consumer_offset(CHECK_GROUP, OP_TOPIC)
+    taken_time_ms = time.time_ns() // 1_000_000
+    half_begin, half_end = broker.min_offset(HALF_TOPIC), broker.max_offset(HALF_TOPIC)
+    op_begin = broker.min_offset(OP_TOPIC)
+    conf, runtime = broker.config(), broker.runtime()
+    try:
+        settings = settings_of_broker(conf, runtime["brokerVersionDesc"])
+        log_begin_offset = int(runtime["commitLogMinOffset"])
+        behind_bytes = int(runtime.get("dispatchBehindBytes", "0"))
+    except (KeyError, ValueError, BadRequest) as error:
+        raise BadFrame(f"the runtime information of {broker.address} lacks what is needed: {error}") from error
+    facts = LiveStore(
+        broker=broker,
+        settings=settings,
+        role=settings.broker_role,
+        has_rocksdb_transactions=conf.get("transRocksDBEnable") == "true",
+        has_index=conf.get("messageIndexEnable", "true") == "true",
+        log_begin_offset=max(0, log_begin_offset),
+        dispatch_behind_bytes=behind_bytes,
+        half_cursor=_cursor(half_cursor, half_begin),
+        op_cursor=_cursor(op_cursor, op_begin),
+        half_begin=max(0, half_begin),
+        half_end=max(0, half_end),
+        op_begin=max(0, op_begin),
+        taken_time_ms=taken_time_ms,
+        scheduled=_scheduled(runtime),
+    )
+    facts.findings.extend(_findings(facts))
+    return facts
+
+
+def _cursor(cursor: int | None, begin: int) -> int:
+    return max(0, begin) if cursor is None or cursor < 0 else cursor
+
+
+def _scheduled(runtime: dict[str, str]) -> dict[int, tuple[int, int]]:
+    """Queue numbers of the delay topic with the range that is not due yet; only queues that were ever used are told."""
+    found = {}
+    for name, value in runtime.items():
+        level = _LEVEL.fullmatch(name)
+        numbers = value.split(",")
+        if level and len(numbers) == 2 and all(number.strip().isdecimal() for number in numbers):
+            found[int(level[1]) - 1] = (int(numbers[0]), int(numbers[1]))
+    return found
+
+
+def _findings(facts: LiveStore) -> list[Finding]:
+    found = []
+    queue = f"{facts.root} {HALF_TOPIC}"
+    if facts.half_cursor > facts.half_end:
+        expected = f"at most {facts.half_end}"
+        found.append(
+            Finding(facts.root, "cursor-beyond-end", queue, expected=expected, actual=str(facts.half_cursor))
+        )
+    elif facts.half_cursor < facts.half_begin:
+        expected = f"at least {facts.half_begin}"
+        found.append(
+            Finding(facts.root, "cursor-before-begin", queue, expected=expected, actual=str(facts.half_cursor))
+        )
+    if facts.dispatch_behind_bytes > 0:
+        found.append(Finding(facts.root, "dispatch-behind", actual=f"{facts.dispatch_behind_bytes} bytes"))
+    if facts.has_rocksdb_transactions:
+        found.append(Finding(facts.root, "rocksdb-transactions"))
+    if not facts.has_index:
+        found.append(Finding(facts.root, "index-off"))
+    return found
+
+
+def scheduled_topic_queues(facts: LiveStore) -> list[tuple[str, int, int, int]]:
+    """Ranges of the delay topic that are not due: topic, queue number, begin, end."""
+    return [(SCHEDULE_TOPIC, queue_id, begin, end) for queue_id, (begin, end) in sorted(facts.scheduled.items())]

@@ -1,0 +1,348 @@
+"""Some transactions' witnesses from a live broker: the steps of `readers.derived_files`, over the wire.
+
+The order of the reads is what keeps a decided transaction from being called open, for the broker goes on meanwhile:
+cursors before halves, so that a half which the check leaves behind in between is still listed as before it; halves
+before ops, because an op is only understood by a copy that is known; ops before finals, because a commit writes its
+final before its op: whoever sees the op sees the final afterwards, and no commit looks like a rollback. What is decided
+while the reading goes on may show or not; what was decided before it began shows, but for an op that is still in the
+broker's memory (5.1.0+).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.chains import Witnesses, int64s
+from readers.derived_files import offset_of
+from readers.findings import Finding
+from readers.foreign import foreign_decision
+from readers.gathered import Gathered
+from readers.half_queue import is_delayed_half, ops_of
+from readers.properties import PRODUCER_GROUP, REAL_TOPIC, UNIQ_KEY
+from readers.record_block import Block
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from readers.transactions import FINAL_SLACK_MS, ForeignDecision
+from remoting.codes import ResponseCode
+from remoting.errors import Refused
+from remoting.live_queues import OpsUnreadable, ops, place_of, records
+from remoting.live_records import blocks_of
+from remoting.live_requests import Gap, Pace, queries, topics, views
+from remoting.live_store import LiveStore
+
+#: Identity → real topic, as `readers.questions` has it.
+Named = dict[str, str | None]
+#: A look into the index costs about as much as so many records of a queue.
+_RECORDS_PER_QUERY = 2
+#: Real topics in whose queue 0 a wrongly named record is looked for.
+_TOPICS_MAX = 256
+_TIMER_SINCE = (5, 0, 0)
+
+
+class LiveWitnesses:
+    """One live broker, read by its queues and its index.
+
+    Shape:  `window()` and `transactions_of(identity)` name transactions, `witnesses(...)` gives whole ones. The facts
+            get what was found on the way.
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+
+    def __init__(self, facts: LiveStore, pace: Pace | None = None) -> None:
+        self._facts = facts
+        self._broker = facts.broker
+        self._pace = pace or Pace()
+        self._gathered = Gathered(facts.root)
+        self._gaps: list[Gap] = []
+        #: From which half queue offset on all copies are known.
+        self._halves_known_from = facts.half_end
+        self._halves_asked_for: set[str] = set()
+
+    # -- which transactions ---------------------------------------------------------------------------------------
+
+    def window(self, *, is_whole: bool = False) -> Named:
+        """Every transaction with a half copy that the check has before it; `is_whole`: that the half queue holds."""
+        begin = self._facts.half_begin if is_whole else max(self._facts.half_cursor, self._facts.half_begin)
+        self._read_halves_from(begin)
+        self._read_diverted()
+        halves = self._gathered.table("halves")
+        return self._named(halves)
+
+    def transactions_of(self, identity: str) -> Named:
+        """The transactions that an id, a message id of any copy or final, or a business key names."""
+        offset = offset_of(identity)
+        if offset is not None:
+            self._read_view(offset, identity)
+        self._read_keys([identity])
+        named: Named = {}
+        for _, identified, topic in self._gathered.named_by(identity, offset):
+            if identified is not None:
+                named.setdefault(identified, topic)
+        return named
+
+    def transactions_with(self, ids: Iterable[str]) -> Named:
+        """Those of some transaction ids that this broker knows."""
+        wanted = list(dict.fromkeys(ids))
+        self._read_keys(wanted)
+        unknown = [name for name in wanted if offset_of(name) is not None]
+        found = set(self._gathered.table("halves")["transaction_id"].to_pylist())
+        for name in unknown:
+            if name not in found:  # a half without UNIQ_KEY is known by the message id of its first copy
+                self._read_view(offset_of(name) or 0, name)
+        named: Named = {}
+        for name in wanted:
+            for own, identified, topic in self._gathered.named_by(name, offset_of(name)) if name not in found else ():
+                if identified is not None and own in (None, name):
+                    named.setdefault(identified, topic)
+        halves = self._gathered.table("halves")
+        named.update({key: topic for key, topic in self._named(halves).items() if key in set(wanted)})
+        return named
+
+    @staticmethod
+    def _named(halves: pa.Table) -> Named:
+        keys = pc.coalesce(halves["transaction_id"], halves["fingerprint"])
+        return dict(zip(keys.to_pylist(), halves["real_topic"].to_pylist(), strict=True))
+
+    # -- whole transactions ---------------------------------------------------------------------------------------
+
+    def witnesses(self, named: Named) -> Witnesses:
+        """Half copies, op marks, finals and discard copies of some transactions."""
+        facts = self._facts
+        if named:
+            self._read_other_halves(named)
+            if self._gathered.chosen("halves", named).num_rows:
+                self._read_ops(named)
+            self._read_decisions(named)
+        kept = self._gathered.kept(named)
+        self._look_for_missing_copies(kept)
+        self._find_foreign(kept)
+        facts.findings.extend(self._gathered.findings)
+        for gap in self._gaps:
+            facts.findings.append(gap.finding(facts.root))
+            if gap.topic in (HALF_TOPIC, OP_TOPIC):
+                facts.miss(f"queue offsets {gap.begin} to {gap.end - 1} of {gap.topic}")
+        return kept
+
+    # -- halves ---------------------------------------------------------------------------------------------------
+
+    def _read_halves_from(self, begin: int) -> None:
+        """All half copies from a queue offset on that are not known yet."""
+        end = self._halves_known_from
+        if begin >= end:
+            return
+        self._halves_known_from = begin
+        for block in self._queue(HALF_TOPIC, 0, begin, end):
+            self._gathered.add(block)
+
+    def _read_diverted(self) -> None:
+        """Half messages that a delay level diverted and that are not due yet (clients before 4.6.1; FORMATS 5.12)."""
+        for queue_id, (begin, end) in sorted(self._facts.scheduled.items()):
+            for block in self._queue(SCHEDULE_TOPIC, queue_id, begin, end):
+                self._gathered.add(block.take(is_delayed_half(block)))
+
+    def _read_other_halves(self, named: Named) -> None:
+        """Copies in front of what was read of the half queue: where the original is known, all copies are in that."""
+        begin, known_from = self._facts.half_begin, self._halves_known_from
+        if known_from <= begin:
+            return
+        whole = set(self._halves_asked_for)
+        if known_from < self._facts.half_end:
+            halves = self._gathered.chosen("halves", named)
+            originals = halves.filter(pc.is_null(halves["checks_count"]))
+            whole.update(pc.coalesce(originals["transaction_id"], originals["fingerprint"]).to_pylist())
+        lacking = [name for name in named if name not in whole]
+        ids = [name for name in lacking if name not in self._lone_names]
+        is_less = known_from - begin <= _RECORDS_PER_QUERY * len(ids)
+        if len(ids) < len(lacking) or (lacking and (is_less or not self._facts.has_index)):
+            self._read_halves_from(begin)
+        else:
+            self._read_index((HALF_TOPIC, name) for name in ids)
+
+    @property
+    def _lone_names(self) -> set[str]:
+        halves = self._gathered.table("halves")
+        prints = halves["fingerprint"]
+        return set() if prints.null_count == len(prints) else set(prints.to_pylist()) - {None}
+
+    # -- ops ------------------------------------------------------------------------------------------------------
+
+    def _read_ops(self, named: Named) -> None:
+        """Op messages from the first copy's place on; an older op cannot name any of the copies."""
+        halves = self._gathered.chosen("halves", named)
+        wanted = pc.unique(halves["queue_offset"])
+        end = self._broker.max_offset(OP_TOPIC)
+        begin = self._facts.op_begin
+        first = halves.sort_by("commit_log_offset").slice(0, 1).to_pylist()[0]
+        if end > begin:
+            place = place_of(self._broker, OP_TOPIC, 0, begin, end, first["commit_log_offset"])
+            begin = begin if place is None else place
+        try:
+            for block in blocks_of(ops(self._broker, begin, end, self._pace, self._gaps), self._facts.root,
+                                   self._facts.findings):
+                block = block.take(block.topic_is(OP_TOPIC))
+                self._gathered.add_ops(ops_of(block, self._facts.root), wanted)
+        except OpsUnreadable:
+            self._facts.findings.append(Finding(self._facts.root, "ops-unreadable", actual=f"{end - begin} entries"))
+            self._facts.miss("this broker shows its op queue to nobody")
+
+    # -- finals and discard copies --------------------------------------------------------------------------------
+
+    def _read_decisions(self, named: Named) -> None:
+        """Finals and discard copies, looked up in the index or read from their queues, whichever is less."""
+        halves = self._gathered.chosen("halves", named)
+        copies = pa.concat_tables([halves, self._gathered.chosen("discards", named)])
+        since_ms = pc.min(halves["store_time_ms"]).as_py() or 0
+        places: dict[str, set[int]] = defaultdict(set)
+        for topic, queue_id in set(
+            zip(copies["real_topic"].to_pylist(), copies["real_queue_id"].to_pylist(), strict=True)
+        ):
+            if topic is not None and queue_id is not None:
+                places[topic].add(queue_id)
+        by_topic: dict[str, list[str]] = defaultdict(list)
+        for name, topic in named.items():
+            if topic is not None and topic != HALF_TOPIC:
+                by_topic[topic].append(name)
+        waiting = {SCHEDULE_TOPIC: set(self._facts.scheduled)} if self._facts.scheduled else {}
+        if (self._facts.settings.version_low or _TIMER_SINCE) >= _TIMER_SINCE:
+            waiting[TIMER_TOPIC] = {0}
+        for topic, names in by_topic.items():
+            self._read_topic(topic, places[topic], names, since_ms)
+        for topic, queue_ids in {DISCARD_TOPIC: {0}, **waiting}.items():
+            self._read_topic(topic, queue_ids, list(named), since_ms)
+
+    def _read_topic(self, topic: str, queue_ids: set[int], names: list[str], since_ms: int) -> None:
+        """What a topic has of some transactions."""
+        lone = self._lone_names.intersection(names)
+        ids = [name for name in names if name not in lone]
+        ranges, count = self._ranges(topic, queue_ids, since_ms)
+        if queue_ids and not count:
+            return
+        if ranges and (lone or not self._facts.has_index or count <= _RECORDS_PER_QUERY * len(ids)):
+            try:
+                for queue_id, begin, end in ranges:
+                    for block in self._queue(topic, queue_id, begin, end):
+                        self._gathered.add(self._only(block, ids))
+                return
+            except Refused as error:
+                if error.code != ResponseCode.TOPIC_NOT_EXIST:  # deleted since, or never made: the index still knows
+                    raise
+        self._read_index((topic, name) for name in ids)
+
+    def _ranges(self, topic: str, queue_ids: set[int], since_ms: int) -> tuple[list[tuple[int, int, int]], int]:
+        """What the queues of a topic got since a time: queue number, begin, end; and how many records that is."""
+        ranges = []
+        for queue_id in sorted(queue_ids):
+            end = self._broker.max_offset(topic, queue_id)
+            begin = max(0, self._broker.min_offset(topic, queue_id))
+            if begin < end and since_ms:
+                found = self._broker.offset_at(topic, queue_id, since_ms - FINAL_SLACK_MS)
+                begin = min(max(begin, found), end)
+            if begin < end:
+                ranges.append((queue_id, begin, end))
+        return ranges, sum(end - begin for _, begin, end in ranges)
+
+    @staticmethod
+    def _only(block: Block, ids: list[str]) -> Block:
+        """The records with one of the ids, or with none at all."""
+        own = block.properties.text(UNIQ_KEY)
+        chosen = pc.or_(pc.is_null(own), pc.is_in(own, value_set=pa.array(ids, pa.string())))
+        return block.take(np.asarray(chosen))
+
+    # -- ways to records ------------------------------------------------------------------------------------------
+
+    def _queue(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[Block]:
+        bodies = records(self._broker, topic, queue_id, begin, end, self._pace, self._gaps)
+        return blocks_of(bodies, self._facts.root, self._facts.findings)
+
+    def _read_index(self, keys: Iterable[tuple[str, str]], *, is_unique_key: bool = True) -> None:
+        bodies = queries(self._broker, keys, self._pace, is_unique_key=is_unique_key)
+        for block in blocks_of(bodies, self._facts.root, self._facts.findings):
+            self._gathered.add(block)
+
+    def _read_keys(self, names: list[str]) -> None:
+        """Half and discard copies with some ids or business keys."""
+        if not self._facts.has_index:
+            self._read_halves_from(self._facts.half_begin)
+        self._read_index((topic, name) for topic in (HALF_TOPIC, DISCARD_TOPIC) for name in names)
+        self._halves_asked_for.update(names)
+
+    def _read_view(self, offset: int, identity: str) -> None:
+        """The record at an offset, if the identity is its message id."""
+        for _, body in views(self._broker, [offset], self._pace):
+            for block in blocks_of([body or b""], self._facts.root, []):
+                if len(block) == 1 and block.message_ids().to_pylist()[0] == identity.upper():
+                    self._gathered.add(block)
+
+    def _look_for_missing_copies(self, kept: Witnesses) -> None:
+        """Every put-back has its predecessors: checks n needs n copies before it, unless the log begins later."""
+        if self._facts.log_begin_offset > 0:
+            return
+        checks = pc.fill_null(kept.halves["checks_count"], 0)
+        table = pa.table({"id": kept.halves["transaction_id"], "checks": checks})
+        counted = table.group_by("id").aggregate([("checks", "max"), ("checks", "count_distinct")])
+        without = counted.filter(pc.less_equal(counted["checks_count_distinct"], counted["checks_max"]))
+        for name in without["id"].to_pylist():
+            self._facts.findings.append(Finding(self._facts.root, "copies-missing", actual=name))
+
+    # -- op numbers of other records ------------------------------------------------------------------------------
+
+    def _find_foreign(self, kept: Witnesses) -> None:
+        """Decisions that named a discard copy or a final with the queue offset of a marked half (FORMATS 9.4)."""
+        own = int64s(kept.finals["prepared_transaction_offset"])
+        explained = kept.halves.filter(pc.is_in(kept.halves["commit_log_offset"], value_set=pa.array(own)))
+        numbers = set(kept.marks["half_queue_offset"].to_pylist()) - set(explained["queue_offset"].to_pylist())
+        if not numbers:
+            return
+        found: list[ForeignDecision] = []
+        named = self._records_numbered(sorted(numbers))
+        keys: list[tuple[str, str]] = []
+        for block in named:
+            name = block.properties.text(UNIQ_KEY).to_pylist()[0]
+            texts = {block.properties.text(REAL_TOPIC).to_pylist()[0], block.topic_texts().to_pylist()[0]} - {None}
+            keys.extend((topic, name) for topic in sorted(texts) if name is not None)
+        finals: dict[int, list[Block]] = defaultdict(list)
+        for block in blocks_of(queries(self._broker, dict.fromkeys(keys), self._pace), self._facts.root, []):
+            for row in range(len(block)):
+                one = block.take(np.array([row]))
+                finals[int(one.header("prepared_transaction_offset")[0])].append(one)
+        for block in named:
+            offset = int(block.commit_log_offsets[0])
+            found.extend(foreign_decision(self._facts.root, block, final) for final in finals.get(offset, ()) if offset)
+        self._facts.foreign_decisions.extend(sorted(set(found), key=lambda decision: decision.final_offset))
+
+    def _records_numbered(self, numbers: list[int]) -> list[Block]:
+        """Records of queue 0 of any topic with some queue offsets that END_TRANSACTION could have named."""
+        try:
+            names = [name for name in topics(self._broker) if name not in (HALF_TOPIC, OP_TOPIC) and name[0] != "%"]
+        except Refused:
+            names = []
+        if not names or len(names) > _TOPICS_MAX:
+            self._facts.findings.append(Finding(self._facts.root, "foreign-unsearched"))
+            return []
+        found: list[Block] = []
+        for topic in sorted({*names, DISCARD_TOPIC}):
+            low, high = max(0, self._broker.min_offset(topic)), self._broker.max_offset(topic)
+            places = [number for number in numbers if low <= number < high]
+            try:
+                for begin, end in _runs(places):
+                    for block in self._queue(topic, 0, begin, end):
+                        has_group = block.properties.locate(PRODUCER_GROUP)[2]
+                        chosen = has_group & np.isin(block.header("queue_offset"), places)
+                        found.extend(block.take(np.array([row])) for row in np.flatnonzero(chosen).tolist())
+            except Refused:  # not readable, or no topic of messages
+                continue
+        return found
+
+
+def _runs(places: list[int]) -> list[tuple[int, int]]:
+    """Ascending numbers as ranges; those that lie closer than a pull are one."""
+    runs: list[tuple[int, int]] = []
+    for place in places:
+        if runs and place - runs[-1][1] < 32:
+            runs[-1] = (runs[-1][0], place + 1)
+        else:
+            runs.append((place, place + 1))
+    return runs
