@@ -36,7 +36,7 @@ _STATUS = {
 IdArguments = Annotated[
     list[str],
     typer.Argument(
-        parser=stored_text, metavar="ID...",
+        parser=stored_text, metavar="ID",
         help="Transaction id, message id of any of its records, or a business key that only one has.",
     ),
 ]
