@@ -18,7 +18,7 @@ _RETRY_SECONDS = 2.0
 
 
 class Membership:
-    """Belongs to the group from the beginning of the block to its end.
+    """Belongs to some producer groups from the beginning of the block to its end; it sends for the first of them.
 
     `on_check`: called from several threads with what brokers ask; it must not wait. `on_change`: called with an address
     and why the connection to it was lost, or None when it is there again.
@@ -29,13 +29,13 @@ class Membership:
         self,
         settings: RemotingSettings,
         addresses: Sequence[str],
-        group: str,
+        groups: Sequence[str],
         on_check: Callable[[Check], None],
         on_change: Callable[[str, str | None], None] = lambda _address, _why: None,
         heartbeat_ms: int = HEARTBEAT_MS,
     ) -> None:
         self.client_id = our_client_id()
-        self.group = group
+        self.groups = tuple(groups)
         self._settings = settings
         self._addresses = list(dict.fromkeys(addresses))
         self._on_check = on_check
@@ -45,7 +45,7 @@ class Membership:
         self._due: dict[str, float] = {}
         self._lost: dict[str, str] = {}
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name=f"membership of {group}", daemon=True)
+        self._thread = threading.Thread(target=self._keep, name=f"membership of {groups[0]}", daemon=True)
 
     def __enter__(self) -> Membership:
         try:
@@ -72,7 +72,7 @@ class Membership:
         return self._members[address]
 
     def _join(self, address: str) -> None:
-        member = Member(self._settings, address, self.group, self.client_id, self._on_check)
+        member = Member(self._settings, address, self.groups, self.client_id, self._on_check)
         try:
             member.heartbeat()
         except BaseException:

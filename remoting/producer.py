@@ -12,7 +12,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from remoting.client import refusal
@@ -78,15 +78,17 @@ class Sent:
 class Member:
     """One member of a producer group at one broker; a broker hears of it when `heartbeat` is called.
 
-    `on_check`: called in the connection's thread, so it must not wait for anything.
+    `groups`: the one that it sends for, and others that it belongs to as well. `on_check`: called in the connection's
+    thread, so it must not wait for anything.
     Raises: Unreachable.
     """
 
     def __init__(
-        self, settings: RemotingSettings, address: str, group: str, client_id: str, on_check: Callable[[Check], None]
+        self, settings: RemotingSettings, address: str, groups: Sequence[str], client_id: str,
+        on_check: Callable[[Check], None],
     ) -> None:
         self.address = address
-        self.group = group
+        self.groups = tuple(groups)
         self.client_id = client_id
         self._on_check = on_check
         self._connection = Connection(address, settings, self._take)
@@ -97,19 +99,20 @@ class Member:
         return self._connection.is_closed
 
     def heartbeat(self) -> None:
-        """Say that the group has this member; a broker forgets members that say nothing for two minutes.
+        """Say that its groups have this member; a broker forgets members that say nothing for two minutes.
 
         Raises: Unreachable, NoAnswer, Refused.
         """
-        self._call(Request(RequestCode.HEART_BEAT, body=heartbeat_body(self.client_id, self.group)))
+        self._call(Request(RequestCode.HEART_BEAT, body=heartbeat_body(self.client_id, self.groups)))
 
     def leave(self) -> None:
-        """Say that the group no longer has this member.
+        """Say that its groups no longer have this member.
 
         Raises: Unreachable, NoAnswer, Refused.
         """
-        fields: dict[str, Value] = {"clientID": self.client_id, "producerGroup": self.group}
-        self._call(Request(RequestCode.UNREGISTER_CLIENT, fields))
+        for group in self.groups:
+            fields: dict[str, Value] = {"clientID": self.client_id, "producerGroup": group}
+            self._call(Request(RequestCode.UNREGISTER_CLIENT, fields))
 
     def close(self) -> None:
         """End the connection; the broker then drops the member at once."""
@@ -120,7 +123,7 @@ class Member:
 
         Raises: Unreachable (nothing was sent), NoAnswer (it may be there: look for its unique key), Refused.
         """
-        marks = {HALF_MARK: "true", PRODUCER_GROUP: self.group}
+        marks = {HALF_MARK: "true", PRODUCER_GROUP: self.groups[0]}
         return self._send(message, marks, _PREPARED, timeout_ms)
 
     def send(self, message: Message, timeout_ms: int | None = None) -> Sent:
@@ -132,7 +135,7 @@ class Member:
 
     def _send(self, message: Message, marks: Mapping[str, str], sys_flag: int, timeout_ms: int | None) -> Sent:
         properties = {**message.properties, "WAIT": "true", UNIQUE_KEY: message.unique_key, **marks}
-        fields = _send_fields(self.group, message, properties, sys_flag)
+        fields = _send_fields(self.groups[0], message, properties, sys_flag)
         frame = self._call(Request(RequestCode.SEND_MESSAGE_V2, fields, message.body), timeout_ms)
         return sent(frame, message.unique_key)
 
@@ -150,11 +153,10 @@ class Member:
             self._on_check(check)
 
 
-def heartbeat_body(client_id: str, group: str) -> bytes:
+def heartbeat_body(client_id: str, groups: Sequence[str]) -> bytes:
     """The body of a heartbeat of a producer."""
-    return json.dumps(
-        {"clientID": client_id, "producerDataSet": [{"groupName": group}], "consumerDataSet": []}
-    ).encode()
+    producers = [{"groupName": group} for group in groups]
+    return json.dumps({"clientID": client_id, "producerDataSet": producers, "consumerDataSet": []}).encode()
 
 
 def parsed_check(frame: Frame, address: str) -> Check | None:

@@ -16,6 +16,7 @@ from readers.errors import BadRequest, NoSuchTransaction, RmqtxError
 from remoting.errors import Refused, RemotingError
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.commands import (
+    answer,
     audit,
     check,
     close,
@@ -71,7 +72,7 @@ def rmqtx(
 #: The commands in the order of help texts and manual pages; `decode` is a group, and `explain` reads no store.
 COMMANDS = (
     stores, pending, show, audit, verify, search, export, diff, reconcile, check,
-    commit, rollback, discard, resume, close, receipts,
+    commit, rollback, discard, resume, close, receipts, answer,
 )  # fmt: skip
 for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)

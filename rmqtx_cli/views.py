@@ -56,7 +56,7 @@ def plain(name: str, rank: int = 1, heading: str | None = None, *, may_be_cut: b
 
 
 _NUMBERS = frozenset({"value", "tags_code", "key_hash", "entry_number", "previous_entry_number"})
-_TEXT_IDS = frozenset({"transaction_id", "message_id", "real_queue_id"})
+_TEXT_IDS = frozenset({"transaction_id", "message_id", "real_queue_id", "receipt_id"})
 
 
 def value_text(name: str, value: Any) -> str:
@@ -145,6 +145,22 @@ RECONCILED_VIEW = View(
     ),
     "no transactions that need a look",
 )
+
+
+def answers_view(*, with_outcome: bool) -> View:
+    """What a stand-in would answer, or what came of its answers."""
+    columns = [
+        plain("transaction_id", ALWAYS),
+        plain("keys", 3, may_be_cut=True),
+        plain("topic", 6, may_be_cut=True),
+        plain("checks_count", 5, "checks"),
+        plain("answer", ALWAYS),
+    ]
+    columns += [
+        plain("outcome", ALWAYS), plain("half_queue_offset", 2, "half"),
+        plain("outcome_reason", 1, "seen", may_be_cut=True), plain("answer_reason", 4, "because", may_be_cut=True),
+    ] if with_outcome else [plain("answer_reason", 1, "because", may_be_cut=True)]  # fmt: skip
+    return View(tuple(columns), "nothing is pending in the group")
 
 
 #: What two audits do not say the same of.

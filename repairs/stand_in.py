@@ -1,0 +1,362 @@
+"""A stand-in for a producer group whose own processes are gone: it hears the broker's checks and answers them.
+
+It is the broker's own protocol, and yet every answer is guarded like any other act: the transaction is looked up afresh
+before it is answered, for a broker delivers again whatever it is told to commit again. What is sent is sent once, its
+receipt is on disk before, and its effect is looked for. Who is not sure gives no answer: a broker gives no response to
+UNKNOWN, and asks again by itself.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from remoting.answers import Answer
+from remoting.codes import COMMIT, ROLLBACK
+from remoting.errors import RemotingError, Unreachable
+from remoting.producer import Check
+from repairs.answer_words import Word, Words
+from repairs.answers import Task
+from repairs.deeds import witnesses_of
+from repairs.group_watch import GroupWatch, Others
+from repairs.guards import Refusal, refusals
+from repairs.journal import Journal
+from repairs.proof import Seen, proof_of
+from repairs.receipts import Receipt
+from repairs.situation import NamedRecord, Situation
+from repairs.wishes import Wish
+
+PRODUCER_CONNECTED, ANOTHER_RMQTX = "producer-connected", "another-rmqtx"
+#: Guards that a stand-in can be told to let pass; no other one makes sense for an answer.
+OVERRIDABLE = (PRODUCER_CONNECTED, ANOTHER_RMQTX)
+#: A broker that asks has found by itself that the time for which nobody may be asked is over.
+_NOT_ASKED = ("immunity",)
+#: Reasons that pass by themselves: the broker asks again, or what was heard is looked at again.
+_PASSING = ("decision-in-flight", "evidence-incomplete")
+#: So many are looked up together; the time between the look and the last answer stays below a second or so.
+_BATCH = 32
+_LISTEN_SECONDS = 0.2
+_PROVE_SECONDS = 0.5
+_HELD_SECONDS_MAX = 120.0
+
+
+class AnswerMedium(Protocol):
+    """What a stand-in needs of live brokers; LiveMedium is one."""
+
+    def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
+        """Fresh rows of TRANSACTIONS for some ids."""
+
+    def situations(self, rows: Sequence[dict[str, Any]], *, settled_ms: int) -> list[Situation]:
+        """What is known of some rows and of what surrounds them."""
+
+    def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:
+        """Commit or roll back a half copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandInConduct:
+    """How a stand-in behaves.
+
+    Units: milliseconds. `prove_ms`: how long the effect of an answer is looked for.
+    """
+
+    group: str
+    reason: str | None = None
+    overrides: tuple[str, ...] = ()
+    plan: Mapping[str, Any] | None = None
+    prove_ms: int = 30_000
+    max_per_second: float | None = None
+
+
+class StandIn:
+    """Answers what it hears, for as long as it runs.
+
+    Shape: `tasks` by transaction id; `stopped_by` the others whose appearance ended it.
+    """
+
+    def __init__(
+        self, conduct: StandInConduct, medium: AnswerMedium, words: Words, journal: Journal, watch: GroupWatch,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.conduct = conduct
+        self.tasks: dict[str, Task] = {}
+        self.stopped_by: Others | None = None
+        self.strangers_count = 0
+        self._medium = medium
+        self._words = words
+        self._journal = journal
+        self._watch = watch
+        self._tell = tell
+        self._heard: queue.SimpleQueue[Check] = queue.SimpleQueue()
+        self._held: dict[str, Check] = {}
+        self._next_proof = 0.0
+        self._next_answer = 0.0
+        self._last_trouble: str | None = None
+
+    # -- before it starts -----------------------------------------------------------------------------------------
+
+    def propose(self, rows: Sequence[Mapping[str, Any]]) -> list[Task]:
+        """What would be answered about some transactions; they are what `is_done` waits for."""
+        tasks = [Task(row, word) for row, word in zip(rows, self._words.of(rows), strict=True)]
+        self.tasks.update((task.transaction_id, task) for task in tasks)
+        return tasks
+
+    def hear(self, check: Check) -> None:
+        """Take a broker's question; called from the connections' threads."""
+        self._heard.put(check)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that has an answer is answered and looked up, or refused for good."""
+        return all(task.is_settled for task in self.tasks.values() if task.word.action is not None)
+
+    # -- while it runs --------------------------------------------------------------------------------------------
+
+    def run(self, is_over: Callable[[], bool]) -> None:
+        """Hear and answer until it is over, or until others of the group appear; then look for what is still open."""
+        self._journal.prepare()
+        while not is_over():
+            self._listen()
+            if self._is_stopped(self._watch.look(if_due=True)):
+                break
+            self._guarded(self._answer_held)
+            self._guarded(self._prove)
+        end = time.monotonic() + self.conduct.prove_ms / 1000
+        while any(task.is_open for task in self.tasks.values()) and time.monotonic() < end:
+            time.sleep(_LISTEN_SECONDS)
+            self._guarded(self._prove)
+        for task in self.tasks.values():
+            if task.is_open:
+                self._end(task, task.outcome or "unknown", "it ended before the effect could be seen")
+
+    def _guarded(self, part: Callable[[], None]) -> None:
+        """Do a part that reads from brokers; one that is away for a while is no reason to stop."""
+        try:
+            part()
+        except RemotingError as error:
+            if error.message != self._last_trouble:
+                self._tell(f"nothing can be answered at the moment: {error.message}")
+            self._last_trouble = error.message
+            time.sleep(1)
+        else:
+            self._last_trouble = None
+
+    def _listen(self) -> None:
+        """Take what was heard; of several questions about one transaction the last one counts."""
+        patience = _LISTEN_SECONDS
+        while True:
+            try:
+                check = self._heard.get(timeout=patience) if patience else self._heard.get_nowait()
+            except queue.Empty:
+                return
+            patience = 0.0
+            if check.transaction_id is None or not self._words.may_know(check.transaction_id):
+                self.strangers_count += 1
+                continue
+            before = self._held.get(check.transaction_id)
+            if before is None or check.commit_log_offset > before.commit_log_offset:
+                self._held[check.transaction_id] = check
+            if check.transaction_id in self.tasks:
+                self.tasks[check.transaction_id].asked_count += 1
+
+    def _is_stopped(self, others: Others) -> bool:
+        refused = (others.members and PRODUCER_CONNECTED not in self.conduct.overrides) or (
+            others.rivals and ANOTHER_RMQTX not in self.conduct.overrides
+        )
+        if refused:
+            self.stopped_by = others
+        return bool(refused)
+
+    # -- answering ------------------------------------------------------------------------------------------------
+
+    def _answer_held(self) -> None:
+        old = (time.time() - _HELD_SECONDS_MAX) * 1000
+        self._held = {name: check for name, check in self._held.items() if check.heard_time_ms > old}
+        names = list(self._held)[:_BATCH]
+        if not names:
+            return
+        rows = {row["transaction_id"]: row for row in self._medium.look(names)}
+        found = [rows[name] for name in names if name in rows]
+        situations = self._medium.situations(found, settled_ms=self._watch.alone_ms) if found else []
+        words = self._words.of(found)
+        if self._is_stopped(self._watch.look()):
+            return
+        for situation, word in zip(situations, words, strict=True):
+            check = self._held.pop(situation.transaction_id)
+            if not self._take(check, situation, word):
+                self._held.setdefault(check.transaction_id or "", check)
+        for name in set(names) - set(rows):  # a look that does not show what the broker has just written
+            self._trouble(name, "its records cannot be found")
+
+    def _take(self, check: Check, situation: Situation, word: Word) -> bool:
+        """Answer one question or say why not; False: it has to be looked at again."""
+        task = self.tasks.get(situation.transaction_id)
+        if task is None:
+            task = self.tasks[situation.transaction_id] = Task(situation.row, word, asked_count=1)
+        task.row, task.check = situation.row, check
+        if task.decided is not None:
+            return self._close_again(task, check, situation)
+        task.word = word
+        if task.is_open or word.action is None:
+            return True
+        newest = situation.newest_queue_offset
+        if newest is not None and newest > check.queue_offset:
+            return True  # the broker asks about that one too
+        named = situation.half_copy
+        if named is None or named.queue_offset != check.queue_offset:
+            self._trouble(situation.transaction_id, "the half copy asked about does not show yet")
+            return False
+        refusal = self._refusal(situation, Wish(word.action, self.conduct.group, check.queue_offset))
+        if refusal is None:
+            self._answer(task, word.action, named, situation, _NOTE.format(named.queue_offset))
+            return True
+        if refusal.guard in _PASSING:
+            self._trouble(situation.transaction_id, str(refusal))
+            return False
+        self._refuse(task, refusal)
+        return True
+
+    def _refusal(self, situation: Situation, wish: Wish) -> Refusal | None:
+        others = self._watch.seen
+        around = replace(
+            situation.around, producers=None if others.unknown else others.members, producers_unknown=others.unknown,
+            rivals=(*situation.around.rivals, *others.rivals),
+        )
+        asked = replace(situation, named=situation.half_copy, around=around)
+        return next(iter(refusals(asked, wish, self.conduct.overrides, _NOT_ASKED)), None)
+
+    def _close_again(self, task: Task, check: Check, situation: Situation) -> bool:
+        """The broker asks about a copy that it put back before it saw our decision: that one is closed.
+
+        A second COMMIT would deliver again; a rollback of the newest copy delivers nothing and stops the asking.
+        """
+        named = situation.half_copy
+        if task.named is not None and check.queue_offset <= task.named.queue_offset:
+            return True
+        if named is None or named.queue_offset != check.queue_offset:
+            return named is None or named.queue_offset > check.queue_offset
+        receipt = self._receipt("close", named, situation)
+        receipt.notes.append(f"{task.decided} was answered before; the check put half copy {check.queue_offset} back")
+        self._journal.begin(receipt)
+        try:
+            answer = self._medium.decide(named, situation, ROLLBACK, receipt)
+            receipt.outcome = "accepted" if answer.is_success else "refused_by_broker"
+        except RemotingError as error:
+            receipt.notes.append(error.message)
+        self._journal.end(receipt)
+        self._tell(f"{task.transaction_id}: half copy {check.queue_offset}, put back meanwhile, is closed")
+        return True
+
+    def _answer(self, task: Task, action: str, named: NamedRecord, situation: Situation, note: str) -> None:
+        self._wait_turn()
+        receipt = self._receipt(action, named, situation)
+        receipt.notes.append(note)
+        task.named, task.before, task.receipt = named, situation.row, receipt
+        self._journal.begin(receipt)
+        try:
+            answer = self._medium.decide(named, situation, COMMIT if action == "commit" else ROLLBACK, receipt)
+        except Unreachable as error:
+            self._end(task, "not_sent", f"nothing was sent: {error.message}")
+            return
+        except RemotingError as error:
+            task.outcome, task.outcome_reason = "unknown", f"{error.message}: it may have been received"
+        else:
+            if not answer.is_success:
+                self._end(task, "refused_by_broker", f"code {answer.code}: {answer.remark or 'no remark'}")
+                return
+            task.outcome, task.outcome_reason, task.decided = "accepted", None, action
+        task.proof_until = time.monotonic() + self.conduct.prove_ms / 1000
+        self._tell(f"{task.transaction_id}: answered {action} about half copy {named.queue_offset}")
+
+    def _receipt(self, action: str, named: NamedRecord, situation: Situation) -> Receipt:
+        row = situation.row
+        return Receipt(
+            action=action, transaction_id=situation.transaction_id, store=named.store,
+            producer_group=row["producer_group"], topic=row["topic"], keys=row["keys"], reason=self.conduct.reason,
+            overrides=list(self.conduct.overrides), plan=None if self.conduct.plan is None else dict(self.conduct.plan),
+            named_copy=named.place(), state_before=row["state"], witnesses_before=witnesses_of(row),
+        )  # fmt: skip
+
+    def _refuse(self, task: Task, refusal: Refusal) -> None:
+        """Say once, and write down, that a question is not answered."""
+        if task.outcome == "refused_by_guard" and task.outcome_reason == str(refusal):
+            return
+        row = task.row
+        task.receipt = Receipt(
+            action=task.word.action or "answer", transaction_id=task.transaction_id, store=row["store"],
+            producer_group=row["producer_group"], topic=row["topic"], keys=row["keys"], reason=self.conduct.reason,
+            overrides=list(self.conduct.overrides), state_before=row["state"], witnesses_before=witnesses_of(row),
+        )  # fmt: skip
+        self._tell(f"{task.transaction_id}: not answered: {refusal}")
+        self._end(task, "refused_by_guard", str(refusal))
+
+    def _trouble(self, transaction_id: str, why: str) -> None:
+        """Note why a question waits."""
+        task = self.tasks.get(transaction_id)
+        if task is not None and task.outcome is None:
+            task.outcome_reason = why
+
+    def _wait_turn(self) -> None:
+        if self.conduct.max_per_second:
+            time.sleep(max(0.0, self._next_answer - time.monotonic()))
+            self._next_answer = time.monotonic() + 1 / self.conduct.max_per_second
+
+    # -- proving --------------------------------------------------------------------------------------------------
+
+    def _prove(self) -> None:
+        """Look for the effects of what was answered."""
+        waiting = [task for task in self.tasks.values() if task.is_open]
+        if not waiting or time.monotonic() < self._next_proof:
+            return
+        rows = {row["transaction_id"]: row for row in self._medium.look([task.transaction_id for task in waiting])}
+        for task in waiting:
+            if task.transaction_id in rows:
+                self._prove_one(task, rows[task.transaction_id])
+        self._next_proof = time.monotonic() + _PROVE_SECONDS
+
+    def _prove_one(self, task: Task, row: Mapping[str, Any]) -> None:
+        assert task.receipt is not None
+        assert task.named is not None
+        assert task.before is not None
+        assert task.proof_until is not None
+        task.row = row
+        proof = proof_of(task.receipt.action, task.named.place(), task.before, row)
+        if proof.seen is Seen.WHOLE:
+            self._end(task, "proved", _seen_text(row, task.named))
+        elif proof.seen is Seen.CONTRADICTED:
+            self._end(task, "contradicted", proof.contradiction or "")
+        elif time.monotonic() > task.proof_until:
+            is_done = bool(row["final_records"]) if task.receipt.action == "commit" else False
+            outcome = "accepted" if is_done or task.decided is not None else "unknown"
+            self._end(task, outcome, proof.lacking or "its effect is not seen")
+        else:
+            task.outcome_reason = proof.lacking
+
+    def _end(self, task: Task, outcome: str, why: str) -> None:
+        """Write an outcome down."""
+        assert task.receipt is not None
+        receipt = task.receipt
+        task.outcome, task.outcome_reason, task.proof_until = outcome, why, None
+        receipt.outcome = outcome
+        receipt.state_after, receipt.flags_after = task.row["state"], list(task.row["flags"])
+        receipt.witnesses_after = witnesses_of(task.row)
+        receipt.notes.append(why)
+        self._journal.end(receipt)
+        if outcome not in ("proved", "refused_by_guard"):
+            self._tell(f"{task.transaction_id}: {outcome}: {why}")
+
+
+_NOTE = "answered the broker's check of half copy {}, standing in for the producer group"
+
+
+def _seen_text(row: Mapping[str, Any], named: NamedRecord) -> str:
+    mark = next((mark for mark in row["op_marks"] if mark["half_queue_offset"] == named.queue_offset), None)
+    op = "" if mark is None else f"op message at queue offset {mark['queue_offset']}"
+    finals = row["final_records"]
+    if not finals:
+        return f"{op}, no final"
+    final = finals[-1]
+    return f"final in {final['topic']} queue {final['queue_id']} at queue offset {final['queue_offset']}, {op}"
