@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Container, Iterable, Iterator
 
 from remoting.codes import ResponseCode
 from remoting.connection import Connection, Pending, Request
-from remoting.errors import NoAnswer, Refused, Unreachable
+from remoting.errors import NoAnswer, Unreachable
 from remoting.frames import Frame
+from remoting.refusals import checked as checked
+from remoting.refusals import refusal as refusal
 from remoting.settings import RemotingSettings
 
 #: Requests that are under way at once, where many are asked.
 WINDOW = 16
+#: What must not be asked twice goes over no connection that has been silent for so long: it may be gone already.
+_IDLE_MS_MAX = 20_000
 
 
 class Client:
@@ -25,6 +30,7 @@ class Client:
     def __init__(self, settings: RemotingSettings | None = None) -> None:
         self.settings = settings or RemotingSettings()
         self._connections: dict[str, Connection] = {}
+        self._making: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Client:
@@ -40,13 +46,17 @@ class Client:
         for connection in connections:
             connection.close()
 
-    def connection(self, address: str) -> Connection:
-        """The connection to an address.
+    def connection(self, address: str, idle_ms_max: int | None = None) -> Connection:
+        """The connection to an address; a new one if the last has been silent for longer than `idle_ms_max`.
 
         Raises: Unreachable.
         """
-        with self._lock:
+        with self._lock:  # of this address only: one that does not answer must not keep the others waiting
+            making = self._making.setdefault(address, threading.Lock())
+        with making:
             found = self._connections.get(address)
+            if found is not None and idle_ms_max is not None and found.idle_ms > idle_ms_max and found.is_unused:
+                found.close()
             if found is None or found.is_closed:
                 found = self._connections[address] = Connection(address, self.settings)
             return found
@@ -63,21 +73,26 @@ class Client:
         """The response to a request.
 
         `accepted`: response codes that are answers. `is_repeatable`: a read, which is asked again over a new connection
-        if the first one broke.
-        Raises: Unreachable, NoAnswer, Refused.
+        if the first one broke before its time was over.
+        Raises: Unreachable, NoAnswer, Refused, BadFrame.
         """
+        if not is_repeatable:
+            frame = self.connection(address, _IDLE_MS_MAX).call(request, timeout_ms)
+            return checked(frame, request, address, accepted)
+        end = time.monotonic() + (self.settings.timeout_ms if timeout_ms is None else timeout_ms) / 1000
         try:
             frame = self.connection(address).call(request, timeout_ms)
         except (Unreachable, NoAnswer):
-            if not is_repeatable or not self._is_broken(address):
+            left_ms = int((end - time.monotonic()) * 1000)
+            if left_ms <= 0 or not self._is_broken(address):
                 raise
-            frame = self.connection(address).call(request, timeout_ms)
+            frame = self.connection(address).call(request, left_ms)
         return checked(frame, request, address, accepted)
 
     def _is_broken(self, address: str) -> bool:
-        with self._lock:
-            found = self._connections.get(address)
-            return found is not None and found.is_closed
+        """Whether there was a connection, which broke."""
+        found = self._connections.get(address)
+        return found is not None and found.is_closed
 
     def calls(
         self,
@@ -89,43 +104,31 @@ class Client:
     ) -> Iterator[Frame]:
         """The responses to many reads, with several under way at once.
 
-        Order: that of the requests.
-        Raises: Unreachable, NoAnswer, Refused.
+        What a broken connection swallowed is asked again. Order: that of the requests.
+        Raises: Unreachable, NoAnswer, Refused, BadFrame.
         """
-        under_way: deque[tuple[Request, Pending]] = deque()
-        connection = self.connection(address)
+        under_way: deque[tuple[Request, Pending | None]] = deque()
         for request in requests:
-            under_way.append((request, connection.start(request)))
+            under_way.append((request, self._started(address, request)))
             if len(under_way) >= window:
                 yield self._taken(under_way, address, accepted)
         while under_way:
             yield self._taken(under_way, address, accepted)
 
-    def _taken(self, under_way: deque[tuple[Request, Pending]], address: str, accepted: Container[int]) -> Frame:
+    def _started(self, address: str, request: Request) -> Pending | None:
+        """None where the connection broke, which is told when its turn comes."""
+        try:
+            return self.connection(address).start(request)
+        except NoAnswer:
+            return None
+
+    def _taken(self, under_way: deque[tuple[Request, Pending | None]], address: str, accepted: Container[int]) -> Frame:
         request, pending = under_way.popleft()
-        return checked(pending.result(self.settings.timeout_ms), request, address, accepted)
-
-
-def checked(frame: Frame, request: Request, address: str, accepted: Container[int]) -> Frame:
-    """The same response, if its code is an answer.
-
-    Raises: Refused.
-    """
-    if frame.code in accepted:
-        return frame
-    raise refusal(frame, request, address)
-
-
-def refusal(frame: Frame, request: Request, address: str) -> Refused:
-    """What the broker's answer says, as an error."""
-    try:
-        name = f" {ResponseCode(frame.code).name}"
-    except ValueError:
-        name = ""
-    remark = " ".join((frame.remark or "no remark").split())
-    return Refused(
-        f"{address} refused {request.name}: code {frame.code}{name}, {remark[:300]}",
-        code=frame.code, remark=frame.remark, request=request.name,
-    )
-
-
+        end = time.monotonic() + self.settings.timeout_ms / 1000
+        try:
+            if pending is not None:
+                return checked(pending.result(self.settings.timeout_ms), request, address, accepted)
+        except (Unreachable, NoAnswer):
+            if time.monotonic() >= end:
+                raise
+        return self.call(address, request, accepted=accepted)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
+import copy
 import itertools
 import queue
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from remoting.addresses import host_and_port
 from remoting.codes import IS_ONEWAY, RequestCode
 from remoting.errors import BadFrame, NoAnswer, RemotingError, Unreachable
 from remoting.frames import Frame, FrameReader, encoded
 from remoting.settings import RemotingSettings
 from remoting.signing import signed
+from remoting.transport import open_stream
 
-_READ_BYTES = 1 << 18
+_OPAQUE_MAX = (1 << 31) - 1
 
 Value = str | int | bool | None
 
@@ -30,14 +29,17 @@ class Request:
     Shape: `fields` may hold numbers, truth values and None (left out); they go out as text.
     """
 
-    code: RequestCode
+    code: int
     fields: Mapping[str, Value] = field(default_factory=dict)
     body: bytes = b""
 
     @property
     def name(self) -> str:
         """The name of the request, as RocketMQ has it."""
-        return self.code.name
+        try:
+            return RequestCode(self.code).name
+        except ValueError:
+            return f"request {self.code}"
 
     def texts(self) -> dict[str, str]:
         """The fields as they go over the wire."""
@@ -51,9 +53,11 @@ class Request:
 class Pending:
     """A request that was sent and whose response is awaited."""
 
-    def __init__(self, connection: Connection, request: Request) -> None:
+    def __init__(self, connection: Connection, request: Request, opaque: int) -> None:
         self._connection = connection
         self._request = request
+        self._opaque = opaque
+        self._sent_ms = _now_ms()
         self._answers: queue.SimpleQueue[Frame | RemotingError] = queue.SimpleQueue()
 
     def settle(self, answer: Frame | RemotingError) -> None:
@@ -63,16 +67,18 @@ class Pending:
     def result(self, timeout_ms: int) -> Frame:
         """The response.
 
-        Raises: NoAnswer if none comes in time, or the connection ends before.
+        Raises: NoAnswer if none comes in time, or the connection ends before; BadFrame.
         """
         try:
             answer = self._answers.get(timeout=max(0.0, timeout_ms / 1000))
         except queue.Empty:
+            self._connection.forget(self._opaque, self._sent_ms)
             raise NoAnswer(
-                f"{self._connection.address} did not answer {self._request.name} within {timeout_ms} ms"
+                f"{self._connection.address} did not answer {self._request.name} within {timeout_ms} ms",
+                advice="--timeout waits longer",
             ) from None
         if isinstance(answer, RemotingError):
-            raise answer
+            raise copy.copy(answer)  # several may wait, in several threads, and each raises its own
         return answer
 
 
@@ -93,7 +99,9 @@ class Connection:
         self._waiting: dict[int, Pending] = {}
         self._lock = threading.Lock()
         self._failure: RemotingError | None = None
-        self._socket = _connected(address, settings)
+        self._has_spoken = False
+        self._heard_ms = _now_ms()
+        self._stream = open_stream(address, settings)
         self._thread = threading.Thread(target=self._read, name=f"remoting {address}", daemon=True)
         self._thread.start()
 
@@ -102,46 +110,65 @@ class Connection:
         """Whether nothing can be sent over it any more."""
         return self._failure is not None
 
+    @property
+    def idle_ms(self) -> int:
+        """How long ago the other side was last heard of: brokers end connections that are silent for two minutes."""
+        return _now_ms() - self._heard_ms
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody waits for a response over it."""
+        return not self._waiting
+
     def start(self, request: Request) -> Pending:
         """Send a request; the response is awaited by `Pending.result`.
 
         Raises: Unreachable if the connection is closed and nothing was sent; NoAnswer if it broke while sending.
         """
-        opaque = next(self._numbers)
-        pending = Pending(self, request)
+        opaque = next(self._numbers) & _OPAQUE_MAX
+        data = self._bytes(request, opaque, 0)
+        pending = Pending(self, request, opaque)
         with self._lock:
-            if self._failure is not None:
-                raise Unreachable(f"the connection to {self.address} is closed: {self._failure.message}")
+            self._refuse_closed()
             self._waiting[opaque] = pending
-        self._send(request, opaque, 0)
+        self._send(request, data)
         return pending
 
     def call(self, request: Request, timeout_ms: int | None = None) -> Frame:
         """The response to a request, whatever its code is.
 
-        Raises: Unreachable, NoAnswer.
+        Raises: Unreachable, NoAnswer, BadFrame.
         """
         return self.start(request).result(self._settings.timeout_ms if timeout_ms is None else timeout_ms)
+
+    def forget(self, opaque: int, sent_ms: int) -> None:
+        """Wait no longer for a response; a connection that gave nothing at all since it was asked is given up."""
+        with self._lock:
+            self._waiting.pop(opaque, None)
+            is_silent = self._heard_ms <= sent_ms
+        if is_silent:
+            self._end(NoAnswer(f"{self.address} says nothing any more"))
 
     def tell(self, request: Request) -> None:
         """Send a request that wants no response.
 
         Raises: Unreachable, NoAnswer.
         """
-        if self._failure is not None:
-            raise Unreachable(f"the connection to {self.address} is closed: {self._failure.message}")
-        self._send(request, next(self._numbers), IS_ONEWAY)
+        data = self._bytes(request, next(self._numbers) & _OPAQUE_MAX, IS_ONEWAY)
+        self._refuse_closed()
+        self._send(request, data)
 
     def close(self) -> None:
         """End the connection; who still waits gets NoAnswer."""
-        self._fail(NoAnswer(f"the connection to {self.address} was closed here"))
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        self._end(NoAnswer(f"the connection to {self.address} was closed here"))
         if threading.current_thread() is not self._thread:
             self._thread.join(5)
 
-    def _send(self, request: Request, opaque: int, flag: int) -> None:
+    def _refuse_closed(self) -> None:
+        if self._failure is not None:
+            raise Unreachable(f"the connection to {self.address} is closed: {self._failure.message}")
+
+    def _bytes(self, request: Request, opaque: int, flag: int) -> bytes:
         settings = self._settings
         fields = request.texts()
         if settings.credentials is not None:
@@ -149,27 +176,42 @@ class Connection:
         frame = Frame(
             request.code, opaque, fields, request.body, flag, version=settings.version, encoding=settings.encoding
         )
-        data = encoded(frame)
+        return encoded(frame)
+
+    def _send(self, request: Request, data: bytes) -> None:
         try:
-            with self._lock:
-                self._socket.sendall(data)
-        except OSError as error:
-            failure = NoAnswer(f"the connection to {self.address} broke while {request.name} was sent: {error}")
-            self._fail(failure)
+            self._stream.sendall(data)
+        except OSError as error:  # some of it may be there
+            failure = NoAnswer(
+                f"the connection to {self.address} broke while {request.name} was sent: {error.strerror or error}"
+            )
+            self._end(failure)
             raise failure from error
 
     def _read(self) -> None:
         reader = FrameReader()
+        failure: RemotingError = NoAnswer(f"what reads from {self.address} came upon a bug")
         try:
-            while data := self._socket.recv(_READ_BYTES):
+            while data := self._stream.recv():
+                self._heard_ms = _now_ms()
                 for frame in reader.feed(data):
+                    self._has_spoken = True
                     self._take(frame)
-            where = " in the middle of a frame" if reader.is_inside else ""
-            self._fail(NoAnswer(f"{self.address} closed the connection{where}"))
+            failure = self._end_of_stream(reader)
         except BadFrame as error:
-            self._fail(error)
+            failure = BadFrame(f"what {self.address} says is not RocketMQ's protocol: {error}")
         except OSError as error:
-            self._fail(NoAnswer(f"the connection to {self.address} broke: {error.strerror or error}"))
+            failure = NoAnswer(f"the connection to {self.address} broke: {error.strerror or error}")
+        finally:  # whatever happens, nobody waits for ever
+            self._end(failure)
+
+    def _end_of_stream(self, reader: FrameReader) -> NoAnswer:
+        where = " in the middle of a frame" if reader.is_inside else ""
+        is_tls_likely = not self._has_spoken and not where and self._settings.tls is None
+        return NoAnswer(
+            f"{self.address} closed the connection{where}",
+            advice="if it speaks nothing but TLS, add --tls" if is_tls_likely else None,
+        )
 
     def _take(self, frame: Frame) -> None:
         if not frame.is_response:
@@ -181,28 +223,16 @@ class Connection:
         if pending is not None:  # else its asker has given up
             pending.settle(frame)
 
-    def _fail(self, failure: RemotingError) -> None:
+    def _end(self, failure: RemotingError) -> None:
         with self._lock:
-            if self._failure is not None:
-                return
-            self._failure = failure
+            if self._failure is None:
+                self._failure = failure
+            failure = self._failure
             waiting, self._waiting = self._waiting, {}
+        self._stream.close()
         for pending in waiting.values():
             pending.settle(failure)
 
 
-def _connected(address: str, settings: RemotingSettings) -> socket.socket:
-    host, port = host_and_port(address)
-    end = time.monotonic() + settings.connect_timeout_ms / 1000
-    try:
-        plain = socket.create_connection((host, port), settings.connect_timeout_ms / 1000)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if settings.tls is not None:
-            plain.settimeout(max(0.1, end - time.monotonic()))
-            plain = settings.tls.wrap_socket(plain, server_hostname=settings.tls_server_name or host)
-        plain.settimeout(None)
-    except OSError as error:
-        raise Unreachable(f"cannot connect to {address}: {error.strerror or error}") from error
-    return plain
-
-
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
