@@ -12,7 +12,7 @@ from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC
 from remoting.broker import Broker
 from repairs.situation import NamedRecord, Situation
 
-__all__ = ["is_live_store", "live_store", "staleness", "step_of", "step_of_situation"]
+__all__ = ["is_live_store", "live_plan_store", "staleness", "step_of", "step_of_situation"]
 
 #: Guards that ask what holds only at the moment of the act: a plan is made without them, `apply` asks them.
 ASKED_WHEN_APPLIED = ("producer-connected", "another-rmqtx", "decision-in-flight")
@@ -33,7 +33,7 @@ def step_of_situation(situation: Situation, action: str, reason: str, reason_fro
     )
 
 
-def live_store(broker: Broker) -> dict[str, Any]:
+def live_plan_store(broker: Broker) -> dict[str, Any]:
     """How a live broker stands.
 
     Shape: a row of PLAN_STORES without segments: nobody sees a live broker's files.

@@ -28,6 +28,7 @@ from rmqtx_cli.commands import (
     explain,
     export,
     pending,
+    plan,
     receipts,
     reconcile,
     resume,
@@ -72,7 +73,7 @@ def rmqtx(
 #: The commands in the order of help texts and manual pages; `decode` is a group, and `explain` reads no store.
 COMMANDS = (
     stores, pending, show, audit, verify, search, export, diff, reconcile, check,
-    commit, rollback, discard, resume, close, receipts, answer,
+    commit, rollback, discard, resume, close, plan, receipts, answer,
 )  # fmt: skip
 for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)

@@ -1,0 +1,78 @@
+"""What is known of transactions in the files of a store, as guards and plans take it; nobody is asked for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from readers.record_at import block_at
+from readers.record_block import Block
+from readers.sources import SegmentedLog
+from readers.store import Store
+from readers.store_view import SettingsOf
+from repairs.situation import NamedRecord, Situation, Surroundings
+
+
+def file_situations(
+    stores: Sequence[Store], settings_of: SettingsOf, rows: Iterable[dict[str, Any]]
+) -> list[Situation]:
+    """What is known of some transactions by files alone.
+
+    `rows` are of TRANSACTIONS. Whether producers are connected, and what is under way in a broker, is not known here
+    and not asked by the guards of a plan.
+    Order: that of the rows.
+    """
+    logs = {store.root: store.log() for store in stores}
+    around = {store.root: _surroundings(store, settings_of) for store in stores}
+    try:
+        return [_situation(row, logs, around) for row in rows]
+    finally:
+        for log in logs.values():
+            log.close()
+
+
+def _surroundings(store: Store, settings_of: SettingsOf) -> Surroundings:
+    settings = settings_of(store)
+    is_known = settings.version_low is not None and settings.version_low == settings.version_high
+    return Surroundings(
+        version=settings.version_low if is_known else None,
+        is_slave=False,  # a slave's files serve as evidence; who applies the plan asks the master
+        has_rocksdb_transactions=False,
+        settle_ms=0, settled_ms=0, decisions_waiting=0,
+        file_reserved_time_hours=settings.file_reserved_time_hours,
+        now_ms=time.time_ns() // 1_000_000, producers=(),
+    )  # fmt: skip
+
+
+def _situation(row: dict[str, Any], logs: dict[str, SegmentedLog], around: dict[str, Surroundings]) -> Situation:
+    half = _newest(row["half_copies"], logs)
+    discard = _newest(row["discard_copies"], logs)
+    root = next((record.store for record in (half, discard) if record is not None), str(row["store"]))
+    return Situation(row, half, discard, half, around[root])
+
+
+def _newest(copies: Sequence[dict[str, Any]], logs: dict[str, SegmentedLog]) -> NamedRecord | None:
+    """The newest of some copies that can be read."""
+    for copy in sorted(copies, key=lambda one: -int(one["queue_offset"])):
+        block = block_at(logs[copy["store"]], copy["commit_log_offset"])
+        if block is not None:
+            return named_record(block, copy["store"])
+    return None
+
+
+def named_record(block: Block, store: str) -> NamedRecord:
+    """The record of a block of one as an action names it."""
+    start = int(block.starts[0])
+    return NamedRecord(
+        store=store,
+        queue_id=int(block.header("queue_id")[0]),
+        queue_offset=int(block.header("queue_offset")[0]),
+        commit_log_offset=int(block.commit_log_offsets[0]),
+        length_bytes=int(block.lengths[0]),
+        body_crc=int(block.header("body_crc")[0]),
+        sys_flag=int(block.sys_flag[0]),
+        born_time_ms=int(block.header("born_time_ms")[0]),
+        message_id=str(block.message_ids()[0]),
+        raw=block.raw[start : start + int(block.lengths[0])],
+    )

@@ -1,0 +1,180 @@
+"""Where the transactions of a plan are read from: live brokers, or the files of stores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from readers.errors import BadRequest
+from rmqtx_cli.live import LiveOptions, open_live
+
+if TYPE_CHECKING:
+    import typer
+
+    from readers.reading import Reading
+    from repairs.situation import Situation
+
+_COMMAND = "plan"
+
+
+class PlanSource:
+    """Where transactions are read from."""
+
+    def __enter__(self) -> PlanSource:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def refuse_inside(self, output: Path) -> None:
+        """A plan never becomes a file of a store."""
+
+    def named(self, ids: Sequence[str]) -> Reading:
+        """Rows of the transactions that some names mean."""
+        raise NotImplementedError
+
+    def open(self) -> Reading:
+        """Rows of what is before the check."""
+        raise NotImplementedError
+
+    def everything(self) -> Reading:
+        """Rows of all transactions."""
+        raise NotImplementedError
+
+    def situations(self, rows: list[dict[str, Any]]) -> list[Situation]:
+        """What is known of some rows."""
+        raise NotImplementedError
+
+    def facts(self, context: typer.Context, roots: set[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Rows of PLAN_STORES, and the custody."""
+        raise NotImplementedError
+
+
+class FromBrokers(PlanSource):
+    """Live brokers."""
+
+    def __init__(self, live: LiveOptions) -> None:
+        self._opening = open_live(live)
+
+    def __enter__(self) -> FromBrokers:
+        from repairs.live_medium import LiveMedium
+
+        self._live = self._opening.__enter__()
+        self._medium = LiveMedium(self._live.brokers, self._live.members)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._opening.__exit__(*error)
+
+    def named(self, ids: Sequence[str]) -> Reading:
+        """See `PlanSource`."""
+        from remoting.live_questions import lookup
+        from rmqtx_cli.acting import resolved
+
+        return lookup(self._live.brokers, resolved(self._live.brokers, ids), members=self._live.members)
+
+    def open(self) -> Reading:
+        """See `PlanSource`."""
+        from remoting.live_questions import pending
+
+        return pending(self._live.brokers, members=self._live.members)
+
+    def everything(self) -> Reading:
+        """See `PlanSource`."""
+        from remoting.live_questions import audit
+
+        return audit(self._live.brokers, members=self._live.members)
+
+    def situations(self, rows: list[dict[str, Any]]) -> list[Situation]:
+        """See `PlanSource`."""
+        return self._medium.situations(rows, settled_ms=0)
+
+    def facts(self, context: typer.Context, roots: set[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """See `PlanSource`."""
+        from readers.custody import Engine, custody
+        from repairs.steps import live_plan_store
+        from rmqtx_cli.custody import asked_options
+
+        stores = [live_plan_store(broker) for broker in self._live.brokers if broker.root in roots]
+        made_from = custody(
+            [{"store": one["store"], "taken_time_ms": one["taken_time_ms"]} for one in stores],
+            command=_COMMAND, options=asked_options(context), engine=Engine("live"),
+            made_time_ms=time.time_ns() // 1_000_000,
+        )
+        return stores, made_from
+
+
+class FromFiles(PlanSource):
+    """Stores, by their files."""
+
+    def __init__(
+        self, paths: list[str], commit_log: list[str] | None, broker_conf: Path | None, broker_version: str | None
+    ) -> None:
+        from rmqtx_cli.opening import open_stores
+
+        self._opened = open_stores(paths, commit_log, broker_conf, broker_version)
+
+    def refuse_inside(self, output: Path) -> None:
+        """See `PlanSource`."""
+        from rmqtx_cli.opening import refuse_inside
+
+        refuse_inside(output, self._opened.stores)
+
+    def named(self, ids: Sequence[str]) -> Reading:
+        """See `PlanSource`."""
+        import pyarrow as pa
+
+        from readers.questions import show
+        from readers.reading import Reading
+        from readers.tables import TRANSACTIONS
+
+        whole = Reading(TRANSACTIONS, [])
+        tables, known = [], set()
+        for name in dict.fromkeys(ids):
+            found = show(self._opened.stores, self._opened.settings_of, name)
+            rows = found.table()
+            if rows.num_rows > 1:
+                raise BadRequest(
+                    f"{rows.num_rows} transactions have the name {name!r}", advice="give a transaction id"
+                )
+            if rows["transaction_id"][0].as_py() not in known:  # named twice, by id and by key
+                tables.append(rows)
+            known.add(rows["transaction_id"][0].as_py())
+            whole.findings.extend(found.findings)
+            whole.notes.extend(found.notes)
+        whole.batches = pa.concat_tables(tables).to_batches()
+        return whole
+
+    def open(self) -> Reading:
+        """See `PlanSource`."""
+        from readers.questions import pending
+
+        return pending(self._opened.stores, self._opened.settings_of)
+
+    def everything(self) -> Reading:
+        """See `PlanSource`."""
+        from readers.local_engine import audit
+
+        return audit(self._opened.stores, self._opened.settings_of)
+
+    def situations(self, rows: list[dict[str, Any]]) -> list[Situation]:
+        """See `PlanSource`."""
+        from repairs.file_situations import file_situations
+
+        return file_situations(self._opened.stores, self._opened.settings_of, rows)
+
+    def facts(self, context: typer.Context, roots: set[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """See `PlanSource`."""
+        from readers.custody import Engine, custody, store_custody
+        from readers.planning import fingerprint
+        from rmqtx_cli.custody import asked_options
+
+        stores = [store for store in self._opened.stores if store.root in roots]
+        facts = [store_custody(store) for store in stores]
+        made_from = custody(
+            facts, command=_COMMAND, options=asked_options(context), engine=Engine("local"),
+            made_time_ms=time.time_ns() // 1_000_000,
+        )
+        return [fingerprint(store, one) for store, one in zip(stores, facts, strict=True)], made_from
