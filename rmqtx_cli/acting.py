@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from repairs.deeds import Conduct, Deed, Order
     from repairs.journal import Journal
     from repairs.medium import Medium
+    from rmqtx_cli.listing import Listing
     from rmqtx_cli.views import View
 
 #: More than this at once need a plan, which somebody can review.
@@ -190,14 +191,28 @@ def carry_out_orders(
 
     Raises: BadRequest where nobody can be asked; UnwritableFile where no receipt can be written.
     """
-    from repairs.carry_out import carry_out, prepared
-    from repairs.receipts import RECEIPTS, table
+    from repairs.carry_out import prepared
+    from repairs.receipts import RECEIPTS
     from rmqtx_cli.listing import Listing
 
     listing = Listing(RECEIPTS, receipts_view(), output_format, output, fields, voice=voice)
     deeds = prepared(orders, medium, conduct)
     for deed in deeds:
-        _say(deed, voice)
+        say_deed(deed, voice)
+    return carry_out_deeds(deeds, medium, journal, conduct, voice, listing, dry_run=dry_run, yes=yes)
+
+
+def carry_out_deeds(
+    deeds: Sequence[Deed], medium: Medium, journal: Journal, conduct: Conduct, voice: Voice, listing: Listing, *,
+    dry_run: bool, yes: bool,
+) -> int:
+    """Ask, do what was prepared and shown, print the receipts; gives the exit status.
+
+    Raises: BadRequest where nobody can be asked; UnwritableFile where no receipt can be written.
+    """
+    from repairs.carry_out import carry_out
+    from repairs.receipts import table
+
     allowed = [deed for deed in deeds if deed.is_allowed]
     if dry_run:
         voice.note(f"nothing was done: --dry-run ({count(len(allowed), 'transaction')} would be acted on)")
@@ -214,7 +229,7 @@ def carry_out_orders(
     return status_of(receipts, is_proof_wanted=conduct.prove)
 
 
-def _say(deed: Deed, voice: Voice) -> None:
+def say_deed(deed: Deed, voice: Voice) -> None:
     """What will be done to a transaction, in one line; and why not, in one more for each guard."""
     row, named = deed.situation.row, deed.named
     age = duration_text(deed.situation.around.now_ms - row["half_store_time_ms"]) if row["half_store_time_ms"] else "?"
