@@ -17,6 +17,7 @@ from remoting.errors import Refused, RemotingError
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.commands import (
     answer,
+    apply,
     audit,
     check,
     close,
@@ -29,6 +30,7 @@ from rmqtx_cli.commands import (
     export,
     pending,
     plan,
+    probe,
     receipts,
     reconcile,
     resume,
@@ -73,7 +75,7 @@ def rmqtx(
 #: The commands in the order of help texts and manual pages; `decode` is a group, and `explain` reads no store.
 COMMANDS = (
     stores, pending, show, audit, verify, search, export, diff, reconcile, check,
-    commit, rollback, discard, resume, close, plan, receipts, answer,
+    commit, rollback, discard, resume, close, plan, apply, receipts, answer, probe,
 )  # fmt: skip
 for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)
@@ -96,7 +98,8 @@ def run() -> None:
 
 def status_of(arguments: list[str]) -> int:
     """Run a command line; gives its exit status."""
-    is_check = next((word for word in arguments if not word.startswith("-")), None) == check.NAME
+    command = next((word for word in arguments if not word.startswith("-")), None)
+    is_check = command in (check.NAME, probe.NAME)
     try:
         return _invoke(arguments)
     except KeyboardInterrupt:

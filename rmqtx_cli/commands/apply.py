@@ -1,0 +1,163 @@
+"""`rmqtx apply`: carries out a plan that somebody has read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from readers.errors import UnreadableFile
+from rmqtx_cli import exit_status, say
+from rmqtx_cli.acting import (
+    DryRunOption,
+    OverrideOption,
+    PerSecondOption,
+    ReasonOption,
+    SettleOption,
+    WaitForOption,
+    WaitOption,
+    YesOption,
+    carry_out_deeds,
+    conduct_of,
+    receipts_view,
+    say_deed,
+)
+from rmqtx_cli.commands import Example
+from rmqtx_cli.live import LiveOptions, open_live, with_live_options
+from rmqtx_cli.options import FieldsOption, FormatOption, OutputOption, QuietOption, VerboseOption
+from rmqtx_cli.say import Voice
+from rmqtx_cli.text import count
+
+if TYPE_CHECKING:
+    from readers.plan import Plan
+    from repairs.applying import Application
+
+NAME = "apply"
+SHORT = "carry out a plan: every step guarded, proved, with a receipt"
+EXAMPLES = (
+    Example("rmqtx apply plan.json -n 10.0.0.1:9876 --dry-run", "is it stale, and what would the guards say?"),
+    Example("rmqtx apply plan.json -n 10.0.0.1:9876", "look, ask, act, prove; again after an interruption: goes on"),
+    Example("rmqtx apply plan.json -n 10.0.0.1:9876 --yes --max-per-second 20", "for a script, gently"),
+)
+#: Steps that are shown one by one, unless --verbose; those that are refused or stale have their own bound.
+_SHOWN_MAX = 20
+
+PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's file: rmqtx plan or reconcile wrote it.")]
+ExactOption = Annotated[
+    bool,
+    typer.Option("--exact", help="Stale too where the check merely put a half copy back since, as it always does."),
+]
+SkipStaleOption = Annotated[
+    bool, typer.Option("--skip-stale", help="Leave stale steps out and carry out the others; else nothing is done.")
+]
+
+
+@with_live_options
+def command(
+    plan: PlanArgument,
+    live: LiveOptions,
+    reason: ReasonOption = None,
+    override: OverrideOption = None,
+    exact: ExactOption = False,
+    skip_stale: SkipStaleOption = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    wait: WaitOption = True,
+    wait_for: WaitForOption = None,
+    settle: SettleOption = None,
+    max_per_second: PerSecondOption = None,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Carry out a plan: show it, ask, act on each transaction, prove each effect, write the receipts.
+
+    A plan is stale, and nothing is done, if state, op marks, final records or discard copies of any of its transactions
+    differ from what it relied on, or a record that it names is not there unchanged. The guards are asked again too. Run
+    it again after an interruption: what was done is left out, what is not known is looked at first.
+    """
+    from readers.plan import parse_plan
+    from repairs.applying import application, missing_stores
+    from repairs.journal import Journal
+    from repairs.live_medium import LiveMedium
+    from repairs.plans import digest_of
+    from repairs.receipts import RECEIPTS
+    from rmqtx_cli.listing import Listing
+
+    voice = Voice(verbose, quiet)
+    conduct = conduct_of(
+        override=override, reason=reason, wait=wait, wait_for=wait_for, settle=settle, max_per_second=max_per_second
+    )
+    listing = Listing(RECEIPTS, receipts_view(), output_format, output, fields, voice=voice)
+    text = _text(plan)
+    wanted = parse_plan(text, str(plan))
+    journal = Journal()
+    with open_live(live) as brokers:
+        missing = missing_stores(wanted, (broker.root for broker in brokers.brokers))
+        if missing:
+            say.error(f"the plan is stale: {', '.join(missing)} is not among the brokers asked ({brokers.names})")
+            return exit_status.STALE_PLAN
+        medium = LiveMedium(brokers.brokers, brokers.members)
+        found = application(
+            wanted, {"file": str(plan), "digest": digest_of(text)}, journal.read().receipts, medium, conduct,
+            reason=reason, is_exact=exact,
+        )
+        _show(wanted, found, voice)
+        if found.stale and not skip_stale:
+            say.error(
+                f"the plan is stale: {count(len(found.stale), 'step')} of {len(wanted.steps)}; nothing was done - make "
+                "it again, or say --skip-stale"
+            )
+            return exit_status.STALE_PLAN
+        status = exit_status.DONE
+        if found.deeds:
+            status = carry_out_deeds(
+                found.deeds, medium, journal, conduct, voice, listing, dry_run=dry_run, yes=yes
+            )
+        else:
+            listing.write(iter(()))
+            voice.note("nothing is left to do")
+    return _status(status, found)
+
+
+def _text(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
+
+
+def _show(plan: Plan, found: Application, voice: Voice) -> None:
+    """What will be done, and what not; many steps in one line."""
+    voice.note(f"{count(len(plan.steps), 'step')}, planned by {plan.made_by}")
+    for note in found.notes if voice.verbose else found.notes[:_SHOWN_MAX]:
+        voice.note(note)
+    if len(found.notes) > _SHOWN_MAX and not voice.verbose:
+        voice.note(f"{len(found.notes) - _SHOWN_MAX} more such lines (--verbose)")
+    if found.done:
+        latest = max(receipt.receipt_id for _, receipt in found.done)
+        voice.note(f"{count(len(found.done), 'step')} done by an earlier run, left out (latest receipt {latest})")
+    for name, why in found.contradicted:
+        say.line(f"rmqtx: {name}: contradicted: {why}")
+    for name, why in found.stale if voice.verbose else found.stale[:_SHOWN_MAX]:
+        say.line(f"rmqtx: {name}: stale: {why}")
+    refused = [deed for deed in found.deeds if not deed.is_allowed]
+    allowed = [deed for deed in found.deeds if deed.is_allowed]
+    for deeds, word in ((allowed, "to be done"), (refused, "refused")):
+        for deed in deeds if voice.verbose else deeds[:_SHOWN_MAX]:
+            say_deed(deed, voice)
+        if len(deeds) > _SHOWN_MAX and not voice.verbose:
+            say.line(f"rmqtx: ... and {len(deeds) - _SHOWN_MAX} more {word} (--verbose shows all)")
+
+
+def _status(status: int, found: Application) -> int:
+    """The status of what was carried out, and of what was not."""
+    if found.contradicted or status == exit_status.UNKNOWN_OUTCOME:
+        return exit_status.UNKNOWN_OUTCOME
+    if not found.stale:
+        return status
+    has_others = bool(found.done) or (status in (exit_status.DONE, exit_status.SOME_REFUSED) and bool(found.deeds))
+    return exit_status.SOME_REFUSED if has_others else exit_status.STALE_PLAN
