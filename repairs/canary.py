@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from readers.tables import TRANSACTIONS, column
 from remoting.broker import Broker
-from remoting.codes import COMMIT, ROLLBACK
-from remoting.errors import NoAnswer, RemotingError
+from remoting.codes import COMMIT, ROLLBACK, ResponseCode
+from remoting.errors import NoAnswer, Refused, RemotingError
 from remoting.membership import Membership
 from remoting.producer import KEYS, Check, Message, Sent
 from remoting.unique_keys import UniqueKeys
@@ -276,7 +276,8 @@ class Canary:
             assert transaction.decided_at is not None
             named = {"store": self._broker.root, "queue_offset": transaction.decided_at[0]}
             proof = proof_of(str(transaction.decided), named, transaction.before, row)
-            return f"{finals} COMMIT records, state {row['state']}" if proof.seen is Seen.WHOLE else None
+            counted = "one COMMIT record" if finals else "no COMMIT record"
+            return f"{counted}, state {row['state']}" if proof.seen is Seen.WHOLE else None
 
         self._until(transaction, "end", _Clock(), ended, "a copy that the check put back is still open")
         transaction.is_over = True
@@ -399,6 +400,20 @@ class _Clock:
         """Until now, or until `end_ms`."""
         end = time.time_ns() // 1_000_000 if self.end_ms is None else self.end_ms
         return max(0, end - self.time_ms)
+
+
+def has_topic(broker: Broker, topic: str) -> bool:
+    """Whether a broker has a topic; asking does not make one.
+
+    Raises: Refused for any other reason, Unreachable, NoAnswer.
+    """
+    try:
+        broker.pull(topic, 0, 0, 1)
+    except Refused as error:
+        if error.code == ResponseCode.TOPIC_NOT_EXIST:
+            return False
+        raise
+    return True
 
 
 def allowed_times_ms(conf: Mapping[str, str]) -> dict[str, int]:

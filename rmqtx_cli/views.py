@@ -112,8 +112,11 @@ def _age(now_ms: int) -> Callable[[Row], str]:
     return text
 
 
-def transactions_view(now_ms: int, *, with_state: bool, with_store: bool) -> View:
-    """Transactions: `half` and `log_offset` are those of the newest copy, which the broker would check next."""
+def transactions_view(now_ms: int, *, with_state: bool, with_store: bool, with_producers: bool = False) -> View:
+    """Transactions: `half` and `log_offset` are those of the newest copy, which the broker would check next.
+
+    `with_producers`: whether a producer of the group is connected, where live brokers were asked.
+    """
     columns = [
         plain("transaction_id", ALWAYS),
         *([plain("state", ALWAYS)] if with_state else []),
@@ -121,6 +124,7 @@ def transactions_view(now_ms: int, *, with_state: bool, with_store: bool) -> Vie
         plain("checks_count", 5, "checks"),
         plain("topic", 6, may_be_cut=True),
         plain("producer_group", 8, "group", may_be_cut=True),
+        *([plain("producer_alive", 3, "alive")] if with_producers else []),
         plain("keys", 7, may_be_cut=True),
         Column("half", ("half_copies",), _newest("queue_offset"), 2, is_number=True),
         Column("log_offset", ("half_copies",), _newest("commit_log_offset"), 1, is_number=True),
@@ -161,6 +165,20 @@ def answers_view(*, with_outcome: bool) -> View:
         plain("outcome_reason", 1, "seen", may_be_cut=True), plain("answer_reason", 4, "because", may_be_cut=True),
     ] if with_outcome else [plain("answer_reason", 1, "because", may_be_cut=True)]  # fmt: skip
     return View(tuple(columns), "nothing is pending in the group")
+
+
+def flights_view(*, with_store: bool) -> View:
+    """The steps of a probe."""
+    return View(
+        (
+            *([plain("store", 3, may_be_cut=True)] if with_store else []),
+            plain("scenario", ALWAYS), plain("step", ALWAYS), plain("is_proved", ALWAYS, "proved"),
+            Column("took", ("duration_ms",), lambda row: f"{row['duration_ms'] / 1000:.3f}s", ALWAYS, is_number=True),
+            Column("may_take", ("allowed_ms",), lambda row: duration_text(row["allowed_ms"]), 4, is_number=True),
+            plain("proof", 1, may_be_cut=True), plain("transaction_id", 2),
+        ),
+        "no step was made",
+    )  # fmt: skip
 
 
 #: What two audits do not say the same of.

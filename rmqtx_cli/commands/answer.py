@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -147,6 +143,7 @@ def command(
     from repairs.journal import Journal
     from repairs.live_medium import LiveMedium
     from repairs.stand_in import StandIn, StandInConduct
+    from rmqtx_cli.interrupting import interruptible
     from rmqtx_cli.listing import Listing
     from rmqtx_cli.live import open_live
     from rmqtx_cli.views import answers_view
@@ -179,8 +176,8 @@ def command(
             voice.note("nothing was done")
             return exit_status.DONE
         journal.prepare()
-        with _interruptible() as is_interrupted:
-            is_over = _end(for_ms, stand_in if until_done else None, is_interrupted)
+        with interruptible() as interrupted:
+            is_over = _end(for_ms, stand_in if until_done else None, interrupted.is_set)
             _listen(stand_in, watch, given, group, is_over, voice)
         _write(listing, list(stand_in.tasks.values()))
     return _conclude(stand_in, group, voice, is_bounded=until_done)
@@ -318,24 +315,6 @@ def _agreed(group: str, live: Live, tasks: list[Task]) -> bool:
 
 
 # -- while it runs ----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C and SIGTERM end the listening, not an answer that is under way; a second one ends all at once."""
-    asked = threading.Event()
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked.is_set
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _end(for_ms: int | None, stand_in: StandIn | None, is_interrupted: Callable[[], bool]) -> Callable[[], bool]:

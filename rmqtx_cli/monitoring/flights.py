@@ -1,0 +1,134 @@
+"""What a canary's flights mean to monitoring: thresholds on its steps, a Nagios line, JSON, Prometheus text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rmqtx_cli.durations import duration_text
+from rmqtx_cli.monitoring.judge import CRITICAL, NAMES, UNKNOWN, WARNING, Outcome, Thresholds
+from rmqtx_cli.text import count, escaped
+from rmqtx_cli.times import time_text
+
+if TYPE_CHECKING:
+    from repairs.canary import Flight, Step
+
+
+def judged(flights: Sequence[Flight], thresholds: Thresholds) -> Outcome:
+    """The outcome: what was not seen to happen is critical, what came late is judged by the thresholds."""
+    outcome = Outcome()
+    for flight in flights:
+        if flight.failure is not None:
+            outcome.add(CRITICAL, f"{flight.store}: {flight.failure}")
+        if flight.left_open:
+            outcome.add(CRITICAL, f"{flight.store}: left open: {', '.join(flight.left_open)}")
+        if flight.is_interrupted:
+            outcome.add(UNKNOWN, f"{flight.store}: interrupted; what was open is rolled back")
+        for step in flight.steps:
+            if step.is_proved and (status := _lateness(step, thresholds)) is not None:
+                outcome.add(status, f"{flight.store}: {_step_text(step)}")
+    return outcome
+
+
+def _lateness(step: Step, thresholds: Thresholds) -> int | None:
+    if thresholds.critical_age_ms is not None and step.late_ms >= thresholds.critical_age_ms:
+        return CRITICAL
+    return WARNING if thresholds.warning_age_ms is not None and step.late_ms >= thresholds.warning_age_ms else None
+
+
+def _step_text(step: Step) -> str:
+    more = f", {duration_text(step.late_ms)} more than its settings let it" if step.allowed_ms else ""
+    return f"{step.scenario} {step.step} took {duration_text(step.duration_ms)}{more}"
+
+
+def flights_text(flights: Sequence[Flight], outcome: Outcome) -> str:
+    """What is the matter, worst first; what was proved where all is well."""
+    if outcome.reasons:
+        return "; ".join(reason for _, reason in outcome.reasons)
+    steps = sum(len(flight.steps) for flight in flights)
+    swept = sum(len(flight.swept) for flight in flights)
+    left = f", {count(swept, 'transaction')} of earlier probes ended" if swept else ""
+    return f"{count(steps, 'step')} proved at {count(len(flights), 'broker')}{left}"
+
+
+def performance(flights: Sequence[Flight], thresholds: Thresholds) -> str:
+    """Performance data: the slowest broker's time of each step, in seconds, with the thresholds that hold for it."""
+    slowest: dict[str, Step] = {}
+    for step in (step for flight in flights for step in flight.steps):
+        label = f"{step.scenario}_{step.step}"
+        if label not in slowest or step.duration_ms > slowest[label].duration_ms:
+            slowest[label] = step
+
+    def limit(step: Step, threshold_ms: int | None) -> str:
+        return "" if threshold_ms is None else f"{(step.allowed_ms + threshold_ms) / 1000:g}"
+
+    return " ".join(
+        f"{label}={step.duration_ms / 1000:.3f}s;{limit(step, thresholds.warning_age_ms)};"
+        f"{limit(step, thresholds.critical_age_ms)};0"
+        for label, step in slowest.items()
+    )
+
+
+def as_json(flights: Sequence[Flight], outcome: Outcome, now_ms: int) -> str:
+    """The same as one JSON object."""
+    return json.dumps(
+        {
+            "status": NAMES[outcome.status],
+            "exit_status": outcome.status,
+            "reasons": [{"status": NAMES[status], "reason": reason} for status, reason in outcome.reasons],
+            "taken_time_ms": now_ms,
+            "taken_time": time_text(now_ms),
+            "brokers": [_flight_json(flight) for flight in flights],
+        }
+    )
+
+
+def _flight_json(flight: Flight) -> dict[str, Any]:
+    return {
+        "store": flight.store,
+        "is_proved": flight.is_proved,
+        "failure": flight.failure,
+        "left_open": flight.left_open,
+        "ended_of_earlier_probes": flight.swept,
+        "steps": [
+            {
+                "scenario": step.scenario, "step": step.step, "is_proved": step.is_proved,
+                "duration_ms": step.duration_ms, "allowed_ms": step.allowed_ms,
+                "transaction_id": step.transaction_id, "proof": step.proof,
+                "begun_time_ms": step.begun_time_ms, "begun_time": time_text(step.begun_time_ms),
+            }
+            for step in flight.steps
+        ],
+    }  # fmt: skip
+
+
+def prometheus_text(flights: Sequence[Flight], status: int, now_ms: int) -> str:
+    """Prometheus text for node_exporter's textfile collector; without flights only that the probe has failed."""
+    lines = [
+        "# HELP rmqtx_probe_status Outcome of the last probe: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
+        "# TYPE rmqtx_probe_status gauge",
+        f"rmqtx_probe_status {status}",
+        "# HELP rmqtx_probe_timestamp_seconds When the last probe ran.",
+        "# TYPE rmqtx_probe_timestamp_seconds gauge",
+        f"rmqtx_probe_timestamp_seconds {now_ms / 1000:.3f}",
+    ]
+    if flights:
+        lines += [
+            "# HELP rmqtx_probe_proved Whether every step was proved at this broker.",
+            "# TYPE rmqtx_probe_proved gauge",
+            *(f"rmqtx_probe_proved{{{_label('store', flight.store)}}} {int(flight.is_proved)}" for flight in flights),
+            "# HELP rmqtx_probe_step_seconds How long a step of the last probe took.",
+            "# TYPE rmqtx_probe_step_seconds gauge",
+        ]
+        for step in (step for flight in flights for step in flight.steps):
+            labels = ",".join(
+                (_label("store", step.store), _label("scenario", step.scenario), _label("step", step.step))
+            )
+            lines.append(f"rmqtx_probe_step_seconds{{{labels}}} {step.duration_ms / 1000:.3f}")
+    return "\n".join(lines) + "\n"
+
+
+def _label(name: str, value: str) -> str:
+    text = escaped(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'{name}="{text}"'
