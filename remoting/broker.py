@@ -5,16 +5,18 @@ Any other group is created on the broker by asking (autoCreateSubscriptionGroup)
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from readers.broker_settings import Version, parse_version
+from readers.errors import RmqtxError
 from remoting.answers import Answer, ClientConnection, Pulled, QueueSlot, QueueSlots
 from remoting.client import Client
 from remoting.codes import COMMIT, ROLLBACK, RequestCode, ResponseCode
 from remoting.connection import Request, Value
-from remoting.errors import BadFrame
-from remoting.frames import Frame, parsed_json
+from remoting.errors import BadFrame, NoAnswer, Refused
+from remoting.frames import Frame, parsed_json, understood
 
 READ_GROUP = "TOOLS_CONSUMER"
 #: What a broker gives at once, whatever is asked (maxTransferCountOnMessageInMemory).
@@ -25,6 +27,7 @@ _PULL_CODES = {
 }  # fmt: skip
 _SUBSCRIPTION_IN_REQUEST = 4
 _EVER_MS = 1 << 62
+_RUNTIME_ATTEMPTS, _RUNTIME_PAUSE_SECONDS = 4, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +53,22 @@ class Broker:
     # -- what it is ---------------------------------------------------------------------------------------------
 
     def runtime(self) -> dict[str, str]:
-        """Its runtime information; FORMATS 8.6."""
-        value = parsed_json(self._call(Request(RequestCode.GET_BROKER_RUNTIME_INFO)).body)
-        return {str(name): str(text) for name, text in value["table"].items()}
+        """Its runtime information; FORMATS 8.6.
+
+        Raises: Refused, also by a broker of 4.9.7 that has not yet counted anything, after some seconds.
+        """
+        for attempt in range(1, _RUNTIME_ATTEMPTS + 1):
+            try:
+                body = self._call(Request(RequestCode.GET_BROKER_RUNTIME_INFO)).body
+                break
+            except Refused as error:
+                # 4.9.7: the average of no samples, in the seconds after its start.
+                if "NoSuchElementException" not in (error.remark or "") or attempt == _RUNTIME_ATTEMPTS:
+                    raise
+                time.sleep(_RUNTIME_PAUSE_SECONDS)
+        value = parsed_json(body)
+        with understood("runtime information"):
+            return {str(name): str(text) for name, text in value["table"].items()}
 
     def config(self) -> dict[str, str]:
         """Its configuration as it is now."""
@@ -60,8 +76,15 @@ class Broker:
         return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
     def version(self) -> Version:
-        """Its version."""
-        return parse_version(self.runtime()["brokerVersionDesc"])
+        """Its version, as it says it.
+
+        Raises: BadFrame if it says none that can be read.
+        """
+        text = self.runtime().get("brokerVersionDesc", "")
+        try:
+            return parse_version(text)
+        except RmqtxError as error:
+            raise BadFrame(f"{self.address} does not say its version", expected="V5_3_3", actual=text[:40]) from error
 
     # -- queues -------------------------------------------------------------------------------------------------
 
@@ -74,7 +97,7 @@ class Broker:
         return self._offset(Request(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": queue_id}))
 
     def _offset(self, request: Request) -> int:
-        return int(self._call(request).fields["offset"])
+        return _number(self._call(request), "offset")
 
     def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
         """The queue offset of the first record stored at a time or later."""
@@ -82,30 +105,34 @@ class Broker:
         return self._offset(Request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields))
 
     def consumer_offset(self, group: str, topic: str, queue_id: int = 0) -> int | None:
-        """Where a group stands in a queue; None where the broker knows no cursor."""
+        """Where a group stands in a queue; None where the broker knows no cursor.
+
+        4.x does not say so of a queue that still has its first record: it gives 0.
+        """
         fields: dict[str, Value] = {
             "consumerGroup": group, "topic": topic, "queueId": queue_id, "setZeroIfNotFound": False,
         }  # fmt: skip
         frame = self._call(
             Request(RequestCode.QUERY_CONSUMER_OFFSET, fields), ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND
         )
-        return int(frame.fields["offset"]) if frame.code == ResponseCode.SUCCESS else None
+        return _number(frame, "offset") if frame.code == ResponseCode.SUCCESS else None
 
     def slots(self, topic: str, queue_id: int, queue_offset: int, count: int) -> QueueSlots:
         """Entries of a consume queue; works where no topic configuration exists (the op topic of 4.x)."""
         fields: dict[str, Value] = {"topic": topic, "queueId": queue_id, "index": queue_offset, "count": count}
-        body = self._call(Request(RequestCode.QUERY_CONSUME_QUEUE, fields)).body
+        request = Request(RequestCode.QUERY_CONSUME_QUEUE, fields)
+        body = self._call(request, ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR).body
         if not body:  # the queue does not exist
             return QueueSlots([], 0, 0)
         value = parsed_json(body)
-        entries = value.get("queueData") or []
-        return QueueSlots(
-            [
-                QueueSlot(queue_offset + n, int(e["physicOffset"]), int(e["physicSize"]), int(e["tagsCode"]))
-                for n, e in enumerate(entries)
-            ],
-            int(value["minQueueIndex"]), int(value["maxQueueIndex"]),
-        )  # fmt: skip
+        with understood("entries of a queue"):
+            return QueueSlots(
+                [
+                    QueueSlot(queue_offset + n, int(e["physicOffset"]), int(e["physicSize"]), int(e["tagsCode"]))
+                    for n, e in enumerate(value.get("queueData") or [])
+                ],
+                int(value["minQueueIndex"]), int(value["maxQueueIndex"]),
+            )  # fmt: skip
 
     def pull(self, topic: str, queue_id: int, queue_offset: int, count: int = PULL_RECORDS_MAX) -> Pulled:
         """Records of a queue, as many as the broker gives at once.
@@ -131,7 +158,7 @@ class Broker:
         frame = self._call(
             Request(RequestCode.VIEW_MESSAGE_BY_ID, fields), ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR
         )
-        return frame.body if frame.code == ResponseCode.SUCCESS else None
+        return frame.body or None
 
     def query(
         self, topic: str, key: str, *, is_unique_key: bool, begin_ms: int = 0, end_ms: int = _EVER_MS, count: int = 64
@@ -157,15 +184,15 @@ class Broker:
         return self._connections(Request(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group}))
 
     def _connections(self, request: Request) -> list[ClientConnection]:
-        # A group without connections is SYSTEM_ERROR "... not online"; so is nothing else of these two requests.
         frame = self._call(request, ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR, ResponseCode.CONSUMER_NOT_ONLINE)
         if frame.code != ResponseCode.SUCCESS:
             return []
-        entries = parsed_json(frame.body).get("connectionSet") or []
-        return [
-            ClientConnection(str(e["clientId"]), str(e["clientAddr"]), str(e["language"]), int(e["version"]))
-            for e in entries
-        ]
+        value = parsed_json(frame.body)
+        with understood("a list of connections"):
+            return [
+                ClientConnection(str(e["clientId"]), str(e["clientAddr"]), str(e["language"]), int(e["version"]))
+                for e in value.get("connectionSet") or []
+            ]
 
     # -- what acts ----------------------------------------------------------------------------------------------
 
@@ -195,7 +222,10 @@ class Broker:
         return self._act(Request(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": message_id}), timeout_ms)
 
     def _act(self, request: Request, timeout_ms: int | None) -> Answer:
-        frame = self.client.connection(self.address).call(request, timeout_ms)
+        try:
+            frame = self.client.answer(self.address, request, timeout_ms)
+        except BadFrame as error:  # it was sent, and what became of it cannot be read
+            raise NoAnswer(error.message, advice=error.advice) from error
         return Answer(frame.code, frame.remark)
 
 
@@ -213,10 +243,11 @@ def pulled(frame: Frame) -> Pulled:
 
     Raises: BadFrame.
     """
-    try:
-        names = ("nextBeginOffset", "minOffset", "maxOffset")
-        begin, low, high = (int(frame.fields[name]) for name in names)
-    except (KeyError, ValueError) as error:
-        raise BadFrame(f"the response to a pull lacks {error}") from error
+    begin, low, high = (_number(frame, name) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
     status = _PULL_CODES[ResponseCode(frame.code)]
     return Pulled(status, begin, low, high, frame.body if status == "found" else b"")  # type: ignore[arg-type]
+
+
+def _number(frame: Frame, name: str) -> int:
+    with understood(f"a response's {name}"):
+        return int(frame.fields[name])

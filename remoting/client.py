@@ -77,8 +77,7 @@ class Client:
         Raises: Unreachable, NoAnswer, Refused, BadFrame.
         """
         if not is_repeatable:
-            frame = self.connection(address, _IDLE_MS_MAX).call(request, timeout_ms)
-            return checked(frame, request, address, accepted)
+            return checked(self.answer(address, request, timeout_ms), request, address, accepted)
         end = time.monotonic() + (self.settings.timeout_ms if timeout_ms is None else timeout_ms) / 1000
         try:
             frame = self.connection(address).call(request, timeout_ms)
@@ -88,6 +87,13 @@ class Client:
                 raise
             frame = self.connection(address).call(request, left_ms)
         return checked(frame, request, address, accepted)
+
+    def answer(self, address: str, request: Request, timeout_ms: int | None = None) -> Frame:
+        """The response to a request that acts, whatever its code is. Sent once, over a connection that was just heard.
+
+        Raises: Unreachable (nothing was sent), NoAnswer and BadFrame (nobody knows).
+        """
+        return self.connection(address, _IDLE_MS_MAX).call(request, timeout_ms)
 
     def _is_broken(self, address: str) -> bool:
         """Whether there was a connection, which broke."""

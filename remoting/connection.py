@@ -172,7 +172,10 @@ class Connection:
         settings = self._settings
         fields = request.texts()
         if settings.credentials is not None:
-            fields = signed(fields, request.body, settings.credentials)
+            try:
+                fields = signed(fields, request.body, settings.credentials)
+            except UnicodeEncodeError as error:
+                raise BadFrame("a field is no text that can be signed and sent") from error
         frame = Frame(
             request.code, opaque, fields, request.body, flag, version=settings.version, encoding=settings.encoding
         )

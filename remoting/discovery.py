@@ -9,8 +9,13 @@ from remoting.addresses import is_address
 from remoting.answers import BrokerAddresses
 from remoting.broker import Broker
 from remoting.client import Client
-from remoting.errors import Unreachable
+from remoting.codes import RequestCode, ResponseCode
+from remoting.connection import Request
+from remoting.errors import NoAnswer, Refused, RemotingError, Unreachable
+from remoting.frames import understood
 from remoting.name_servers import NameServers
+
+_SECOND_MS = 1_000
 
 
 def chosen_brokers(
@@ -63,8 +68,22 @@ def _by_name(
         if entry.master is None:
             slaves = " or ".join(f"--broker {address}" for address in entry.addresses.values())
             raise Unreachable(f"{name} has no master now", advice=f"{slaves} reads a slave; what acts needs a master")
+        _reach(client, entry.name, entry.master)
         brokers.append(Broker(client, entry.master, entry.name, entry.cluster, 0))
     return brokers, entries
+
+
+def _reach(client: Client, name: str, address: str) -> None:
+    """Connect now: an address of a container's inside, say, is no use here."""
+    try:
+        client.connection(address)
+    except Unreachable as error:
+        if error.advice is not None:  # TLS has its own
+            raise
+        raise Unreachable(
+            f"{error.message} (so the name server says where {name} is)",
+            advice="is it down? If it is known here by another address: --broker HOST:PORT",
+        ) from error
 
 
 def _by_address(
@@ -74,9 +93,33 @@ def _by_address(
         for number, listed in entry.addresses.items():
             if listed == address:
                 return [Broker(client, address, entry.name, entry.cluster, number)], [entry]
-    conf = Broker(client, address, "", "").config()
-    cluster, name = conf.get("brokerClusterName", ""), conf.get("brokerName", "")
-    number = int(conf.get("brokerId", "0"))
+    cluster, name, number = _says_itself(client, address)
     listed_set = next((entry for entry in known if (entry.cluster, entry.name) == (cluster, name)), None)
     addresses = {**(listed_set.addresses if listed_set else {}), number: address}
     return [Broker(client, address, name, cluster, number)], [BrokerAddresses(cluster, name, addresses)]
+
+
+def _says_itself(client: Client, address: str) -> tuple[str, str, int]:
+    """Cluster, name and id that a broker's own configuration has.
+
+    Raises: Unreachable where a name server answers instead; NoAnswer, Refused, BadFrame.
+    """
+    try:
+        conf = Broker(client, address, "", "").config()
+    except (NoAnswer, Refused) as error:
+        is_unknown = isinstance(error, NoAnswer) or error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        if is_unknown and _is_name_server(client, address):  # those of 4.x do not even answer
+            raise Unreachable(
+                f"{address} is a name server, not a broker", advice=f"-n {address} finds its brokers"
+            ) from error
+        raise
+    with understood(f"the configuration of {address}"):
+        return conf["brokerClusterName"], conf["brokerName"], int(conf["brokerId"])
+
+
+def _is_name_server(client: Client, address: str) -> bool:
+    try:
+        client.call(address, Request(RequestCode.GET_BROKER_CLUSTER_INFO), timeout_ms=_SECOND_MS)
+    except RemotingError:
+        return False
+    return True

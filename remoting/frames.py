@@ -9,6 +9,7 @@ import json
 import re
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -19,6 +20,7 @@ from remoting.errors import BadFrame
 
 #: What the broker's decoder accepts (com.rocketmq.remoting.frameMaxLength) and more than it ever sends us.
 FRAME_BYTES_MAX = 16 << 20
+_HEADER_BYTES_MAX = (1 << 24) - 1
 
 
 class Encoding(IntEnum):
@@ -94,9 +96,14 @@ class Frame:
 def encoded(frame: Frame) -> bytes:
     """The frame's bytes.
 
-    Raises: BadFrame if the code does not fit the ROCKETMQ header.
+    Raises: BadFrame if something does not fit the encoding, or a text cannot be sent.
     """
-    header = _rocketmq_header(frame) if frame.encoding is Encoding.ROCKETMQ else _json_header(frame)
+    try:
+        header = _rocketmq_header(frame) if frame.encoding is Encoding.ROCKETMQ else _json_header(frame)
+    except (ValueError, struct.error, OverflowError) as error:  # half of a surrogate pair, say
+        raise BadFrame(f"a frame that cannot be sent: {error}") from error
+    if len(header) > _HEADER_BYTES_MAX or len(header) + len(frame.body) > FRAME_BYTES_MAX - 4:
+        raise BadFrame("a frame that is too large to be sent", expected=FRAME_BYTES_MAX, actual=len(frame.body))
     start = FRAME.pack(
         length_bytes=4 + len(header) + len(frame.body), encoding_and_header_length=frame.encoding << 24 | len(header)
     )
@@ -118,7 +125,7 @@ def decoded(data: bytes) -> Frame:
             return _from_json(header, body)
         if kind == Encoding.ROCKETMQ:
             return _from_rocketmq(header, body)
-    except (ValueError, KeyError, TypeError, AttributeError, struct.error, IndexError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, struct.error, IndexError, OverflowError) as error:
         raise BadFrame(f"the header of a frame cannot be read: {error}") from error
     raise BadFrame("a frame in an unknown encoding", field="encoding", expected="0 or 1", actual=kind)
 
@@ -138,8 +145,7 @@ class FrameReader:
         while len(self._data) >= FRAME.size_bytes:
             length = int.from_bytes(self._data[:4], "big", signed=True)
             if not 4 <= length <= FRAME_BYTES_MAX:
-                expected = f"4 to {FRAME_BYTES_MAX}"
-                raise BadFrame("not the remoting protocol", field="length", expected=expected, actual=length)
+                raise _no_frame(bytes(self._data[:4]))
             if len(self._data) < 4 + length:
                 return
             frame = bytes(self._data[: 4 + length])
@@ -150,6 +156,27 @@ class FrameReader:
     def is_inside(self) -> bool:
         """Whether a frame has begun and not ended."""
         return bool(self._data)
+
+
+def _no_frame(start: bytes) -> BadFrame:
+    if start == b"HTTP":
+        return BadFrame("it speaks HTTP", advice="name servers listen on 9876, brokers on 10911, unless told otherwise")
+    if start[:2] in (b"\x15\x03", b"\x16\x03"):
+        return BadFrame("it speaks TLS", advice="add --tls")
+    length = int.from_bytes(start, "big", signed=True)
+    return BadFrame("not a frame", field="length", expected=f"4 to {FRAME_BYTES_MAX}", actual=length)
+
+
+@contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Makes what is missing or of another kind in an answer an error that names `what` could not be understood.
+
+    Raises: BadFrame.
+    """
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+        raise BadFrame(f"{what} cannot be understood: {type(error).__name__} {error}"[:200]) from error
 
 
 # Brokers write maps with bare numbers as names ({0:"10.0.0.1:10911"}) unless they are asked otherwise.
@@ -222,7 +249,7 @@ def _from_rocketmq(header: bytes, body: bytes) -> Frame:
         fields[name], place = _text(header, place + 4, int.from_bytes(header[place : place + 4], "big", signed=True))
     return Frame(
         start["code"], start["opaque"], fields, body, start["flag"], remark or None, start["version"],
-        LANGUAGES[start["language"]], Encoding.ROCKETMQ,
+        LANGUAGES[start["language"]] if 0 <= start["language"] < len(LANGUAGES) else "OTHER", Encoding.ROCKETMQ,
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from remoting.answers import BrokerAddresses
 from remoting.client import Client
-from remoting.codes import RequestCode
+from remoting.codes import RequestCode, ResponseCode
 from remoting.connection import Request
-from remoting.errors import BadFrame, RemotingError, Unreachable
-from remoting.frames import Frame, parsed_json
+from remoting.errors import Refused, RemotingError, Unreachable
+from remoting.frames import Frame, parsed_json, understood
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class NameServers:
         Raises: Unreachable if no name server answers.
         """
         value = parsed_json(self._call(Request(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
-        return sorted((_broker(entry) for entry in (value.get("brokerAddrTable") or {}).values()), key=_order)
+        with understood("the name server's list of brokers"):
+            return sorted((_broker(entry) for entry in (value.get("brokerAddrTable") or {}).values()), key=_order)
 
     def route(self, topic: str) -> list[BrokerAddresses]:
         """The brokers that have a topic.
@@ -36,28 +38,39 @@ class NameServers:
         """
         request = Request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": True})
         value = parsed_json(self._call(request).body)
-        return sorted((_broker(entry) for entry in value.get("brokerDatas") or []), key=_order)
+        with understood("the name server's route"):
+            return sorted((_broker(entry) for entry in value.get("brokerDatas") or []), key=_order)
 
     def _call(self, request: Request) -> Frame:
+        """The answer of the first that answers.
+
+        Raises: Refused where one says no for itself; else Unreachable, with what each one's trouble is.
+        """
         failures: list[RemotingError] = []
         for address in self.addresses:
             try:
                 return self.client.call(address, request)
             except RemotingError as error:
-                failures.append(error)
+                failures.append(_told(error, address))
         if len(failures) == 1:
             raise failures[0]
-        raise Unreachable("; ".join(failure.message for failure in failures) or "no name server is given")
+        advice = dict.fromkeys(failure.advice for failure in failures if failure.advice is not None)
+        raise Unreachable(
+            "; ".join(failure.message for failure in failures) or "no name server is given",
+            advice="; ".join(advice) or None,
+        )
 
 
-def _broker(entry: dict[str, object]) -> BrokerAddresses:
-    addresses = entry.get("brokerAddrs")
-    if not isinstance(addresses, dict):
-        raise BadFrame("a broker without addresses in the name server's answer", actual=entry)
-    return BrokerAddresses(
-        str(entry.get("cluster")), str(entry.get("brokerName")),
-        {int(number): str(address) for number, address in sorted(addresses.items())},
-    )
+def _told(error: RemotingError, address: str) -> RemotingError:
+    """The error, or what it really means: brokers do not know what name servers are asked."""
+    if isinstance(error, Refused) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        return Unreachable(f"{address} is no name server, but perhaps a broker", advice=f"--broker {address} says so")
+    return error
+
+
+def _broker(entry: dict[str, Any]) -> BrokerAddresses:
+    addresses = {int(number): str(address) for number, address in entry["brokerAddrs"].items()}
+    return BrokerAddresses(str(entry["cluster"]), str(entry["brokerName"]), dict(sorted(addresses.items())))
 
 
 def _order(broker: BrokerAddresses) -> tuple[str, str]:

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from types import ModuleType
 
 from readers import checkpoint, consume_queue, index, record_layout
 from readers.diff import CHANGES, DIFFERENCES
@@ -18,10 +19,17 @@ from readers.plan import PLAN_STEPS, PLAN_STORES
 from readers.reconcile import OUTCOMES, RECONCILED, WORDS
 from readers.tables import ALL_TABLES
 from readers.transactions import ADVICE, FLAGS, STATES
+from remoting import frames
+from remoting.codes import ResponseCode
+from remoting.meanings import MEANINGS as RESPONSE_MEANINGS
+from repairs.guards import GUARDS
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 
 #: Where structures on disk are declared; a test finds any that is missing here.
 LAYOUT_MODULES = (record_layout, consume_queue, index, checkpoint)
+
+#: Where structures of the wire are declared.
+WIRE_MODULES = (frames,)
 
 #: What commands give beside the tables of a store.
 RESULT_TABLES = {
@@ -63,7 +71,8 @@ class Entry:
 def entries() -> list[Entry]:
     """Everything that can be explained.
 
-    Order: states, flags, advice, findings, terms, tables, columns, structures and their fields, exit statuses.
+    Order: states, flags, advice, findings, terms, tables, columns, structures and their fields, response codes, exit
+    statuses.
     """
     return [
         *(Entry(word, "state of a transaction", (text,)) for word, text in STATES.items()),
@@ -73,26 +82,34 @@ def entries() -> list[Entry]:
         *(Entry(word, "word of a ledger", (text,)) for word, text in WORDS.items()),
         *(Entry(word, "outcome of a comparison with a ledger", (text,)) for word, text in OUTCOMES.items()),
         *(Entry(word, "change between two audits", (text,)) for word, text in CHANGES.items()),
+        *(Entry(guard.name, "guard", (f"prevents {guard.prevents}", f"overridden: {guard.risk}")) for guard in GUARDS),
         *(Entry(word, "term", (text,)) for word, text in TERMS.items()),
         *_tables(),
-        *_structures(),
+        *_structures(structures(), "disk"),
+        *_structures(structures(WIRE_MODULES), "the wire"),
+        *(Entry(code.name, "response code", _response_lines(code)) for code in RESPONSE_MEANINGS),
         *(Entry(str(number), "exit status", (text,)) for number, text in MEANINGS.items()),
         *(Entry(str(number), "exit status of rmqtx check", (text,)) for number, text in CHECK_MEANINGS.items()),
     ]
 
 
-def structures() -> list[Layout]:
-    """Every structure on disk that the readers declare.
+def structures(modules: Iterable[ModuleType] = LAYOUT_MODULES) -> list[Layout]:
+    """Every structure that some modules declare; those on disk unless others are named.
 
     Order: by name.
     """
-    values = [value for module in LAYOUT_MODULES for value in vars(module).values() if isinstance(value, Layout)]
+    values = [value for module in modules for value in vars(module).values() if isinstance(value, Layout)]
     return sorted({value.name: value for value in values}.values(), key=lambda layout: layout.name)
 
 
 def source_of(layout: Layout) -> str:
     """Where in RocketMQ's sources a structure is written; references to notes of ours are left out."""
     return re.sub(r",?\s*FORMATS [\d., to]+", "", layout.source)
+
+
+def _response_lines(code: ResponseCode) -> tuple[str, ...]:
+    meaning = RESPONSE_MEANINGS[code]
+    return (f"code {code.value}: {meaning.sentence}", *([f"advice: {meaning.advice}"] if meaning.advice else []))
 
 
 def _findings() -> Iterator[Entry]:
@@ -123,8 +140,8 @@ def meaning_of(field: object) -> str:
     return metadata.get(b"meaning", b"").decode()
 
 
-def _structures() -> Iterator[Entry]:
-    for layout in structures():
+def _structures(layouts: Iterable[Layout], where: str) -> Iterator[Entry]:
+    for layout in layouts:
         lines = [f"{layout.title}, {layout.size_bytes} bytes fixed. Source: {source_of(layout)}"]
         for field in layout.fields:
             unit = f" [{field.unit}]" if field.unit else ""
@@ -132,7 +149,7 @@ def _structures() -> Iterator[Entry]:
             place = f"{layout.offsets[field.name]:>4}  {field.type_name:<9}"
             lines.append(f"{place} {field.name}: {field.meaning}{unit}{since}")
         lines += [f"   +  {part.size:<9} {part.name}: {part.meaning}" for part in layout.variable]
-        yield Entry(layout.name, "structure on disk", tuple(lines))
+        yield Entry(layout.name, f"structure on {where}", tuple(lines))
         for field in layout.fields:
             position = f"byte {layout.offsets[field.name]} of {layout.name}, {field.type_name}"
-            yield Entry(field.name, "field on disk", (f"{field.meaning}; {position}. Source: {source_of(layout)}",))
+            yield Entry(field.name, f"field on {where}", (f"{field.meaning}; {position}. Source: {source_of(layout)}",))

@@ -127,6 +127,12 @@ class LiveOptions:
             text = os.environ.get(NAME_SERVERS_VARIABLE)
         return several(text or "")
 
+    def full_name(self, name: str) -> str:
+        """A topic or group as brokers have it: in the namespace that --namespace gives, whether it says so or not."""
+        from remoting.namespaces import with_namespace
+
+        return with_namespace(name, self.namespace)
+
     def instead_of(self, stores: Sequence[object], advice: str) -> bool:
         """Whether live brokers are asked and not the stores, of which exactly one must be given.
 
