@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from readers.errors import BadRequest
 from remoting.answers import Answer
 from remoting.codes import COMMIT, ROLLBACK
 from remoting.errors import NoAnswer, RemotingError, Unreachable
@@ -48,7 +49,17 @@ def prepared(orders: Sequence[Order], medium: Medium, conduct: Conduct) -> list[
 
 
 def _by_id(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {row["transaction_id"]: row for row in rows}
+    """The rows by their id.
+
+    Raises: BadRequest where several transactions bear one id: who acts must say which, and ids are all there is.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        name = row["transaction_id"]
+        if name in found:
+            raise BadRequest(f"several transactions bear the id {name}", advice="nothing can name one of them alone")
+        found[name] = row
+    return found
 
 
 def _guard(deed: Deed, medium: Medium, conduct: Conduct, without: Sequence[str] = ()) -> None:

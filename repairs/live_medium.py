@@ -8,12 +8,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from remoting.live_questions import lookup
-
 from readers.broker_settings import Version
+from readers.findings import Finding
 from remoting.answers import Answer, BrokerAddresses
 from remoting.broker import Broker
 from remoting.errors import Refused, RemotingError
+from remoting.live_questions import lookup
 from remoting.live_records import blocks_of
 from repairs.claims import Claims, claimed
 from repairs.receipts import Receipt, answered
@@ -49,6 +49,9 @@ class LiveMedium:
         self._members = members
         self._facts: dict[str, _Facts] = {}
         self._claims: dict[str, Claims] = {}
+        self._unread: dict[str, tuple[str, ...]] = {}
+        #: Where the logs ended when the claims were made: what was decided before that must be in the index by now.
+        self._log_ends: dict[str, int] = {}
 
     # -- looking ------------------------------------------------------------------------------------------------
 
@@ -56,18 +59,22 @@ class LiveMedium:
         """See `Medium`."""
         reading = lookup(list(self._brokers.values()), transaction_ids)
         rows: list[dict[str, Any]] = reading.table().to_pylist()
+        self._unread = {
+            root: tuple(found.line() for found in reading.findings if found.store == root and _matters(found))
+            for root in self._brokers
+        }
         return rows
 
     def situations(self, rows: Sequence[dict[str, Any]], *, settled_ms: int) -> list[Situation]:
         """See `Medium`."""
         groups = {row["producer_group"] for row in rows if row["producer_group"] is not None}
         producers = {group: self._producers(group) for group in sorted(groups)}
-        waiting = {root: _decisions_waiting(broker) for root, broker in self._brokers.items()}
-        return [self._situation(row, producers, waiting, settled_ms) for row in rows]
+        busy = {root: self._busyness(broker) for root, broker in self._brokers.items()}
+        return [self._situation(row, producers, busy, settled_ms) for row in rows]
 
     def _situation(
         self, row: dict[str, Any], producers: dict[str, tuple[tuple[str, ...] | None, str | None]],
-        waiting: dict[str, int], settled_ms: int,
+        busy: dict[str, tuple[int, str | None]], settled_ms: int,
     ) -> Situation:
         half = self._record(row["half_copies"])
         discard = self._record(row["discard_copies"])
@@ -75,13 +82,15 @@ class LiveMedium:
         facts = self._facts_of(root)
         connected, unknown = producers.get(str(row["producer_group"]), ((), None))
         claims = self._claims.get(root)
+        waiting, behind = busy.get(root, (0, None))
         around = Surroundings(
             version=facts.version, is_slave=facts.is_slave, has_rocksdb_transactions=facts.has_rocksdb_transactions,
-            settle_ms=facts.settle_ms, settled_ms=settled_ms, decisions_waiting=waiting.get(root, 0),
+            settle_ms=facts.settle_ms, settled_ms=settled_ms, decisions_waiting=waiting,
             file_reserved_time_hours=facts.file_reserved_time_hours, now_ms=time.time_ns() // 1_000_000,
             producers=connected, producers_unknown=unknown,
             rivals=() if claims is None else claims.rivals.get(str(row["producer_group"]), ()),
             rivals_unknown=None if claims is None else claims.why_unknown,
+            unread=(*self._unread.get(root, ()), *([behind] if behind is not None else [])),
         )  # fmt: skip
         return Situation(row, half, discard, half, around)
 
@@ -129,6 +138,14 @@ class LiveMedium:
             )
         return self._facts[root]
 
+    def _busyness(self, broker: Broker) -> tuple[int, str | None]:
+        """Decisions in the broker's queue (brokers before 4.4 do not say), and what the index lacks of the past."""
+        runtime = broker.runtime()
+        dispatched = _number(runtime.get("commitLogMaxOffset")) - _number(runtime.get("dispatchBehindBytes"))
+        lacking = self._log_ends.get(broker.root, 0) - dispatched
+        behind = f"the last {lacking} bytes of the log are not in its queues and index yet" if lacking > 0 else None
+        return _number(runtime.get("EndTransactionQueueSize")), behind
+
     # -- acting -------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -142,6 +159,7 @@ class LiveMedium:
         with ExitStack() as stack:
             for root, names in sorted(groups.items()):
                 self._claims[root] = stack.enter_context(claimed(self._brokers[root], names))
+                self._log_ends[root] = _number(self._brokers[root].runtime().get("commitLogMaxOffset"))
             yield
         self._claims = {}
 
@@ -197,9 +215,10 @@ def named_record(broker: Broker, raw: bytes) -> NamedRecord | None:
     )
 
 
-def _decisions_waiting(broker: Broker) -> int:
-    """Decisions in the broker's queue (EndTransactionQueueSize: brokers before 4.4 do not say)."""
-    text = broker.runtime().get("EndTransactionQueueSize", "0")
-    return int(text) if text.isdecimal() else 0
+def _matters(finding: Finding) -> bool:
+    """Whether a finding could hide a witness; that queues and index lag a little is looked at apart."""
+    return finding.kind.severity == "error" and finding.code != "dispatch-behind"
 
 
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() else 0

@@ -89,7 +89,9 @@ def _end(deed: Deed, journal: Journal, problem: str | None) -> None:
     elif proof.seen is Seen.WHOLE:
         receipt.outcome = "accepted" if deed.order.wish.action == "resume" else "proved"
         if receipt.outcome == "accepted":
-            receipt.notes.append("a new half copy is in the half queue: the broker will ask the producer again")
+            receipt.notes.append("a new half copy is in the half queue: the broker asks the producer again")
+            if receipt.state_after != "PENDING":
+                receipt.notes.append(f"while it was watched it became {receipt.state_after}")
     else:
         receipt.notes.append(problem or str(proof.lacking))
     journal.end(receipt)

@@ -223,8 +223,8 @@ def carry_out_deeds(
     carry_out(deeds, medium, journal, conduct, voice.note)
     receipts = [deed.receipt for deed in deeds if deed.receipt is not None]
     listing.write(iter(table(receipts).to_batches()))
-    for receipt in receipts:
-        _say_outcome(receipt)
+    for deed in allowed:
+        _say_outcome(deed.begun())
     voice.note(f"receipts are in {journal.path}")
     return status_of(receipts, is_proof_wanted=conduct.prove)
 
@@ -238,9 +238,9 @@ def say_deed(deed: Deed, voice: Voice) -> None:
         f"group {row['producer_group']}", *([f"keys {row['keys']}"] if row["keys"] else []),
     ]  # fmt: skip
     action = deed.order.wish.action
-    say.line(f"rmqtx: {action} {row['transaction_id']} ({', '.join(facts)})")
+    voice.note(f"{action} {row['transaction_id']} ({', '.join(facts)})")
     for refusal in deed.refusals:
-        say.line(f"rmqtx:   refused by {refusal}")
+        say.error(f"  refused by {refusal}" if not voice.quiet else f"{row['transaction_id']}: refused by {refusal}")
     if deed.is_allowed and named is not None:
         place = f"queue offset {named.queue_offset}, log offset {named.commit_log_offset}"
         voice.note(f"  {_DOES[action]} at {place} of {named.store}")
@@ -262,10 +262,9 @@ def _agreed(deeds: Sequence[Deed]) -> bool:
 
 def _say_outcome(receipt: Any) -> None:
     """One line on stderr for whatever did not simply succeed."""
-    if receipt.outcome == "proved":
-        return
-    notes = "; ".join(receipt.notes)
-    say.line(f"rmqtx: {receipt.transaction_id}: {receipt.outcome}" + (f": {notes}" if notes else ""))
+    if receipt.outcome != "proved":
+        notes = "; ".join(receipt.notes)
+        say.error(f"{receipt.transaction_id}: {receipt.outcome}" + (f": {notes}" if notes else ""))
 
 
 def _refused_status(count_all: int, count_allowed: int) -> int:
