@@ -156,8 +156,6 @@ def decision_in_flight(situation: Situation, wish: Wish) -> Found:
             f"and only {around.settled_ms / 1000:g} s were waited",
             "leave --settle away: the time that the broker's configuration asks for is waited by itself",
         )
-    if around.decisions_waiting:
-        return f"{around.decisions_waiting} decisions wait in the broker's queue", "ask again when it is less busy"
     return None
 
 

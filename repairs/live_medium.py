@@ -69,12 +69,12 @@ class LiveMedium:
         """See `Medium`."""
         groups = {row["producer_group"] for row in rows if row["producer_group"] is not None}
         producers = {group: self._producers(group) for group in sorted(groups)}
-        busy = {root: self._busyness(broker) for root, broker in self._brokers.items()}
-        return [self._situation(row, producers, busy, settled_ms) for row in rows]
+        behind = {root: self._behind(broker) for root, broker in self._brokers.items()}
+        return [self._situation(row, producers, behind, settled_ms) for row in rows]
 
     def _situation(
         self, row: dict[str, Any], producers: dict[str, tuple[tuple[str, ...] | None, str | None]],
-        busy: dict[str, tuple[int, str | None]], settled_ms: int,
+        behind: dict[str, str | None], settled_ms: int,
     ) -> Situation:
         half = self._record(row["half_copies"])
         discard = self._record(row["discard_copies"])
@@ -82,15 +82,14 @@ class LiveMedium:
         facts = self._facts_of(root)
         connected, unknown = producers.get(str(row["producer_group"]), ((), None))
         claims = self._claims.get(root)
-        waiting, behind = busy.get(root, (0, None))
         around = Surroundings(
             version=facts.version, is_slave=facts.is_slave, has_rocksdb_transactions=facts.has_rocksdb_transactions,
-            settle_ms=facts.settle_ms, settled_ms=settled_ms, decisions_waiting=waiting,
+            settle_ms=facts.settle_ms, settled_ms=settled_ms,
             file_reserved_time_hours=facts.file_reserved_time_hours, now_ms=time.time_ns() // 1_000_000,
             producers=connected, producers_unknown=unknown,
             rivals=() if claims is None else claims.rivals.get(str(row["producer_group"]), ()),
             rivals_unknown=None if claims is None else claims.why_unknown,
-            unread=(*self._unread.get(root, ()), *([behind] if behind is not None else [])),
+            unread=(*self._unread.get(root, ()), *filter(None, [behind.get(root)])),
         )  # fmt: skip
         return Situation(row, half, discard, half, around)
 
@@ -138,13 +137,14 @@ class LiveMedium:
             )
         return self._facts[root]
 
-    def _busyness(self, broker: Broker) -> tuple[int, str | None]:
-        """Decisions in the broker's queue (brokers before 4.4 do not say), and what the index lacks of the past."""
+    def _behind(self, broker: Broker) -> str | None:
+        """What the queues and the index lack of what was in the log when the claim was made."""
+        if broker.root not in self._log_ends:
+            return None
         runtime = broker.runtime()
         dispatched = _number(runtime.get("commitLogMaxOffset")) - _number(runtime.get("dispatchBehindBytes"))
-        lacking = self._log_ends.get(broker.root, 0) - dispatched
-        behind = f"the last {lacking} bytes of the log are not in its queues and index yet" if lacking > 0 else None
-        return _number(runtime.get("EndTransactionQueueSize")), behind
+        lacking = self._log_ends[broker.root] - dispatched
+        return f"the last {lacking} bytes of the log are not in its queues and index yet" if lacking > 0 else None
 
     # -- acting -------------------------------------------------------------------------------------------------
 

@@ -48,7 +48,6 @@ class Surroundings:
     has_rocksdb_transactions: bool
     settle_ms: int
     settled_ms: int
-    decisions_waiting: int
     file_reserved_time_hours: int
     now_ms: int
     producers: tuple[str, ...] | None
