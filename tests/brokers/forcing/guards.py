@@ -38,9 +38,7 @@ class Case:
 def cases(stage: Stage) -> list[Case]:
     """What can be shown on one broker at once."""
     shop = stage.shop("g-main")
-    names = (
-        "delivered", "rolled-back", "older", "in-flight", "group", "immune", "open", "closed", "rival", "old",
-    )  # fmt: skip
+    names = ("delivered", "rolled-back", "older", "in-flight", "group", "immune", "open", "closed")
     groups = {name: shop.join(f"g-{name}") for name in names}
 
     def begin(name: str, **wanted: object) -> Transaction:
@@ -49,15 +47,13 @@ def cases(stage: Stage) -> list[Case]:
     older = begin("older")
     shop.until_decided()
     stage.put_back([older], 1)
-    old = begin("old")
-    shop.until_decided()
     delivered, rolled_back = begin("delivered", first="COMMIT"), begin("rolled-back", first="ROLLBACK")
     closed = begin("closed", first="COMMIT")
-    in_flight, group, still_open, rival = begin("in-flight"), begin("group"), begin("open"), begin("rival")
+    in_flight, group, still_open = begin("in-flight"), begin("group"), begin("open")
     immune = begin("immune", **{"p.CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"})
     shop.until_decided()
     shop.kill()
-    stage.until_gone(groups["old"])
+    stage.until_gone(groups["older"])
     stage.until_delivered([delivered, closed])
     alive = stage.shop("g-alive")
     connected = alive.begin_all("guard-alive", 1)[0]

@@ -26,19 +26,15 @@ class Act:
     one: Transaction
     named_by: str
     deliveries: int
-    words: tuple[str, ...] = ()
     outcome: str = "proved"
     codes: tuple[int, ...] = (0,)
-    identity: str | None = None
-    process: subprocess.Popen[str] | None = None
     ran: Ran | None = None
 
     @property
-    def receipt(self) -> Row:
-        """The receipt that it printed."""
+    def receipts(self) -> list[Row]:
+        """The receipts of it that were printed."""
         assert self.ran is not None
-        assert len(self.ran.rows) == 1, str(self.ran)
-        return self.ran.rows[0]
+        return [row for row in self.ran.rows if row["transaction_id"] == self.one.id]
 
 
 @dataclass
@@ -52,32 +48,35 @@ class Result:
 
 
 def play(stage: Stage, tool: Tool) -> list[Result]:
-    """All actions, each in a process of its own and all at once, then what is true."""
+    """All actions, one command for each and all at once, then what is true."""
     shop = stage.shop("f-first")
     acts = [*_discarded(stage, shop), *_pending(stage)]
+    commands: dict[str, subprocess.Popen[str]] = {}
+    for action in dict.fromkeys(act.action for act in acts):
+        names = [_identity(stage, act) for act in acts if act.action == action]
+        commands[action] = tool.start(action, *names, "--reason", f"test of {action}", "--yes", "--format", "jsonl")
+    ran = {action: tool.end(process) for action, process in commands.items()}
     for act in acts:
-        identity = act.identity or _identity(stage, act)
-        act.process = tool.start(
-            act.action, identity, "--reason", f"test of {act.what}", "--yes", "--format", "jsonl", *act.words
-        )
-    for act in acts:
-        assert act.process is not None
-        act.ran = tool.end(act.process)
+        act.ran = ran[act.action]
     back = stage.shop("f-resumed", strangers="COMMIT")  # its producer is back, and commits what it is asked about
-    back.begin_all("returned", 1, first="ROLLBACK")
+    back.join("f-resumed-compressed", strangers="COMMIT")
+    for number, group in enumerate(("f-resumed", "f-resumed-compressed")):
+        back.begin("returned", number, first="ROLLBACK", group=group)
+    back.until_decided()
     return _results(stage, acts)
 
 
 def _discarded(stage: Stage, shop: Shop) -> list[Act]:
     """Transactions that the broker has given up on."""
-    groups = {name: shop.join(f"f-{name}") for name in ("discarded", "compressed", "resumed", "resumed-compressed")}
+    names = ("discarded", "by-discard", "compressed", "resumed", "resumed-compressed")
+    groups = {name: shop.join(f"f-{name}") for name in names}
     compressed = {"body": COMPRESSIBLE}
     committed = shop.begin("commit-discarded", 0, group=groups["discarded"])
-    by_discard = shop.begin("commit-discarded-by-its-copy", 0, group=groups["discarded"])
+    by_discard = shop.begin("commit-discarded-by-its-copy", 0, group=groups["by-discard"])
     large = shop.begin("commit-discarded-compressed", 0, group=groups["compressed"], **compressed)
     resumed = [shop.begin("resume", 0, group=groups["resumed"])]
     if stage.rig.release >= RESUME_KEEPS_COMPRESSED_SINCE:
-        resumed.append(shop.begin("resume-compressed", 0, group=groups["resumed"], **compressed))
+        resumed.append(shop.begin("resume-compressed", 0, group=groups["resumed-compressed"], **compressed))
     all_of_them = [committed, by_discard, large, *resumed]
     shop.until_decided()
     shop.kill()
@@ -134,10 +133,15 @@ def _identity(stage: Stage, act: Act) -> str:
         "UNIQ_KEY": lambda: one.id,
         "business key": lambda: str(one.known["keys"]),
         "message id of its half": lambda: str(one.known["offset_message_id"]),
-        "message id of its newest copy": lambda: str(stage.copies(one)[-1]["offset_message_id"]),
-        "message id of its discard copy": lambda: str(stage.copies(one, DISCARD_TOPIC)[-1]["offset_message_id"]),
+        "message id of its newest copy": lambda: _message_id(one, stage.last_copy(one)[1]),
+        "message id of its discard copy": lambda: _message_id(one, stage.last_copy(one, DISCARD_TOPIC)[1]),
     }
     return names[act.named_by]()
+
+
+def _message_id(one: Transaction, commit_log_offset: int) -> str:
+    """The message id of another record of the same broker: host and port as in the first one's."""
+    return str(one.known["offset_message_id"])[:16] + f"{commit_log_offset:016X}"
 
 
 def _results(stage: Stage, acts: list[Act]) -> list[Result]:
@@ -156,9 +160,9 @@ def _results(stage: Stage, acts: list[Act]) -> list[Result]:
 def _result(stage: Stage, act: Act, asked: list[str], numbers: set[int]) -> Result:
     assert act.ran is not None
     delivered = stage.delivered(act.one)
-    if act.ran.status != 0 or len(act.ran.rows) != 1:
+    if act.ran.status != 0 or len(act.receipts) != 1:
         return Result(act, delivered, [], [str(act.ran)])
-    receipt = act.receipt
+    receipt = act.receipts[0]
     codes = [request["response_code"] for request in receipt["requests"]]
     wrong = [
         f"{name}: {found!r}, not {wanted!r}"

@@ -42,9 +42,9 @@ class Shop:
         self.agent.do("producer", group=group, topic=TOPIC, strangers=strangers)
         self._under_way: list[str] = []
 
-    def join(self, group: str) -> str:
+    def join(self, group: str, strangers: str | None = None) -> str:
         """Produce for one more group; gives its name."""
-        self.agent.do("producer", group=group, topic=TOPIC)
+        self.agent.do("producer", group=group, topic=TOPIC, strangers=strangers)
         return group
 
     def fill(self, kibibytes: int) -> None:
