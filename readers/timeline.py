@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from readers.cursors import read_cursors
+from readers.cursors import CheckCursors, check_cursors, read_cursors
 from readers.record_at import block_at
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 
@@ -36,7 +38,54 @@ CONSUMERS = pa.schema(
 )
 
 
-def timeline(transaction: dict[str, Any], stores: list[Store]) -> pa.Table:
+class Surroundings(Protocol):
+    """What stands around a transaction's witnesses in the store, or at the broker, that they are from."""
+
+    @property
+    def root(self) -> str:
+        """What stands in the column `store`."""
+
+    def message_ids(self, offsets: Iterable[int]) -> dict[int, str]:
+        """The offset message ids of records at some commit-log offsets; those that cannot be read are left out."""
+
+    def cursors(self) -> list[dict[str, Any]]:
+        """Where consumer groups stand: group, topic, queue_id, next_queue_offset."""
+
+    def check_cursors(self) -> CheckCursors:
+        """Where the transaction check stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSurroundings:
+    """Those of a store."""
+
+    store: Store
+
+    @property
+    def root(self) -> str:
+        """The store's root."""
+        return self.store.root
+
+    def message_ids(self, offsets: Iterable[int]) -> dict[int, str]:
+        """Read from its log."""
+        log = self.store.log()
+        try:
+            found = {offset: block_at(log, offset) for offset in offsets}
+        finally:
+            log.close()
+        return {offset: block.message_ids().to_pylist()[0] for offset, block in found.items() if block is not None}
+
+    def cursors(self) -> list[dict[str, Any]]:
+        """Read from config/consumerOffset.json."""
+        rows: list[dict[str, Any]] = read_cursors(self.store).table().to_pylist()
+        return rows
+
+    def check_cursors(self) -> CheckCursors:
+        """Read from the same file."""
+        return check_cursors(self.store)
+
+
+def timeline(transaction: dict[str, Any], places: Sequence[Surroundings]) -> pa.Table:
     """What happened to a transaction (a row of TRANSACTIONS as a dictionary), one row an event.
 
     Shape: TIMELINE. The first copy is `sent`; a copy with more checks than the one before is a `check` (the broker put
@@ -61,8 +110,7 @@ def timeline(transaction: dict[str, Any], stores: list[Store]) -> pa.Table:
         events.append(_event(final, "commit", final["topic"], detail))
     for copy in transaction["discard_copies"]:
         events.append(_event(copy, "discard", DISCARD_TOPIC, "the broker gave up on it"))
-    roots = {store.root: store for store in stores}
-    _add_message_ids(events, roots)
+    _add_message_ids(events, places)
     events.sort(key=lambda event: (event["time_ms"], event.get("commit_log_offset") or -1))
     return pa.Table.from_pylist(events, schema=TIMELINE)
 
@@ -90,17 +138,15 @@ def _event(entry: dict[str, Any], event: str, topic: str, detail: str) -> dict[s
     }
 
 
-def _add_message_ids(events: list[dict[str, Any]], roots: dict[str, Store]) -> None:
-    for root, store in roots.items():
-        log = store.log()
-        for event in events:
-            if event.get("store") == root and event.get("commit_log_offset") is not None:
-                block = block_at(log, event["commit_log_offset"])
-                event["message_id"] = None if block is None else block.message_ids().to_pylist()[0]
-        log.close()
+def _add_message_ids(events: list[dict[str, Any]], places: Sequence[Surroundings]) -> None:
+    for place in places:
+        here = [event for event in events if event.get("store") == place.root and "commit_log_offset" in event]
+        ids = place.message_ids(event["commit_log_offset"] for event in here)
+        for event in here:
+            event["message_id"] = ids.get(event["commit_log_offset"])
 
 
-def consumers_past(transaction: dict[str, Any], stores: list[Store]) -> pa.Table:
+def consumers_past(transaction: dict[str, Any], places: Sequence[Surroundings]) -> pa.Table:
     """For each final and each consumer group of its topic: whether the group's cursor is past it.
 
     A message that was committed is not thereby consumed: a group whose next queue offset is not past the final has
@@ -109,16 +155,16 @@ def consumers_past(transaction: dict[str, Any], stores: list[Store]) -> pa.Table
     Order: final, then group.
     """
     rows: list[dict[str, Any]] = []
-    for store in stores:
-        cursors = read_cursors(store).table().to_pylist()
+    for place in places if transaction["final_records"] else ():
+        cursors = place.cursors()
         for final in transaction["final_records"]:
-            if final["store"] != store.root:
+            if final["store"] != place.root:
                 continue
             for cursor in cursors:
                 if cursor["topic"] == final["topic"] and cursor["queue_id"] == final["queue_id"]:
                     rows.append(
                         {
-                            "store": store.root,
+                            "store": place.root,
                             "group": cursor["group"],
                             "topic": final["topic"],
                             "queue_id": final["queue_id"],

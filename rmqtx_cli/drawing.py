@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from readers.cursors import check_cursors
-from readers.timeline import CONSUMERS, TIMELINE, consumers_past, timeline
+from readers.timeline import CONSUMERS, TIMELINE, Surroundings, consumers_past, timeline
 from readers.transactions import ADVICE, FLAGS
 from rmqtx_cli.durations import duration_text
 from rmqtx_cli.output.table import TablePort
@@ -16,18 +15,19 @@ from rmqtx_cli.views import ALWAYS, Column, View, plain
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.store import Store
-
 Transaction = dict[str, Any]
+_ALIVE: dict[bool | None, str] = {
+    True: ", a producer of it is connected", False: ", no producer of it is connected: nobody answers the checks"
+}  # fmt: skip
 
 
-def draw(transaction: Transaction, stores: list[Store], stream: IO[bytes]) -> None:
+def draw(transaction: Transaction, places: Sequence[Surroundings], stream: IO[bytes]) -> None:
     """Write the page."""
     _write(stream, _head(transaction))
-    events = timeline(transaction, stores)
-    _write_table(stream, events, _timeline_view(_sent_ms(transaction), with_store=len(stores) > 1))
-    _write(stream, ["", *_check_lines(transaction, stores)])
-    consumers = consumers_past(transaction, stores)
+    events = timeline(transaction, places)
+    _write_table(stream, events, _timeline_view(_sent_ms(transaction), with_store=len(places) > 1))
+    _write(stream, ["", *_check_lines(transaction, places)])
+    consumers = consumers_past(transaction, places)
     if consumers.num_rows:
         _write(stream, ["", "consumer groups (committed is not consumed)"])
         _write_table(stream, consumers, _CONSUMERS_VIEW)
@@ -35,7 +35,7 @@ def draw(transaction: Transaction, stores: list[Store], stream: IO[bytes]) -> No
         _write(stream, ["", "no consumer group has a cursor on the queue of its final: not known to be consumed"])
 
 
-def with_events(transactions: list[Transaction], stores: list[Store], schema: pa.Schema) -> pa.Table:
+def with_events(transactions: list[Transaction], places: Sequence[Surroundings], schema: pa.Schema) -> pa.Table:
     """The transactions as rows with two more columns: `timeline` and `consumers`, lists of their events and groups."""
     import pyarrow as pa
 
@@ -45,8 +45,8 @@ def with_events(transactions: list[Transaction], stores: list[Store], schema: pa
     rows = [
         transaction
         | {
-            "timeline": timeline(transaction, stores).to_pylist(),
-            "consumers": consumers_past(transaction, stores).to_pylist(),
+            "timeline": timeline(transaction, places).to_pylist(),
+            "consumers": consumers_past(transaction, places).to_pylist(),
         }
         for transaction in transactions
     ]
@@ -68,7 +68,7 @@ def _head(transaction: Transaction) -> Iterator[str]:
         yield named("flag", f"{flag}: {FLAGS.get(flag, '')}")
     yield named("advice", f"{transaction['advice']}: {ADVICE.get(transaction['advice'], '')}")
     if transaction["producer_group"] is not None:
-        yield named("group", transaction["producer_group"])
+        yield named("group", f"{transaction['producer_group']}{_ALIVE.get(transaction.get('producer_alive'), '')}")
     if transaction["topic"] is not None:
         queue = "" if transaction["queue_id"] is None else f", queue {transaction['queue_id']}"
         yield named("topic", f"{transaction['topic']}{queue}")
@@ -112,14 +112,14 @@ _CONSUMERS_VIEW = View(
 )
 
 
-def _check_lines(transaction: Transaction, stores: list[Store]) -> Iterator[str]:
-    for store in stores:
-        copies = [copy for copy in transaction["half_copies"] if copy["store"] == store.root]
+def _check_lines(transaction: Transaction, places: Sequence[Surroundings]) -> Iterator[str]:
+    for place in places:
+        copies = [copy for copy in transaction["half_copies"] if copy["store"] == place.root]
         if not copies:
             continue
-        cursors = check_cursors(store)
+        cursors = place.check_cursors()
         newest = copies[-1]
-        where = f"check of {store.root}: " if len(stores) > 1 else "check: "
+        where = f"check of {place.root}: " if len(places) > 1 else "check: "
         next_half = None if cursors.half is None else cursors.half.get(newest["queue_id"])
         if next_half is None:
             yield f"{where}its cursor is not known"

@@ -168,11 +168,13 @@ def with_live_options(command: Callable[..., Any]) -> Callable[..., Any]:
             annotation=annotation,
         )
         for name, annotation in _OPTIONS.items()
+        if name not in {parameter.name for parameter in own}  # `check` has a timeout of its own, for all it does
     ]
+    taken = [parameter.name for parameter in options]
 
     @functools.wraps(command)
     def wrapped(*arguments: Any, **named: Any) -> Any:
-        values = {name: named.pop(name, None) for name in _OPTIONS}
+        values = {name: named.pop(name, None) for name in taken}
         values["broker"] = tuple(values["broker"] or ())
         return command(*arguments, **named, live=LiveOptions(**values))
 

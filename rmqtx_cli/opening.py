@@ -31,6 +31,13 @@ class Opened:
 
         return " ".join(shlex.quote(store.root) for store in self.stores)
 
+    @property
+    def arguments(self) -> str:
+        """The options that name the stores for a command on one transaction, as a shell takes them."""
+        import shlex
+
+        return " ".join(f"--store {shlex.quote(store.root)}" for store in self.stores)
+
 
 def open_stores(
     paths: Sequence[str | os.PathLike[str]],

@@ -56,6 +56,21 @@ StoreArguments = Annotated[
         help="Root of a broker's store, the directory that holds commitlog/: a path, s3://BUCKET/PATH, or a pattern.",
     ),
 ]
+OptionalStoreArguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[STORE]",
+        help="Root of a broker's store, the directory that holds commitlog/: a path, s3://BUCKET/PATH, or a pattern. "
+        "Or live brokers, by -n or --broker.",
+    ),
+]
+RateOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-requests-per-second", min=0.1, metavar="N",
+        help="With live brokers: at most so many requests for records, to spare a busy broker.",
+    ),
+]
 CommitLogOption = Annotated[
     list[str] | None,
     typer.Option(

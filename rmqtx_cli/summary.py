@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ from rmqtx_cli.views import ALWAYS, View, plain
 
 if TYPE_CHECKING:
     from readers.store import Store
-    from rmqtx_cli.opening import Opened
 
 _KEYS = ("producer_group", "topic")
 _COUNTS = [f"{state.lower()}_count" for state in STATES]
@@ -132,14 +131,17 @@ class Summary:
         ]
         return pa.Table.from_pylist(rows, schema=SUMMARY)
 
-    def lines(self, opened: Opened) -> Iterator[str]:
-        """What there is to say beside the table: states, oddities, drift, cost, and what to do next."""
+    def lines(self, stores: Sequence[Store], arguments: str) -> Iterator[str]:
+        """What there is to say beside the table: states, oddities, drift, cost, and what to do next.
+
+        `arguments`: the options that lead to the same transactions again, as a shell takes them.
+        """
         states = ", ".join(f"{self.states[state]} {state}" for state in STATES if self.states[state])
         yield f"{count(self.transactions_count, 'transaction')}{': ' + states if states else ''}"
         for flag in FLAGS:
             if self.flags[flag]:
                 yield f"{flag}: {self.flags[flag]}, first {self.examples[flag]}: {FLAGS[flag]}"
-        for store in opened.stores:
+        for store in stores:
             yield from self._drift(store)
             yield from self._cost(store)
         if self.transactions_count:
@@ -148,7 +150,7 @@ class Summary:
                 f"{count(self.half_copies_count, 'half copy', 'half copies')} of "
                 f"{count(self.transactions_count, 'transaction')}: {times:.2f} each"
             )
-        yield f"next: {self.next_command(opened)}"
+        yield f"next: {self.next_command(arguments)}"
 
     def _drift(self, store: Store) -> Iterator[str]:
         from readers.cursors import transaction_metrics
@@ -179,10 +181,9 @@ class Summary:
             parts.append(f"{count(rows, f'{name} record')} of {size(written)}")
         yield f"{store.root}: {', '.join(parts)} still in the queues"
 
-    def next_command(self, opened: Opened) -> str:
+    def next_command(self, arguments: str) -> str:
         """The safe command that shows what deserves the first look."""
         for word in _URGENT:
             if word in self.examples and (self.flags[word] or self.states[word]):
-                stores = " ".join(f"--store {shlex.quote(store.root)}" for store in opened.stores)
-                return f"rmqtx show {shlex.quote(escaped(self.examples[word]))} {stores}   # {word}"
+                return f"rmqtx show {shlex.quote(escaped(self.examples[word]))} {arguments}   # {word}"
         return "nothing to do"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from readers.errors import BadRequest
 from rmqtx_cli import exit_status
 from rmqtx_cli.commands import Example
 from rmqtx_cli.durations import parse_duration_ms
+from rmqtx_cli.live import LiveOptions, with_live_options
 from rmqtx_cli.options import (
     AtOption,
     BrokerConfOption,
@@ -28,12 +29,13 @@ from rmqtx_cli.options import (
     HashOption,
     LimitOption,
     MasterOption,
+    OptionalStoreArguments,
     OutputOption,
     ProcessesOption,
     QuietOption,
+    RateOption,
     RemoteOption,
     SplitSizeOption,
-    StoreArguments,
     TemporaryOption,
     VerboseOption,
     WhereOption,
@@ -41,6 +43,9 @@ from rmqtx_cli.options import (
 )
 from rmqtx_cli.say import Voice
 from rmqtx_cli.times import parse_time_ms
+
+if TYPE_CHECKING:
+    from readers.reading import Reading
 
 NAME = "audit"
 SHORT = "the verdict on every transaction"
@@ -51,6 +56,7 @@ EXAMPLES = (
     Example("rmqtx audit 's3://evidence/*/store' --engine spark -o verdicts.parquet", "the same rows from Spark"),
     Example("rmqtx audit STORE --at 2026-01-02T03:04:05Z", "as it was known then"),
     Example("rmqtx audit STORE --summary", "only the counts"),
+    Example("rmqtx audit -n 10.0.0.1:9876 --flagged", "what is odd of all that live brokers' half queues hold"),
     Example(
         "rmqtx audit STORE --follow --checkpoint orders.sqlite --format jsonl",
         "each verdict that is new or has changed, for days; a restart goes on",
@@ -75,9 +81,10 @@ UntilIdleOption = Annotated[
 ]
 
 
+@with_live_options
 def command(
     context: typer.Context,
-    store: StoreArguments,
+    store: OptionalStoreArguments = None,
     where: WhereOption = None,
     flagged: FlaggedOption = False,
     limit: LimitOption = None,
@@ -104,20 +111,25 @@ def command(
     commit_log: CommitLogOption = None,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
+    rate: RateOption = None,
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
+    *,
+    live: LiveOptions,
 ) -> int:
     """Judge every transaction of the stores: state, flags, reason, advice, and the evidence for each.
 
-    Reads the whole log. Ends with a summary per group and topic, and the next safe command, on stderr.
+    Reads the whole log; of live brokers, all that their half queues still hold. Ends with a summary per group and
+    topic, and the next safe command, on stderr.
     """
     from readers.findings import findings_table
     from readers.places import expand
-    from readers.tables import FINDINGS, TRANSACTIONS
+    from readers.tables import FINDINGS, LIVE_TRANSACTIONS, TRANSACTIONS
     from rmqtx_cli.custody import take_custody
     from rmqtx_cli.engines import EngineOptions, chosen_engine
     from rmqtx_cli.following import INTERVAL_MS, Following, refuse_with_follow
     from rmqtx_cli.listing import Listing
+    from rmqtx_cli.live_reading import arguments, live_source, refuse_with_live, refuse_without_live
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
     from rmqtx_cli.output.table import print_table
     from rmqtx_cli.progress import shown
@@ -127,8 +139,20 @@ def command(
     voice = Voice(verbose, quiet)
     at_ms = None if at is None else parse_time_ms(at)
     now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
-    places = expand(store)
-    view = transactions_view(now_ms, with_state=True, with_store=len(places) > 1)
+    is_live = live.instead_of(store or [], "rmqtx audit STORE, or rmqtx audit -n HOST:PORT")
+    if is_live:
+        refuse_with_live({
+            "--at": at, "--follow": follow, "--master": master, "--remote": remote, "--conf": conf, "--hash": hash_all,
+            "--split-size": split_bytes, "--processes": processes, "--temp-dir": temporary, "--with-meta": with_meta,
+            "--engine": engine is not EngineName.AUTO, "--commitlog": commit_log, "--broker-conf": broker_conf,
+            "--broker-version": broker_version,
+        })
+    else:
+        refuse_without_live(rate)
+    places = expand(store or [])
+    view = transactions_view(
+        now_ms, with_state=True, with_store=is_live or len(places) > 1, with_producers=is_live
+    )
     condition = " and ".join(f"({text})" for text in (where, "flags ~ ." if flagged else None) if text) or None
     if follow:
         refuse_with_follow({
@@ -140,8 +164,9 @@ def command(
         raise BadRequest("--checkpoint, --interval and --until-idle belong to --follow")
     if summary and findings:
         raise BadRequest("--summary and --findings are two listings: ask for one")
+    rows_schema = LIVE_TRANSACTIONS if is_live else TRANSACTIONS
     schema, view = (
-        (SUMMARY, SUMMARY_VIEW) if summary else (FINDINGS, VIEWS["findings"]) if findings else (TRANSACTIONS, view)
+        (SUMMARY, SUMMARY_VIEW) if summary else (FINDINGS, VIEWS["findings"]) if findings else (rows_schema, view)
     )
     engine_options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
     listing = Listing(schema, view, output_format, output, fields, condition, fail_on, limit, voice, with_meta)
@@ -150,13 +175,9 @@ def command(
         return Following(
             places, engine_options, commit_log, broker_conf, broker_version, checkpoint, interval_ms, until_idle, voice
         ).run(listing)
-    opened = open_stores(places, commit_log, broker_conf, broker_version)
-    refuse_inside(output, opened.stores)
-    say_header(opened, voice)
     counted = Summary()
-    with chosen_engine(engine_options, opened.stores, voice) as given, shown("auditing", voice) as progress:
-        take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice)
-        reading = given.audit(opened.stores, opened.settings_of, at_ms=at_ms, progress=progress)
+
+    def written(reading: Reading) -> int:
         batches = counted.watching(reading)
         if findings or summary:
             for _ in batches:
@@ -165,10 +186,23 @@ def command(
             listing.write(iter(rows.to_batches()))
         else:
             listing.write(batches, to_the_end=True)
-    status = listing.conclude(reading)
+        return listing.conclude(reading)
+
+    if is_live:
+        with live_source(live, voice, rate) as source:
+            status = written(source.audit())
+        lines = counted.lines([], arguments(live))
+    else:
+        opened = open_stores(places, commit_log, broker_conf, broker_version)
+        refuse_inside(output, opened.stores)
+        say_header(opened, voice)
+        with chosen_engine(engine_options, opened.stores, voice) as given, shown("auditing", voice) as progress:
+            take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice)
+            status = written(given.audit(opened.stores, opened.settings_of, at_ms=at_ms, progress=progress))
+        lines = counted.lines(opened.stores, opened.arguments)
     if not summary and not quiet:
         print_table(counted.table(), SUMMARY_VIEW)
-    for line in counted.lines(opened):
+    for line in lines:
         voice.note(line)
     if counted.states["UNDECIDABLE"] and status in (exit_status.DONE, exit_status.FINDINGS):
         return exit_status.INCOMPLETE

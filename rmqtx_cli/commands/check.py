@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from readers.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.durations import parse_duration_ms
-from rmqtx_cli.options import BrokerConfOption, BrokerVersionOption, CommitLogOption, StoreArguments
+from rmqtx_cli.live import LiveOptions, with_live_options
+from rmqtx_cli.options import BrokerConfOption, BrokerVersionOption, CommitLogOption, OptionalStoreArguments, RateOption
 from rmqtx_cli.text import escaped
+
+if TYPE_CHECKING:
+    from rmqtx_cli.monitoring.measure import Numbers
 
 NAME = "check"
 SHORT = "one line for Nagios, Prometheus or JSON"
 EXAMPLES = (
     Example("rmqtx check STORE", "warns from 10m, critical from 1h"),
     Example("rmqtx check STORE --warning 5m --critical 30m --critical-count 1000", "thresholds of one's own"),
+    Example("rmqtx check -n 10.0.0.1:9876", "live brokers; UNKNOWN where one cannot be reached"),
     Example("rmqtx check STORE --textfile /var/lib/node_exporter/rmqtx.prom", "for Prometheus"),
 )
 _UNKNOWN = 3
@@ -73,8 +80,9 @@ class _TimedOut(Exception):
     pass
 
 
+@with_live_options
 def command(
-    store: StoreArguments,
+    store: OptionalStoreArguments = None,
     warning: WarningOption = "10m",
     critical: CriticalOption = "1h",
     warning_count: WarningCountOption = None,
@@ -86,35 +94,44 @@ def command(
     commit_log: CommitLogOption = None,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
+    rate: RateOption = None,
+    *,
+    live: LiveOptions,
 ) -> int:
-    """Check a store for cron, Nagios and Prometheus: one line, and an exit status from 0 to 3.
+    """Check a store, or live brokers, for cron, Nagios and Prometheus: one line, and an exit status from 0 to 3.
 
     Looks at the oldest and the number of pending transactions, and, compared with the last run, at transactions newly
     lost or discarded, a check cursor that stands still, and commits without op.
     """
+    from rmqtx_cli.live_reading import refuse_with_live, refuse_without_live
     from rmqtx_cli.monitoring.judge import Thresholds, judge
-    from rmqtx_cli.monitoring.measure import measure, what_became_of
     from rmqtx_cli.monitoring.memory import default_directory, memory_file, recall, remember
     from rmqtx_cli.monitoring.say_outcome import as_json, nagios_line, outcome_text, performance, prometheus_text
-    from rmqtx_cli.opening import open_stores, refuse_inside
     from rmqtx_cli.output.port import written_whole
 
     thresholds = Thresholds(parse_duration_ms(warning), parse_duration_ms(critical), warning_count, critical_count)
     _refuse_reversed(thresholds.warning_age_ms, thresholds.critical_age_ms, "--warning", "--critical")
     _refuse_reversed(warning_count, critical_count, "--warning-count", "--critical-count")
     timeout_ms = parse_duration_ms(timeout)
+    if live.instead_of(store or [], "rmqtx check STORE, or rmqtx check -n HOST:PORT"):
+        refuse_with_live({
+            "--commitlog": commit_log, "--broker-conf": broker_conf, "--broker-version": broker_version,
+        })
+        opening = functools.partial(_live, live, rate)
+    else:
+        refuse_without_live(rate)
+        opening = functools.partial(
+            _stores, store or [], commit_log, broker_conf, broker_version, (textfile, state_directory)
+        )
     now_ms = time.time_ns() // 1_000_000
     try:
-        with _within(timeout_ms, timeout):
-            opened = open_stores(store, commit_log, broker_conf, broker_version)
-            for file in (textfile, state_directory):
-                refuse_inside(file, opened.stores)
-            memory = memory_file(state_directory or default_directory(), [one.root for one in opened.stores])
+        with _within(timeout_ms, timeout), opening() as measured:
+            memory = memory_file(state_directory or default_directory(), measured.names)
             before = recall(memory)
-            numbers = measure(opened.stores, opened.settings_of, now_ms)
+            numbers = measured.measure(now_ms)
             still = set(numbers.hanging)
             gone = [name for name in (before or {}).get("hanging", []) if name not in still]
-            became = what_became_of(gone, opened.stores, opened.settings_of)
+            became = measured.what_became_of(gone)
             outcome = judge(numbers, thresholds, before, became)
             remember(memory, numbers.as_memory())
             if textfile is not None:
@@ -132,6 +149,47 @@ def command(
         text, numbers_text = outcome_text(numbers, outcome), performance(numbers, thresholds, outcome)
         sys.stdout.write(nagios_line(outcome.status, text, numbers_text) + "\n")
     return outcome.status
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What is checked: its names, its numbers at a time, and what became of some transactions."""
+
+    names: list[str]
+    measure: Callable[[int], Numbers]
+    what_became_of: Callable[[list[str]], dict[str, str]]
+
+
+@contextmanager
+def _stores(
+    paths: list[str], commit_log: list[str] | None, broker_conf: Path | None, broker_version: str | None,
+    written: tuple[Path | None, ...],
+) -> Iterator[_Measured]:
+    from rmqtx_cli.monitoring.measure import measure, what_became_of
+    from rmqtx_cli.opening import open_stores, refuse_inside
+
+    opened = open_stores(paths, commit_log, broker_conf, broker_version)
+    for file in written:
+        refuse_inside(file, opened.stores)
+    yield _Measured(
+        [one.root for one in opened.stores],
+        lambda now_ms: measure(opened.stores, opened.settings_of, now_ms),
+        lambda identities: what_became_of(identities, opened.stores, opened.settings_of),
+    )
+
+
+@contextmanager
+def _live(options: LiveOptions, rate: float | None) -> Iterator[_Measured]:
+    from rmqtx_cli.live_reading import live_source
+    from rmqtx_cli.monitoring.measure_live import measure_live, what_became_of_live
+    from rmqtx_cli.say import Voice
+
+    with live_source(options, Voice(quiet=True), rate) as source:
+        yield _Measured(
+            [f"rocketmq://{fact.root}" for fact in source.facts],
+            lambda now_ms: measure_live(source, now_ms),
+            lambda identities: what_became_of_live(identities, source),
+        )
 
 
 def unknown(message: str) -> int:

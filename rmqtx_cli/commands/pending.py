@@ -9,6 +9,7 @@ import typer
 
 from rmqtx_cli.commands import Example
 from rmqtx_cli.durations import parse_duration_ms
+from rmqtx_cli.live import LiveOptions, with_live_options
 from rmqtx_cli.options import (
     AtOption,
     BrokerConfOption,
@@ -19,10 +20,11 @@ from rmqtx_cli.options import (
     FormatOption,
     GroupOption,
     LimitOption,
+    OptionalStoreArguments,
     Order,
     OutputOption,
     QuietOption,
-    StoreArguments,
+    RateOption,
     TopicOption,
     VerboseOption,
     WhereOption,
@@ -39,6 +41,7 @@ EXAMPLES = (
     Example("rmqtx pending STORE", "what hangs, oldest first"),
     Example("rmqtx pending STORE --older-than 10m --group shop --sort checks", "only what should be over by now"),
     Example("rmqtx pending STORE --format jsonl | jq -r .transaction_id", "the ids, for a script"),
+    Example("rmqtx pending -n 10.0.0.1:9876 --older-than 10m", "live brokers, asked over the wire"),
     Example("rmqtx pending BROKER_A BROKER_B --all-open", "two brokers, and what is decided but asked again"),
 )
 
@@ -52,9 +55,10 @@ AllOpenOption = Annotated[
 ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole log instead of following queues and index.")]
 
 
+@with_live_options
 def command(
     context: typer.Context,
-    store: StoreArguments,
+    store: OptionalStoreArguments = None,
     older_than: OlderThanOption = None,
     group: GroupOption = None,
     topic: TopicOption = None,
@@ -71,20 +75,25 @@ def command(
     commit_log: CommitLogOption = None,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
+    rate: RateOption = None,
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
+    *,
+    live: LiveOptions,
 ) -> int:
     """List the transactions that hang: the broker still has them before it.
 
-    Each row carries the offsets that prove it. The cost grows with what is open, not with the log.
+    Each row carries the offsets that prove it. The cost grows with what is open, not with the log. Live brokers are
+    also asked whether a producer of the group is connected, which would answer their checks.
     """
     import pyarrow.compute as pc
 
     from readers.places import expand
     from readers.questions import pending
-    from readers.tables import TRANSACTIONS
+    from readers.tables import LIVE_TRANSACTIONS, TRANSACTIONS
     from rmqtx_cli.custody import carry_custody
     from rmqtx_cli.listing import Listing
+    from rmqtx_cli.live_reading import live_source, refuse_with_live, refuse_without_live, say_producers
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
     from rmqtx_cli.ordering import ordered
     from rmqtx_cli.progress import shown
@@ -94,23 +103,38 @@ def command(
     voice = Voice(verbose, quiet)
     at_ms = None if at is None else parse_time_ms(at)
     now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
-    places = expand(store)
+    is_live = live.instead_of(store or [], "rmqtx pending STORE, or rmqtx pending -n HOST:PORT")
     age_ms = None if older_than is None else parse_duration_ms(older_than)
-    view = transactions_view(now_ms, with_state=all_open, with_store=len(places) > 1)
-    listing = Listing(TRANSACTIONS, view, output_format, output, fields, where, fail_on, limit, voice)
-    opened = open_stores(places, commit_log, broker_conf, broker_version)
-    refuse_inside(output, opened.stores)
-    say_header(opened, voice)
-    carry_custody(context, listing, opened.stores)
-    with shown("reading", voice) as progress:
-        reading = pending(opened.stores, opened.settings_of, at_ms=at_ms, scan=scan, progress=progress)
-        rows = reading.table()
+    if is_live:
+        refuse_with_live({
+            "--at": at, "--scan": scan, "--commitlog": commit_log, "--broker-conf": broker_conf,
+            "--broker-version": broker_version,
+        })
+        view = transactions_view(now_ms, with_state=all_open, with_store=True, with_producers=True)
+        listing = Listing(LIVE_TRANSACTIONS, view, output_format, output, fields, where, fail_on, limit, voice)
+        with live_source(live, voice, rate) as source:
+            reading = source.pending()
+            rows = reading.table()
+    else:
+        refuse_without_live(rate)
+        places = expand(store or [])
+        view = transactions_view(now_ms, with_state=all_open, with_store=len(places) > 1)
+        listing = Listing(TRANSACTIONS, view, output_format, output, fields, where, fail_on, limit, voice)
+        opened = open_stores(places, commit_log, broker_conf, broker_version)
+        refuse_inside(output, opened.stores)
+        say_header(opened, voice)
+        carry_custody(context, listing, opened.stores)
+        with shown("reading", voice) as progress:
+            reading = pending(opened.stores, opened.settings_of, at_ms=at_ms, scan=scan, progress=progress)
+            rows = reading.table()
     chosen = _chosen(rows, all_open=all_open, group=group, topic=topic, stored_before_ms=_before(now_ms, age_ms))
     listing.write(iter(ordered(chosen, sort).to_batches()))
     hidden = 0 if all_open else rows.num_rows - (pc.sum(pc.equal(rows["state"], "PENDING")).as_py() or 0)
     voice.note(f"{count(listing.rows_count, 'transaction')} listed")
     if hidden:
         voice.note(f"{hidden} more are decided, but the broker will ask again (--all-open)")
+    if is_live:
+        say_producers(chosen, voice)
     return listing.conclude(reading)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.errors import BadRequest
 from rmqtx_cli import exit_status
 from rmqtx_cli.commands import Example
+from rmqtx_cli.live import LiveOptions, with_live_options
 from rmqtx_cli.options import (
     AtOption,
     BrokerConfOption,
@@ -19,11 +22,18 @@ from rmqtx_cli.options import (
     OutputFormat,
     OutputOption,
     QuietOption,
+    RateOption,
     VerboseOption,
 )
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import stored_text
 from rmqtx_cli.times import parse_time_ms
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.reading import Reading
+    from readers.timeline import Surroundings
 
 NAME = "show"
 SHORT = "one transaction's timeline with every witness"
@@ -31,6 +41,7 @@ EXAMPLES = (
     Example("rmqtx show 7F000001000118B4AAC216E2B3E40000 --store STORE", "by its id (UNIQ_KEY)"),
     Example("rmqtx show 0A00000100002A9F0000000000012D68 --store STORE", "by any copy's message id"),
     Example("rmqtx show ORDER-4711 --store STORE --format json", "by business key, for a script"),
+    Example("rmqtx show ORDER-4711 -n 10.0.0.1:9876", "on live brokers"),
 )
 
 IdArgument = Annotated[
@@ -46,6 +57,7 @@ StoreOption = Annotated[
 ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole log instead of following queues and index.")]
 
 
+@with_live_options
 def command(
     identity: IdArgument,
     more: MoreStores = None,
@@ -57,47 +69,75 @@ def command(
     commit_log: CommitLogOption = None,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
+    rate: RateOption = None,
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
+    *,
+    live: LiveOptions,
 ) -> int:
     """Show one transaction: its timeline with every witness, and which consumer groups are past its final.
 
     If several transactions have the key, they are listed.
     """
     from readers.questions import show
-    from readers.tables import TRANSACTIONS
-    from rmqtx_cli.drawing import draw, with_events
-    from rmqtx_cli.listing import Listing
+    from readers.tables import LIVE_TRANSACTIONS, TRANSACTIONS
+    from readers.timeline import StoreSurroundings
+    from rmqtx_cli.live_reading import live_source, refuse_with_live, refuse_without_live
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
-    from rmqtx_cli.output.port import chosen_format, open_stream
     from rmqtx_cli.progress import shown
-    from rmqtx_cli.views import transactions_view
 
     paths = [*(store or []), *(more or [])]
-    if not paths:
-        raise BadRequest("no store is given", advice=f"rmqtx show {identity} --store STORE")
+    advice = f"rmqtx show {identity} --store STORE, or rmqtx show {identity} -n HOST:PORT"
     voice = Voice(verbose, quiet)
     at_ms = None if at is None else parse_time_ms(at)
-    is_page = chosen_format(output_format, output) is OutputFormat.TABLE
+    page = _Page(output_format, output, at_ms, voice)
+    if live.instead_of(paths, advice):
+        refuse_with_live({
+            "--at": at, "--scan": scan, "--commitlog": commit_log, "--broker-conf": broker_conf,
+            "--broker-version": broker_version,
+        })
+        with live_source(live, voice, rate) as source:
+            return page.write(source.show(identity), LIVE_TRANSACTIONS, source.surroundings())
+    refuse_without_live(rate)
     opened = open_stores(paths, commit_log, broker_conf, broker_version)
     refuse_inside(output, opened.stores)
     say_header(opened, voice)
     with shown("searching", voice) as progress:
         reading = show(opened.stores, opened.settings_of, identity, at_ms=at_ms, scan=scan, progress=progress)
+    return page.write(reading, TRANSACTIONS, [StoreSurroundings(one) for one in opened.stores])
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """How what was found is written."""
+
+    format: OutputFormat | None
+    output: Path | None
+    at_ms: int | None
+    voice: Voice
+
+    def write(self, reading: Reading, schema: pa.Schema, places: Sequence[Surroundings]) -> int:
+        """One transaction as a page, several as a list; gives the status."""
+        from rmqtx_cli.drawing import draw, with_events
+        from rmqtx_cli.listing import Listing
+        from rmqtx_cli.output.port import chosen_format, open_stream
+        from rmqtx_cli.views import transactions_view
+
+        is_page = chosen_format(self.format, self.output) is OutputFormat.TABLE
         rows = reading.table()
-    found = rows.to_pylist()
-    table = rows if is_page else with_events(found, opened.stores, TRANSACTIONS)
-    now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
-    view = transactions_view(now_ms, with_state=True, with_store=len(opened.stores) > 1)
-    listing = Listing(table.schema, view, output_format, output, voice=voice)
-    if is_page and len(found) == 1:
-        with open_stream(output) as stream:
-            draw(found[0], opened.stores, stream)
-    else:
-        listing.write(iter(table.to_batches()))
-    if len(found) > 1:
-        voice.note(f"{len(found)} transactions have this name: show one of them by its transaction id")
-    status = listing.conclude(reading)
-    if status == exit_status.DONE and any(row["state"] == "UNDECIDABLE" for row in found):
-        return exit_status.INCOMPLETE
-    return status
+        found = rows.to_pylist()
+        table = rows if is_page else with_events(found, places, schema)
+        now_ms = self.at_ms if self.at_ms is not None else time.time_ns() // 1_000_000
+        view = transactions_view(now_ms, with_state=True, with_store=len(places) > 1)
+        listing = Listing(table.schema, view, self.format, self.output, voice=self.voice)
+        if is_page and len(found) == 1:
+            with open_stream(self.output) as stream:
+                draw(found[0], places, stream)
+        else:
+            listing.write(iter(table.to_batches()))
+        if len(found) > 1:
+            self.voice.note(f"{len(found)} transactions have this name: show one of them by its transaction id")
+        status = listing.conclude(reading)
+        if status == exit_status.DONE and any(row["state"] == "UNDECIDABLE" for row in found):
+            return exit_status.INCOMPLETE
+        return status

@@ -15,6 +15,7 @@ from readers.store import DISCARD_TOPIC, HALF_TOPIC
 
 if TYPE_CHECKING:
     from readers.broker_settings import BrokerSettings
+    from readers.reading import Reading
     from readers.store import Store
 
 #: Only what hung this long is remembered until the next run; younger ones are on their ordinary way.
@@ -87,9 +88,13 @@ def measure(stores: list[Store], settings_of: Callable[[Store], BrokerSettings],
 
     Raises: SourceError if a store cannot be read at all.
     """
-    numbers = Numbers(now_ms, [_queue_numbers(store, settings_of) for store in stores])
-    by_root = {one.store: one for one in numbers.stores}
-    reading = pending(stores, settings_of)
+    return measured([_queue_numbers(store, settings_of) for store in stores], pending(stores, settings_of), now_ms)
+
+
+def measured(stores: list[StoreNumbers], reading: Reading, now_ms: int) -> Numbers:
+    """The numbers, where cursors and queues are known: counts what is pending into them."""
+    numbers = Numbers(now_ms, stores)
+    by_root = {one.store: one for one in stores}
     rows = reading.table().sort_by([("half_store_time_ms", "ascending")])
     for row in rows.select(["store", "transaction_id", "state", "flags", "half_store_time_ms"]).to_pylist():
         one = by_root[row["store"]]

@@ -31,7 +31,7 @@ from readers.local_engine import audit
 from readers.questions import pending, show
 from readers.reading import Reading
 from readers.store import Store, open_store
-from readers.timeline import consumers_past, timeline
+from readers.timeline import StoreSurroundings, consumers_past, timeline
 from readers.transactions import STATES
 from tests.brokers import corpus
 from tests.forge.damage import RANDOM
@@ -108,8 +108,8 @@ def questions(name: str, chance: random.Random) -> dict[str, Question]:
             except NoSuchTransaction:
                 return
             for row in rows:
-                timeline(row, [store])
-                consumers_past(row, [store])
+                timeline(row, [StoreSurroundings(store)])
+                consumers_past(row, [StoreSurroundings(store)])
 
         return ask
 

@@ -14,6 +14,7 @@ from rmqtx_cli.commands.decode.shared import (
     list_rows,
     parse_bounds,
 )
+from rmqtx_cli.live import LiveOptions, with_live_options
 from rmqtx_cli.options import (
     CommitLogOption,
     FieldsOption,
@@ -21,9 +22,10 @@ from rmqtx_cli.options import (
     FormatOption,
     GroupOption,
     LimitOption,
+    OptionalStoreArguments,
     OutputOption,
     QuietOption,
-    StoreArguments,
+    RateOption,
     TopicOption,
     VerboseOption,
     WhereOption,
@@ -38,12 +40,14 @@ NAME = "half"
 SHORT = "every half copy, as its transaction's"
 EXAMPLES = (
     Example("rmqtx decode half STORE --topic orders", "the half copies that would go to a topic"),
+    Example("rmqtx decode half -n 10.0.0.1:9876 --from @1767322985000", "of live brokers, from a time on"),
     Example("rmqtx decode half STORE --where 'checks_count >= 10' --format jsonl", "copies that were checked often"),
 )
 
 
+@with_live_options
 def command(
-    store: StoreArguments,
+    store: OptionalStoreArguments = None,
     begin: FromOption = None,
     end: ToOption = None,
     topic: TopicOption = None,
@@ -56,14 +60,18 @@ def command(
     output_format: FormatOption = None,
     output: OutputOption = None,
     commit_log: CommitLogOption = None,
+    rate: RateOption = None,
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
+    *,
+    live: LiveOptions,
 ) -> int:
     """Decode the half queue: each copy of each transaction that was prepared, put back or resumed."""
     from readers.half_queue import scan_halves
+    from rmqtx_cli.live_reading import live_tables_source, refuse_with_live, refuse_without_live
 
     asked = Asked(
-        store, commit_log, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet)
+        store or [], commit_log, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet)
     )
     bounds = parse_bounds(begin, end)
 
@@ -73,4 +81,11 @@ def command(
             from_time_ms=bounds.from_time_ms, to_time_ms=bounds.to_time_ms,
         )
 
-    return list_rows(asked, "halves", read, conditions=(equals("real_topic", topic), equals("producer_group", group)))
+    conditions = (equals("real_topic", topic), equals("producer_group", group))
+    if live.instead_of(asked.stores, "rmqtx decode half STORE, or rmqtx decode half -n HOST:PORT"):
+        refuse_with_live({"--commitlog": commit_log, "--coverage": coverage})
+        with live_tables_source(live, rate) as source:
+            given = source.halves(bounds, asked.voice)
+            return list_rows(asked, "halves", read, conditions=conditions, given=given)
+    refuse_without_live(rate)
+    return list_rows(asked, "halves", read, conditions=conditions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -78,7 +78,7 @@ def equals(column: str, value: str | None) -> str | None:
 class Asked:
     """The options that every decoding command has."""
 
-    stores: list[str]
+    stores: Sequence[str]
     commit_logs: list[str] | None
     where: str | None
     fields: str | None
@@ -99,11 +99,13 @@ def list_rows(
     adapt: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
     schema: pa.Schema | None = None,
     extra: list[str] | None = None,
+    given: list[Reading] | None = None,
 ) -> int:
     """List a table of each store, or with `--coverage` or `--findings` what became of the bytes; gives the status.
 
     `read`: a store and the columns needed → its reading. `conditions`: what other options ask, as `--where` would.
     `adapt`: changes each batch into one of `schema`. `extra`: columns that a table shows beside its usual ones.
+    `given`: readings of something else than stores, which are listed instead.
     """
     from readers.reading import Reading
     from readers.tables import ALL_TABLES
@@ -123,12 +125,15 @@ def list_rows(
         ALL_TABLES[instead] if instead else rows_schema, view, asked.format, asked.output,
         asked.fields, where or None, None, asked.limit, asked.voice,
     )
-    stores = open_stores(asked.stores, asked.commit_logs).stores
-    refuse_inside(asked.output, stores)
-    for store in stores:
-        asked.voice.note(f"{store.root}: {consistency(store)}")
     columns = ["store"] if instead else listing.needed
-    readings = [read(store, columns) for store in stores]
+    if given is None:
+        stores = open_stores(asked.stores, asked.commit_logs).stores
+        refuse_inside(asked.output, stores)
+        for store in stores:
+            asked.voice.note(f"{store.root}: {consistency(store)}")
+        readings = [read(store, columns) for store in stores]
+    else:
+        readings = given
     whole = Reading(rows_schema, ())
     if instead:
         for _ in _batches(whole, readings, None):

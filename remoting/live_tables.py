@@ -1,0 +1,101 @@
+"""Half copies and op messages of a live broker as they lie in their queues, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.findings import Finding
+from readers.half_queue import halves_of, op_findings, ops_of
+from readers.reading import Reading
+from readers.record_block import Block
+from readers.store import HALF_TOPIC, OP_TOPIC
+from readers.tables import HALVES, OPS
+from remoting.broker import Broker
+from remoting.live_queues import OpsUnreadable, ops, place_of, records
+from remoting.live_records import blocks_of
+from remoting.live_requests import Gap, Pace
+
+_Bodies = Callable[[Broker, int, int, Pace, list[Gap]], Iterator[bytes]]
+
+
+def _halves(broker: Broker, begin: int, end: int, pace: Pace, gaps: list[Gap]) -> Iterator[bytes]:
+    return records(broker, HALF_TOPIC, 0, begin, end, pace, gaps)
+
+
+def read_halves(
+    broker: Broker, *, from_offset: int | None = None, to_offset: int | None = None, from_time_ms: int | None = None,
+    to_time_ms: int | None = None, pace: Pace | None = None,
+) -> Reading:
+    """Every half copy of the half queue, or of a range of commit-log offsets or store times, as rows of HALVES.
+
+    Order:  queue offset.
+    Damage: what the broker does not give, or is no record, is a finding.
+    Raises: Unreachable, NoAnswer, Refused while it is iterated.
+    """
+    bounds = _Bounds(from_offset, to_offset, from_time_ms, to_time_ms)
+    return _reading(broker, HALF_TOPIC, HALVES, _halves, halves_of, bounds, pace or Pace())
+
+
+def read_ops(
+    broker: Broker, *, from_offset: int | None = None, to_offset: int | None = None, from_time_ms: int | None = None,
+    to_time_ms: int | None = None, pace: Pace | None = None,
+) -> Reading:
+    """Every op message of the op queue, or of a range of commit-log offsets or store times, as rows of OPS.
+
+    Order:  queue offset.
+    Damage: an unreadable body is a finding and stays a row; ops-unreadable where the broker shows none (4.3.0).
+    Raises: Unreachable, NoAnswer, Refused while it is iterated.
+    """
+    bounds = _Bounds(from_offset, to_offset, from_time_ms, to_time_ms)
+    return _reading(broker, OP_TOPIC, OPS, ops, ops_of, bounds, pace or Pace())
+
+
+class _Bounds:
+    def __init__(self, from_offset: int | None, to_offset: int | None, from_ms: int | None, to_ms: int | None) -> None:
+        self.from_offset, self.to_offset, self.from_ms, self.to_ms = from_offset, to_offset, from_ms, to_ms
+
+    def within(self, block: Block) -> Block:
+        offsets = block.commit_log_offsets
+        low = 0 if self.from_offset is None else self.from_offset
+        high = 1 << 62 if self.to_offset is None else self.to_offset
+        return block.take((offsets >= low) & (offsets < high)).within(self.from_ms, self.to_ms)
+
+
+def _reading(
+    broker: Broker, topic: str, schema: pa.Schema, bodies: _Bodies, make: Callable[[Block, str], pa.RecordBatch],
+    bounds: _Bounds, pace: Pace,
+) -> Reading:
+    reading = Reading(schema, ())
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        gaps: list[Gap] = []
+        begin, end = max(0, broker.min_offset(topic)), max(0, broker.max_offset(topic))
+        if bounds.from_offset is not None:
+            begin = place_of(broker, topic, 0, begin, end, bounds.from_offset) or begin
+        if bounds.to_offset is not None:
+            end = min(end, place_of(broker, topic, 0, begin, end, bounds.to_offset) or end)
+        try:
+            for block in blocks_of(bodies(broker, begin, end, pace, gaps), broker.root, reading.findings):
+                chosen = bounds.within(block.take(block.topic_is(topic)))
+                if len(chosen):
+                    rows = make(chosen, broker.root)
+                    if schema is OPS:
+                        reading.findings.extend(op_findings(rows, broker.root))
+                    yield rows
+        except OpsUnreadable:
+            reading.findings.append(Finding(broker.root, "ops-unreadable", actual=f"{end - begin} entries"))
+        reading.findings.extend(gap.finding(broker.root) for gap in gaps)
+
+    reading.batches = batches()
+    return reading
+
+
+def groups_without_producer(rows: pa.Table) -> list[str]:
+    """The producer groups that no connected producer is of, among rows of LIVE_TRANSACTIONS that wait for an answer."""
+    waiting = rows.filter(
+        pc.and_(pc.equal(rows["state"], "PENDING"), pc.fill_null(pc.invert(rows["producer_alive"]), False))
+    )
+    return sorted(group for group in pc.unique(waiting["producer_group"]).to_pylist() if group is not None)

@@ -1,0 +1,40 @@
+"""The numbers of one check, asked of live brokers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from readers.store import DISCARD_TOPIC
+from remoting.live_questions import lookup
+from rmqtx_cli.monitoring.measure import Numbers, StoreNumbers, measured
+
+if TYPE_CHECKING:
+    from remoting.live_store import LiveStore
+    from rmqtx_cli.live_reading import LiveSource
+
+
+def measure_live(source: LiveSource, now_ms: int) -> Numbers:
+    """The numbers of the brokers.
+
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+    return measured([_queue_numbers(fact) for fact in source.facts], source.pending(), now_ms)
+
+
+def _queue_numbers(fact: LiveStore) -> StoreNumbers:
+    return StoreNumbers(
+        fact.root,
+        is_in_use=True,
+        half_next_offset=fact.half_cursor,
+        half_max_offset=fact.half_end,
+        discard_max_offset=max(0, fact.broker.max_offset(DISCARD_TOPIC)),
+        check_interval_ms=fact.settings.transaction_check_interval_ms,
+    )
+
+
+def what_became_of_live(identities: list[str], source: LiveSource) -> dict[str, str]:
+    """Transaction id → state now, of transactions that are pending no more; those that expired are left out."""
+    if not identities:
+        return {}
+    rows = lookup(source.live.brokers, identities, pace=source.pace).table()
+    return dict(zip(rows["transaction_id"].to_pylist(), rows["state"].to_pylist(), strict=True))
