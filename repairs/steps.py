@@ -17,8 +17,9 @@ __all__ = ["is_live_store", "live_plan_store", "staleness", "step_of", "step_of_
 #: Guards that ask what holds only at the moment of the act: a plan is made without them, `apply` asks them.
 ASKED_WHEN_APPLIED = ("producer-connected", "another-rmqtx", "decision-in-flight")
 _WORDS = {
-    "op_marks": "op mark", "final_records": "final record", "discard_copies": "discard copy", "half_copies": "half copy"
-}
+    "op_marks": "an op mark", "final_records": "a final record", "discard_copies": "a discard copy",
+    "half_copies": "a half copy",
+}  # fmt: skip
 
 
 def step_of_situation(situation: Situation, action: str, reason: str, reason_from: str) -> dict[str, Any]:
@@ -73,14 +74,14 @@ def staleness(
         return "its records are not there any more"
     names = PLACE if is_same_store else PLACE[1:]
     planned = {kind: _places(step["witnesses"], names, kind) for kind in WITNESSES.values()}
-    for column, kind in WITNESSES.items():
+    for column, kind in sorted(WITNESSES.items(), key=lambda one: one[1] != "final_record"):  # what was delivered first
         now = _places(row[column], names)
         if kind == "half_copy" and not is_exact:
             continue
         if appeared := now - planned[kind]:
-            return f"a {_WORDS[column]} appeared since: {_where(next(iter(appeared)), names)}"
+            return f"{_WORDS[column]} appeared since: {_where(next(iter(appeared)), names)}"
         if gone := planned[kind] - now:
-            return f"a {_WORDS[column]} it relies on is gone: {_where(next(iter(gone)), names)}"
+            return f"{_WORDS[column]} it relies on is gone: {_where(next(iter(gone)), names)}"
     if row["state"] != step["state"]:
         return f"it is {row['state']} now, the plan relies on {step['state']}"
     return _record_differs(step, row, read, is_same_store=is_same_store)
