@@ -7,9 +7,9 @@ client/impl/ClientRemotingProcessor.java; FORMATS 5.2, 5.10, 8.2.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,12 +27,14 @@ OUR_CLIENTS = "rmqtx@"
 HALF_MARK, PRODUCER_GROUP, UNIQUE_KEY, KEYS = "TRAN_MSG", "PGROUP", "UNIQ_KEY", "KEYS"
 _PREPARED = 0x4
 _NAME_END, _VALUE_END = "\x01", "\x02"
-_numbers = itertools.count(1)
 
 
 def our_client_id() -> str:
-    """A client id that nobody else has, and that says who it is: rmqtx@HOST@PROCESS@NUMBER."""
-    return f"{OUR_CLIENTS}{socket.gethostname()}@{os.getpid()}@{next(_numbers)}"
+    """A client id that nobody else has, and that says who it is: rmqtx@HOST@PROCESS@RANDOM.
+
+    In containers host and process can be alike, and two that bear one id would not see each other.
+    """
+    return f"{OUR_CLIENTS}{socket.gethostname()}@{os.getpid()}@{secrets.token_hex(4)}"
 
 
 @dataclass(frozen=True, slots=True)

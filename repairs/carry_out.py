@@ -8,7 +8,7 @@ claim, so that a second operator never acts in between. What is sent is sent onc
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -100,8 +100,11 @@ def carry_out(
     allowed = [deed for deed in deeds if deed.is_allowed]
     if not allowed:
         return
-    with medium.claimed([deed.situation for deed in allowed]):
-        settled_ms = _settle(allowed, conduct, tell)
+    with medium.claimed([deed.situation for deed in allowed]) as rivals:
+        allowed = [deed for deed in allowed if _is_ours(deed, rivals, journal, conduct)]
+        if not allowed:
+            return
+        settled_ms = _settle(allowed, medium, conduct, tell)
         acted: list[Deed] = []
         pace = _Pace(conduct.max_per_second)
         for start in range(0, len(allowed), _CHUNK):
@@ -121,7 +124,18 @@ def carry_out(
                 _end(deed, journal, deed.begun().outcome, "its effect was not looked for")
 
 
-def _settle(deeds: Sequence[Deed], conduct: Conduct, tell: Callable[[str], None]) -> int:
+def _is_ours(deed: Deed, rivals: Mapping[str, tuple[str, ...]], journal: Journal, conduct: Conduct) -> bool:
+    """Whether nobody else of us was there first; nothing is waited for where somebody was."""
+    around = replace(deed.situation.around, rivals=rivals.get(str(deed.situation.group), ()))
+    deed.situation = replace(deed.situation, around=around)
+    found = refusals(deed.situation, deed.order.wish, conduct.overrides)
+    deed.refusals = [refusal for refusal in found if refusal.guard == "another-rmqtx"]
+    if deed.refusals:
+        _refuse(deed, journal, conduct)
+    return not deed.refusals
+
+
+def _settle(deeds: Sequence[Deed], medium: Medium, conduct: Conduct, tell: Callable[[str], None]) -> int:
     """Wait until decisions that were under way show. Units: milliseconds waited."""
     needed_ms = max(deed.situation.around.settle_ms for deed in deeds)
     if all(deed.order.wish.action == "close" for deed in deeds) or "decision-in-flight" in conduct.overrides:
@@ -130,7 +144,7 @@ def _settle(deeds: Sequence[Deed], conduct: Conduct, tell: Callable[[str], None]
         needed_ms = conduct.settle_ms
     if needed_ms:
         tell(f"waiting {needed_ms / 1000:g} s for decisions that may still be in the broker's queue or op batch")
-        time.sleep(needed_ms / 1000)
+        medium.wait(needed_ms)
     return needed_ms
 
 

@@ -8,10 +8,7 @@ come at once at least one sees the other. Nothing is left on the broker, and the
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import random
-import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -22,6 +19,7 @@ from remoting.client import checked
 from remoting.codes import RequestCode, ResponseCode
 from remoting.connection import Connection, Request
 from remoting.errors import RemotingError
+from remoting.producer import OUR_CLIENTS, heartbeat_body
 
 PREFIX = "RMQTX_ACTS_ON@"
 _HEARTBEAT_SECONDS = 30.0
@@ -36,6 +34,7 @@ class Claims:
     """
 
     client_id: str
+    groups: tuple[str, ...] = ()
     rivals: dict[str, tuple[str, ...]] = field(default_factory=dict)
     connection: Connection | None = None
     problem: str | None = None
@@ -48,20 +47,15 @@ class Claims:
         return self.problem
 
 
-def client_id() -> str:
-    """What this process calls itself towards brokers: recognisable, and different each time."""
-    return f"rmqtx@{socket.gethostname()}@{os.getpid()}@{random.getrandbits(32):08x}"
-
-
 @contextlib.contextmanager
-def claimed(broker: Broker, groups: Iterable[str]) -> Iterator[Claims]:
-    """Claims on producer groups at a broker, held while the block lasts.
+def claimed(broker: Broker, groups: Iterable[str], client_id: str) -> Iterator[Claims]:
+    """Claims on producer groups at a broker, held while the block lasts; `client_id` is what we call ourselves.
 
     If others hold one it is asked for again for some seconds, at random moments, so that of two that come at once one
-    gets it.
+    gets it; then it is given up. Who comes later sees ours and gives up, so that rivals are looked for but once.
     """
     names = sorted(set(groups))
-    claims = Claims(client_id())
+    claims = Claims(client_id, tuple(names))
     end = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
@@ -69,9 +63,12 @@ def claimed(broker: Broker, groups: Iterable[str]) -> Iterator[Claims]:
             claims.rivals = _rivals(broker, names, claims.client_id)
         except RemotingError as error:
             claims.problem = error.message
-        if not claims.rivals or time.monotonic() > end:
+        if not claims.rivals:
             break
-        _close(claims.connection)
+        _close(claims.connection)  # who holds the group must not see us: it would take us for a rival
+        if time.monotonic() > end:
+            claims.connection = None
+            break
         time.sleep(random.uniform(0.1, 0.9))
     stop = threading.Event()
     beat = threading.Thread(target=_keep, args=(claims.connection, names, claims.client_id, stop), daemon=True)
@@ -88,7 +85,7 @@ def _registered(broker: Broker, names: list[str], client: str) -> Connection:
     """A connection that the broker knows as a member of the claimed groups; closing it ends that."""
     connection = Connection(broker.address, broker.client.settings)
     try:
-        request = heartbeat(client, [f"{PREFIX}{name}" for name in names])
+        request = _heartbeat(client, names)
         checked(connection.call(request), request, broker.address, (ResponseCode.SUCCESS,))
     except RemotingError:
         connection.close()
@@ -97,25 +94,27 @@ def _registered(broker: Broker, names: list[str], client: str) -> Connection:
 
 
 def _rivals(broker: Broker, names: list[str], client: str) -> dict[str, tuple[str, ...]]:
+    """Who else holds a claim, or stands in for the group itself."""
     found = {}
     for name in names:
-        others = [one.client_id for one in broker.producer_connections(f"{PREFIX}{name}") if one.client_id != client]
+        holders = broker.producer_connections(f"{PREFIX}{name}")
+        stand_ins = [one for one in broker.producer_connections(name) if one.client_id.startswith(OUR_CLIENTS)]
+        others = {one.client_id for one in (*holders, *stand_ins)} - {client}
         if others:
             found[name] = tuple(sorted(others))
     return found
 
 
-def heartbeat(client: str, groups: list[str]) -> Request:
-    """A heartbeat of a producer of some groups."""
-    body = {"clientID": client, "producerDataSet": [{"groupName": name} for name in groups], "consumerDataSet": []}
-    return Request(RequestCode.HEART_BEAT, {}, json.dumps(body).encode())
+def _heartbeat(client_id: str, names: list[str]) -> Request:
+    groups = [f"{PREFIX}{name}" for name in names]
+    return Request(RequestCode.HEART_BEAT, {}, heartbeat_body(client_id, groups))
 
 
 def _keep(connection: Connection | None, names: list[str], client: str, stop: threading.Event) -> None:
     """Heartbeats for as long as the claim is held: a broker forgets a silent client after two minutes."""
     while connection is not None and not stop.wait(_HEARTBEAT_SECONDS):
         with contextlib.suppress(RemotingError):  # a lost claim shows when the broker is asked for anything else
-            connection.call(heartbeat(client, [f"{PREFIX}{name}" for name in names]))
+            connection.call(_heartbeat(client, names))
 
 
 def _close(connection: Connection | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,16 +12,18 @@ from readers.broker_settings import Version
 from readers.findings import Finding
 from remoting.answers import Answer, BrokerAddresses
 from remoting.broker import Broker
-from remoting.errors import Refused, RemotingError
 from remoting.live_questions import lookup
 from remoting.live_records import blocks_of
+from remoting.producer import our_client_id
 from repairs.claims import Claims, claimed
+from repairs.group_watch import GroupWatch, Others
 from repairs.receipts import Receipt, answered
 from repairs.situation import NamedRecord, Situation, Surroundings
 
 #: The broker's threads are not exact: what is waited beyond what its configuration says. On a machine with a load of
 #: 100 an op batch of 5.1.4 was seen to come 3.6 s late, so a part of it grows with the intervals.
 _MARGIN_MS, _MARGIN_PART = 1_000, 0.5
+_WATCH_SECONDS = 0.5
 _QUEUE_WAIT = "waitTimeMillsInTransactionQueue"  # as RocketMQ spells it
 _QUEUE_WAIT_MS = 3_000
 _OP_BATCH = "transactionOpBatchInterval"
@@ -50,6 +52,10 @@ class LiveMedium:
         self._facts: dict[str, _Facts] = {}
         self._claims: dict[str, Claims] = {}
         self._unread: dict[str, tuple[str, ...]] = {}
+        self._client_id = our_client_id()
+        self._watches: dict[str, GroupWatch] = {}
+        #: Members of a group that were connected at some moment of the wait.
+        self._seen: dict[str, set[str]] = {}
         #: Where the logs ended when the claims were made: what was decided before that must be in the index by now.
         self._log_ends: dict[str, int] = {}
 
@@ -68,26 +74,27 @@ class LiveMedium:
     def situations(self, rows: Sequence[dict[str, Any]], *, settled_ms: int) -> list[Situation]:
         """See `Medium`."""
         groups = {row["producer_group"] for row in rows if row["producer_group"] is not None}
-        producers = {group: self._producers(group) for group in sorted(groups)}
+        others = {group: self._others(group) for group in sorted(groups)}
         behind = {root: self._behind(broker) for root, broker in self._brokers.items()}
-        return [self._situation(row, producers, behind, settled_ms) for row in rows]
+        return [self._situation(row, others, behind, settled_ms) for row in rows]
 
     def _situation(
-        self, row: dict[str, Any], producers: dict[str, tuple[tuple[str, ...] | None, str | None]],
-        behind: dict[str, str | None], settled_ms: int,
+        self, row: dict[str, Any], others: dict[str, Others], behind: dict[str, str | None], settled_ms: int
     ) -> Situation:
         half = self._record(row["half_copies"])
         discard = self._record(row["discard_copies"])
         root = next((record.store for record in (half, discard) if record is not None), str(row["store"]))
         facts = self._facts_of(root)
-        connected, unknown = producers.get(str(row["producer_group"]), ((), None))
+        group = str(row["producer_group"])
+        others_now = others.get(group, Others())
         claims = self._claims.get(root)
+        rivals = () if claims is None else claims.rivals.get(group, ())
         around = Surroundings(
             version=facts.version, is_slave=facts.is_slave, has_rocksdb_transactions=facts.has_rocksdb_transactions,
             settle_ms=facts.settle_ms, settled_ms=settled_ms,
             file_reserved_time_hours=facts.file_reserved_time_hours, now_ms=time.time_ns() // 1_000_000,
-            producers=connected, producers_unknown=unknown,
-            rivals=() if claims is None else claims.rivals.get(str(row["producer_group"]), ()),
+            producers=None if others_now.unknown else tuple(sorted({*others_now.members, *self._seen.get(group, ())})),
+            producers_unknown=others_now.unknown, rivals=rivals,
             rivals_unknown=None if claims is None else claims.why_unknown,
             unread=(*self._unread.get(root, ()), *filter(None, [behind.get(root)])),
         )  # fmt: skip
@@ -106,23 +113,21 @@ class LiveMedium:
         """See `Medium`."""
         return self._record([copy for copy in situation.row["half_copies"] if copy["queue_offset"] == queue_offset])
 
-    def _producers(self, group: str) -> tuple[tuple[str, ...] | None, str | None]:
-        """The producers of a group on every broker of the sets; or why that cannot be known."""
-        found: list[str] = []
-        asked = 0
-        client = next(iter(self._brokers.values())).client
-        for entry in self._members:
-            for number, address in entry.addresses.items():
-                broker = Broker(client, address, entry.name, entry.cluster, number)
-                try:
-                    found += [f"{one.client_id} at {one.address}" for one in broker.producer_connections(group)]
-                    asked += 1
-                except Refused as error:
-                    return None, error.message
-                except RemotingError as error:
-                    if number == 0:  # a slave that is down has nobody connected to it
-                        return None, error.message
-        return tuple(dict.fromkeys(found)), None if asked else "no broker could be asked"
+    def wait(self, wait_ms: int) -> None:
+        """See `Medium`. A process that crashes again and again may come, decide and go while we wait."""
+        end = time.monotonic() + wait_ms / 1000
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _WATCH_SECONDS))
+            for claims in self._claims.values():
+                for group in claims.groups:
+                    self._seen.setdefault(group, set()).update(self._others(group).members)
+
+    def _others(self, group: str) -> Others:
+        """Who else belongs to a group now, on every broker of the sets."""
+        if group not in self._watches:
+            client = next(iter(self._brokers.values())).client
+            self._watches[group] = GroupWatch(client, self._members, group, self._client_id)
+        return self._watches[group].look()
 
     def _facts_of(self, root: str) -> _Facts:
         if root not in self._facts:
@@ -149,7 +154,7 @@ class LiveMedium:
     # -- acting -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def claimed(self, situations: Iterable[Situation]) -> Iterator[None]:
+    def claimed(self, situations: Iterable[Situation]) -> Iterator[Mapping[str, tuple[str, ...]]]:
         """See `Medium`."""
         groups: dict[str, set[str]] = {}
         for situation in situations:
@@ -158,9 +163,9 @@ class LiveMedium:
                 groups.setdefault(store, set()).add(str(situation.group))
         with ExitStack() as stack:
             for root, names in sorted(groups.items()):
-                self._claims[root] = stack.enter_context(claimed(self._brokers[root], names))
+                self._claims[root] = stack.enter_context(claimed(self._brokers[root], names, self._client_id))
                 self._log_ends[root] = _number(self._brokers[root].runtime().get("commitLogMaxOffset"))
-            yield
+            yield {group: names for claims in self._claims.values() for group, names in claims.rivals.items()}
         self._claims = {}
 
     def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:

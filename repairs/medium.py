@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -23,8 +23,14 @@ class Medium(Protocol):
         `settled_ms`: how long it has been waited for decisions that were under way.
         """
 
-    def claimed(self, situations: Iterable[Situation]) -> AbstractContextManager[None]:
-        """Keeps others of us away from the groups of some transactions while the block lasts, as far as possible."""
+    def claimed(self, situations: Iterable[Situation]) -> AbstractContextManager[Mapping[str, tuple[str, ...]]]:
+        """Keeps others of us away from the groups of some transactions while the block lasts.
+
+        Gives those who were there before, by group.
+        """
+
+    def wait(self, wait_ms: int) -> None:
+        """Let time pass, keeping an eye on who comes and goes meanwhile: that counts in later situations."""
 
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
         """A half copy of a transaction by its queue offset; None where it cannot be read."""
