@@ -220,10 +220,10 @@ class StandIn:
         return True
 
     def _refusal(self, situation: Situation, wish: Wish) -> Refusal | None:
-        others = self._watch.seen
+        others = self._watch.seen  # the medium does not know that this member of the group is ourselves
         around = replace(
             situation.around, producers=None if others.unknown else others.members, producers_unknown=others.unknown,
-            rivals=(*situation.around.rivals, *others.rivals),
+            rivals=others.rivals,
         )
         asked = replace(situation, named=situation.half_copy, around=around)
         return next(iter(refusals(asked, wish, self.conduct.overrides, _NOT_ASKED)), None)

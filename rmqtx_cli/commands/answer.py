@@ -215,15 +215,14 @@ def _words(
 
 
 def _plan_words(file: Path, voice: Voice) -> tuple[Words, dict[str, str]]:
-    import hashlib
-
     from readers.plan import read_plan
     from repairs.answer_words import PlanWords
+    from repairs.plans import digest_of
 
     words = PlanWords(read_plan(file), str(file))
     if words.others_count:
         voice.note(f"{file}: {count(words.others_count, 'step')} of it no answer can carry out: rmqtx apply does that")
-    return words, {"file": str(file), "digest": hashlib.sha256(file.read_bytes()).hexdigest()}
+    return words, {"file": str(file), "digest": digest_of(file.read_bytes())}
 
 
 def _ledger_words(
