@@ -1,0 +1,189 @@
+"""The path of an action on a medium that does what it is told at the worst moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from readers.errors import UnwritableFile
+from remoting.answers import Answer
+from remoting.errors import NoAnswer, Unreachable
+from repairs import proving
+from repairs.carry_out import carry_out, prepared
+from repairs.deeds import Conduct, Order
+from repairs.journal import Journal
+from repairs.receipts import Receipt
+from repairs.wishes import Wish
+from tests.repairs.forge import FakeMedium, around, as_a_broker, final, mark, place, row
+
+QUICK = Conduct(prove_ms=50)
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proving, "_PAUSES_SECONDS", (0.001,))
+
+
+def act(
+    medium: FakeMedium, journal: Journal, action: str = "commit", conduct: Conduct = QUICK, **wish: Any
+) -> Receipt:
+    deeds = prepared([Order("T1", Wish(action, **wish), "because")], medium, conduct)
+    carry_out(deeds, medium, journal, conduct, lambda _: None)
+    receipt = deeds[0].receipt
+    assert receipt is not None
+    assert journal.read().receipts[-1].outcome == receipt.outcome
+    return receipt
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "receipts.jsonl")
+
+
+def test_a_commit_is_sent_once_and_proved(journal: Journal) -> None:
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
+    receipt = act(medium, journal)
+    assert medium.acts == [("commit", 7)]
+    assert (receipt.outcome, receipt.state_before, receipt.state_after) == ("proved", "PENDING", "COMMITTED")
+    assert medium.waited_ms == 8_500
+
+
+def test_what_is_decided_during_the_wait_is_not_decided_again(journal: Journal) -> None:
+    def decided(medium: FakeMedium) -> None:
+        if medium.looks == 2:  # the producer's rollback, which sat in the op batch
+            medium.rows["T1"] |= {"op_marks": [mark(7)], "state": "ROLLED_BACK"}
+
+    medium = FakeMedium({"T1": row()}, on_look=decided, on_act=as_a_broker)
+    receipt = act(medium, journal)
+    assert medium.acts == []
+    assert receipt.outcome == "refused_by_guard"
+    assert receipt.notes[0].startswith("already-decided: it was rolled back before")
+
+
+def test_the_newest_copy_is_named_though_the_check_came_in_between(journal: Journal) -> None:
+    def checked(medium: FakeMedium) -> None:
+        if medium.looks == 2:
+            medium.rows["T1"]["half_copies"] = [place(7, 700), place(9, 900)]
+
+    medium = FakeMedium({"T1": row()}, on_look=checked, on_act=as_a_broker)
+    act(medium, journal)
+    assert medium.acts == [("commit", 9)]
+
+
+@pytest.mark.parametrize("action", ["commit", "rollback"])
+def test_a_copy_put_back_between_look_and_act_is_closed(journal: Journal, action: str) -> None:
+    def put_back(medium: FakeMedium, word: str, queue_offset: int) -> None:
+        if len(medium.acts) == 1:
+            medium.rows["T1"]["half_copies"] = [place(7, 700), place(9, 900)]
+        as_a_broker(medium, word, queue_offset)
+
+    medium = FakeMedium({"T1": row()}, on_act=put_back)
+    receipt = act(medium, journal, action)
+    assert medium.acts == [(action, 7), ("rollback", 9)]
+    assert receipt.outcome == "proved"
+    assert len(receipt.requests) == 2
+
+
+def test_nothing_is_closed_before_our_commit_is_seen(journal: Journal) -> None:
+    """A rollback on the younger copy of what nobody committed would be the decision itself."""
+    def lost(medium: FakeMedium, word: str, queue_offset: int) -> None:
+        medium.rows["T1"]["half_copies"] = [place(7, 700), place(9, 900)]
+
+    medium = FakeMedium({"T1": row()}, on_act=lost, answer=NoAnswer("silence"))
+    receipt = act(medium, journal)
+    assert medium.acts == [("commit", 7)]
+    assert receipt.outcome == "unknown"
+
+
+def test_an_answer_that_is_lost_is_looked_up(journal: Journal) -> None:
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker, answer=NoAnswer("silence"))
+    receipt = act(medium, journal)
+    assert receipt.outcome == "proved"
+    assert "silence" in receipt.notes[0]
+
+
+def test_what_was_not_sent_is_said_to_be_not_sent(journal: Journal) -> None:
+    receipt = act(FakeMedium({"T1": row()}, answer=Unreachable("nobody there")), journal)
+    assert receipt.outcome == "not_sent"
+
+
+def test_the_brokers_no_is_its_own_outcome(journal: Journal) -> None:
+    receipt = act(FakeMedium({"T1": row()}, answer=Answer(1, "The producer group wrong")), journal)
+    assert receipt.outcome == "refused_by_broker"
+    assert receipt.notes == ["code 1: The producer group wrong"]
+
+
+def test_a_second_delivery_is_seen_while_it_is_watched(journal: Journal) -> None:
+    def late(medium: FakeMedium) -> None:
+        if medium.looks == 5:
+            as_a_broker(medium, "commit", 7)
+
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker, on_look=late)
+    receipt = act(medium, journal, conduct=Conduct(prove_ms=50, watch_ms=200))
+    assert receipt.outcome == "contradicted"
+    assert receipt.flags_after == ["duplicate_commit"]
+
+
+def test_a_commit_after_our_rollback_contradicts_it(journal: Journal) -> None:
+    def late(medium: FakeMedium) -> None:
+        if medium.looks == 5:
+            medium.rows["T1"]["final_records"] = [final()]
+
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker, on_look=late)
+    assert act(medium, journal, "rollback", Conduct(prove_ms=50, watch_ms=200)).outcome == "contradicted"
+
+
+def test_a_rival_is_refused_without_any_wait(journal: Journal) -> None:
+    medium = FakeMedium({"T1": row()}, rivals={"shop": ("rmqtx@elsewhere@1@0",)}, on_act=as_a_broker)
+    receipt = act(medium, journal)
+    assert (medium.acts, medium.waited_ms, receipt.outcome) == ([], 0, "refused_by_guard")
+
+
+def test_a_commit_of_what_has_a_discard_copy_only_asks_for_a_half_first(journal: Journal) -> None:
+    facts = row("DISCARDED", half_copies=[], discard_copies=[place(0, 999)])
+
+    def resumed(medium: FakeMedium, word: str, queue_offset: int) -> None:
+        if word == "resume":
+            medium.rows["T1"] |= {"half_copies": [place(20, 2_000)], "state": "PENDING"}
+        else:
+            as_a_broker(medium, word, queue_offset)
+
+    medium = FakeMedium({"T1": facts}, on_act=resumed)
+    receipt = act(medium, journal)
+    assert medium.acts == [("resume", 0), ("commit", 20)]
+    assert receipt.outcome == "proved"
+    assert receipt.named_copy is not None
+    assert receipt.named_copy["queue_offset"] == 20
+
+
+def test_a_resume_is_accepted_not_committed(journal: Journal) -> None:
+    facts = row("DISCARDED", discard_copies=[place(0, 999)])
+    medium = FakeMedium({"T1": facts}, on_act=as_a_broker)
+    assert act(medium, journal, "resume").outcome == "accepted"
+    assert medium.acts == [("resume", 0)]
+
+
+def test_an_override_is_in_the_receipt_and_lets_only_its_guard_pass(journal: Journal) -> None:
+    medium = FakeMedium({"T1": row()}, around(producers=("p at 10.0.0.1:4",)), on_act=as_a_broker)
+    assert act(medium, journal).outcome == "refused_by_guard"
+    receipt = act(medium, journal, conduct=Conduct(overrides=("producer-connected",), prove_ms=50))
+    assert receipt.outcome == "proved"
+    assert receipt.overrides == ["producer-connected"]
+
+
+def test_a_short_wait_is_refused_unless_overridden(journal: Journal) -> None:
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
+    receipt = act(medium, journal, conduct=Conduct(settle_ms=10, prove_ms=50))
+    assert receipt.notes[0].startswith("decision-in-flight")
+    assert medium.acts == []
+
+
+def test_nothing_is_sent_where_no_receipt_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "receipts.jsonl").mkdir()
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
+    deeds = prepared([Order("T1", Wish("commit"))], medium, QUICK)
+    with pytest.raises(UnwritableFile):
+        carry_out(deeds, medium, Journal(tmp_path / "receipts.jsonl"), QUICK, lambda _: None)
+    assert medium.acts == []

@@ -1,0 +1,122 @@
+"""Each guard: what makes it refuse, and that it lets everything else pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from readers.plan import ACTIONS
+from readers.record_layout import COMPRESSED
+from repairs.guards import GUARD_NAMES, GUARDS, refusals
+from repairs.situation import Situation
+from repairs.wishes import Wish
+from tests.repairs.forge import NOW_MS, around, final, mark, place, record, row, situation
+
+DISCARDED = row("DISCARDED", discard_copies=[place(0, 999)])
+CASES: dict[str, list[tuple[Situation, Wish]]] = {
+    "slave": [(situation(surroundings=around(is_slave=True)), Wish("commit"))],
+    "rocksdb-transactions": [(situation(surroundings=around(has_rocksdb_transactions=True)), Wish("rollback"))],
+    "wrong-group": [
+        (situation(), Wish("commit", group="other")),
+        (situation(row(producer_group=None)), Wish("commit")),
+    ],
+    "evidence-incomplete": [
+        (situation(row("UNDECIDABLE")), Wish("commit")),
+        (situation(surroundings=around(producers=None, producers_unknown="code 16")), Wish("commit")),
+        (situation(surroundings=around(unread=("entries-unread",))), Wish("rollback")),
+    ],
+    "already-delivered": [
+        (situation(row("COMMITTED", final_records=[final()], op_marks=[mark(7)])), Wish(action))
+        for action in ("commit", "rollback", "discard", "resume")
+    ],
+    "already-decided": [
+        (situation(row("ROLLED_BACK", op_marks=[mark(7)])), Wish(action))
+        for action in ("commit", "rollback", "discard", "resume")
+    ],
+    "not-open": [
+        (situation(), Wish("close")),
+        (situation(row("COMMITTED", final_records=[final()], advice="none")), Wish("close")),
+        (situation(DISCARDED), Wish("discard")),
+    ],
+    "still-open": [(situation(), Wish("resume"))],
+    "not-a-half": [(situation({**DISCARDED, "half_copies": []}), Wish("rollback"))],
+    "younger-copy": [
+        (situation(row(half_copies=[place(7, 700), place(9, 900)])), Wish("commit", queue_offset=7)),
+    ],
+    "immunity": [(situation(row(flags=["immune"])), Wish("rollback"))],
+    "producer-connected": [(situation(surroundings=around(producers=("p at 10.0.0.1:4",))), Wish("commit"))],
+    "another-rmqtx": [
+        (situation(surroundings=around(rivals=("rmqtx@host@1@0",))), Wish("commit")),
+        (situation(surroundings=around(rivals_unknown="code 16")), Wish("commit")),
+    ],
+    "decision-in-flight": [(situation(surroundings=around(settled_ms=1_000)), Wish("commit"))],
+    "resume-unanswered": [(situation(DISCARDED, around(version=(4, 5, 1))), Wish("resume"))],
+    "resume-compressed": [
+        (situation(DISCARDED, around(version=(5, 1, 4)), discard_copy=record(0, 999, COMPRESSED)), Wish("resume")),
+    ],
+    "resume-too-old": [
+        (situation({**DISCARDED, "born_time_ms": NOW_MS - 73 * 3_600_000}), Wish("resume")),
+    ],
+}  # fmt: skip
+
+
+def test_every_guard_has_a_case() -> None:
+    assert set(CASES) == set(GUARD_NAMES)
+    assert len(GUARD_NAMES) == len(set(GUARD_NAMES))
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "wish"), [(name, case, wish) for name, cases in CASES.items() for case, wish in cases]
+)
+def test_it_refuses_and_is_overridden_by_its_own_name_alone(name: str, case: Situation, wish: Wish) -> None:
+    found = {refusal.guard: refusal for refusal in refusals(case, wish)}
+    assert name in found
+    assert found[name].why
+    assert found[name].advice
+    assert name not in {refusal.guard for refusal in refusals(case, wish, [name])}
+    others = [guard for guard in GUARD_NAMES if guard != name]
+    assert name in {refusal.guard for refusal in refusals(case, wish, others)}
+
+
+OPEN_AGAIN = row("COMMITTED", final_records=[final()], advice="close")
+ALLOWED: list[tuple[Situation, str]] = [
+    (situation(), "commit"),
+    (situation(), "rollback"),
+    (situation(), "discard"),
+    (situation(OPEN_AGAIN), "close"),
+    (situation(row("ROLLED_BACK", op_marks=[mark(3)], advice="close")), "close"),
+    (situation(DISCARDED), "resume"),
+    (situation(DISCARDED), "commit"),
+    (situation(row("LOST")), "commit"),
+    (situation(row("LOST")), "resume"),
+    (situation({**DISCARDED, "half_copies": []}), "commit"),
+    (situation(row(flags=["masked"])), "resume"),
+    (situation(DISCARDED, around(version=(4, 4, 0))), "commit"),
+]
+
+
+@pytest.mark.parametrize(("case", "action"), ALLOWED)
+def test_it_lets_pass_what_is_safe(case: Situation, action: str) -> None:
+    assert list(refusals(case, Wish(action))) == []
+
+
+def test_closing_needs_no_silence() -> None:
+    """It delivers nothing, so neither a producer nor a decision under way makes it wrong."""
+    noisy = around(producers=("p at 10.0.0.1:4",), settled_ms=0)
+    assert list(refusals(situation(OPEN_AGAIN, noisy), Wish("close"))) == []
+
+
+def test_the_advice_names_what_is_left_to_do() -> None:
+    def advice(facts: dict[str, Any]) -> str:
+        return next(refusals(situation(facts), Wish("commit"))).advice
+
+    assert "rmqtx close T1" in advice(OPEN_AGAIN)
+    assert advice(row("COMMITTED", final_records=[final()])) == "nothing is left to do"
+
+
+def test_actions_and_guards_are_explained() -> None:
+    assert set(ACTIONS) == {"commit", "rollback", "discard", "resume", "close"}
+    for guard in GUARDS:
+        assert guard.prevents
+        assert guard.risk
