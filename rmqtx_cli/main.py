@@ -65,9 +65,10 @@ def rmqtx(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Inspect the transactional message stores of Apache RocketMQ: decode every layer, list what hangs, prove why.
+    """Inspect the transactional messages of Apache RocketMQ in stores and live brokers: what hangs, why, and its repair.
 
-    Nothing is ever written into a store. Results go to stdout, everything else to stderr.
+    Nothing is ever written into a store, and nothing decides a transaction but the commands that say so. Results go to
+    stdout, everything else to stderr.
     `rmqtx explain` says what any word in the results means.
     """
 
