@@ -5,14 +5,16 @@ Each race is played the same way for the guarded tool and for naive forcing; who
 
 from __future__ import annotations
 
+import itertools
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tests.brokers.forcing import naive
 from tests.brokers.forcing.stage import Shop, Stage, soon_ms
 from tests.brokers.forcing.tally import Done, Tally, done_of
-from tests.brokers.forcing.tool import Tool
+from tests.brokers.forcing.tool import Ran, Row, Tool
 from tests.brokers.rig import COMMIT, ROLLBACK
 from tests.brokers.stage import Transaction
 
@@ -20,35 +22,55 @@ SPAN_MS = 5000
 """The producer decides at most so long before us."""
 LAST_WORD_MS = 150
 """Between its last decision and its death: what it said has left its machine, else nobody could say what it decided."""
+AT_ONCE = 20
+"""Transactions of one command; each command has a producer group of its own."""
 DECISIONS = {"commit": COMMIT, "rollback": ROLLBACK}
+OPTIONS = ("--reason", "a race", "--yes", "--format", "jsonl")
 
 Force = Callable[[Stage, list[Transaction], str], dict[str, Done]]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Size:
     """How many transactions a race has, and how many at once."""
 
     transactions: int = 200
-    batch: int = 50
+    batch: int = 3 * AT_ONCE
+
+    def batches(self) -> Iterator[int]:
+        """Numbers of the batches."""
+        return iter(range(-(-self.transactions // self.batch)))
 
 
 def guarded(tool: Tool) -> Force:
-    """Forcing by `rmqtx`, a plan for all at once."""
+    """Forcing by `rmqtx`, one command for each group and all at once."""
 
     def force(stage: Stage, begun: list[Transaction], action: str) -> dict[str, Done]:
-        ran = apply(tool, begun, action)
-        found = done_of(ran.rows, begun)
-        if ran.status not in (0, 12, 17) or len(found) != len(begun):
-            stage.logged(str(ran)[-2000:])
-        return found
+        return done_of(_rows(stage, tool, _started(tool, begun, action)), begun)
 
     return force
 
 
-def apply(tool: Tool, begun: list[Transaction], action: str):  # type: ignore[no-untyped-def]
-    """One command for all."""
-    return tool.act(action, *(one.id for one in begun), "--reason", "race")
+def _started(tool: Tool, begun: list[Transaction], action: str, *options: str) -> list[subprocess.Popen[str]]:
+    groups: dict[str, list[str]] = {}
+    for one in begun:
+        groups.setdefault(str(one.known["producer_group"]), []).append(one.id)
+    return [tool.start(action, *ids, *OPTIONS, *options) for ids in groups.values()]
+
+
+def _rows(stage: Stage, tool: Tool, processes: list[subprocess.Popen[str]]) -> list[Row]:
+    rows: list[Row] = []
+    for process in processes:
+        ran = tool.end(process)
+        rows += ran.rows
+        _tell_if_odd(stage, ran)
+    return rows
+
+
+def _tell_if_odd(stage: Stage, ran: Ran) -> None:
+    if ran.status not in (0, 12, 17):
+        lines = [line for line in ran.stderr.splitlines() if "refused" not in line]
+        stage.logged(f"exit {ran.status}: {' / '.join(lines[-6:])[:2000]}")
 
 
 def unguarded(look: str) -> Force:
@@ -61,13 +83,17 @@ def unguarded(look: str) -> Force:
     return force
 
 
-def producer_decides(stage: Stage, tally: Tally, force: Force, size: Size, undecided_share: float = 0.5) -> None:
-    """Race a: a producer decides 0 to 5 s before us, or not at all, and is killed; then we force, half and half."""
-    for number in range(-(-size.transactions // size.batch)):
-        action = "commit" if number % 2 == 0 else "rollback"
+def _action(number: int, tally: Tally) -> str:
+    """Every third batch is rolled back by us; naive forcing shows what it does wrong by commits."""
+    return "rollback" if number % 3 == 2 and tally.is_guarded else "commit"
+
+
+def producer_decides(stage: Stage, tally: Tally, force: Force, size: Size, undecided_share: float = 2 / 3) -> None:
+    """Race a: a producer decides 0 to 5 s before us, or not at all, and is killed; then we force."""
+    for number in size.batches():
+        action = _action(number, tally)
         shop = stage.shop()
-        name = f"a-{tally.how.replace(' ', '-')}-{number}"
-        begun = _deciding(stage, shop, name, size.batch, undecided_share)
+        begun = _deciding(stage, shop, f"a-{tally.slug}-{number}", size.batch, undecided_share)
         shop.kill()
         began = time.monotonic()
         done = force(stage, begun, action)
@@ -77,62 +103,129 @@ def producer_decides(stage: Stage, tally: Tally, force: Force, size: Size, undec
 
 
 def _deciding(stage: Stage, shop: Shop, name: str, count: int, undecided_share: float) -> list[Transaction]:
-    first = shop.begin(f"{name}-warm", 0, first="ROLLBACK")  # the connection is made: what follows is quick
+    groups = [shop.join(f"{shop.group}-{part}") for part in range(-(-count // AT_ONCE))]
+    for part, group in enumerate(groups):  # the connection is made: what follows is quick
+        shop.begin(f"{name}-warm", part, first="ROLLBACK", group=group)
     shop.until_decided()
-    assert first.sent is not None
     begin_ms = soon_ms(2 + count / 100)
     begun = []
     for number in range(count):
-        luck = stage.rng.random()
-        decision = "UNKNOWN" if luck < undecided_share else ("COMMIT", "ROLLBACK")[number % 2]
-        at = begin_ms + stage.rng.randrange(SPAN_MS - LAST_WORD_MS)
-        begun.append(shop.begin(name, number, first=decision, at=None if decision == "UNKNOWN" else at))
+        is_undecided = stage.rng.random() < undecided_share
+        decision = "UNKNOWN" if is_undecided else stage.rng.choice(("COMMIT", "ROLLBACK"))
+        at = None if is_undecided else begin_ms + stage.rng.randrange(SPAN_MS - LAST_WORD_MS)
+        begun.append(shop.begin(name, number, first=decision, at=at, group=groups[number // AT_ONCE]))
     stage.until_sent(begun)
     shop.until_decided()
-    time.sleep(max(0.0, begin_ms / 1000 + SPAN_MS / 1000 - time.time(), LAST_WORD_MS / 1000))
+    time.sleep(max(0.0, (begin_ms + SPAN_MS) / 1000 - time.time(), LAST_WORD_MS / 1000))
     return begun
 
 
 def check_puts_back(stage: Stage, tally: Tally, force: Force, size: Size) -> None:
     """Race b: the check puts a copy back every second while we force; then a producer comes that commits if asked."""
-    for number in range(-(-size.transactions // size.batch)):
-        action = "commit" if number % 2 == 0 else "rollback"
-        begun = stage.orphans(f"b-{tally.how.replace(' ', '-')}-{number}", size.batch)
+    for number in size.batches():
+        action = _action(number, tally)
+        begun = _orphans(stage, f"b-{tally.slug}-{number}", size.batch)
         with stage.checks():
             time.sleep(1 + stage.rng.random())
             began = time.monotonic()
             done = force(stage, begun, action)
             tally.seconds += time.monotonic() - began
-            back = stage.shop(str(begun[0].known["producer_group"]), strangers="COMMIT")
-            back.begin_all(f"back-{number}", 1, first="ROLLBACK")  # one that has sent nothing is not asked either
+            back = _returned(stage, begun)
             time.sleep(4)
         _settle(stage)
         back.kill()
         tally.count(stage, begun, done, action)
 
 
+def _orphans(stage: Stage, name: str, count: int) -> list[Transaction]:
+    """Undecided transactions of several groups whose producer is dead."""
+    shop = stage.shop()
+    groups = [shop.join(f"{shop.group}-{part}") for part in range(-(-count // AT_ONCE))]
+    begun = [shop.begin(name, number, group=groups[number // AT_ONCE]) for number in range(count)]
+    shop.until_decided()
+    shop.kill()
+    for group in groups:
+        stage.until_gone(group)
+    return begun
+
+
+def _returned(stage: Stage, begun: list[Transaction]) -> Shop:
+    """Their producer is back, and commits whatever it is asked about."""
+    groups = sorted({str(one.known["producer_group"]) for one in begun})
+    back = stage.shop(groups[0], strangers="COMMIT")
+    for group in groups[1:]:
+        back.join(group, strangers="COMMIT")
+    for number, group in enumerate(groups):  # one that has sent nothing is not asked either
+        back.begin(f"back-{groups[0]}", number, first="ROLLBACK", group=group)
+    back.until_decided()
+    return back
+
+
 def two_at_once(stage: Stage, tally: Tally, tools: tuple[Tool, Tool], size: Size) -> None:
     """Race c: two people, on machines of their own, force the same transactions at the same moment."""
-    for number in range(-(-size.transactions // size.batch)):
+    for number in size.batches():
         actions = (("commit", "commit"), ("commit", "rollback"))[number % 2]
-        begun = stage.orphans(f"c-{number}", size.batch)
-        words = [one.id for one in begun]
+        begun = _orphans(stage, f"c-{number}", size.batch)
         began = time.monotonic()
-        processes = [
-            tool.start(action, *words, "--reason", "race", "--yes", "--format", "jsonl")
-            for tool, action in zip(tools, actions, strict=True)
-        ]
-        ran = [tool.end(process) for tool, process in zip(tools, processes, strict=True)]
+        started = [_started(tool, begun, action) for tool, action in zip(tools, actions, strict=True)]
+        rows = [_rows(stage, tool, processes) for tool, processes in zip(tools, started, strict=True)]
         tally.seconds += time.monotonic() - began
         _settle(stage)
-        found = [done_of(one.rows, begun) for one in ran]
+        found = [done_of(some, begun) for some in rows]
         for one in begun:
             mine = [(done.get(one.case, Done("missing")), action) for done, action in zip(found, actions, strict=True)]
             acted = [(done, action) for done, action in mine if done.acted]
             if len(acted) > 1:
                 tally.wrong.append(f"{one.case}: both acted: {mine}")
+            tally.both_acted += len(acted) > 1
             done, action = acted[0] if acted else mine[0]
             tally.count(stage, [one], {one.case: done}, action)
+
+
+@dataclass
+class After:
+    """Race d: what we did, what the producer did after us, and whether that was seen."""
+
+    ours: str
+    theirs: str
+    transactions: int = 0
+    delivered: int = 0
+    delivered_twice: int = 0
+    contradicted: int = 0
+    flagged_by_audit: int = 0
+
+
+def decision_after_ours(stage: Stage, tool: Tool, count: int = AT_ONCE) -> list[After]:
+    """Race d: a producer decides after us. Nobody can prevent that; it must be seen."""
+    found = []
+    for ours, theirs in itertools.product(("commit", "rollback"), ("COMMIT", "ROLLBACK")):
+        shop = stage.shop()
+        name = f"d-{ours}-{theirs.lower()}"
+        begun = [shop.begin(name, number, first=f"{theirs}@1000000") for number in range(count)]
+        stage.until_sent(begun)
+        known = {one.id for one in begun}
+        (process,) = _started(tool, begun, ours, "--override", "producer-connected", "--wait-for", "12s")
+        stage.until("all acted on", lambda known=known: known <= _journalled(tool))  # type: ignore[misc]
+        time.sleep(1)
+        for one in begun:
+            shop.agent.do("release", id=one.id)
+        shop.until_decided()
+        done = done_of(_rows(stage, tool, [process]), begun)
+        _settle(stage)
+        shop.kill()
+        flags = {row["transaction_id"]: row["flags"] for row in tool.run("audit", "--format", "jsonl").rows}
+        after = After(ours, theirs.lower(), len(begun))
+        after.delivered = sum(stage.delivered(one) > 0 for one in begun)
+        after.delivered_twice = sum(stage.delivered(one) > 1 for one in begun)
+        after.contradicted = sum(done[one.case].outcome == "contradicted" for one in begun)
+        odd = {"duplicate_commit", "commit_after_rollback"}
+        after.flagged_by_audit = sum(bool(odd & set(flags.get(one.id, ()))) for one in begun)
+        found.append(after)
+    return found
+
+
+def _journalled(tool: Tool) -> set[str]:
+    return {str(row.get("transaction_id")) for row in tool.journal() if row.get("requests")}
 
 
 def _settle(stage: Stage) -> None:

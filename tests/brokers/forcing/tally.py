@@ -46,8 +46,21 @@ class Tally:
     committed_lost: int = 0
     unknown: int = 0
     contradicted: int = 0
+    both_acted: int = 0
     seconds: float = 0.0
     wrong: list[str] = field(default_factory=list)
+    odd: list[str] = field(default_factory=list)
+    """Decided ones that were acted on and came to no harm."""
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether rmqtx forced, and not a test without guards."""
+        return self.how == "rmqtx"
+
+    @property
+    def slug(self) -> str:
+        """How it was forced, for names."""
+        return self.how.replace(" ", "-")
 
     def count(self, stage: Stage, begun: list[Transaction], done: dict[str, Done], action: str) -> None:
         """Add transactions that the action was asked for; every delivery must have come."""
@@ -68,6 +81,8 @@ class Tally:
         else:
             self.decided_before += 1
             self.decided_acted_on += done.acted
+            if done.acted and self.is_guarded:
+                self.odd.append(f"{one.case} {one.id}: {decided}, {action} {done.outcome}, delivered {delivered} times")
             if not done.acted:
                 self.decided_refused[done.guard or done.outcome] += 1
         must_not = decided == "ROLLBACK" or (decided == UNDECIDED and (not done.acted or action != "commit"))
