@@ -65,7 +65,7 @@ def rmqtx(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Inspect the transactional messages of Apache RocketMQ in stores and live brokers: what hangs, why, and its repair.
+    """Inspect transactional messages of Apache RocketMQ, in stores and live brokers: what hangs, why, and its repair.
 
     Nothing is ever written into a store, and nothing decides a transaction but the commands that say so. Results go to
     stdout, everything else to stderr.
