@@ -11,7 +11,7 @@ from repairs.carry_out import prepared
 from repairs.deeds import Conduct, Deed, Order
 from repairs.medium import Medium
 from repairs.receipts import Receipt
-from repairs.recheck import standing_of
+from repairs.recheck import Standing, standing_of
 from repairs.situation import NamedRecord, Situation
 from repairs.steps import is_live_store, staleness
 from repairs.wishes import Wish
@@ -25,14 +25,16 @@ _NOT_SURE = ("unknown", "accepted", "contradicted")
 class Application:
     """A plan on its way.
 
-    Shape: `deeds` are what is left to do, with what the guards say; `done` are transactions that an earlier run of the
-           same plan settled, with their receipts; `contradicted` those where something else happened too; `stale` those
-           that are not as the plan relied on, and why; `notes` what else is to be said.
+    Shape: `deeds` are what is left to do, with what the guards say; `done` are receipts of what an earlier run of the
+           same plan did; `settled` those of them whose outcome was not known and whose effect is there, and what shows
+           it; `contradicted` those where something else happened too; `stale` are transactions that are not as the plan
+           relied on, and why; `notes` what else is to be said.
     """
 
     deeds: list[Deed] = field(default_factory=list)
-    done: list[tuple[str, Receipt]] = field(default_factory=list)
-    contradicted: list[tuple[str, str]] = field(default_factory=list)
+    done: list[Receipt] = field(default_factory=list)
+    settled: list[tuple[Receipt, Standing]] = field(default_factory=list)
+    contradicted: list[tuple[Receipt, Standing]] = field(default_factory=list)
     stale: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -64,8 +66,8 @@ def application(
     left = []
     for step in plan.steps:
         receipt = earlier.get((step["transaction_id"], step["action"]))
-        if receipt is not None and receipt.outcome == "proved":
-            result.done.append((step["transaction_id"], receipt))
+        if receipt is not None and _is_done(receipt):
+            result.done.append(receipt)
         else:
             left.append(step)
     live = {store["store"] for store in plan.stores if is_live_store(store)}
@@ -88,6 +90,11 @@ def application(
     return result
 
 
+def _is_done(receipt: Receipt) -> bool:
+    """Whether its effect was read back, by the act's own command or by a later look."""
+    return receipt.outcome == "proved" or bool(receipt.rechecks and receipt.rechecks[-1]["standing"] == "stands")
+
+
 def _earlier(receipts: Sequence[Receipt], digest: str) -> dict[tuple[str, str], Receipt]:
     """The latest receipt of each step, of runs of the same plan that may have sent something."""
     found = {}
@@ -108,16 +115,11 @@ def _was_settled(result: Application, receipt: Receipt, deed: Deed | None) -> bo
     """Whether an earlier act of unknown outcome took effect after all."""
     standing = standing_of(receipt, None if deed is None else deed.situation.row)
     if standing.word == "contradicted":
-        result.contradicted.append((receipt.transaction_id, f"{standing.reason} (receipt {receipt.receipt_id})"))
-        return True
-    if standing.word == "stands":
-        result.done.append((receipt.transaction_id, receipt))
-        if receipt.outcome != "accepted":
-            result.notes.append(
-                f"{receipt.transaction_id}: receipt {receipt.receipt_id} did not know its outcome; {standing.reason}"
-            )
-        return True
-    return False
+        result.contradicted.append((receipt, standing))
+    elif standing.word == "stands":
+        result.done.append(receipt)
+        result.settled.append((receipt, standing))
+    return standing.word in ("contradicted", "stands")
 
 
 def _stores_are(step: Step, live: set[str]) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from readers.planning import PLACE
 from remoting.codes import COMMIT
-from repairs.receipts import Receipt
+from repairs.journal import Journal
+from repairs.receipts import Receipt, whoever
 
 Row = Mapping[str, Any]
 #: Outcomes after which nothing of ours can be in a store.
@@ -36,6 +38,19 @@ def rechecked(
         rows.setdefault(row["transaction_id"], []).append(row)
     for receipt in receipts:
         yield receipt, standing_of(receipt, _row_of(receipt, rows.get(receipt.transaction_id, [])))
+
+
+def write_down(journal: Journal, receipt: Receipt, standing: Standing) -> None:
+    """Have the journal say what a look showed; the outcome of the act stays what was known then.
+
+    Raises: UnwritableFile.
+    """
+    look = {
+        "rechecked_time_ms": time.time_ns() // 1_000_000, "who": whoever(), "standing": standing.word,
+        "standing_reason": standing.reason,
+    }  # fmt: skip
+    journal.recheck(receipt.receipt_id, look)
+    receipt.rechecks.append(look)
 
 
 def _row_of(receipt: Receipt, rows: list[Row]) -> Row | None:

@@ -85,6 +85,7 @@ def command(
     from repairs.live_medium import LiveMedium
     from repairs.plans import digest_of
     from repairs.receipts import RECEIPTS
+    from repairs.recheck import write_down
     from rmqtx_cli.listing import Listing
 
     voice = Voice(verbose, quiet)
@@ -112,6 +113,9 @@ def command(
                 "it again, or say --skip-stale"
             )
             return exit_status.STALE_PLAN
+        if not dry_run:
+            for receipt, standing in (*found.settled, *found.contradicted):
+                write_down(journal, receipt, standing)
         status = exit_status.DONE
         if found.deeds:
             status = carry_out_deeds(
@@ -138,10 +142,16 @@ def _show(plan: Plan, found: Application, voice: Voice) -> None:
     if len(found.notes) > _SHOWN_MAX and not voice.verbose:
         voice.note(f"{len(found.notes) - _SHOWN_MAX} more such lines (--verbose)")
     if found.done:
-        latest = max(receipt.receipt_id for _, receipt in found.done)
+        latest = max(receipt.receipt_id for receipt in found.done)
         voice.note(f"{count(len(found.done), 'step')} done by an earlier run, left out (latest receipt {latest})")
-    for name, why in found.contradicted:
-        say.line(f"rmqtx: {name}: contradicted: {why}")
+    if found.settled:
+        voice.note(f"{len(found.settled)} of them had an outcome that was not known: their effect is there")
+    for receipt, standing in found.settled:
+        voice.detail(f"{receipt.transaction_id}: {standing.reason} (receipt {receipt.receipt_id})")
+    for receipt, standing in found.contradicted:
+        say.line(
+            f"rmqtx: {receipt.transaction_id}: contradicted: {standing.reason} (receipt {receipt.receipt_id})"
+        )
     for name, why in found.stale if voice.verbose else found.stale[:_SHOWN_MAX]:
         say.line(f"rmqtx: {name}: stale: {why}")
     refused = [deed for deed in found.deeds if not deed.is_allowed]

@@ -111,6 +111,7 @@ def command(
     from readers.reading import Reading
     from repairs.journal import Journal
     from repairs.receipts import RECEIPTS, table
+    from repairs.recheck import write_down
     from rmqtx_cli.listing import Listing
     from rmqtx_cli.output.port import chosen_format, open_stream
     from rmqtx_cli.receipts_page import draw_receipt
@@ -133,7 +134,8 @@ def command(
     if recheck:
         standings = _standings(receipts, live, store or [], broker_conf, broker_version, reading, voice)
         if record:
-            _write_down(book, standings)
+            for receipt in receipts:
+                write_down(book, receipt, standings[receipt.receipt_id])
     rows = table(receipts)
     if recheck:
         rows = _with_standings(rows, schema, standings)
@@ -214,7 +216,6 @@ def _standings(
             look = _in_files(stores, broker_conf, broker_version, reading, voice)
             return {receipt.receipt_id: standing for receipt, standing in rechecked(receipts, look)}
         from remoting.live_questions import lookup
-
         from rmqtx_cli.live import open_live
 
         with open_live(live) as brokers:
@@ -248,17 +249,6 @@ def _in_files(
     return look
 
 
-def _write_down(book: Any, standings: dict[str, Standing]) -> None:
-    from repairs.receipts import whoever
-
-    for receipt_id, standing in standings.items():
-        look = {
-            "rechecked_time_ms": time.time_ns() // 1_000_000, "who": whoever(), "standing": standing.word,
-            "standing_reason": standing.reason,
-        }  # fmt: skip
-        book.recheck(receipt_id, look)
-
-
 def _say_standings(standings: dict[str, Standing], voice: Voice) -> None:
     if not standings:
         return
@@ -287,14 +277,17 @@ def _with_standings(rows: pa.Table, schema: pa.Schema, standings: dict[str, Stan
 
 
 def _view(*, with_standing: bool) -> View:
-    from rmqtx_cli.views import ALWAYS, View, plain
+    from rmqtx_cli.views import ALWAYS, Column, View, plain
+
+    def latest(row: dict[str, Any]) -> str:
+        return str(row["rechecks"][-1]["standing"]) if row["rechecks"] else ""
 
     more = [plain("standing", ALWAYS), plain("standing_reason", 1, "standing_reason", may_be_cut=True)]
     return View(
         (
             plain("receipt_id", ALWAYS), plain("action", ALWAYS), plain("transaction_id", ALWAYS),
-            plain("outcome", ALWAYS), *(more if with_standing else []),
-            plain("state_after", 4, "now" if not with_standing else "then"), plain("keys", 5, may_be_cut=True),
+            plain("outcome", ALWAYS), *(more if with_standing else [Column("since", ("rechecks",), latest, 2)]),
+            plain("state_after", 4, "after"), plain("keys", 5, may_be_cut=True),
             plain("producer_group", 6, "group", may_be_cut=True), plain("who", 3, may_be_cut=True),
             plain("reason", 2, may_be_cut=True), plain("store", 7, may_be_cut=True),
         ),
