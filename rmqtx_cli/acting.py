@@ -140,7 +140,7 @@ def acting_command(action: str, text: str) -> Callable[..., Any]:
             raise BadRequest("--copy names one half copy, and several transactions are given")
         with open_live(live) as brokers:
             names = resolved(brokers.brokers, ids)
-            wish = Wish(action, group, copy)
+            wish = Wish(action, None if group is None else live.full_name(group), copy)
             orders = [Order(name, wish, reason) for name in names]
             medium = LiveMedium(brokers.brokers, brokers.members)
             return carry_out_orders(
