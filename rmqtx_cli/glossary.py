@@ -23,6 +23,8 @@ from remoting import frames
 from remoting.codes import ResponseCode
 from remoting.meanings import MEANINGS as RESPONSE_MEANINGS
 from repairs.guards import GUARDS
+from repairs.receipts import OUTCOMES as RECEIPT_OUTCOMES
+from repairs.receipts import RECEIPTS, STANDINGS
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 
 #: Where structures on disk are declared; a test finds any that is missing here.
@@ -34,7 +36,7 @@ WIRE_MODULES = (frames,)
 #: What commands give beside the tables of a store.
 RESULT_TABLES = {
     "reconciled": RECONCILED, "differences": DIFFERENCES, "exported": EXPORTED, "plan_steps": PLAN_STEPS,
-    "plan_stores": PLAN_STORES,
+    "plan_stores": PLAN_STORES, "receipts": RECEIPTS,
 }  # fmt: skip
 
 #: One spelling and one meaning for each noun, in the order in which they build on each other.
@@ -55,6 +57,9 @@ TERMS: dict[str, str] = {
     "coverage": "what became of a file's bytes: decoded + filler + damaged + unread = size",
     "custody": "what a result was made from and how: stores, digests of their files, options, engine and time",
     "ledger": "the application's own record of what became of its business transactions",
+    "receipt": "one act on a transaction: who did what and why, what was sent, what was seen before and after",
+    "journal": "the file that holds all receipts, one line when an act begins and one when it ends",
+    "guard": "a rule that refuses an act, with the witness that says why; each can be overridden by its name alone",
     "plan": "a file that says which transactions to act on, naming which record, on which proof, while what holds",
 }
 
@@ -71,8 +76,8 @@ class Entry:
 def entries() -> list[Entry]:
     """Everything that can be explained.
 
-    Order: states, flags, advice, findings, terms, tables, columns, structures and their fields, response codes, exit
-    statuses.
+    Order: states, flags, advice, findings, outcomes, guards, terms, tables, columns, structures and their fields,
+           response codes, exit statuses.
     """
     return [
         *(Entry(word, "state of a transaction", (text,)) for word, text in STATES.items()),
@@ -81,6 +86,8 @@ def entries() -> list[Entry]:
         *_findings(),
         *(Entry(word, "word of a ledger", (text,)) for word, text in WORDS.items()),
         *(Entry(word, "outcome of a comparison with a ledger", (text,)) for word, text in OUTCOMES.items()),
+        *(Entry(word, "outcome of an act", (text,)) for word, text in RECEIPT_OUTCOMES.items()),
+        *(Entry(word, "standing of a receipt", (text,)) for word, text in STANDINGS.items()),
         *(Entry(word, "change between two audits", (text,)) for word, text in CHANGES.items()),
         *(Entry(guard.name, "guard", (f"prevents {guard.prevents}", f"overridden: {guard.risk}")) for guard in GUARDS),
         *(Entry(word, "term", (text,)) for word, text in TERMS.items()),

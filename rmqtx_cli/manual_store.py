@@ -11,6 +11,8 @@ from readers.layout import Layout
 from readers.reconcile import OUTCOMES, WORDS
 from readers.tables import ALL_TABLES
 from readers.transactions import ADVICE, FLAGS, STATES
+from repairs.receipts import OUTCOMES as RECEIPT_OUTCOMES
+from repairs.receipts import STANDINGS
 from rmqtx_cli.glossary import RESULT_TABLES, TERMS, meaning_of, source_of, structures
 from rmqtx_cli.roff import heading, item, page, paragraph, subheading, verbatim
 
@@ -49,7 +51,10 @@ def _lines() -> Iterator[str]:
     for code, kind in KINDS.items():
         advice = f" Advice: {kind.advice}." if kind.advice else ""
         yield from item(f"{code} ({kind.severity})", f"{kind.title}. For transactions: {kind.meaning}.{advice}")
-    for title, words in (("WORDS OF A LEDGER", WORDS), ("OUTCOMES OF RECONCILE", OUTCOMES), ("CHANGES", CHANGES)):
+    for title, words in (
+        ("WORDS OF A LEDGER", WORDS), ("OUTCOMES OF RECONCILE", OUTCOMES), ("CHANGES", CHANGES),
+        ("OUTCOMES OF ACTS", RECEIPT_OUTCOMES), ("STANDINGS OF RECEIPTS", STANDINGS),
+    ):  # fmt: skip
         yield from heading(title)
         for word, meaning in words.items():
             yield from item(word, f"{meaning}.")
