@@ -20,9 +20,11 @@ from repairs.group_watch import GroupWatch, Others
 from repairs.receipts import Receipt, answered
 from repairs.situation import NamedRecord, Situation, Surroundings
 
-#: The broker's threads are not exact: what is waited beyond what its configuration says. On a machine with a load of
-#: 100 an op batch of 5.1.4 was seen to come 3.6 s late, so a part of it grows with the intervals.
-_MARGIN_MS, _MARGIN_PART = 1_000, 0.5
+#: The broker's threads are not exact: what is waited beyond what its configuration says.
+_MARGIN_MS = 1_000
+#: From 5.1.0 the op batch is looked at once an interval, and written if the last write is an interval ago: an op can
+#: miss one look and be written at the next. 3.6 s late was seen on 5.1.4, on a machine with a load of 100.
+_OP_BATCH_LOOKS = 2
 _WATCH_SECONDS = 0.5
 _QUEUE_WAIT = "waitTimeMillsInTransactionQueue"  # as RocketMQ spells it
 _QUEUE_WAIT_MS = 3_000
@@ -37,6 +39,7 @@ class _Facts:
     is_slave: bool
     has_rocksdb_transactions: bool
     settle_ms: int
+    has_queue_limit: bool
     file_reserved_time_hours: int
 
 
@@ -56,6 +59,8 @@ class LiveMedium:
         self._watches: dict[str, GroupWatch] = {}
         #: Members of a group that were connected at some moment of the wait.
         self._seen: dict[str, set[str]] = {}
+        #: Brokers whose queue of decisions was seen empty during the wait.
+        self._drained: set[str] = set()
         #: Where the logs ended when the claims were made: what was decided before that must be in the index by now.
         self._log_ends: dict[str, int] = {}
 
@@ -91,7 +96,7 @@ class LiveMedium:
         rivals = () if claims is None else claims.rivals.get(group, ())
         around = Surroundings(
             version=facts.version, is_slave=facts.is_slave, has_rocksdb_transactions=facts.has_rocksdb_transactions,
-            settle_ms=facts.settle_ms, settled_ms=settled_ms,
+            settle_ms=facts.settle_ms, settled_ms=settled_ms if facts.has_queue_limit or root in self._drained else 0,
             file_reserved_time_hours=facts.file_reserved_time_hours, now_ms=time.time_ns() // 1_000_000,
             producers=None if others_now.unknown else tuple(sorted({*others_now.members, *self._seen.get(group, ())})),
             producers_unknown=others_now.unknown, rivals=rivals,
@@ -118,9 +123,16 @@ class LiveMedium:
         end = time.monotonic() + wait_ms / 1000
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _WATCH_SECONDS))
+            self._drained.update(root for root in self._claims if not self._waiting_count(root))
             for claims in self._claims.values():
                 for group in claims.groups:
                     self._seen.setdefault(group, set()).update(self._others(group).members)
+
+    def _waiting_count(self, root: str) -> int:
+        """Decisions in a broker's queue; only asked where nothing throws old ones away (brokerFastFailureEnable)."""
+        if self._facts_of(root).has_queue_limit:
+            return 0
+        return _number(self._brokers[root].runtime().get("EndTransactionQueueSize"))
 
     def _others(self, group: str) -> Others:
         """Who else belongs to a group now, on every broker of the sets."""
@@ -138,6 +150,7 @@ class LiveMedium:
                 is_slave=conf.get("brokerRole") == "SLAVE" or broker.broker_id != 0,
                 has_rocksdb_transactions=conf.get("transRocksDBEnable") == "true",
                 settle_ms=settle_ms(conf, version),
+                has_queue_limit=conf.get("brokerFastFailureEnable", "true") == "true",
                 file_reserved_time_hours=int(conf.get("fileReservedTime", "72")),
             )
         return self._facts[root]
@@ -198,7 +211,7 @@ def settle_ms(conf: dict[str, str], version: Version) -> int:
     """
     queue_ms = int(conf.get(_QUEUE_WAIT, _QUEUE_WAIT_MS))
     batch_ms = int(conf.get(_OP_BATCH, 0)) if version >= (5, 1, 0) else 0
-    return queue_ms + batch_ms + _MARGIN_MS + round(batch_ms * _MARGIN_PART)
+    return queue_ms + _OP_BATCH_LOOKS * batch_ms + _MARGIN_MS
 
 
 def named_record(broker: Broker, raw: bytes) -> NamedRecord | None:
