@@ -12,20 +12,25 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from remoting.client import refusal
 from remoting.codes import RequestCode, ResponseCode
 from remoting.connection import Connection, Request, Value
 from remoting.errors import BadFrame
 from remoting.frames import Frame
+from remoting.refusals import checked
 from remoting.settings import RemotingSettings
 
 #: Every client of ours begins its id with this: a producer list tells us from the application's own processes.
 OUR_CLIENTS = "rmqtx@"
 HALF_MARK, PRODUCER_GROUP, UNIQUE_KEY, KEYS = "TRAN_MSG", "PGROUP", "UNIQ_KEY", "KEYS"
 _PREPARED = 0x4
+#: Codes with which a send is answered although the broker has the message.
+_STORED = (
+    ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+)  # fmt: skip
 _NAME_END, _VALUE_END = "\x01", "\x02"
 
 
@@ -68,13 +73,17 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Where the broker stored a message; of a half, its first copy in the half topic."""
+    """Where the broker stored a message; of a half, its first copy in the half topic.
+
+    Shape: `status` is SUCCESS, or what was not confirmed in time (disk, slave): it is stored all the same.
+    """
 
     transaction_id: str
     message_id: str
     queue_id: int
     queue_offset: int
     commit_log_offset: int
+    status: str = ResponseCode.SUCCESS.name
 
 
 class Member:
@@ -138,14 +147,13 @@ class Member:
     def _send(self, message: Message, marks: Mapping[str, str], sys_flag: int, timeout_ms: int | None) -> Sent:
         properties = {**message.properties, "WAIT": "true", UNIQUE_KEY: message.unique_key, **marks}
         fields = _send_fields(self.groups[0], message, properties, sys_flag)
-        frame = self._call(Request(RequestCode.SEND_MESSAGE_V2, fields, message.body), timeout_ms)
-        return sent(frame, message.unique_key)
+        request = Request(RequestCode.SEND_MESSAGE_V2, fields, message.body)
+        return sent(self._call(request, timeout_ms, _STORED), message.unique_key)
 
-    def _call(self, request: Request, timeout_ms: int | None = None) -> Frame:
-        frame = self._connection.call(request, timeout_ms)
-        if frame.code != ResponseCode.SUCCESS:
-            raise refusal(frame, request, self.address)
-        return frame
+    def _call(
+        self, request: Request, timeout_ms: int | None = None, accepted: Container[int] = (ResponseCode.SUCCESS,)
+    ) -> Frame:
+        return checked(self._connection.call(request, timeout_ms), request, self.address, accepted)
 
     def _take(self, frame: Frame) -> None:
         if frame.code != RequestCode.CHECK_TRANSACTION_STATE:
@@ -200,7 +208,7 @@ def sent(frame: Frame, unique_key: str) -> Sent:
         message_id = frame.fields["msgId"]
         return Sent(
             unique_key, message_id, int(frame.fields["queueId"]), int(frame.fields["queueOffset"]),
-            int(message_id[-16:], 16),
+            int(message_id[-16:], 16), ResponseCode(frame.code).name,
         )
     except (KeyError, ValueError) as error:
         raise BadFrame(f"the response to a send lacks {error}") from error
