@@ -31,6 +31,10 @@ class Words(Protocol):
     def name(self) -> str:
         """What people call it; nothing secret is in it."""
 
+    @property
+    def named(self) -> Sequence[str]:
+        """The transactions that it is known to decide; none where only a look at them tells."""
+
     def may_know(self, transaction_id: str) -> bool:
         """Whether it is worth looking at the transaction at all."""
 
@@ -51,7 +55,7 @@ class PlanWords:
         return sum(step["action"] not in ANSWERED_ACTIONS for step in self._steps.values())
 
     @property
-    def named(self) -> list[str]:
+    def named(self) -> Sequence[str]:
         """The transactions that it decides."""
         return [name for name, step in self._steps.items() if step["action"] in ANSWERED_ACTIONS]
 
@@ -86,6 +90,11 @@ class LedgerWords:
         self.name = name
         self._compare = compare
         self._seen: dict[str, Mapping[str, Any]] = {}
+
+    @property
+    def named(self) -> Sequence[str]:
+        """None: only a look at a transaction tells."""
+        return []
 
     def may_know(self, _transaction_id: str) -> bool:
         """Whether it can be looked up: only its keys tell."""

@@ -150,14 +150,18 @@ class _Transaction:
 class Canary:
     """Flies once, at one broker.
 
-    `look`: fresh rows of TRANSACTIONS for some ids. `interrupted`: set by who wants it to come down.
+    `look`: fresh rows of TRANSACTIONS for some ids. `interrupted`: set by who wants it to come down. `tell`: takes
+    lines on what is waited for.
     """
 
-    def __init__(self, broker: Broker, plan: FlightPlan, look: Look, interrupted: threading.Event) -> None:
+    def __init__(
+        self, broker: Broker, plan: FlightPlan, look: Look, interrupted: threading.Event, tell: Callable[[str], None]
+    ) -> None:
         self._broker = broker
         self._plan = plan
         self._look = look
         self._interrupted = interrupted
+        self._tell = tell
         self._checks: queue.SimpleQueue[Check] = queue.SimpleQueue()
         self._asked: dict[str, Check] = {}
         self._keys = UniqueKeys()
@@ -225,6 +229,7 @@ class Canary:
     def _await_check(self, transaction: _Transaction) -> None:
         begun = _Clock(transaction.before["half_store_time_ms"] if transaction.before else None)
         end = time.monotonic() + (self._allowed["ask"] + self._plan.patience_ms - begun.elapsed_ms) / 1000
+        self._tell(f"{self._broker.root}: waiting for its check; its settings let it take {self._allowed['ask']} ms")
         while transaction.key not in self._asked:
             self._hear()
             if time.monotonic() > end:

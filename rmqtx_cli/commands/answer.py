@@ -295,6 +295,9 @@ def _say_proposal(tasks: list[Task], group: str, words: Words, voice: Voice) -> 
     told = ", ".join(f"{numbers[word]} {word}" for word in ("commit", "rollback", "no answer") if numbers[word])
     pending = f"{count(len(tasks), 'transaction')} pending{': ' + told if told else ''}"
     voice.note(f"group {group}: {pending} (by {words.name})")
+    elsewhere = len(set(words.named) - {task.transaction_id for task in tasks})
+    if elsewhere:
+        voice.note(f"{elsewhere} of the plan's are not pending in this group: nobody asks about them here")
 
 
 def _agreed(group: str, live: Live, tasks: list[Task]) -> bool:

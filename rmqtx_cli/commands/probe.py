@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from pathlib import Path
@@ -108,13 +109,14 @@ def command(
     thresholds = Thresholds(warning_ms, critical_ms)
     scenarios = tuple(name for name in SCENARIOS if name != "check" or not without_check)
     plan = FlightPlan(topic, group, scenarios, critical_ms)
+    voice = Voice(verbose, quiet)
     now_ms = time.time_ns() // 1_000_000
     flights: list[Flight] = []
     outcome = Outcome()
     status = UNKNOWN
     try:
         with open_live(live) as given:
-            flights = _fly(given, plan)
+            flights = _fly(given, plan, voice.note if output_format is ProbeFormat.TABLE else voice.detail)
         outcome = judged(flights, thresholds)
         status = outcome.status
     except RemotingError as error:
@@ -123,11 +125,11 @@ def command(
     finally:
         if textfile is not None:
             _leave(textfile, prometheus_text(flights, status, now_ms))
-    _print(flights, outcome, thresholds, output_format, now_ms, Voice(verbose, quiet))
+    _print(flights, outcome, thresholds, output_format, now_ms, voice)
     return outcome.status
 
 
-def _fly(live: Live, plan: FlightPlan) -> list[Flight]:
+def _fly(live: Live, plan: FlightPlan, tell: Callable[[str], None]) -> list[Flight]:
     """One canary at each broker that has the topic.
 
     Raises: BadRequest if none has it, or if the group is not the probe's own; RemotingError.
@@ -147,7 +149,7 @@ def _fly(live: Live, plan: FlightPlan) -> list[Flight]:
     _refuse_others(GroupWatch(live.client, live.members, plan.group), plan.group)
 
     def canary(broker: Broker) -> Canary:
-        return Canary(broker, plan, LiveMedium([broker], live.members).look, interrupted)
+        return Canary(broker, plan, LiveMedium([broker], live.members).look, interrupted, tell)
 
     with interruptible() as interrupted, ThreadPoolExecutor(min(len(brokers), _BROKERS_AT_ONCE)) as pool:
         return list(pool.map(lambda broker: canary(broker).fly(), brokers))

@@ -1,0 +1,300 @@
+"""A stand-in at moments that a real broker cannot be asked for: it answers once, or not at all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from readers.plan import Plan
+from readers.reconcile import RECONCILED
+from remoting.answers import Answer
+from remoting.errors import NoAnswer, Unreachable
+from remoting.producer import Check
+from repairs.answer_words import LedgerWords, PlanWords, Word
+from repairs.answers import ANSWERS, answers_table
+from repairs.group_watch import Others
+from repairs.journal import Journal
+from repairs.stand_in import StandIn, StandInConduct
+from tests.repairs.forge import FakeMedium, as_a_broker, final, mark, place, row
+
+MEMBER = Others(members=("shop-3 at 10.0.0.7:4711",))
+
+
+class FakeWatch:
+    """Says who is there; as long alone as it is told."""
+
+    def __init__(self, *seen: Others, alone_ms: int = 60_000) -> None:
+        self._next = list(seen)
+        self.seen = Others()
+        self.alone_ms = alone_ms
+
+    def look(self, *, if_due: bool = False) -> Others:
+        self.seen = self._next.pop(0) if self._next else self.seen
+        return self.seen
+
+
+class FixedWords:
+    """Says the same of everything."""
+
+    name = "the test"
+    named: tuple[str, ...] = ()
+
+    def __init__(self, action: str | None) -> None:
+        self.action = action
+
+    def may_know(self, transaction_id: str) -> bool:
+        return transaction_id != "stranger"
+
+    def of(self, rows: Sequence[Mapping[str, Any]]) -> list[Word]:
+        return [Word(self.action, "the test says so") for _ in rows]
+
+
+def check(queue_offset: int = 7, name: str | None = "T1") -> Check:
+    return Check("here:1", queue_offset, queue_offset * 100, name, None, heard_time_ms=time.time_ns() // 1_000_000)
+
+
+class Played:
+    """A stand-in that hears some questions, runs until it has nothing to do, and what came of it."""
+
+    def __init__(
+        self, tmp_path: Path, medium: FakeMedium, *checks: Check, action: str | None = "commit",
+        watch: FakeWatch | None = None, overrides: tuple[str, ...] = (), seconds: float = 1.2,
+    ) -> None:
+        self.said: list[str] = []
+        self.journal = Journal(tmp_path / "receipts.jsonl")
+        conduct = StandInConduct("shop", "a test", overrides, prove_ms=1_000)
+        self.stand_in = StandIn(
+            conduct, medium, FixedWords(action), self.journal, watch or FakeWatch(), self.said.append  # type: ignore[arg-type]
+        )
+        for one in checks:
+            self.stand_in.hear(one)
+        end = time.monotonic() + seconds
+        tasks = self.stand_in.tasks
+        self.stand_in.run(
+            lambda: time.monotonic() > end or (bool(tasks) and all(task.is_settled for task in tasks.values()))
+        )
+
+    @property
+    def outcomes(self) -> list[tuple[str, str]]:
+        return [(receipt.action, receipt.outcome) for receipt in self.journal.read().receipts]
+
+
+def test_a_question_is_answered_once_and_proved(tmp_path: Path) -> None:
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
+    played = Played(tmp_path, medium, check(), check())
+    assert medium.acts == [("commit", 7)]
+    assert played.outcomes == [("commit", "proved")]
+    receipt = played.journal.read().receipts[0]
+    assert receipt.notes[0] == "answered the broker's check of half copy 7, standing in for the producer group"
+    assert receipt.reason == "a test"
+    assert played.stand_in.is_done
+
+
+def test_nothing_is_answered_where_nobody_knows(tmp_path: Path) -> None:
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
+    played = Played(tmp_path, medium, check(), check(name="stranger"), check(name=None), action=None, seconds=0.5)
+    assert medium.acts == []
+    assert played.outcomes == []
+    assert played.stand_in.strangers_count == 2
+
+
+@pytest.mark.parametrize(
+    ("facts", "guard"),
+    [
+        (row("COMMITTED", final_records=[final()]), "already-delivered"),
+        (row("ROLLED_BACK", op_marks=[mark(7)]), "already-decided"),
+        (row(producer_group="other"), "wrong-group"),
+    ],
+)
+def test_what_is_decided_already_is_not_answered(tmp_path: Path, facts: dict[str, Any], guard: str) -> None:
+    medium = FakeMedium({"T1": facts}, on_act=as_a_broker)
+    played = Played(tmp_path, medium, check(), check(), seconds=0.6)
+    assert medium.acts == []
+    assert played.outcomes == [("commit", "refused_by_guard")]
+    assert guard in played.said[0]
+
+
+def test_only_the_newest_copy_is_answered(tmp_path: Path) -> None:
+    facts = row(half_copies=[place(7, 700), place(17, 1_700, checks_count=1)])
+    medium = FakeMedium({"T1": facts}, on_act=as_a_broker)
+    assert Played(tmp_path, medium, check(7), seconds=0.6).outcomes == []
+    assert medium.acts == []
+    Played(tmp_path, medium, check(17))
+    assert medium.acts == [("commit", 17)]
+
+
+def test_a_copy_that_does_not_show_yet_is_waited_for(tmp_path: Path) -> None:
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
+
+    def appears(medium: FakeMedium) -> None:
+        if medium.looks == 2:
+            medium.rows["T1"]["half_copies"] = [place(7, 700), place(17, 1_700, checks_count=1)]
+
+    medium.on_look = appears
+    Played(tmp_path, medium, check(17))
+    assert medium.acts == [("commit", 17)]
+
+
+def test_a_decision_under_way_is_waited_for(tmp_path: Path) -> None:
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
+    watch = FakeWatch(alone_ms=1_000)
+    played = Played(tmp_path, medium, check(), watch=watch, seconds=0.6)
+    assert medium.acts == []
+    assert played.outcomes == []
+    assert "decision-in-flight" in str(played.stand_in.tasks["T1"].outcome_reason)
+
+
+def test_copies_put_back_after_the_answer_are_closed_and_never_committed_again(tmp_path: Path) -> None:
+    """An op takes a while (5.1.0+), and until it is written the check goes on: a second COMMIT would deliver twice."""
+    medium = FakeMedium({"T1": row()})
+
+    def slow_broker(medium: FakeMedium, word: str, queue_offset: int) -> None:
+        as_a_broker(medium, word, queue_offset)
+        if queue_offset == 7:
+            copies = medium.rows["T1"]["half_copies"]
+            medium.rows["T1"]["half_copies"] = [*copies, place(17, 1_700, checks_count=1)]
+            played_in.hear(check(17))
+
+    medium.on_act = slow_broker
+    conduct = StandInConduct("shop", prove_ms=1_000)
+    journal = Journal(tmp_path / "receipts.jsonl")
+    played_in = StandIn(conduct, medium, FixedWords("commit"), journal, FakeWatch(), lambda _: None)  # type: ignore[arg-type]
+    played_in.hear(check(7))
+    end = time.monotonic() + 1.5
+    played_in.run(lambda: time.monotonic() > end)
+    assert medium.acts == [("commit", 7), ("rollback", 17)]
+    assert sorted((one.action, one.outcome) for one in journal.read().receipts) == [
+        ("close", "accepted"), ("commit", "proved"),
+    ]  # fmt: skip
+    assert len(medium.rows["T1"]["final_records"]) == 1
+
+
+def test_members_of_the_group_end_it_before_the_next_answer(tmp_path: Path) -> None:
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
+    played = Played(tmp_path, medium, check(), watch=FakeWatch(Others(), MEMBER))
+    assert medium.acts == []
+    assert played.stand_in.stopped_by == MEMBER
+    overridden = Played(tmp_path, medium, check(), watch=FakeWatch(MEMBER), overrides=("producer-connected",))
+    assert overridden.stand_in.stopped_by is None
+    assert medium.acts == [("commit", 7)]
+
+
+def test_while_nobody_can_say_who_is_connected_nothing_is_answered(tmp_path: Path) -> None:
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
+    played = Played(tmp_path, medium, check(), watch=FakeWatch(Others(unknown="broker-b is away")), seconds=0.6)
+    assert medium.acts == []
+    assert "broker-b is away" in str(played.stand_in.tasks["T1"].outcome_reason)
+
+
+def test_an_answer_that_was_not_sent_is_given_when_the_broker_asks_again(tmp_path: Path) -> None:
+    medium = FakeMedium({"T1": row()}, on_act=None, answer=Unreachable("the broker is away"))
+    played = Played(tmp_path, medium, check(), seconds=0.6)
+    assert played.outcomes == [("commit", "not_sent")]
+    assert not played.stand_in.tasks["T1"].is_settled
+
+
+def test_an_answer_nobody_knows_of_is_looked_for_and_not_repeated(tmp_path: Path) -> None:
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker, answer=NoAnswer("cut off"))
+    played = Played(tmp_path, medium, check())
+    assert medium.acts == [("commit", 7)]
+    assert played.outcomes == [("commit", "proved")]
+
+
+def test_a_lost_answer_is_unknown(tmp_path: Path) -> None:
+    medium = FakeMedium({"T1": row()}, answer=NoAnswer("cut off"))
+    played = Played(tmp_path, medium, check(), seconds=2.5)
+    assert medium.acts == [("commit", 7)]
+    assert played.outcomes == [("commit", "unknown")]
+
+
+def test_a_broker_that_says_no_is_quoted(tmp_path: Path) -> None:
+    medium = FakeMedium({"T1": row()}, answer=Answer(1, "The producer group wrong"))
+    played = Played(tmp_path, medium, check())
+    assert played.outcomes == [("commit", "refused_by_broker")]
+    assert "code 1: The producer group wrong" in played.said[0]
+
+
+def test_somebody_else_committed_too(tmp_path: Path) -> None:
+    medium = FakeMedium({"T1": row()})
+
+    def twice(medium: FakeMedium, word: str, queue_offset: int) -> None:
+        as_a_broker(medium, word, queue_offset)
+        as_a_broker(medium, word, queue_offset)
+
+    medium.on_act = twice
+    assert Played(tmp_path, medium, check()).outcomes == [("commit", "contradicted")]
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def step(name: str, action: str, **more: Any) -> dict[str, Any]:
+    facts = {
+        "transaction_id": name, "action": action, "producer_group": "shop", "topic": "orders", "reason": "dead",
+        "reason_from": "orders.csv",
+    }  # fmt: skip
+    return facts | more
+
+
+def test_a_plan_is_about_transactions_of_its_group_and_topic() -> None:
+    words = PlanWords(
+        Plan("me", 0, [], [step("T1", "commit"), step("T2", "rollback"), step("T3", "resume"), step("T4", "commit")]),
+        "plan.json",
+    )
+    assert (words.named, words.others_count) == (["T1", "T2", "T4"], 1)
+    rows = [row(transaction_id=name) for name in ("T1", "T2", "T3", "T5")]
+    found = words.of([*rows, row(transaction_id="T4", topic="payments")])
+    assert [word.action for word in found] == ["commit", "rollback", None, None, None]
+    assert found[0].why == "dead (orders.csv)"
+    assert "rmqtx apply" in found[2].why
+    assert found[3].why == "the plan does not name it"
+    assert found[4].why == "the plan means one of topic orders"
+    assert not words.may_know("T5")
+
+
+def test_a_ledger_decides_only_what_the_broker_has_not() -> None:
+    said = {
+        "T1": ("done", "act", "commit", "PENDING"), "T2": ("not_done", "act", "rollback", "PENDING"),
+        "T3": ("done", "act", "commit", "DISCARDED"), "T4": ("several", "open", "wait", "PENDING"),
+    }  # fmt: skip
+
+    def compare(batches: Any) -> Any:
+        for batch in batches:
+            rows = []
+            for facts in batch.to_pylist():
+                word, outcome, advice, state = said[facts["transaction_id"]]
+                values = {"ledger_word": word, "outcome": outcome, "advice": advice, "state": state, "reason": "r"}
+                rows.append({name: values.get(name, facts.get(name)) for name in RECONCILED.names})
+            yield from pa.Table.from_pylist(rows, schema=RECONCILED).to_batches()
+
+    words = LedgerWords(compare, "orders.csv")
+    found = words.of([row(transaction_id=name) for name in said])
+    assert [word.action for word in found] == ["commit", "rollback", None, None]
+
+
+def test_rows_of_answers_say_what_came_of_it(tmp_path: Path) -> None:
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
+    played = Played(tmp_path, medium, check())
+    table = answers_table(played.stand_in.tasks.values())
+    assert table.schema == ANSWERS
+    (told,) = table.to_pylist()
+    assert (told["answer"], told["outcome"], told["half_queue_offset"]) == ("commit", "proved", 7)
+    assert told["final_commit_log_offset"] == 8_000
+    assert told["receipt_id"] == played.journal.read().receipts[0].receipt_id
+
+
+def test_immunity_does_not_keep_a_broker_that_asks_from_being_answered(tmp_path: Path) -> None:
+    medium = FakeMedium({"T1": row(flags=["immune"])}, on_act=as_a_broker)
+    Played(tmp_path, medium, check())
+    assert medium.acts == [("commit", 7)]
+    slave = FakeMedium({"T1": row()}, on_act=as_a_broker)
+    slave.surroundings = replace(slave.surroundings, is_slave=True)
+    played = Played(tmp_path / "slave", slave, check(), seconds=0.6)
+    assert slave.acts == []
+    assert played.outcomes == [("commit", "refused_by_guard")]
