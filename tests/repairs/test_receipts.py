@@ -1,0 +1,93 @@
+"""Receipts: names that sort, rows that fit their schema, and nothing secret in them."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from repairs import receipts
+from repairs.journal import Journal
+from repairs.receipts import OUTCOMES, RECEIPTS, Receipt, answered, is_receipt_id, new_receipt_id, receipt_of, table
+
+PLACE = {"store": "broker-a@h:1", "queue_id": 0, "queue_offset": 17, "commit_log_offset": 4711}
+
+
+def whole() -> Receipt:
+    """A receipt in which every column holds something."""
+    receipt = Receipt(
+        "commit", "7F000001", "broker-a@h:1", producer_group="shop", topic="orders", keys="k", reason="why",
+        overrides=["immunity"], plan={"file": "p.json", "digest": "sha256:0"}, state_before="PENDING",
+        named_copy={**PLACE, "length_bytes": 300, "body_crc": 5}, witnesses_before=[{"kind": "half_copy", **PLACE}],
+    )  # fmt: skip
+    entry = receipt.asked("END_TRANSACTION", {"commitOrRollback": 8, "fromTransactionCheck": True, "topic": None})
+    answered(entry, 0, None)
+    receipt.state_after, receipt.flags_after = "COMMITTED", ["resumed"]
+    receipt.witnesses_after = [{"kind": "final_record", **PLACE}]
+    receipt.outcome, receipt.notes, receipt.saved_message = "proved", ["a note"], "/x.json"
+    return receipt
+
+
+def test_names_are_unlike_each_other_and_sort_as_they_were_made() -> None:
+    names = [new_receipt_id() for _ in range(2000)]
+    assert names == sorted(names)
+    assert all(is_receipt_id(name) for name in names)
+    with ThreadPoolExecutor(8) as pool:
+        more = list(pool.map(lambda _: new_receipt_id(), range(2000)))
+    assert len({*names, *more}) == 4000
+
+
+@pytest.mark.parametrize("name", ["", "../x", "20261121T112900.123456Z-4f3a9c/..", "20261121T112900.123456Z-4F3A9C\n"])
+def test_what_is_no_name_never_becomes_a_file(name: str) -> None:
+    assert not is_receipt_id(name)
+
+
+def test_a_row_has_every_column_of_the_schema() -> None:
+    rows = table([whole(), Receipt("resume", "A", "b")])
+    assert rows.schema == RECEIPTS
+    first, second = rows.to_pylist()
+    assert [name for name in RECEIPTS.names if first[name] in (None, [])] == ["ended_time_ms", "rechecks"]
+    assert first["requests"][0]["fields"] == [("commitOrRollback", "8"), ("fromTransactionCheck", "true")]
+    assert second["outcome"] == "unknown"
+    assert receipts.whoever() == first["who"]
+    assert all(meaning for meaning in OUTCOMES.values())
+
+
+def test_fields_that_say_who_may_ask_are_not_kept(tmp_path: Path) -> None:
+    receipt = Receipt("commit", "A", "b")
+    receipt.asked("END_TRANSACTION", dict.fromkeys(receipts.SECRET_FIELDS, "hunter2") | {"producerGroup": "shop"})
+    journal = Journal(tmp_path / "r.jsonl")
+    journal.begin(receipt)
+    journal.end(receipt)
+    assert receipt.requests[0]["fields"] == {"producerGroup": "shop"}
+    assert b"hunter2" not in journal.path.read_bytes()
+    assert "hunter2" not in repr(receipt)
+
+
+def test_a_line_of_the_journal_gives_the_same_receipt(tmp_path: Path) -> None:
+    journal, receipt = Journal(tmp_path / "r.jsonl"), whole()
+    journal.begin(receipt)
+    journal.end(receipt)
+    (found,) = journal.read().receipts
+    assert found == receipt
+    line = json.loads(journal.path.read_text().splitlines()[-1])
+    assert line["begun_time"].endswith("Z")
+    assert line["requests"][0]["sent_time"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"action": 3}, {"receipt_id": "../../etc/passwd"}, {"receipt_id": None}, {"witnesses_after": "many"},
+        {"requests": [{"fields": 1}]}, {"begun_time_ms": "yesterday"}, {"flags_after": [{}]},
+    ],
+)  # fmt: skip
+def test_what_is_no_receipt_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        receipt_of({**whole().row(), **change})
+
+
+def test_a_word_of_a_later_version_is_left_out() -> None:
+    assert receipt_of({**whole().row(), "colour": "green"}) is not None
