@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from random import Random
 
 from tests.brokers.forcing import naive
 from tests.brokers.forcing.stage import Shop, Stage, soon_ms
@@ -103,6 +104,7 @@ def producer_decides(stage: Stage, tally: Tally, force: Force, size: Size, undec
 
 
 def _deciding(stage: Stage, shop: Shop, name: str, count: int, undecided_share: float) -> list[Transaction]:
+    rng = Random(f"{stage.script.seed}/{stage.script.version}/{name}")
     groups = [shop.join(f"{shop.group}-{part}") for part in range(-(-count // AT_ONCE))]
     for part, group in enumerate(groups):  # the connection is made: what follows is quick
         shop.begin(f"{name}-warm", part, first="ROLLBACK", group=group)
@@ -110,9 +112,9 @@ def _deciding(stage: Stage, shop: Shop, name: str, count: int, undecided_share: 
     begin_ms = soon_ms(2 + count / 100)
     begun = []
     for number in range(count):
-        is_undecided = stage.rng.random() < undecided_share
-        decision = "UNKNOWN" if is_undecided else stage.rng.choice(("COMMIT", "ROLLBACK"))
-        at = None if is_undecided else begin_ms + stage.rng.randrange(SPAN_MS - LAST_WORD_MS)
+        is_undecided = rng.random() < undecided_share
+        decision = "UNKNOWN" if is_undecided else rng.choice(("COMMIT", "ROLLBACK"))
+        at = None if is_undecided else begin_ms + rng.randrange(SPAN_MS - LAST_WORD_MS)
         begun.append(shop.begin(name, number, first=decision, at=at, group=groups[number // AT_ONCE]))
     stage.until_sent(begun)
     shop.until_decided()
@@ -225,7 +227,8 @@ def decision_after_ours(stage: Stage, tool: Tool, count: int = AT_ONCE) -> list[
 
 
 def _journalled(tool: Tool) -> set[str]:
-    return {str(row.get("transaction_id")) for row in tool.journal() if row.get("requests")}
+    """What was begun: a line is in the journal before the request goes out."""
+    return {str(row["transaction_id"]) for row in tool.journal() if "transaction_id" in row}
 
 
 def _settle(stage: Stage) -> None:

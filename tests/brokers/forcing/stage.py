@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import itertools
 import time
 import zlib
 from collections import Counter
@@ -102,8 +103,8 @@ class Stage(Play):
         topics = {TOPIC: QUEUES, FILLER: 1}
         super().__init__(Script(version, seed, {}, conf=settings, topics=topics, groups=()), out, say)
         self.rng = Random(f"{seed}/{version}")
-        self._tools = 0
-        self._shops = 0
+        self._tools = itertools.count(1)  # several races may be played at once
+        self._shops = itertools.count(1)
         self.body_crcs: dict[str, int] = {}
         self.client = Client()
 
@@ -127,13 +128,11 @@ class Stage(Play):
 
     def tool(self, name_server: str | None = None) -> Tool:
         """A person with rmqtx on a machine of their own."""
-        self._tools += 1
-        return Tool(name_server or self.rig.name_server, self.out / f"state-{self._tools}")
+        return Tool(name_server or self.rig.name_server, self.out / f"state-{next(self._tools)}")
 
     def shop(self, group: str | None = None, strangers: str | None = None) -> Shop:
         """A new producer process; a group of its own unless one is named."""
-        self._shops += 1
-        return Shop(self, group or f"f-shop-{self._shops}", strangers)
+        return Shop(self, group or f"f-shop-{next(self._shops)}", strangers)
 
     @property
     def broker(self) -> Broker:
