@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,6 +15,8 @@ from readers.tables import TRANSACTIONS
 COMMIT, ROLLBACK = "commit", "rollback"
 #: What a broker can be answered; for anything else it gets no answer, because it gives no response to UNKNOWN.
 ANSWERED_ACTIONS = (COMMIT, ROLLBACK)
+#: For so long it is believed that no other transaction bears a key.
+_KEYS_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +86,16 @@ class LedgerWords:
     """The word of a business ledger, looked up again each time: it may have learnt more since.
 
     `compare`: rows of TRANSACTIONS → rows of RECONCILED, in the same order. A ledger row that several transactions
-    match decides nothing, so that everything seen before is compared along.
+    match decides nothing: an order that was sent twice may have been delivered by the other one. So everything seen
+    before is compared along, and what `bearing` finds with the same business keys.
     """
 
     def __init__(self, compare: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]], name: str) -> None:
         self.name = name
+        self.bearing: Callable[[str], Iterable[Mapping[str, Any]]] = lambda _key: ()
         self._compare = compare
         self._seen: dict[str, Mapping[str, Any]] = {}
+        self._keys: dict[str, float] = {}
 
     @property
     def named(self) -> Sequence[str]:
@@ -103,6 +109,20 @@ class LedgerWords:
     def of(self, rows: Sequence[Mapping[str, Any]]) -> list[Word]:
         """What the ledger says of some rows."""
         self._seen.update((row["transaction_id"], row) for row in rows)
+        words = self._said(rows)
+        settled = [row for row, word in zip(rows, words, strict=True) if word.action is not None]
+        return self._said(rows) if self._see_others(settled) else words
+
+    def _see_others(self, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Look for other transactions with the keys of some rows; gives whether there are any."""
+        now, before = time.monotonic(), len(self._seen)
+        for key in dict.fromkeys(key for row in rows for key in (row["keys"] or "").split(" ") if key):
+            if now >= self._keys.get(key, 0.0):
+                self._seen.update((row["transaction_id"], row) for row in self.bearing(key))
+                self._keys[key] = now + _KEYS_SECONDS
+        return len(self._seen) > before
+
+    def _said(self, rows: Sequence[Mapping[str, Any]]) -> list[Word]:
         table = pa.Table.from_pylist(
             [{name: row[name] for name in TRANSACTIONS.names} for row in self._seen.values()], schema=TRANSACTIONS
         )

@@ -164,6 +164,11 @@ class LiveMedium:
         lacking = self._log_ends[broker.root] - dispatched
         return f"the last {lacking} bytes of the log are not in its queues and index yet" if lacking > 0 else None
 
+    def remember_log_ends(self) -> None:
+        """From now on, what queues and index lack of what the logs hold at this moment is in `unread`."""
+        for root, broker in self._brokers.items():
+            self._log_ends[root] = _number(broker.runtime().get("commitLogMaxOffset"))
+
     # -- acting -------------------------------------------------------------------------------------------------
 
     @contextmanager

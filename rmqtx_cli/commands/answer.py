@@ -138,6 +138,7 @@ def command(
     reach them.
     """
     from remoting.live_questions import pending
+    from repairs.answer_words import LedgerWords
     from repairs.answers import ANSWERS
     from repairs.group_watch import GroupWatch
     from repairs.journal import Journal
@@ -154,6 +155,8 @@ def command(
     listing = Listing(ANSWERS, answers_view(with_outcome=not dry_run), output_format, output, fields, voice=voice)
     words, reference = _words(plan, ledger, ledger_table, match, done, not_done, missing_is_not_done, voice)
     with open_live(live) as given:
+        if isinstance(words, LedgerWords):
+            words.bearing = lambda key: _bearing(given, key)
         watch = GroupWatch(given.client, given.members, group)
         medium = LiveMedium(given.brokers, given.members)
         conduct = StandInConduct(group, reason, overrides, reference, max_per_second=max_per_second)
@@ -178,6 +181,7 @@ def command(
         journal.prepare()
         with interruptible() as interrupted:
             is_over = _end(for_ms, stand_in if until_done else None, interrupted.is_set)
+            medium.remember_log_ends()  # what the dead processes decided at last must be in queues and index by then
             _listen(stand_in, watch, given, group, is_over, voice)
         _write(listing, list(stand_in.tasks.values()))
     return _conclude(stand_in, group, voice, is_bounded=until_done)
@@ -249,6 +253,18 @@ def _ledger_words(
         )
 
     return LedgerWords(compare, question.name)
+
+
+def _bearing(live: Live, key: str) -> list[dict[str, Any]]:
+    """Every transaction of the brokers that bears a business key, decided ones too."""
+    from readers.errors import NoSuchTransaction
+    from remoting.live_questions import show
+
+    try:
+        rows: list[dict[str, Any]] = show(live.brokers, key).table().to_pylist()
+    except NoSuchTransaction:
+        return []
+    return rows
 
 
 def _refused(others: Others, overrides: tuple[str, ...], group: str) -> int:

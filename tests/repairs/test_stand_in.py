@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from readers.ledger import open_ledger
+from readers.ledger_join import reconcile
 from readers.plan import Plan
 from readers.reconcile import RECONCILED
 from remoting.answers import Answer
@@ -21,6 +23,7 @@ from repairs.answers import ANSWERS, answers_table
 from repairs.group_watch import Others
 from repairs.journal import Journal
 from repairs.stand_in import StandIn, StandInConduct
+from rmqtx_cli.ledgers import Question
 from tests.repairs.forge import FakeMedium, as_a_broker, final, mark, place, row
 
 MEMBER = Others(members=("shop-3 at 10.0.0.7:4711",))
@@ -276,6 +279,36 @@ def test_a_ledger_decides_only_what_the_broker_has_not() -> None:
     words = LedgerWords(compare, "orders.csv")
     found = words.of([row(transaction_id=name) for name in said])
     assert [word.action for word in found] == ["commit", "rollback", None, None]
+    assert found[0].why == "the ledger says done"
+
+
+def test_an_order_that_was_sent_twice_is_not_settled_by_its_one_ledger_row(tmp_path: Path) -> None:
+    """The other half was committed long ago: committing this one, too, would deliver the order twice."""
+    file = tmp_path / "orders.csv"
+    file.write_text("order_id,status\norder-1,PAID\norder-2,PAID\n")
+    question = Question(str(file), None, "keys = order_id", "status = PAID", "status = CANCELLED")
+    ledger = open_ledger(str(file), None, question.text_columns)
+    asked = question.understood(ledger.schema)
+
+    def compare(batches: Any) -> Any:
+        return reconcile(batches, ledger, asked.match, asked.done.mask, asked.not_done.mask, asked.columns)
+
+    words = LedgerWords(compare, question.name)
+    pending = [row(transaction_id="T1", keys="order-1"), row(transaction_id="T2", keys="order-2")]
+    assert [word.action for word in words.of(pending)] == ["commit", "commit"]
+    asked_for: list[str] = []
+
+    def bearing(key: str) -> list[dict[str, Any]]:
+        asked_for.append(key)
+        return [row("COMMITTED", transaction_id="T0", keys="order-1", final_records=[final()])] * (key == "order-1")
+
+    words = LedgerWords(compare, question.name)
+    words.bearing = bearing
+    found = words.of(pending)
+    assert [word.action for word in found] == [None, "commit"]
+    assert "its ledger row matches 2 transactions" in found[0].why
+    words.of(pending)
+    assert asked_for == ["order-1", "order-2"]  # believed for a while
 
 
 def test_rows_of_answers_say_what_came_of_it(tmp_path: Path) -> None:
