@@ -144,7 +144,7 @@ def _write(path: Path, number: int, count: int) -> None:
 
 
 def test_several_processes_write_whole_lines(tmp_path: Path) -> None:
-    path, writers, count = tmp_path / "r.jsonl", 4, 25
+    path, writers, count = tmp_path / "r.jsonl", 3, 15
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_write, args=(path, number, count)) for number in range(writers)]
     for process in processes:

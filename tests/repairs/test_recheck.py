@@ -1,0 +1,98 @@
+"""A second look at receipts: what stands, what is contradicted, and what cannot be told any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from readers.planning import witnesses_of
+from repairs.receipts import STANDINGS, Receipt
+from repairs.recheck import rechecked, standing_of
+from tests.repairs.forge import STORE, final, mark, place, row
+
+OPEN = row()
+COMMITTED = row("COMMITTED", final_records=[final()], op_marks=[mark(7)])
+ROLLED_BACK = row("ROLLED_BACK", op_marks=[mark(7)])
+TWICE = row("COMMITTED", final_records=[final(0), final(1)], op_marks=[mark(7)], flags=["duplicate_commit"])
+DISCARDED = row("DISCARDED", discard_copies=[place(0, 999)])
+
+
+def receipt(action: str, before: dict[str, Any], after: dict[str, Any] | None, outcome: str = "proved") -> Receipt:
+    """A receipt of an act between two looks."""
+    return Receipt(
+        action, "T1", STORE, producer_group="shop", topic="orders", outcome=outcome, state_before=before["state"],
+        witnesses_before=witnesses_of(before), witnesses_after=[] if after is None else witnesses_of(after),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("made", "now", "word", "told"),
+    [
+        (receipt("commit", OPEN, COMMITTED), COMMITTED, "stands", "commit-log offset 8000 in orders is there"),
+        (receipt("commit", OPEN, None, "unknown"), COMMITTED, "stands", "the only one"),
+        (receipt("commit", OPEN, None, "unknown"), OPEN, "not_seen", "it is PENDING"),
+        (receipt("commit", OPEN, None, "unknown"), ROLLED_BACK, "settled_otherwise", "it was rolled back"),
+        (receipt("commit", OPEN, COMMITTED), TWICE, "contradicted", "2 COMMIT records (commit-log offsets 8000, 8001)"),
+        (receipt("commit", OPEN, COMMITTED), ROLLED_BACK, "settled_otherwise", "rolled back"),
+        (receipt("commit", OPEN, COMMITTED), row("LOST"), "expired", "is not there any more"),
+        (receipt("commit", OPEN, COMMITTED), None, "expired", "no record of the transaction"),
+        (receipt("commit", ROLLED_BACK, COMMITTED), COMMITTED, "contradicted", "delivers what was rolled back"),
+        (receipt("rollback", OPEN, ROLLED_BACK), ROLLED_BACK, "stands", "queue offset 3 ended it"),
+        (receipt("rollback", OPEN, ROLLED_BACK), COMMITTED, "contradicted", "although it was ended by a rollback"),
+        (receipt("rollback", OPEN, None, "unknown"), OPEN, "not_seen", "no op message"),
+        (receipt("discard", OPEN, ROLLED_BACK), ROLLED_BACK, "stands", "ended it"),
+        (receipt("discard", OPEN, ROLLED_BACK), COMMITTED, "contradicted", "consumers get the message"),
+        (receipt("close", COMMITTED, TWICE), TWICE, "contradicted", "consumers get the message"),
+        (receipt("rollback", OPEN, ROLLED_BACK), row("ROLLED_BACK", op_marks=[mark(7)], flags=["open_after_decision"]),
+         "reopened", "rmqtx close T1"),
+        (receipt("resume", DISCARDED, None, "accepted"), DISCARDED, "not_seen", "it is DISCARDED"),
+        (receipt("resume", DISCARDED, None, "accepted"),
+         row(discard_copies=[place(0, 999)], half_copies=[place(7, 700), place(12, 1200)]), "stands", "half copy 12"),
+        (receipt("commit", OPEN, OPEN, "refused_by_guard"), COMMITTED, "nothing_done", "refused_by_guard"),
+        (receipt("commit", OPEN, OPEN, "refused_by_broker"), OPEN, "nothing_done", "refused_by_broker"),
+        (receipt("commit", OPEN, OPEN, "not_sent"), OPEN, "nothing_done", "not_sent"),
+    ],
+)  # fmt: skip
+def test_what_a_look_says(made: Receipt, now: dict[str, Any] | None, word: str, told: str) -> None:
+    standing = standing_of(made, now)
+    assert (standing.word, told in standing.reason) == (word, True), standing
+    assert standing.word in STANDINGS
+
+
+def test_the_close_of_a_commit_stands_though_its_final_is_there() -> None:
+    before = row("COMMITTED", final_records=[final()], flags=["commit_without_op"], advice="close")
+    after = row("COMMITTED", final_records=[final()], op_marks=[mark(7)])
+    assert standing_of(receipt("close", before, after), after).word == "stands"
+
+
+def test_an_answer_is_judged_by_what_it_said() -> None:
+    made = receipt("answer", OPEN, COMMITTED)
+    made.asked("END_TRANSACTION", {"commitOrRollback": 8})
+    assert standing_of(made, COMMITTED).word == "stands"
+    made = receipt("answer", OPEN, ROLLED_BACK)
+    made.asked("END_TRANSACTION", {"commitOrRollback": 12})
+    assert standing_of(made, COMMITTED).word == "contradicted"
+
+
+def test_a_copy_of_the_files_serves_as_well() -> None:
+    def elsewhere(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**entry, "store": "/copy"} for entry in entries]
+
+    lists = ("half_copies", "op_marks", "final_records", "discard_copies")
+    copied = {**COMMITTED, "store": "/copy", **{name: elsewhere(COMMITTED[name]) for name in lists}}
+    assert standing_of(receipt("commit", OPEN, COMMITTED), copied).word == "stands"
+
+
+def test_transactions_are_looked_up_together_and_only_if_something_was_sent() -> None:
+    asked: list[list[str]] = []
+
+    def look(ids: list[str]) -> list[dict[str, Any]]:
+        asked.append(ids)
+        return [row(producer_group="bank"), COMMITTED]
+
+    made = [receipt("commit", OPEN, COMMITTED), receipt("commit", OPEN, OPEN, "refused_by_guard")]
+    assert [standing.word for _, standing in rechecked(made, look)] == ["stands", "nothing_done"]
+    assert asked == [["T1"]]
+    assert [standing.word for _, standing in rechecked(made[1:], look)] == ["nothing_done"]
+    assert len(asked) == 1
