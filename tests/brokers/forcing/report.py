@@ -10,15 +10,15 @@ DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "forcing.md"
 HEAD = """# Forcing transactions: what real brokers did
 
 Written by `make test-forcing` (`python -m tests.brokers.forcing`): name server, broker and the official Java client of
-each version, producers in processes that are killed by signal 9, an official consumer that counts. Figures are what that
-consumer got and what the producers said themselves, never what a reader of ours made of it. What the guards are is in
-[safety.md](safety.md). Naive forcing acts at once after the look that is named: none, at the op queue, for the final by
-its unique key, or both.
+each version, producers in processes that are killed by signal 9, an official consumer that counts. Figures are what
+that consumer got and what the producers said themselves, never what a reader of ours made of it. What the guards are
+is in [safety.md](safety.md). Naive forcing acts at once after the look that is named: none, at the op queue, for the
+final by its unique key, or both.
 
 """
 RACES = {
     "a": "A producer decides 0 to 5 s before us, or not at all, and is killed",
-    "b": "The check puts every copy back each second while we force; then a producer comes that commits what it is asked",
+    "b": "The check puts every copy back each second while we force; then a producer comes that commits it",
     "c": "Two people force the same transactions at the same moment",
 }
 COLUMNS = (
