@@ -204,17 +204,19 @@ class Connection:
         except BadFrame as error:
             failure = BadFrame(f"what {self.address} says is not RocketMQ's protocol: {error}")
         except OSError as error:
-            failure = NoAnswer(f"the connection to {self.address} broke: {error.strerror or error}")
+            problem = str(error.strerror or error).lower()
+            failure = NoAnswer(f"the connection to {self.address} broke: {problem}", advice=self._tls_advice())
         finally:  # whatever happens, nobody waits for ever
             self._end(failure)
 
     def _end_of_stream(self, reader: FrameReader) -> NoAnswer:
         where = " in the middle of a frame" if reader.is_inside else ""
-        is_tls_likely = not self._has_spoken and not where and self._settings.tls is None
-        return NoAnswer(
-            f"{self.address} closed the connection{where}",
-            advice="if it speaks nothing but TLS, add --tls" if is_tls_likely else None,
-        )
+        return NoAnswer(f"{self.address} closed the connection{where}", advice=None if where else self._tls_advice())
+
+    def _tls_advice(self) -> str | None:
+        """For a connection that ended before anything came over it: a port that wants TLS ends it like that."""
+        is_likely = not self._has_spoken and self._settings.tls is None
+        return "if it speaks nothing but TLS, add --tls" if is_likely else None
 
     def _take(self, frame: Frame) -> None:
         if not frame.is_response:

@@ -33,8 +33,9 @@ def chosen_brokers(
         known = _of_cluster(known, cluster, has_list=name_servers is not None)
     brokers: list[Broker] = []
     members: dict[tuple[str, str], BrokerAddresses] = {}
-    for name in dict.fromkeys(names) if names else [entry.name for entry in known]:
-        found, entries = _by_address(client, name, known) if is_address(name) else _by_name(client, name, known)
+    asked = [(name, known) for name in dict.fromkeys(names)] or [(entry.name, [entry]) for entry in known]
+    for name, where in asked:
+        found, entries = _by_address(client, name, where) if is_address(name) else _by_name(client, name, where)
         brokers += [broker for broker in found if broker not in brokers]
         members |= {(entry.cluster, entry.name): entry for entry in entries}
     if cluster is not None and any(broker.cluster != cluster for broker in brokers):

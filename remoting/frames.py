@@ -142,7 +142,7 @@ class FrameReader:
         Raises: BadFrame if the length cannot be one.
         """
         self._data += data
-        while len(self._data) >= FRAME.size_bytes:
+        while len(self._data) >= 4:
             length = int.from_bytes(self._data[:4], "big", signed=True)
             if not 4 <= length <= FRAME_BYTES_MAX:
                 raise _no_frame(bytes(self._data[:4]))
@@ -180,7 +180,8 @@ def understood(what: str) -> Iterator[None]:
 
 
 # Brokers write maps with bare numbers as names ({0:"10.0.0.1:10911"}) unless they are asked otherwise.
-_BARE_NAME = re.compile(r"""("(?:[^"\\]|\\.)*+")|(?<=[{,])\s*(-?\d+)\s*:""")
+# A text without an end is taken to the end: tried from each of its quotation marks, a long one would take hours.
+_BARE_NAME = re.compile(r"""("(?:[^"\\]|\\.)*+(?:"|\\?$))|(?<=[{,])\s*(-?\d+)\s*:""", re.DOTALL)
 
 
 def parsed_json(text: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Names in a namespace: clients put `NAMESPACE%` before topics and groups, behind the marks of retries and dead letters.
+"""Names in a namespace: clients put `NAMESPACE%` before topics and groups, after the mark of retries and dead letters.
 
 Brokers know nothing of it: to them, and in every table here, the whole is the name.
 Source: common/protocol/NamespaceUtil.java (remoting/protocol in 5.x).

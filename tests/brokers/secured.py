@@ -1,4 +1,4 @@
-"""Brokers that ask who one is (ACL of 4.9, authentication of 5.3+), and brokers that speak TLS, with keys of our own."""
+"""Brokers that ask who one is (ACL of 4.9, authentication of 5.3+), and brokers that speak TLS, by keys of our own."""
 
 from __future__ import annotations
 
@@ -138,8 +138,8 @@ def _openssl(*words: object) -> None:
 def _authority(directory: Path, name: str) -> tuple[Path, Path]:
     certificate, key = directory / f"{name}.pem", directory / f"{name}.key"
     _openssl(
-        "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", 30, "-subj", f"/CN=rmqtx tests {name}", "-keyout", key,
-        "-out", certificate, "-addext", "keyUsage=critical,keyCertSign,cRLSign",
+        "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", 30, "-subj", f"/CN=rmqtx tests {name}",
+        "-keyout", key, "-out", certificate, "-addext", "keyUsage=critical,keyCertSign,cRLSign",
     )  # fmt: skip
     return certificate, key
 

@@ -1,0 +1,160 @@
+"""From names and addresses to brokers, and one line where that leads nowhere."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from readers.errors import BadRequest
+from remoting.client import Client
+from remoting.codes import RequestCode
+from remoting.discovery import chosen_brokers
+from remoting.errors import BadFrame, Unreachable
+from remoting.frames import Frame
+from remoting.name_servers import NameServers
+from remoting.namespaces import namespace_of, with_namespace, without_namespace
+from remoting.settings import RemotingSettings
+from tests.remoting.fake import Answer, FakeServer, response
+
+
+def broker_answer(request: Frame, name: str = "broker-a", cluster: str = "c1", number: str = "0") -> Answer:
+    if request.code == RequestCode.GET_BROKER_CONFIG:
+        text = f"brokerName={name}\nbrokerClusterName={cluster}\nbrokerId={number}\n"
+        return response(request, body=text.encode())
+    return response(request, 3, f" request type {request.code} not supported")
+
+
+def name_server(table: dict[str, Any]) -> FakeServer:
+    def answer(request: Frame) -> Answer:
+        if request.code != RequestCode.GET_BROKER_CLUSTER_INFO:
+            return []  # those of 4.x are silent
+        return response(request, body=json.dumps({"brokerAddrTable": table}).encode())
+
+    return FakeServer(answer)
+
+
+def entry(name: str, cluster: str, **addresses: str) -> dict[str, Any]:
+    numbered = {number.removeprefix("id"): address for number, address in addresses.items()}
+    return {"brokerName": name, "cluster": cluster, "brokerAddrs": numbered}
+
+
+SETTINGS = RemotingSettings(timeout_ms=1000, connect_timeout_ms=1000)
+
+
+def found(names: list[str], table: dict[str, Any] | None, cluster: str | None = None) -> list[tuple[str, str, int]]:
+    with Client(SETTINGS) as client:
+        if table is None:
+            brokers, _ = chosen_brokers(client, None, names=names, cluster=cluster)
+        else:
+            with name_server(table) as server:
+                servers = NameServers(client, [server.address])
+                brokers, _ = chosen_brokers(client, servers, names=names, cluster=cluster)
+    return [(broker.cluster, broker.root, broker.broker_id) for broker in brokers]
+
+
+def test_every_master_of_every_cluster_in_order() -> None:
+    with FakeServer(broker_answer) as one, FakeServer(broker_answer) as two, FakeServer(broker_answer) as three:
+        table = {
+            "y": entry("broker-b", "c1", id0=two.address),
+            "x": entry("broker-a", "c1", id0=one.address, id1="10.0.0.1:1"),
+            "z": entry("broker-a", "c2", id0=three.address),
+        }  # fmt: skip
+        first, second = ("c1", f"broker-a@{one.address}", 0), ("c1", f"broker-b@{two.address}", 0)
+        other = ("c2", f"broker-a@{three.address}", 0)
+        assert found([], table) == [first, second, other]
+        assert found([], table, "c2") == [other]
+        assert found(["broker-b"], table) == [second]
+        assert found(["broker-b", two.address, "broker-b"], table) == [second]
+
+
+def test_an_address_needs_no_name_server_and_says_itself_who_it_is() -> None:
+    with FakeServer(lambda request: broker_answer(request, number="1")) as slave:
+        assert found([slave.address], None) == [("c1", f"broker-a@{slave.address}", 1)]
+
+
+def test_an_address_of_ours_stands_for_one_that_only_the_inside_knows() -> None:
+    table = {"x": entry("broker-a", "c1", id0="192.0.2.1:10911", id1="192.0.2.2:10911")}
+    with FakeServer(broker_answer) as broker, name_server(table) as server, Client(SETTINGS) as client:
+        brokers, members = chosen_brokers(client, NameServers(client, [server.address]), names=[broker.address])
+    assert [each.root for each in brokers] == [f"broker-a@{broker.address}"]
+    assert members[0].addresses == {0: broker.address, 1: "192.0.2.2:10911"}
+
+
+def test_an_address_that_cannot_be_reached_is_told_whose_it_is() -> None:
+    with FakeServer(broker_answer) as broker:
+        gone = broker.address
+    says = rf"cannot connect to {gone}: connection refused \(so the name server says .*broker-a is\) - .*--broker HOST"
+    with pytest.raises(Unreachable, match=says):
+        found([], {"x": entry("broker-a", "c1", id0=gone)})
+
+
+def test_a_set_without_a_master_is_told() -> None:
+    says = r"broker-a has no master now - --broker 127.0.0.1:9 reads a slave"
+    with pytest.raises(Unreachable, match=says):
+        found([], {"x": entry("broker-a", "c1", id1="127.0.0.1:9")})
+
+
+@pytest.mark.parametrize(
+    ("names", "table", "cluster", "says"),
+    [
+        (["broker-x"], {"x": entry("broker-a", "c1", id0="127.0.0.1:9")}, None, "the name server knows broker-a"),
+        (["broker-x"], None, None, "a name needs a name server: -n HOST:PORT"),
+        ([], {"x": entry("broker-a", "c1", id0="127.0.0.1:9")}, "c9", "knows no cluster 'c9' - it knows c1"),
+    ],
+)
+def test_names_that_nobody_has(names: list[str], table: dict[str, Any] | None, cluster: str | None, says: str) -> None:
+    with pytest.raises(BadRequest, match=says):
+        found(names, table, cluster)
+
+
+def test_a_name_server_where_a_broker_is_meant_and_the_other_way_round() -> None:
+    with name_server({}) as server:
+        with pytest.raises(Unreachable, match=rf"is a name server, not a broker - -n {server.address} finds"):
+            found([server.address], None)
+        with Client(SETTINGS) as client, pytest.raises(Unreachable, match="knows no broker"):
+            chosen_brokers(client, NameServers(client, [server.address]))
+    says = r"is no name server, but perhaps a broker - --broker 127.0.0.1:\d+ says so"
+    with FakeServer(broker_answer) as broker, Client(SETTINGS) as client, pytest.raises(Unreachable, match=says):
+        NameServers(client, [broker.address]).brokers()
+
+
+def test_the_first_name_server_that_answers_and_all_failures_in_one_line() -> None:
+    with FakeServer(broker_answer) as gone, FakeServer(broker_answer) as broker:
+        refused = gone.address
+        gone.__exit__(None, None, None)
+        table = {"x": entry("broker-a", "c1", id0=broker.address)}
+        with name_server(table) as server, Client(SETTINGS) as client:
+            assert len(NameServers(client, [refused, broker.address, server.address]).brokers()) == 1
+            with pytest.raises(Unreachable) as caught:
+                NameServers(client, [refused, broker.address]).brokers()
+    assert str(caught.value) == (
+        f"cannot connect to {refused}: connection refused; {broker.address} is no name server, but perhaps a broker "
+        f"- --broker {broker.address} says so"
+    )
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{", b'{"brokerAddrTable":[1]}', b'{"brokerAddrTable":{"a":{"brokerName":"a"}}}', b"null"]
+)
+def test_answers_that_are_none(body: bytes) -> None:
+    def answer(request: Frame) -> Answer:
+        return response(request, body=body)
+
+    with FakeServer(answer) as server, Client(SETTINGS) as client, pytest.raises(BadFrame):
+        NameServers(client, [server.address]).brokers()
+
+
+def test_names_go_into_namespaces_and_out() -> None:
+    assert with_namespace("shop", "NS") == with_namespace("NS%shop", "NS") == "NS%shop"
+    assert with_namespace("%RETRY%shop", "NS") == "%RETRY%NS%shop"
+    assert with_namespace("%DLQ%NS%shop", "NS") == "%DLQ%NS%shop"
+    assert with_namespace("shop", None) == "shop"
+    for name in ("RMQ_SYS_TRANS_HALF_TOPIC", "TOOLS_CONSUMER", "CID_RMQ_SYS_TRANS", "rmq_sys_wheel_timer"):
+        assert with_namespace(name, "NS") == name
+        assert namespace_of(name) is None
+    assert without_namespace("%RETRY%NS%shop", "NS") == "%RETRY%shop"
+    assert without_namespace("OTHER%shop", "NS") == "OTHER%shop"
+    assert namespace_of("%RETRY%NS%shop") == namespace_of("NS%shop") == "NS"
+    assert namespace_of("shop") is namespace_of("%shop") is None
