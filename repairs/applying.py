@@ -144,7 +144,8 @@ def _record(
 ) -> NamedRecord | None:
     """The record at a place; the newest ones have been read already."""
     newest = situation.discard_copy if is_discard else situation.half_copy
-    if newest is not None and all(getattr(newest, name) == place[name] for name in ("queue_offset", "commit_log_offset")):
+    names = ("queue_offset", "commit_log_offset")
+    if newest is not None and all(getattr(newest, name) == place[name] for name in names):
         return newest
     return None if is_discard else medium.record(situation, place["queue_offset"])
 
