@@ -16,28 +16,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.chains import Witnesses, int64s
+from readers.chains import Witnesses
 from readers.columns import Int32s, Int64s
 from readers.consume_queue import open_queue
 from readers.errors import RmqtxError
 from readers.fastjson import read_config
 from readers.foreign import foreign_decision
-from readers.half_queue import (
-    JUDGED_FINALS,
-    JUDGED_HALVES,
-    is_delayed_half,
-    marks_of,
-    op_findings,
-    ops_of,
-    witnesses_of,
-)
+from readers.gathered import Gathered, incomplete_chains
+from readers.half_queue import is_delayed_half, ops_of
 from readers.index import open_index
 from readers.record_at import block_at, blocks_at
 from readers.record_block import Block
 from readers.segment_scan import SegmentScan
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, WAITING_TOPICS
 from readers.store_view import StoreFacts
-from readers.tables import MARKS
 from readers.transactions import ForeignDecision
 
 #: A window larger than this is read faster by a scan of the log.
@@ -68,9 +60,7 @@ class DerivedFiles:
     def __init__(self, facts: StoreFacts) -> None:
         self._facts = facts
         self._store = facts.store
-        self._rows: dict[str, list[pa.RecordBatch]] = {"halves": [], "finals": [], "discards": []}
-        self._seen: set[int] = set()
-        self._marks: list[pa.RecordBatch] = []
+        self._gathered = Gathered(self._store.root)
 
     def __enter__(self) -> DerivedFiles:
         with ExitStack() as stack:  # closed here if anything cannot be trusted
@@ -100,7 +90,7 @@ class DerivedFiles:
         """Every transaction with a half copy that the check has before it: id → real topic."""
         self._read_window()
         self._read_scheduled()
-        halves = self._table("halves")
+        halves = self._gathered.table("halves")
         if pc.any(pc.is_null(halves["transaction_id"])).as_py():
             raise Untrusted("half messages without UNIQ_KEY are before the check: the index does not know them")
         return self._named(halves)
@@ -111,20 +101,13 @@ class DerivedFiles:
         if _MESSAGE_ID.fullmatch(identity):
             block = block_at(self._log, int(identity[-16:], 16))
             if block is not None and block.message_ids().to_pylist()[0] == identity.upper():
-                self._add(block)
+                self._gathered.add(block)
         self._read_hits([f"{topic}#{identity}".encode() for topic in (HALF_TOPIC, DISCARD_TOPIC)])
         named: dict[str, str | None] = {}
-        for name in ("halves", "discards", "finals"):
-            table = self._table(name)
-            keys = pc.split_pattern(pc.fill_null(table["keys"], ""), " ").to_pylist()
-            for row, words in zip(table.to_pylist(), keys, strict=True):
-                names = {row["transaction_id"], row.get("message_id"), *words}
-                if name == "finals":
-                    names.add(identity if row["commit_log_offset"] == offset_of(identity) else None)
-                if identity in names or identity.upper() in names:
-                    if row["transaction_id"] is None:
-                        raise Untrusted("the transaction has no UNIQ_KEY: the index does not know it")
-                    named.setdefault(row["transaction_id"], row["real_topic"] if name != "finals" else row["topic"])
+        for name, _, topic in self._gathered.named_by({identity: offset_of(identity)}).get(identity, ()):
+            if name is None:
+                raise Untrusted("the transaction has no UNIQ_KEY: the index does not know it")
+            named.setdefault(name, topic)
         return named
 
     @staticmethod
@@ -133,7 +116,7 @@ class DerivedFiles:
 
     def witnesses(self, named: dict[str, str | None]) -> Witnesses:
         """Half copies, op marks, finals and discard copies of some transactions: id → real topic."""
-        self._names = pa.array(list(named), pa.string())
+        self._names = list(named)
         if named:
             self._follow_index(named)
             if self._chosen("halves").num_rows:
@@ -141,9 +124,12 @@ class DerivedFiles:
                 self._require_whole_chains()
                 self._read_ops()
         self._facts.findings.extend(
-            [*self._half_queue.findings, *self._op_queue.findings, *self._index.findings]
+            [
+                *self._half_queue.findings, *self._op_queue.findings, *self._index.findings,
+                *self._gathered.findings,
+            ]
         )
-        kept = self._kept()
+        kept = self._gathered.kept(named)
         self._find_foreign(kept)
         return kept
 
@@ -183,12 +169,12 @@ class DerivedFiles:
             with open_queue(self._store, SCHEDULE_TOPIC, int(level) - 1) as queue:
                 _, offsets, lengths, _ = queue.read(max(cursor, queue.min_offset), queue.max_offset)
                 for block in blocks_at(self._log, offsets.tolist(), lengths.tolist()):
-                    self._add(block.take(is_delayed_half(block)))
+                    self._gathered.add(block.take(is_delayed_half(block)))
 
     def _read(self, topic: str, numbers: Int64s, offsets: Int64s, lengths: Int32s) -> None:
         """Records that queue slots point at; every one must be there and be what its slot says."""
         for block in self._records_of(topic, numbers, offsets, lengths):
-            self._add(block)
+            self._gathered.add(block)
 
     def _records_of(self, topic: str, numbers: Int64s, offsets: Int64s, lengths: Int32s) -> Iterator[Block]:
         """The records of some slots of a queue.
@@ -209,21 +195,9 @@ class DerivedFiles:
         if found != len(offsets):
             raise Untrusted(f"{len(offsets) - found} records that the queue of {topic} points at cannot be read")
 
-    def _add(self, block: Block) -> None:
-        """Keep the witnesses of a block, each record once."""
-        fresh = np.array([offset not in self._seen for offset in block.commit_log_offsets.tolist()], np.bool_)
-        block = block.take(fresh)
-        self._seen.update(block.commit_log_offsets.tolist())
-        for name, rows in witnesses_of(block, self._store.root).items():
-            if name == "ops":
-                self._facts.findings.extend(op_findings(rows, self._store.root))
-                self._marks.append(marks_of(rows))
-            else:
-                self._rows[name].append(rows)
-
     def _scan_into(self, from_offset: int, to_offset: int | None) -> None:
         for block in self._scan(from_offset, to_offset):
-            self._add(block)
+            self._gathered.add(block)
 
     def _scan(self, from_offset: int, to_offset: int | None) -> Iterator[Block]:
         for segment in self._store.commit_log:
@@ -233,9 +207,6 @@ class DerivedFiles:
                 yield from SegmentScan(segment, from_position=begin, to_position=end, stops_at_break=True)
 
     # -- whole transactions ---------------------------------------------------------------------------------------
-
-    def _table(self, name: str) -> pa.Table:
-        return pa.Table.from_batches(self._rows[name], JUDGED_FINALS if name == "finals" else JUDGED_HALVES)
 
     def _follow_index(self, named: dict[str, str | None]) -> None:
         """Other copies, finals and discard copies of the transactions, by the index."""
@@ -253,11 +224,11 @@ class DerivedFiles:
         _, offsets = self._index.find(keys)
         begin, end = self._log.begin_offset, self._log.end_offset
         left = [offset for offset in np.unique(offsets).tolist() if begin <= offset < end]
-        unseen = [offset for offset in left if offset not in self._seen]
+        unseen = [offset for offset in left if offset not in self._gathered.seen]
         found = 0
         for block in blocks_at(self._log, unseen):
             found += len(block)
-            self._add(block)
+            self._gathered.add(block)
         if found != len(unseen):
             raise Untrusted(f"{len(unseen) - found} records that the index points at are none")
 
@@ -272,12 +243,8 @@ class DerivedFiles:
 
     def _require_whole_chains(self) -> None:
         """Every put-back has its predecessors: checks n needs n copies before it, unless the log begins later."""
-        halves = self._chosen("halves")
-        checks = pc.fill_null(halves["checks_count"], 0)
-        table = pa.table({"id": halves["transaction_id"], "checks": checks})
-        counted = table.group_by("id").aggregate([("checks", "max"), ("checks", "count_distinct")])
-        without = counted.filter(pc.less_equal(counted["checks_count_distinct"], counted["checks_max"]))
-        if without.num_rows and self._store.log_begin_offset == 0:
+        without = incomplete_chains(self._chosen("halves"))
+        if without and self._store.log_begin_offset == 0:
             raise Untrusted("the index does not know every copy of a transaction before the check")
 
     def _read_ops(self) -> None:
@@ -292,27 +259,12 @@ class DerivedFiles:
                 raise Untrusted("the op queue has slots that cannot be")
             for block in self._records_of(OP_TOPIC, numbers, offsets, lengths):
                 rows = ops_of(block, self._store.root)
-                self._facts.findings.extend(op_findings(rows, self._store.root))
-                self._marks.append(marks_of(rows, wanted))
+                self._gathered.add_ops(rows, wanted)
             begin = end
 
     def _chosen(self, name: str) -> pa.Table:
         """Only the rows of the transactions asked for: keys of one hash bring in others."""
-        table = self._table(name)
-        return table.filter(pc.is_in(table["transaction_id"], value_set=self._names))
-
-    def _kept(self) -> Witnesses:
-        """What is known of the transactions asked for, in log order, as a scan would find it."""
-        halves, finals, discards = (
-            self._chosen(name).sort_by("commit_log_offset") for name in ("halves", "finals", "discards")
-        )
-        marks = pa.Table.from_batches(self._marks, MARKS)
-        marks = marks.filter(pc.is_in(marks["half_queue_offset"], value_set=pc.unique(halves["queue_offset"])))
-        marks = marks.sort_by([("commit_log_offset", "ascending"), ("half_queue_offset", "ascending")])
-        places = np.stack([int64s(marks["commit_log_offset"]), int64s(marks["half_queue_offset"])])
-        again = (np.diff(places) == 0).all(axis=0)  # an op that the tail's scan and its queue both gave
-        marks = marks.filter(pa.array(np.append(np.ones(min(1, marks.num_rows), np.bool_), ~again)))
-        return Witnesses(halves, marks, finals, discards)
+        return self._gathered.chosen(name, self._names)
 
     # -- op numbers of other records ------------------------------------------------------------------------------
 

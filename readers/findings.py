@@ -243,6 +243,12 @@ KINDS: dict[str, Kind] = {
         "a live broker without an index (messageIndexEnable=false)",
         "queues are read instead of looking things up: it takes longer, and `show` knows half copies only",
     ),
+    "index-unproven": Kind(
+        "warning",
+        "too many records from before a live broker's last start to read them all",
+        "the index of a broker that was killed may lack some of them: what is there may not be found",
+        "read the store's files",
+    ),
     "ops-unreadable": Kind(
         "error",
         "a live broker that shows its op queue to nobody (4.3.0)",

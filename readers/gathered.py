@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,14 @@ from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES, marks_of, op_findin
 from readers.record_block import Block
 from readers.spool import identities
 from readers.tables import MARKS
+
+
+class Names(NamedTuple):
+    """What a record is known by: UNIQ_KEY, identity, real topic."""
+
+    transaction_id: str | None
+    identity: str | None
+    topic: str | None
 
 
 class Gathered:
@@ -54,22 +63,26 @@ class Gathered:
         table = self.table(name)
         return table.filter(pc.is_in(identities(table), value_set=pa.array(list(names), pa.string())))
 
-    def named_by(self, identity: str, offset: int | None) -> list[tuple[str | None, str | None, str | None]]:
-        """What an id, a message id or a business key names. `offset`: that in the identity, if it is a message id.
+    def named_by(self, identities_offsets: Mapping[str, int | None]) -> dict[str, list[Names]]:
+        """What some ids, message ids or business keys name. Their offsets: those in message ids, None in other words.
 
-        Shape: UNIQ_KEY, identity and real topic of each record that is meant.
+        Shape: for each that is known, the records that are meant.
         """
-        named = []
-        for name in ("halves", "discards", "finals"):
-            table = self.table(name)
-            keys = pc.split_pattern(pc.fill_null(table["keys"], ""), " ").to_pylist()
-            own = identities(table).to_pylist()
-            for row, words, identified in zip(table.to_pylist(), keys, own, strict=True):
-                names = {row["transaction_id"], row.get("lone_message_id"), *words}
-                at_offset = row["commit_log_offset"] == offset
-                if identity in names or identity.upper() in names or at_offset:
-                    topic = row["topic"] if name == "finals" else row["real_topic"]
-                    named.append((row["transaction_id"], identified, topic))
+        by_word = {word: name for name in identities_offsets for word in (name, name.upper())}
+        by_offset = {offset: name for name, offset in identities_offsets.items() if offset is not None}
+        named: dict[str, list[Names]] = {}
+        for kind in ("halves", "discards", "finals"):
+            table = self.table(kind)
+            columns = ["transaction_id", "keys", "commit_log_offset"]
+            columns += ["topic"] if kind == "finals" else ["real_topic", "lone_message_id"]
+            for row, identity in zip(table.select(columns).to_pylist(), identities(table).to_pylist(), strict=True):
+                topic = row["topic"] if kind == "finals" else row["real_topic"]
+                words = {row["transaction_id"], row.get("lone_message_id"), *(row["keys"] or "").split(" ")}
+                found = {by_word[word] for word in words if word in by_word}
+                if row["commit_log_offset"] in by_offset:
+                    found.add(by_offset[row["commit_log_offset"]])
+                for name in found:
+                    named.setdefault(name, []).append(Names(row["transaction_id"], identity, topic))
         return named
 
     def kept(self, names: Iterable[str]) -> Witnesses:
@@ -85,3 +98,20 @@ class Gathered:
         again = (np.diff(places) == 0).all(axis=0)  # an op that was read twice, by two ways to it
         marks = marks.filter(pa.array(np.append(np.ones(min(1, marks.num_rows), np.bool_), ~again)))
         return Witnesses(halves, marks, finals, discards)
+
+
+def incomplete_chains(halves: pa.Table) -> list[str]:
+    """The transactions of some half copies that earlier copies must be of: a chain begins with one never checked.
+
+    A put-back after n checks has n copies before it; a copy that was resumed has a count of 0, an original none.
+    """
+    checks = pc.fill_null(halves["checks_count"], 0)
+    table = pa.table(
+        {"id": identities(halves), "checks": checks, "original": pc.is_null(halves["checks_count"]).cast(pa.int8())}
+    )
+    counted = table.group_by("id").aggregate([("checks", "max"), ("checks", "count_distinct"), ("original", "max")])
+    without = pc.or_(
+        pc.less_equal(counted["checks_count_distinct"], counted["checks_max"]), pc.equal(counted["original_max"], 0)
+    )
+    names: list[str] = counted.filter(without)["id"].to_pylist()
+    return names

@@ -134,12 +134,26 @@ def _scanned(
     undecidable: Counter[tuple[str, str]] = Counter()
     for batch in whole:
         rows = pa.Table.from_batches([batch])
-        unknown = rows.filter(pc.equal(rows["state"], "UNDECIDABLE"))
-        undecidable.update(zip(unknown["store"].to_pylist(), unknown["reason"].to_pylist(), strict=True))
+        undecidable.update(_undecidable(rows))
         yield from choose(rows).to_batches()
-    # What is not listed because it cannot be known must not look like nothing.
-    for (root, reason), count in undecidable.items():
-        reading.findings.append(Finding(root, "undecidable", actual=f"{count}, because {reason}"))
+    reading.findings.extend(_undecidable_findings(undecidable))
+
+
+def undecidable_findings(rows: pa.Table) -> list[Finding]:
+    """What is not listed because it cannot be known must not look like nothing."""
+    return _undecidable_findings(Counter(_undecidable(rows)))
+
+
+def _undecidable(rows: pa.Table) -> list[tuple[str, str]]:
+    unknown = rows.filter(pc.equal(rows["state"], "UNDECIDABLE"))
+    return list(zip(unknown["store"].to_pylist(), unknown["reason"].to_pylist(), strict=True))
+
+
+def _undecidable_findings(undecidable: Counter[tuple[str, str]]) -> list[Finding]:
+    return [
+        Finding(root, "undecidable", actual=f"{count}, because {reason}")
+        for (root, reason), count in undecidable.items()
+    ]
 
 
 def open_rows(rows: pa.Table) -> pa.Table:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from readers.chains import Witnesses
 from readers.errors import NoSuchTransaction
-from readers.questions import open_rows
+from readers.questions import open_rows, undecidable_findings
 from readers.reading import Reading
 from readers.tables import LIVE_TRANSACTIONS, TRANSACTIONS
 from readers.transactions import judge
@@ -126,8 +126,11 @@ def _reading(
             for kind in ("halves", "marks", "finals", "discards")
         )
     )
-    rows = choose(judge(witnesses, {fact.root: fact.view() for fact in known})) if known else _none()
+    judged = judge(witnesses, {fact.root: fact.view() for fact in known}) if known else _none()
+    rows = choose(judged)
+    unlisted = undecidable_findings(judged) if rows.num_rows < judged.num_rows else []
     reading = Reading(LIVE_TRANSACTIONS, [], findings=[finding for fact in known for finding in fact.findings])
+    reading.findings.extend(unlisted)
     rows = _with_what_cannot_be_known(rows, known)
     alive = _producers_alive(brokers, members, rows)
     reading.batches = rows.append_column(LIVE_TRANSACTIONS.field("producer_alive"), alive).to_batches()

@@ -15,6 +15,8 @@ from remoting.broker import Broker
 from remoting.errors import BadFrame
 
 _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
+#: How long after its start a broker may still be recovering.
+_START_MS = 60_000
 _EVERYWHERE = (0, (1 << 63) - 1)
 
 
@@ -26,7 +28,8 @@ class LiveStore:
     then only be missed for a half that was still open at that moment.
 
     Shape: `scheduled` is the range of each delay queue that is not due yet. `half_end` is the next queue offset of the
-           half topic when this was made.
+           half topic when this was made. `index_whole_since_ms`: records stored since then are all in the index; a
+           broker that was killed drops its youngest index file, and fills it again from the recovered place on only.
     """
 
     broker: Broker
@@ -42,6 +45,7 @@ class LiveStore:
     half_end: int
     op_begin: int
     taken_time_ms: int
+    index_whole_since_ms: int
     scheduled: dict[int, tuple[int, int]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     missing: list[MissingRange] = field(default_factory=list)
@@ -98,6 +102,7 @@ def live_store(broker: Broker) -> LiveStore:
     try:
         settings = settings_of_broker(conf, runtime["brokerVersionDesc"])
         log_begin_offset = int(runtime["commitLogMinOffset"])
+        booted_ms = int(runtime["bootTimestamp"])
         behind_bytes = int(runtime.get("dispatchBehindBytes", "0"))
     except (KeyError, ValueError, BadRequest) as error:
         raise BadFrame(f"the runtime information of {broker.address} lacks what is needed: {error}") from error
@@ -115,6 +120,7 @@ def live_store(broker: Broker) -> LiveStore:
         half_end=max(0, half_end),
         op_begin=max(0, op_begin),
         taken_time_ms=taken_time_ms,
+        index_whole_since_ms=booted_ms + _START_MS,
         scheduled=_scheduled(runtime),
     )
     facts.findings.extend(_findings(facts))

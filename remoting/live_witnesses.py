@@ -17,29 +17,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.chains import Witnesses, int64s
+from readers.chains import Witnesses
 from readers.derived_files import offset_of
 from readers.findings import Finding
-from readers.foreign import foreign_decision
-from readers.gathered import Gathered
+from readers.gathered import Gathered, Names, incomplete_chains
 from readers.half_queue import is_delayed_half, ops_of
-from readers.properties import PRODUCER_GROUP, REAL_TOPIC, UNIQ_KEY
+from readers.properties import UNIQ_KEY
 from readers.record_block import Block
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from readers.transactions import FINAL_SLACK_MS, ForeignDecision
+from readers.transactions import FINAL_SLACK_MS
 from remoting.codes import ResponseCode
 from remoting.errors import Refused
+from remoting.live_foreign import find_foreign
 from remoting.live_queues import OpsUnreadable, ops, place_of, records
 from remoting.live_records import blocks_of
-from remoting.live_requests import Gap, Pace, queries, topics, views
+from remoting.live_requests import Gap, Pace, queries, views
 from remoting.live_store import LiveStore
 
 #: Identity → real topic, as `readers.questions` has it.
 Named = dict[str, str | None]
 #: A look into the index costs about as much as so many records of a queue.
 _RECORDS_PER_QUERY = 2
-#: Real topics in whose queue 0 a wrongly named record is looked for.
-_TOPICS_MAX = 256
+#: Records from before the broker's last start are read up to this number, where its index may lack them.
+HOLE_RECORDS_MAX = 1_000_000
 _TIMER_SINCE = (5, 0, 0)
 
 
@@ -60,6 +60,7 @@ class LiveWitnesses:
         #: From which half queue offset on all copies are known.
         self._halves_known_from = facts.half_end
         self._halves_asked_for: set[str] = set()
+        self._known_as: dict[str, list[Names]] = {}
 
     # -- which transactions ---------------------------------------------------------------------------------------
 
@@ -73,33 +74,49 @@ class LiveWitnesses:
 
     def transactions_of(self, identity: str) -> Named:
         """The transactions that an id, a message id of any copy or final, or a business key names."""
-        offset = offset_of(identity)
-        if offset is not None:
-            self._read_view(offset, identity)
         self._read_keys([identity])
-        named: Named = {}
-        for _, identified, topic in self._gathered.named_by(identity, offset):
-            if identified is not None:
-                named.setdefault(identified, topic)
-        return named
+        if self._unknown([identity]):
+            self._search_queue([identity])
+        names = self._known_as.get(identity, ())
+        return {name.identity: name.topic for name in reversed(names) if name.identity is not None}
 
     def transactions_with(self, ids: Iterable[str]) -> Named:
         """Those of some transaction ids that this broker knows."""
         wanted = list(dict.fromkeys(ids))
         self._read_keys(wanted)
-        unknown = [name for name in wanted if offset_of(name) is not None]
-        found = set(self._gathered.table("halves")["transaction_id"].to_pylist())
-        for name in unknown:
-            if name not in found:  # a half without UNIQ_KEY is known by the message id of its first copy
-                self._read_view(offset_of(name) or 0, name)
-        named: Named = {}
-        for name in wanted:
-            for own, identified, topic in self._gathered.named_by(name, offset_of(name)) if name not in found else ():
-                if identified is not None and own in (None, name):
-                    named.setdefault(identified, topic)
-        halves = self._gathered.table("halves")
-        named.update({key: topic for key, topic in self._named(halves).items() if key in set(wanted)})
-        return named
+        if self._unknown(wanted):
+            self._search_queue(self._unknown(wanted))
+        return {
+            name.identity: name.topic
+            for word in wanted
+            for name in reversed(self._known_as.get(word, ()))
+            if name.identity is not None and name.transaction_id in (None, word)
+        }
+
+    def _unknown(self, names: Iterable[str]) -> list[str]:
+        """Those names that no record bears which was read so far."""
+        wanted = list(names)
+        self._known_as.update(self._gathered.named_by({name: offset_of(name) for name in wanted}))
+        return [name for name in wanted if name not in self._known_as]
+
+    def _search_queue(self, names: list[str]) -> None:
+        """Look for names that the index does not know: as message ids, then before the check, then before the start."""
+        for name in names:
+            self._read_view(name)
+        if not self._unknown(names):
+            return
+        self._read_halves_from(max(self._facts.half_cursor, self._facts.half_begin))
+        left = self._unknown(names)
+        since_ms, begin = self._facts.index_whole_since_ms, self._facts.half_begin
+        end = min(self._halves_known_from, self._broker.offset_at(HALF_TOPIC, 0, since_ms) if left else 0)
+        if not left or begin >= end:
+            return
+        if end - begin > HOLE_RECORDS_MAX:
+            found = Finding(self._facts.root, "index-unproven", actual=f"{end - begin} half messages")
+            self._facts.findings.append(found)
+            return
+        for block in self._queue(HALF_TOPIC, 0, begin, end):
+            self._gathered.add(block)
 
     @staticmethod
     def _named(halves: pa.Table) -> Named:
@@ -118,7 +135,7 @@ class LiveWitnesses:
             self._read_decisions(named)
         kept = self._gathered.kept(named)
         self._look_for_missing_copies(kept)
-        self._find_foreign(kept)
+        find_foreign(facts, kept, self._pace)
         facts.findings.extend(self._gathered.findings)
         for gap in self._gaps:
             facts.findings.append(gap.finding(facts.root))
@@ -150,9 +167,7 @@ class LiveWitnesses:
             return
         whole = set(self._halves_asked_for)
         if known_from < self._facts.half_end:
-            halves = self._gathered.chosen("halves", named)
-            originals = halves.filter(pc.is_null(halves["checks_count"]))
-            whole.update(pc.coalesce(originals["transaction_id"], originals["fingerprint"]).to_pylist())
+            whole.update(self._with_original(self._gathered.chosen("halves", named)))
         lacking = [name for name in named if name not in whole]
         ids = [name for name in lacking if name not in self._lone_names]
         is_less = known_from - begin <= _RECORDS_PER_QUERY * len(ids)
@@ -160,6 +175,27 @@ class LiveWitnesses:
             self._read_halves_from(begin)
         else:
             self._read_index((HALF_TOPIC, name) for name in ids)
+            self._read_halves_before_the_start(named)
+
+    @staticmethod
+    def _with_original(halves: pa.Table) -> set[str]:
+        originals = halves.filter(pc.is_null(halves["checks_count"]))
+        return set(pc.coalesce(originals["transaction_id"], originals["fingerprint"]).to_pylist())
+
+    def _read_halves_before_the_start(self, named: Named) -> None:
+        """Copies that were stored before the broker's last start, where its index may have holes, by the queue."""
+        facts, halves = self._facts, self._gathered.chosen("halves", named)
+        oldest = halves.sort_by("queue_offset").slice(0, 1).to_pylist()
+        lost = incomplete_chains(halves)
+        if not lost and oldest and oldest[0]["store_time_ms"] >= facts.index_whole_since_ms:
+            return
+        begin = facts.half_begin if lost else oldest[0]["queue_offset"]
+        end = min(self._halves_known_from, self._broker.offset_at(HALF_TOPIC, 0, facts.index_whole_since_ms))
+        if end - begin > HOLE_RECORDS_MAX:
+            facts.findings.append(Finding(facts.root, "index-unproven", actual=f"{end - begin} half messages"))
+            return
+        for block in self._queue(HALF_TOPIC, 0, begin, end):
+            self._gathered.add(self._only(block, list(named)))
 
     @property
     def _lone_names(self) -> set[str]:
@@ -220,19 +256,38 @@ class LiveWitnesses:
         ranges, count = self._ranges(topic, queue_ids, since_ms)
         if queue_ids and not count:
             return
-        if ranges and (lone or not self._facts.has_index or count <= _RECORDS_PER_QUERY * len(ids)):
-            try:
-                for queue_id, begin, end in ranges:
-                    for block in self._queue(topic, queue_id, begin, end):
-                        self._gathered.add(self._only(block, ids))
+        holes: list[tuple[int, int, int]] = []
+        holes_count = 0
+        if since_ms < self._facts.index_whole_since_ms:
+            holes, holes_count = self._ranges(topic, queue_ids, since_ms, self._facts.index_whole_since_ms)
+        is_less = count <= _RECORDS_PER_QUERY * len(ids) + holes_count
+        if ranges and (lone or not self._facts.has_index or is_less):
+            if self._read_ranges(topic, ranges, ids):
                 return
-            except Refused as error:
-                if error.code != ResponseCode.TOPIC_NOT_EXIST:  # deleted since, or never made: the index still knows
-                    raise
+        elif holes_count > HOLE_RECORDS_MAX:
+            actual = f"{holes_count} messages of {topic}"
+            self._facts.findings.append(Finding(self._facts.root, "index-unproven", actual=actual))
+            self._facts.miss(f"the index may lack some of {actual}, written before the broker's last start")
+        else:
+            self._read_ranges(topic, holes, ids)
         self._read_index((topic, name) for name in ids)
 
-    def _ranges(self, topic: str, queue_ids: set[int], since_ms: int) -> tuple[list[tuple[int, int, int]], int]:
-        """What the queues of a topic got since a time: queue number, begin, end; and how many records that is."""
+    def _read_ranges(self, topic: str, ranges: list[tuple[int, int, int]], ids: list[str]) -> bool:
+        """The records of some transactions in parts of queues; false where the topic is none any more."""
+        try:
+            for queue_id, begin, end in ranges:
+                for block in self._queue(topic, queue_id, begin, end):
+                    self._gathered.add(self._only(block, ids))
+        except Refused as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            return False
+        return True
+
+    def _ranges(
+        self, topic: str, queue_ids: set[int], since_ms: int, until_ms: int | None = None
+    ) -> tuple[list[tuple[int, int, int]], int]:
+        """What the queues of a topic got in a time: queue number, begin, end; and how many records that is."""
         ranges = []
         for queue_id in sorted(queue_ids):
             end = self._broker.max_offset(topic, queue_id)
@@ -240,6 +295,8 @@ class LiveWitnesses:
             if begin < end and since_ms:
                 found = self._broker.offset_at(topic, queue_id, since_ms - FINAL_SLACK_MS)
                 begin = min(max(begin, found), end)
+            if begin < end and until_ms is not None:
+                end = max(begin, min(end, self._broker.offset_at(topic, queue_id, until_ms)))
             if begin < end:
                 ranges.append((queue_id, begin, end))
         return ranges, sum(end - begin for _, begin, end in ranges)
@@ -269,9 +326,10 @@ class LiveWitnesses:
         self._read_index((topic, name) for topic in (HALF_TOPIC, DISCARD_TOPIC) for name in names)
         self._halves_asked_for.update(names)
 
-    def _read_view(self, offset: int, identity: str) -> None:
-        """The record at an offset, if the identity is its message id."""
-        for _, body in views(self._broker, [offset], self._pace):
+    def _read_view(self, identity: str) -> None:
+        """The record at the offset in an identity, if that is its message id."""
+        offset = offset_of(identity)
+        for _, body in views(self._broker, [] if offset is None else [offset], self._pace):
             for block in blocks_of([body or b""], self._facts.root, []):
                 if len(block) == 1 and block.message_ids().to_pylist()[0] == identity.upper():
                     self._gathered.add(block)
@@ -280,69 +338,5 @@ class LiveWitnesses:
         """Every put-back has its predecessors: checks n needs n copies before it, unless the log begins later."""
         if self._facts.log_begin_offset > 0:
             return
-        checks = pc.fill_null(kept.halves["checks_count"], 0)
-        table = pa.table({"id": kept.halves["transaction_id"], "checks": checks})
-        counted = table.group_by("id").aggregate([("checks", "max"), ("checks", "count_distinct")])
-        without = counted.filter(pc.less_equal(counted["checks_count_distinct"], counted["checks_max"]))
-        for name in without["id"].to_pylist():
+        for name in incomplete_chains(kept.halves):
             self._facts.findings.append(Finding(self._facts.root, "copies-missing", actual=name))
-
-    # -- op numbers of other records ------------------------------------------------------------------------------
-
-    def _find_foreign(self, kept: Witnesses) -> None:
-        """Decisions that named a discard copy or a final with the queue offset of a marked half (FORMATS 9.4)."""
-        own = int64s(kept.finals["prepared_transaction_offset"])
-        explained = kept.halves.filter(pc.is_in(kept.halves["commit_log_offset"], value_set=pa.array(own)))
-        numbers = set(kept.marks["half_queue_offset"].to_pylist()) - set(explained["queue_offset"].to_pylist())
-        if not numbers:
-            return
-        found: list[ForeignDecision] = []
-        named = self._records_numbered(sorted(numbers))
-        keys: list[tuple[str, str]] = []
-        for block in named:
-            name = block.properties.text(UNIQ_KEY).to_pylist()[0]
-            texts = {block.properties.text(REAL_TOPIC).to_pylist()[0], block.topic_texts().to_pylist()[0]} - {None}
-            keys.extend((topic, name) for topic in sorted(texts) if name is not None)
-        finals: dict[int, list[Block]] = defaultdict(list)
-        for block in blocks_of(queries(self._broker, dict.fromkeys(keys), self._pace), self._facts.root, []):
-            for row in range(len(block)):
-                one = block.take(np.array([row]))
-                finals[int(one.header("prepared_transaction_offset")[0])].append(one)
-        for block in named:
-            offset = int(block.commit_log_offsets[0])
-            found.extend(foreign_decision(self._facts.root, block, final) for final in finals.get(offset, ()) if offset)
-        self._facts.foreign_decisions.extend(sorted(set(found), key=lambda decision: decision.final_offset))
-
-    def _records_numbered(self, numbers: list[int]) -> list[Block]:
-        """Records of queue 0 of any topic with some queue offsets that END_TRANSACTION could have named."""
-        try:
-            names = [name for name in topics(self._broker) if name not in (HALF_TOPIC, OP_TOPIC) and name[0] != "%"]
-        except Refused:
-            names = []
-        if not names or len(names) > _TOPICS_MAX:
-            self._facts.findings.append(Finding(self._facts.root, "foreign-unsearched"))
-            return []
-        found: list[Block] = []
-        for topic in sorted({*names, DISCARD_TOPIC}):
-            low, high = max(0, self._broker.min_offset(topic)), self._broker.max_offset(topic)
-            places = [number for number in numbers if low <= number < high]
-            try:
-                for begin, end in _runs(places):
-                    for block in self._queue(topic, 0, begin, end):
-                        has_group = block.properties.locate(PRODUCER_GROUP)[2]
-                        chosen = has_group & np.isin(block.header("queue_offset"), places)
-                        found.extend(block.take(np.array([row])) for row in np.flatnonzero(chosen).tolist())
-            except Refused:  # not readable, or no topic of messages
-                continue
-        return found
-
-
-def _runs(places: list[int]) -> list[tuple[int, int]]:
-    """Ascending numbers as ranges; those that lie closer than a pull are one."""
-    runs: list[tuple[int, int]] = []
-    for place in places:
-        if runs and place - runs[-1][1] < 32:
-            runs[-1] = (runs[-1][0], place + 1)
-        else:
-            runs.append((place, place + 1))
-    return runs

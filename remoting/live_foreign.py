@@ -1,0 +1,93 @@
+"""Op numbers of other records: decisions that named a discard copy or a final, whose number then hides a half.
+
+`readers.derived_files` looks for the same in files; FORMATS 9.4.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.chains import Witnesses, int64s
+from readers.findings import Finding
+from readers.foreign import foreign_decision
+from readers.properties import PRODUCER_GROUP, REAL_TOPIC, UNIQ_KEY
+from readers.record_block import Block
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from readers.transactions import ForeignDecision
+from remoting.codes import ResponseCode
+from remoting.errors import Refused
+from remoting.live_queues import records
+from remoting.live_records import blocks_of
+from remoting.live_requests import Pace, queries, topics
+from remoting.live_store import LiveStore
+
+#: Topics in whose queue 0 a wrongly named record is looked for.
+_TOPICS_MAX = 256
+#: Queue offsets closer than this are read together.
+_APART_MAX = 32
+
+
+def find_foreign(facts: LiveStore, kept: Witnesses, pace: Pace) -> None:
+    """Add to the facts the decisions on other records that may explain an op mark which no final of its own does."""
+    own = int64s(kept.finals["prepared_transaction_offset"])
+    explained = kept.halves.filter(pc.is_in(kept.halves["commit_log_offset"], value_set=pa.array(own)))
+    numbers = set(kept.marks["half_queue_offset"].to_pylist()) - set(explained["queue_offset"].to_pylist())
+    if not numbers:
+        return
+    named = list(_records_numbered(facts, sorted(numbers), pace))
+    keys: list[tuple[str, str]] = []
+    for block in named:
+        name = block.properties.text(UNIQ_KEY).to_pylist()[0]
+        texts = {block.properties.text(REAL_TOPIC).to_pylist()[0], block.topic_texts().to_pylist()[0]} - {None}
+        keys.extend((topic, name) for topic in sorted(texts) if name is not None)
+    finals: dict[int, list[Block]] = defaultdict(list)
+    for block in blocks_of(queries(facts.broker, dict.fromkeys(keys), pace), facts.root, []):
+        for row in range(len(block)):
+            one = block.take(np.array([row]))
+            finals[int(one.header("prepared_transaction_offset")[0])].append(one)
+    found: list[ForeignDecision] = []
+    for block in named:
+        offset = int(block.commit_log_offsets[0])
+        found.extend(foreign_decision(facts.root, block, final) for final in finals.get(offset, ()) if offset)
+    facts.foreign_decisions.extend(sorted(set(found), key=lambda decision: decision.final_offset))
+
+
+def _records_numbered(facts: LiveStore, numbers: list[int], pace: Pace) -> Iterator[Block]:
+    """Records of queue 0 of any topic with some queue offsets that END_TRANSACTION could have named, one by one."""
+    broker = facts.broker
+    try:
+        names = [name for name in topics(broker) if name not in (HALF_TOPIC, OP_TOPIC) and not name.startswith("%")]
+    except Refused:  # access control: it takes an administrator's account
+        names = []
+    if not names or len(names) > _TOPICS_MAX:
+        facts.findings.append(Finding(facts.root, "foreign-unsearched"))
+        return
+    for topic in sorted({*names, DISCARD_TOPIC}):
+        low, high = max(0, broker.min_offset(topic)), broker.max_offset(topic)
+        places = [number for number in numbers if low <= number < high]
+        try:
+            for begin, end in _runs(places):
+                for block in blocks_of(records(broker, topic, 0, begin, end, pace, []), facts.root, []):
+                    has_group = block.properties.locate(PRODUCER_GROUP)[2]
+                    chosen = has_group & np.isin(block.header("queue_offset"), places)
+                    for row in np.flatnonzero(chosen).tolist():
+                        yield block.take(np.array([row]))
+        except Refused as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:  # deleted meanwhile
+                facts.findings.append(Finding(facts.root, "foreign-unsearched", actual=topic))
+
+
+def _runs(places: list[int]) -> list[tuple[int, int]]:
+    """Ascending numbers as ranges."""
+    runs: list[tuple[int, int]] = []
+    for place in places:
+        if runs and place - runs[-1][1] < _APART_MAX:
+            runs[-1] = (runs[-1][0], place + 1)
+        else:
+            runs.append((place, place + 1))
+    return runs
