@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from readers.broker_settings import Version
 from readers.findings import Finding
+from readers.properties import UNIQ_KEY
+from readers.store import HALF_TOPIC
 from remoting.answers import Answer, BrokerAddresses
 from remoting.broker import Broker
 from remoting.live_questions import lookup
@@ -63,6 +67,8 @@ class LiveMedium:
         self._drained: set[str] = set()
         #: Where the logs ended when the claims were made: what was decided before that must be in the index by now.
         self._log_ends: dict[str, int] = {}
+        #: Up to where the half queues were read for copies that the check puts back.
+        self._half_ends: dict[str, int] = {}
 
     # -- looking ------------------------------------------------------------------------------------------------
 
@@ -128,6 +134,20 @@ class LiveMedium:
                 for group in claims.groups:
                     self._seen.setdefault(group, set()).update(self._others(group).members)
 
+        self._half_ends = {root: self._brokers[root].max_offset(HALF_TOPIC) for root in self._half_ends}
+
+    def fresh_copies(self, transaction_ids: Collection[str]) -> list[tuple[str, NamedRecord]]:
+        """See `Medium`."""
+        found: list[tuple[str, NamedRecord]] = []
+        for root, begin in self._half_ends.items():
+            broker = self._brokers[root]
+            pulled = broker.pull(HALF_TOPIC, 0, begin)
+            while pulled.status == "found":
+                found += _copies_in(broker, pulled.body, transaction_ids)
+                self._half_ends[root] = pulled.next_offset
+                pulled = broker.pull(HALF_TOPIC, 0, pulled.next_offset)
+        return found
+
     def _waiting_count(self, root: str) -> int:
         """Decisions in a broker's queue; only asked where nothing throws old ones away (brokerFastFailureEnable)."""
         if self._facts_of(root).has_queue_limit:
@@ -183,6 +203,7 @@ class LiveMedium:
             for root, names in sorted(groups.items()):
                 self._claims[root] = stack.enter_context(claimed(self._brokers[root], names, self._client_id))
                 self._log_ends[root] = _number(self._brokers[root].runtime().get("commitLogMaxOffset"))
+                self._half_ends[root] = self._brokers[root].max_offset(HALF_TOPIC)
             yield {group: names for claims in self._claims.values() for group, names in claims.rivals.items()}
         self._claims = {}
 
@@ -236,6 +257,17 @@ def named_record(broker: Broker, raw: bytes) -> NamedRecord | None:
         message_id=str(block.message_ids()[0]),
         raw=raw,
     )
+
+
+def _copies_in(broker: Broker, body: bytes, transaction_ids: Collection[str]) -> Iterator[tuple[str, NamedRecord]]:
+    """The half copies of some transactions among records that a broker sent."""
+    for block in blocks_of([body], broker.root, []):
+        names = block.properties.text(UNIQ_KEY).to_pylist()
+        for row in np.flatnonzero([name in transaction_ids for name in names]).tolist():
+            begin = int(block.starts[row])
+            record = named_record(broker, block.raw[begin : begin + int(block.lengths[row])])
+            if record is not None:
+                yield names[row], record
 
 
 def _matters(finding: Finding) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -34,6 +34,12 @@ class Medium(Protocol):
 
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
         """A half copy of a transaction by its queue offset; None where it cannot be read."""
+
+    def fresh_copies(self, transaction_ids: Collection[str]) -> list[tuple[str, NamedRecord]]:
+        """Half copies of some transactions that were appended since the wait ended, or since this was last asked.
+
+        Order: as appended.
+        """
 
     def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:
         """Commit or roll back a half copy; the request and the response go into the receipt.

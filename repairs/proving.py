@@ -12,10 +12,12 @@ from repairs.deeds import Deed, witnesses_of
 from repairs.journal import Journal
 from repairs.medium import Medium
 from repairs.proof import Proof, Seen, proof_of
+from repairs.situation import NamedRecord
 
 _PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
-#: A check that comes more often than op batches are written can put back copy after copy.
-_CLOSINGS_MAX = 10
+#: How often the half queue's end is looked at: a copy that is closed so early that its op is written before the next
+#: pass of the check is not put back again.
+_TAIL_SECONDS = 0.05
 
 
 def prove(
@@ -38,7 +40,7 @@ def prove(
         is_open = any(deed.proof is None or deed.proof.seen is Seen.NOT_YET for deed in deeds)
         if waited_ms >= (max(prove_ms, watch_ms) if is_open else watch_ms):
             break
-        time.sleep(_PAUSES_SECONDS[min(number, len(_PAUSES_SECONDS) - 1)])
+        _watch_tail(deeds, medium, journal, _PAUSES_SECONDS[min(number, len(_PAUSES_SECONDS) - 1)])
         number += 1
     for deed in deeds:
         _end(deed, journal, problem)
@@ -57,19 +59,42 @@ def _look(deeds: Sequence[Deed], medium: Medium, journal: Journal) -> str | None
             receipt.state_after, receipt.flags_after = row["state"], list(row["flags"])
             receipt.witnesses_after = witnesses_of(row)
             younger = deed.proof.younger_queue_offset
-            if younger is not None and younger not in deed.closed and len(deed.closed) < _CLOSINGS_MAX:
-                deed.closed.add(younger)
-                deed.situation = replace(deed.situation, row={**deed.situation.row, "half_copies": row["half_copies"]})
-                _close(deed, younger, medium, journal)
+            if younger is not None and younger not in deed.closed:
+                copies = replace(deed.situation, row={**deed.situation.row, "half_copies": row["half_copies"]})
+                _close(deed, younger, medium.record(copies, younger), medium, journal)
     except RemotingError as error:
         return error.message
     return None
 
 
-def _close(deed: Deed, queue_offset: int, medium: Medium, journal: Journal) -> None:
+def _watch_tail(deeds: Sequence[Deed], medium: Medium, journal: Journal, seconds: float) -> None:
+    """For some time close at once whatever the check puts back of what is decided."""
+    by_id = {deed.order.transaction_id: deed for deed in deeds if _is_decided(deed)}
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, _TAIL_SECONDS))
+        try:
+            for name, record in medium.fresh_copies(by_id) if by_id else ():
+                deed = by_id[name]
+                assert deed.named is not None
+                if record.queue_offset > deed.named.queue_offset and record.queue_offset not in deed.closed:
+                    _close(deed, record.queue_offset, record, medium, journal)
+        except RemotingError:
+            return  # the next look says what is wrong
+
+
+def _is_decided(deed: Deed) -> bool:
+    """Whether a rollback on a younger copy can only close it: a commit must be known to have arrived."""
+    action = deed.order.wish.action
+    if action == "resume" or deed.named is None:
+        return False
+    return action != "commit" or deed.begun().outcome == "accepted"
+
+
+def _close(deed: Deed, queue_offset: int, record: NamedRecord | None, medium: Medium, journal: Journal) -> None:
     """Close a copy that the check put back before our decision was known: nothing is delivered by that."""
     receipt = deed.begun()
-    record = medium.record(deed.situation, queue_offset)
+    deed.closed.add(queue_offset)
     if record is None:
         receipt.notes.append(f"half copy {queue_offset}, which the check put back, cannot be read and was not closed")
         return
@@ -94,4 +119,6 @@ def _end(deed: Deed, journal: Journal, problem: str | None) -> None:
                 receipt.notes.append(f"while it was watched it became {receipt.state_after}")
     else:
         receipt.notes.append(problem or str(proof.lacking))
+        if proof.younger_queue_offset is not None:
+            receipt.notes.append(f"look again, and stop the asking: rmqtx close {deed.order.transaction_id}")
     journal.end(receipt)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -84,6 +84,7 @@ class FakeMedium:
     looks: int = 0
     waited_ms: int = 0
     acts: list[tuple[str, int]] = field(default_factory=list)
+    fresh: list[tuple[str, NamedRecord]] = field(default_factory=list)
 
     def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
         self.looks += 1
@@ -104,6 +105,10 @@ class FakeMedium:
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
         numbers = [copy["queue_offset"] for copy in situation.row["half_copies"]]
         return record(queue_offset) if queue_offset in numbers else None
+
+    def fresh_copies(self, transaction_ids: Collection[str]) -> list[tuple[str, NamedRecord]]:
+        found, self.fresh = self.fresh, []
+        return [(name, copy) for name, copy in found if name in transaction_ids]
 
     def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:
         word = "commit" if decision == COMMIT else "rollback"

@@ -16,7 +16,7 @@ from repairs.deeds import Conduct, Order
 from repairs.journal import Journal
 from repairs.receipts import Receipt
 from repairs.wishes import Wish
-from tests.repairs.forge import FakeMedium, around, as_a_broker, final, mark, place, row
+from tests.repairs.forge import FakeMedium, around, as_a_broker, final, mark, place, record, row
 
 QUICK = Conduct(prove_ms=50)
 
@@ -84,6 +84,21 @@ def test_a_copy_put_back_between_look_and_act_is_closed(journal: Journal, action
     assert medium.acts == [(action, 7), ("rollback", 9)]
     assert receipt.outcome == "proved"
     assert len(receipt.requests) == 2
+
+
+def test_what_the_check_puts_back_while_we_look_is_closed_at_once(journal: Journal) -> None:
+    """The op of our decision waits in the broker's batch, and meanwhile the check comes by."""
+    def slow(medium: FakeMedium, word: str, queue_offset: int) -> None:
+        if word == "commit":
+            medium.rows["T1"] |= {"final_records": [final()], "state": "COMMITTED"}
+            medium.fresh = [("T1", record(9, 900)), ("T1", record(7, 700)), ("T2", record(11, 1100))]
+        else:
+            medium.rows["T1"] |= {"op_marks": [mark(7), mark(9)], "half_copies": [place(7, 700), place(9, 900)]}
+
+    medium = FakeMedium({"T1": row()}, on_act=slow)
+    receipt = act(medium, journal, conduct=Conduct(prove_ms=500))
+    assert medium.acts == [("commit", 7), ("rollback", 9)]
+    assert receipt.outcome == "proved"
 
 
 def test_nothing_is_closed_before_our_commit_is_seen(journal: Journal) -> None:
