@@ -73,7 +73,8 @@ def _bulk(stage: Stage, options: argparse.Namespace) -> list[dict[str, Any]]:
 
 #: Parts by name; those of one line are played at the same time on one broker.
 TOGETHER: tuple[dict[str, Part], ...] = (
-    {"before": _before, "naive": _naive, "two": _two, "after": _after},
+    {"before": _before, "naive": _naive},
+    {"two": _two, "after": _after},
     {"check": _check},
     {"bulk": _bulk},
 )

@@ -207,7 +207,7 @@ def decision_after_ours(stage: Stage, tool: Tool, count: int = AT_ONCE) -> list[
         stage.until_sent(begun)
         known = {one.id for one in begun}
         (process,) = _started(tool, begun, ours, "--override", "producer-connected", "--wait-for", "12s")
-        stage.until("all acted on", lambda known=known: known <= _journalled(tool))  # type: ignore[misc]
+        stage.until("all acted on", lambda known=known: known <= _journalled(tool), 120)  # type: ignore[misc]
         time.sleep(1)
         for one in begun:
             shop.agent.do("release", id=one.id)

@@ -21,6 +21,8 @@ from tests.brokers.stage import Play, Script, Transaction, same
 TOPIC = "orders"
 FILLER = "filler"
 QUEUES = 4
+PATIENCE_SECONDS = 300
+"""How long the clients are waited for: the machine may be busy with other things."""
 CALM = "600000"
 """A transactionTimeOut with which nothing is asked back while a test lasts."""
 DEFAULT_WAITS = {"waitTimeMillsInTransactionQueue": "3000"}
@@ -80,7 +82,7 @@ class Shop:
         self.until_decided()
         return begun
 
-    def until_decided(self, seconds: float = 90) -> None:
+    def until_decided(self, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until every decision has been handed to the network."""
         for reference in self._under_way:
             self.agent.wait(reference, seconds)
@@ -138,6 +140,11 @@ class Stage(Play):
     def broker(self) -> Broker:
         """The broker, by the requests that rmqtx itself has."""
         return Broker(self.client, self.rig.address, self.rig.conf["brokerName"], self.rig.conf["brokerClusterName"])
+
+    def until_sent(self, transactions: Iterable[Transaction]) -> None:
+        """Wait until the broker has acknowledged them."""
+        wanted = list(transactions)
+        self.until("all sent", lambda: all(one.sent is not None for one in wanted), PATIENCE_SECONDS)
 
     def orphans(self, plan: str, count: int = 1, **wanted: object) -> list[Transaction]:
         """Transactions whose producer is dead."""
@@ -198,7 +205,7 @@ class Stage(Play):
             came = (event for event in self.truth if event["event"] == "delivered" and event["topic"] == TOPIC)
             return wanted <= {(event["queue_id"], event["queue_offset"]) for event in came}
 
-        self.until("everything consumed", seen, 60)
+        self.until("everything consumed", seen, PATIENCE_SECONDS)
 
     def copies_counts(self, transactions: Iterable[Transaction]) -> Counter[str]:
         """How many half copies each transaction has, by case."""
