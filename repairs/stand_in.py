@@ -18,13 +18,13 @@ from remoting.answers import Answer
 from remoting.codes import COMMIT, ROLLBACK
 from remoting.errors import RemotingError, Unreachable
 from remoting.producer import Check
+from repairs.answer_effects import Effects
 from repairs.answer_words import Word, Words
 from repairs.answers import Task
 from repairs.deeds import witnesses_of
 from repairs.group_watch import GroupWatch, Others
 from repairs.guards import Refusal, refusals
 from repairs.journal import Journal
-from repairs.proof import Seen, proof_of
 from repairs.receipts import Receipt
 from repairs.situation import NamedRecord, Situation
 from repairs.wishes import Wish
@@ -39,7 +39,6 @@ _PASSING = ("decision-in-flight", "evidence-incomplete")
 #: So many are looked up together; the time between the look and the last answer stays below a second or so.
 _BATCH = 32
 _LISTEN_SECONDS = 0.2
-_PROVE_SECONDS = 0.5
 _HELD_SECONDS_MAX = 120.0
 
 
@@ -92,8 +91,8 @@ class StandIn:
         self._tell = tell
         self._heard: queue.SimpleQueue[Check] = queue.SimpleQueue()
         self._held: dict[str, Check] = {}
-        self._next_proof = 0.0
         self._next_answer = 0.0
+        self._effects = Effects(medium, journal, conduct.prove_ms, tell)
         self._last_trouble: str | None = None
 
     # -- before it starts -----------------------------------------------------------------------------------------
@@ -123,14 +122,15 @@ class StandIn:
             if self._is_stopped(self._watch.look(if_due=True)):
                 break
             self._guarded(self._answer_held)
-            self._guarded(self._prove)
+            self._guarded(self._look_for_effects)
         end = time.monotonic() + self.conduct.prove_ms / 1000
-        while any(task.is_open for task in self.tasks.values()) and time.monotonic() < end:
+        while self._effects.are_awaited(self.tasks.values()) and time.monotonic() < end:
             time.sleep(_LISTEN_SECONDS)
-            self._guarded(self._prove)
-        for task in self.tasks.values():
-            if task.is_open:
-                self._end(task, task.outcome or "unknown", "it ended before the effect could be seen")
+            self._guarded(self._look_for_effects)
+        self._effects.give_up(self.tasks.values())
+
+    def _look_for_effects(self) -> None:
+        self._effects.look(self.tasks.values())
 
     def _guarded(self, part: Callable[[], None]) -> None:
         """Do a part that reads from brokers; one that is away for a while is no reason to stop."""
@@ -243,10 +243,16 @@ class StandIn:
         self._journal.begin(receipt)
         try:
             answer = self._medium.decide(named, situation, ROLLBACK, receipt)
-            receipt.outcome = "accepted" if answer.is_success else "refused_by_broker"
-        except RemotingError as error:
+        except RemotingError as error:  # the broker asks again
             receipt.notes.append(error.message)
-        self._journal.end(receipt)
+            self._journal.end(receipt)
+            return True
+        if not answer.is_success:
+            receipt.outcome = "refused_by_broker"
+            self._journal.end(receipt)
+            return True
+        receipt.outcome = "accepted"
+        self._effects.await_closing(receipt, named, situation.row)
         self._tell(f"{task.transaction_id}: half copy {check.queue_offset}, put back meanwhile, is closed")
         return True
 
@@ -259,13 +265,13 @@ class StandIn:
         try:
             answer = self._medium.decide(named, situation, COMMIT if action == "commit" else ROLLBACK, receipt)
         except Unreachable as error:
-            self._end(task, "not_sent", f"nothing was sent: {error.message}")
+            self._effects.end(task, "not_sent", f"nothing was sent: {error.message}")
             return
         except RemotingError as error:
             task.outcome, task.outcome_reason = "unknown", f"{error.message}: it may have been received"
         else:
             if not answer.is_success:
-                self._end(task, "refused_by_broker", f"code {answer.code}: {answer.remark or 'no remark'}")
+                self._effects.end(task, "refused_by_broker", f"code {answer.code}: {answer.remark or 'no remark'}")
                 return
             task.outcome, task.outcome_reason, task.decided = "accepted", None, action
         task.proof_until = time.monotonic() + self.conduct.prove_ms / 1000
@@ -291,7 +297,7 @@ class StandIn:
             overrides=list(self.conduct.overrides), state_before=row["state"], witnesses_before=witnesses_of(row),
         )  # fmt: skip
         self._tell(f"{task.transaction_id}: not answered: {refusal}")
-        self._end(task, "refused_by_guard", str(refusal))
+        self._effects.end(task, "refused_by_guard", str(refusal))
 
     def _trouble(self, transaction_id: str, why: str) -> None:
         """Note why a question waits."""
@@ -304,59 +310,5 @@ class StandIn:
             time.sleep(max(0.0, self._next_answer - time.monotonic()))
             self._next_answer = time.monotonic() + 1 / self.conduct.max_per_second
 
-    # -- proving --------------------------------------------------------------------------------------------------
-
-    def _prove(self) -> None:
-        """Look for the effects of what was answered."""
-        waiting = [task for task in self.tasks.values() if task.is_open]
-        if not waiting or time.monotonic() < self._next_proof:
-            return
-        rows = {row["transaction_id"]: row for row in self._medium.look([task.transaction_id for task in waiting])}
-        for task in waiting:
-            if task.transaction_id in rows:
-                self._prove_one(task, rows[task.transaction_id])
-        self._next_proof = time.monotonic() + _PROVE_SECONDS
-
-    def _prove_one(self, task: Task, row: Mapping[str, Any]) -> None:
-        assert task.receipt is not None
-        assert task.named is not None
-        assert task.before is not None
-        assert task.proof_until is not None
-        task.row = row
-        proof = proof_of(task.receipt.action, task.named.place(), task.before, row)
-        if proof.seen is Seen.WHOLE:
-            self._end(task, "proved", _seen_text(row, task.named))
-        elif proof.seen is Seen.CONTRADICTED:
-            self._end(task, "contradicted", proof.contradiction or "")
-        elif time.monotonic() > task.proof_until:
-            is_done = bool(row["final_records"]) if task.receipt.action == "commit" else False
-            outcome = "accepted" if is_done or task.decided is not None else "unknown"
-            self._end(task, outcome, proof.lacking or "its effect is not seen")
-        else:
-            task.outcome_reason = proof.lacking
-
-    def _end(self, task: Task, outcome: str, why: str) -> None:
-        """Write an outcome down."""
-        assert task.receipt is not None
-        receipt = task.receipt
-        task.outcome, task.outcome_reason, task.proof_until = outcome, why, None
-        receipt.outcome = outcome
-        receipt.state_after, receipt.flags_after = task.row["state"], list(task.row["flags"])
-        receipt.witnesses_after = witnesses_of(task.row)
-        receipt.notes.append(why)
-        self._journal.end(receipt)
-        if outcome not in ("proved", "refused_by_guard"):
-            self._tell(f"{task.transaction_id}: {outcome}: {why}")
-
 
 _NOTE = "answered the broker's check of half copy {}, standing in for the producer group"
-
-
-def _seen_text(row: Mapping[str, Any], named: NamedRecord) -> str:
-    mark = next((mark for mark in row["op_marks"] if mark["half_queue_offset"] == named.queue_offset), None)
-    op = "" if mark is None else f"op message at queue offset {mark['queue_offset']}"
-    finals = row["final_records"]
-    if not finals:
-        return f"{op}, no final"
-    final = finals[-1]
-    return f"final in {final['topic']} queue {final['queue_id']} at queue offset {final['queue_offset']}, {op}"

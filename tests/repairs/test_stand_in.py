@@ -173,7 +173,7 @@ def test_copies_put_back_after_the_answer_are_closed_and_never_committed_again(t
     played_in.run(lambda: time.monotonic() > end)
     assert medium.acts == [("commit", 7), ("rollback", 17)]
     assert sorted((one.action, one.outcome) for one in journal.read().receipts) == [
-        ("close", "accepted"), ("commit", "proved"),
+        ("close", "proved"), ("commit", "proved"),
     ]  # fmt: skip
     assert len(medium.rows["T1"]["final_records"]) == 1
 
