@@ -161,7 +161,7 @@ def tls_broker(
     version: str, out: Path, certificates: Certificates, *, mode: str = "enforcing", wants_client: bool = False,
     is_other: bool = False,
 ) -> Iterator[Rig]:
-    """A broker that speaks TLS with a certificate of ours (`is_other`: one for another name); its name server is plain.
+    """A broker that speaks TLS with a certificate of ours (`is_other`: one for another name); its name server may.
 
     `mode`: tls.server.mode, of which enforcing takes nothing but TLS, and disabled none.
     """
@@ -175,8 +175,9 @@ def tls_broker(
     properties = out / "tls.properties"
     properties.write_text("\n".join(lines) + "\n")
     with Rig(version, out) as rig:
-        rig.start_names()
-        rig.options += [f"-Dtls.server.mode={mode}", f"-Dtls.config.file={properties}"]
+        rig.options += ["-Dtls.server.mode=permissive", f"-Dtls.config.file={properties}"]
+        rig.start_names()  # takes both: the broker speaks plainly to it, and we need not
+        rig.options.append(f"-Dtls.server.mode={mode}")  # the last one holds
         rig.start_broker()
         with Client() as client:
             wait_registered(client, rig)
