@@ -49,7 +49,8 @@ class Deed:
     """An order on its way: what is known, what the guards said, what came of it.
 
     Shape: `receipt` is None until something was tried or refused for good. `closed`: half queue offsets of copies that
-           the check had put back, and that were closed after the act. `proof` is what the last look showed.
+           the check had put back, and that were closed after the act. `proof` is what the last look showed,
+           `whole_since` since when it shows the whole effect, `settled` whether that is for good.
     """
 
     order: Order
@@ -59,6 +60,8 @@ class Deed:
     named: NamedRecord | None = None
     closed: set[int] = field(default_factory=set)
     proof: Proof | None = None
+    whole_since: float | None = None
+    settled: bool = False
 
     @property
     def is_allowed(self) -> bool:

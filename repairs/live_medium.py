@@ -12,8 +12,9 @@ import numpy as np
 
 from readers.broker_settings import Version
 from readers.findings import Finding
-from readers.properties import UNIQ_KEY
-from readers.store import HALF_TOPIC
+from readers.properties import CHECK_TIMES, UNIQ_KEY
+from readers.record_block import Block
+from readers.store import CHECK_GROUP, HALF_TOPIC
 from remoting.answers import Answer, BrokerAddresses
 from remoting.broker import Broker
 from remoting.live_questions import lookup
@@ -21,6 +22,7 @@ from remoting.live_records import blocks_of
 from remoting.producer import our_client_id
 from repairs.claims import Claims, claimed
 from repairs.group_watch import GroupWatch, Others
+from repairs.medium import Tail
 from repairs.receipts import Receipt, answered
 from repairs.situation import NamedRecord, Situation, Surroundings
 
@@ -136,17 +138,25 @@ class LiveMedium:
 
         self._half_ends = {root: self._brokers[root].max_offset(HALF_TOPIC) for root in self._half_ends}
 
-    def fresh_copies(self, transaction_ids: Collection[str]) -> list[tuple[str, NamedRecord]]:
+    def tail(self, transaction_ids: Collection[str]) -> Tail:
         """See `Medium`."""
-        found: list[tuple[str, NamedRecord]] = []
+        copies: list[tuple[str, NamedRecord]] = []
+        put_backs_count = 0
         for root, begin in self._half_ends.items():
             broker = self._brokers[root]
             pulled = broker.pull(HALF_TOPIC, 0, begin)
             while pulled.status == "found":
-                found += _copies_in(broker, pulled.body, transaction_ids)
+                for block in blocks_of([pulled.body], root, []):
+                    put_backs_count += int(block.properties.locate(CHECK_TIMES)[2].sum())
+                    copies += _copies_in(broker, block, transaction_ids)
                 self._half_ends[root] = pulled.next_offset
                 pulled = broker.pull(HALF_TOPIC, 0, pulled.next_offset)
-        return found
+        return Tail(copies, put_backs_count)
+
+    def check_cursors(self) -> dict[str, int]:
+        """See `Medium`."""
+        cursors = {root: self._brokers[root].consumer_offset(CHECK_GROUP, HALF_TOPIC) for root in self._half_ends}
+        return {root: cursor for root, cursor in cursors.items() if cursor is not None}
 
     def _waiting_count(self, root: str) -> int:
         """Decisions in a broker's queue; only asked where nothing throws old ones away (brokerFastFailureEnable)."""
@@ -259,15 +269,16 @@ def named_record(broker: Broker, raw: bytes) -> NamedRecord | None:
     )
 
 
-def _copies_in(broker: Broker, body: bytes, transaction_ids: Collection[str]) -> Iterator[tuple[str, NamedRecord]]:
-    """The half copies of some transactions among records that a broker sent."""
-    for block in blocks_of([body], broker.root, []):
-        names = block.properties.text(UNIQ_KEY).to_pylist()
-        for row in np.flatnonzero([name in transaction_ids for name in names]).tolist():
-            begin = int(block.starts[row])
-            record = named_record(broker, block.raw[begin : begin + int(block.lengths[row])])
-            if record is not None:
-                yield names[row], record
+def _copies_in(
+    broker: Broker, block: Block, transaction_ids: Collection[str]
+) -> Iterator[tuple[str, NamedRecord]]:
+    """The copies of some transactions among half messages that a broker sent."""
+    names = block.properties.text(UNIQ_KEY).to_pylist()
+    for row in np.flatnonzero([name in transaction_ids for name in names]).tolist():
+        begin = int(block.starts[row])
+        record = named_record(broker, block.raw[begin : begin + int(block.lengths[row])])
+        if record is not None:
+            yield names[row], record
 
 
 def _matters(finding: Finding) -> bool:

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from remoting.answers import Answer
 from repairs.receipts import Receipt
 from repairs.situation import NamedRecord, Situation
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What came to the half queues.
+
+    Shape: `copies` are those of the transactions that were asked for, in the order in which they came;
+           `put_backs_count` is how many copies the check put back, of whatever transaction.
+    """
+
+    copies: list[tuple[str, NamedRecord]]
+    put_backs_count: int = 0
 
 
 class Medium(Protocol):
@@ -35,11 +48,11 @@ class Medium(Protocol):
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
         """A half copy of a transaction by its queue offset; None where it cannot be read."""
 
-    def fresh_copies(self, transaction_ids: Collection[str]) -> list[tuple[str, NamedRecord]]:
-        """Half copies of some transactions that were appended since the wait ended, or since this was last asked.
+    def tail(self, transaction_ids: Collection[str]) -> Tail:
+        """What was appended to the half queues since the wait ended, or since this was last asked."""
 
-        Order: as appended.
-        """
+    def check_cursors(self) -> dict[str, int]:
+        """The next half queue offset that the check reads, by store; nothing for stores where it is not known."""
 
     def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:
         """Commit or roll back a half copy; the request and the response go into the receipt.

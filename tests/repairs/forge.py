@@ -9,6 +9,7 @@ from typing import Any
 
 from remoting.answers import Answer
 from remoting.codes import COMMIT
+from repairs.medium import Tail
 from repairs.receipts import Receipt, answered
 from repairs.situation import NamedRecord, Situation, Surroundings
 
@@ -85,6 +86,7 @@ class FakeMedium:
     waited_ms: int = 0
     acts: list[tuple[str, int]] = field(default_factory=list)
     fresh: list[tuple[str, NamedRecord]] = field(default_factory=list)
+    cursor: int | None = 1_000_000
 
     def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
         self.looks += 1
@@ -106,9 +108,12 @@ class FakeMedium:
         numbers = [copy["queue_offset"] for copy in situation.row["half_copies"]]
         return record(queue_offset) if queue_offset in numbers else None
 
-    def fresh_copies(self, transaction_ids: Collection[str]) -> list[tuple[str, NamedRecord]]:
+    def tail(self, transaction_ids: Collection[str]) -> Tail:
         found, self.fresh = self.fresh, []
-        return [(name, copy) for name, copy in found if name in transaction_ids]
+        return Tail([(name, copy) for name, copy in found if name in transaction_ids], len(found))
+
+    def check_cursors(self) -> dict[str, int]:
+        return {} if self.cursor is None else {STORE: self.cursor}
 
     def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:
         word = "commit" if decision == COMMIT else "rollback"

@@ -101,6 +101,25 @@ def test_what_the_check_puts_back_while_we_look_is_closed_at_once(journal: Journ
     assert receipt.outcome == "proved"
 
 
+def test_an_op_that_shows_is_not_the_end_while_a_pass_of_the_check_goes_on(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pass had read the ops before ours was written, and puts the copy back although its op can be read."""
+    monkeypatch.setattr(proving, "_QUIET_SECONDS", 0.3)
+
+    def late(medium: FakeMedium) -> None:
+        facts = medium.rows["T1"]
+        if facts["op_marks"] and not medium.fresh and len(facts["half_copies"]) == 1 and medium.looks > 3:
+            facts["half_copies"] = [place(7, 700), place(9, 900)]
+            medium.fresh = [("T1", record(9, 900))]
+
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker, on_look=late, cursor=7)
+    receipt = act(medium, journal, conduct=Conduct(prove_ms=3_000))
+    assert medium.acts == [("commit", 7), ("rollback", 9)]
+    assert receipt.outcome == "proved"
+    assert receipt.notes == ["the check had put back half copy 9 meanwhile: it was closed too"]
+
+
 def test_nothing_is_closed_before_our_commit_is_seen(journal: Journal) -> None:
     """A rollback on the younger copy of what nobody committed would be the decision itself."""
     def lost(medium: FakeMedium, word: str, queue_offset: int) -> None:
