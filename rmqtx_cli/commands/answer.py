@@ -32,13 +32,13 @@ NAME = "answer"
 SHORT = "stand in for a producer group whose processes are gone"
 _LEDGER = "--ledger orders.parquet --match 'keys = order_id' --done 'status = PAID' --not-done 'status = CANCELLED'"
 EXAMPLES = (
-    Example("rmqtx answer -n HOST:9876 --group shop --plan plan.json --dry-run", "what would be answered"),
+    Example("rmqtx answer -n 10.0.0.1:9876 --group shop --plan plan.json --dry-run", "what would be answered"),
     Example(
-        "rmqtx answer -n HOST:9876 --group shop --plan plan.json --until-done --reason 'shop-3 is dead, INC-4711'",
+        "rmqtx answer -n 10.0.0.1:9876 --group shop --plan plan.json --until-done --reason 'shop-3 is dead, INC-4711'",
         "answer what the plan names, prove it, and end",
     ),
     Example(
-        f"rmqtx answer -n HOST:9876 --group shop {_LEDGER} --for 2h --yes",
+        f"rmqtx answer -n 10.0.0.1:9876 --group shop {_LEDGER} --for 2h --yes",
         "by the business ledger, for two hours, in a script",
     ),
 )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NAME = "probe"
 SHORT = "a canary: real transactions, each step timed and proved"
-_WHERE = "-n HOST:9876 --topic rmqtx-probe --group rmqtx-probe"
+_WHERE = "-n 10.0.0.1:9876 --topic rmqtx-probe --group rmqtx-probe"
 EXAMPLES = (
     Example(f"rmqtx probe {_WHERE}", "every step with its time and proof"),
     Example(f"rmqtx probe {_WHERE} --without-check --format nagios", "a few seconds, for cron and Nagios"),
