@@ -56,8 +56,9 @@ def force(stage: Stage, transactions: Iterable[Transaction], decision: int, look
     sent: set[str] = set()
     wanted = list(transactions)
     newest = newest_copies(stage, wanted)
+    ended = op_numbers(broker) if look in ("op", "both") else set()
     for one in wanted:
-        if look in ("op", "both") and newest[one.case][0] in op_numbers(broker):
+        if newest[one.case][0] in ended:
             continue
         if look in ("final", "both") and is_delivered(broker, one):
             continue

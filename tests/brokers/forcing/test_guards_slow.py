@@ -1,0 +1,213 @@
+"""Guards that need a broker of their own, another version, or a log from which records have expired."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+import pytest
+
+from repairs.claims import claimed
+from tests.brokers.forcing.conftest import VERSIONS, quick
+from tests.brokers.forcing.outcomes import COMPRESSIBLE, RESUME_KEEPS_COMPRESSED_SINCE
+from tests.brokers.forcing.stage import Stage
+from tests.brokers.forcing.tool import Ran
+from tests.brokers.rig import HALF_TOPIC, Rig
+from tests.brokers.stage import Transaction
+
+pytestmark = pytest.mark.slow
+REFUSED, REFUSED_BY_BROKER = 12, 15
+DELETE_EXPIRED_COMMIT_LOG = 329
+
+
+def refused_by(ran: Ran, guard: str) -> str:
+    """The sentence of the guard that refused."""
+    sentence = next((line for line in ran.stderr.splitlines() if f"{guard}: " in line), "")
+    assert ran.status == REFUSED, str(ran)
+    assert sentence, str(ran)
+    assert " - " in sentence, sentence
+    assert [row["outcome"] for row in ran.rows] == ["refused_by_guard"], str(ran)
+    assert ran.rows[0]["requests"] == []
+    return sentence
+
+
+def outcome(ran: Ran) -> str:
+    """The outcome of the only receipt."""
+    assert len(ran.rows) == 1, str(ran)
+    return str(ran.rows[0]["outcome"])
+
+
+def override(guard: str) -> tuple[str, ...]:
+    """The options that let one guard pass."""
+    return ("--override", guard, "--reason", "a test of the override")
+
+
+def test_another_rmqtx(stage: Stage) -> None:
+    """Two machines: the second one is refused, whatever it wants, until the first has ended."""
+    (one,) = stage.orphans("guard-rival")
+    group = str(one.known["producer_group"])
+    tool = stage.tool()
+    with claimed(stage.broker, [group], "rmqtx@elsewhere@1@feed"):
+        sentence = refused_by(tool.act("commit", one.id), "another-rmqtx")
+        assert f"acts on group {group}" in sentence
+        assert outcome(tool.act("commit", one.id, *override("another-rmqtx"))) == "proved"
+    (other,) = stage.orphans("guard-rival-gone")
+    with claimed(stage.broker, [str(other.known["producer_group"])], "rmqtx@elsewhere@2@feed"):
+        pass
+    assert outcome(tool.act("commit", other.id)) == "proved", "a claim that was given up keeps nobody away"
+    stage.until_consumed()
+    assert (stage.delivered(one), stage.delivered(other)) == (1, 1)
+
+
+def test_slave(stage: Stage, tmp_path: Path) -> None:
+    """A slave is refused by the guard, and by the broker itself where the guard is overridden."""
+    if stage.rig.release < (5,):
+        roles = {"brokerRole": "SLAVE", "brokerId": "1"}
+    else:
+        roles = {"brokerRole": "SLAVE", "brokerId": "1", "haMasterAddress": f"127.0.0.1:{stage.rig.port + 1}"}
+    (one,) = stage.orphans("guard-slave")
+    conf = dict(stage.rig.conf) | roles | {"namesrvAddr": stage.rig.name_server}
+    with Rig(stage.script.version, tmp_path, conf) as slave:
+        slave.start_broker()
+        tool = stage.tool()
+        end = time.monotonic() + 60
+        while tool.run("show", one.id, "--broker", slave.address, live=False).status != 0:  # until it has the half
+            assert time.monotonic() < end
+            time.sleep(1)
+        words = ("commit", one.id, "--broker", slave.address, "--yes", "--format", "jsonl")
+        sentence = refused_by(tool.run(*words, live=False), "slave")
+        assert "name its master" in sentence
+        ran = tool.run(*words, *override("slave"), live=False)
+        assert ran.status == REFUSED_BY_BROKER, str(ran)
+        assert outcome(ran) == "refused_by_broker"
+        assert [request["response_code"] for request in ran.rows[0]["requests"]] == [11]
+    stage.until_consumed()
+    assert stage.delivered(one) == 0
+
+
+def test_resume_too_old(stage: Stage) -> None:
+    """What is older than fileReservedTime is discarded again at once, as the override shows."""
+    shop = stage.shop("g-too-old")
+    one = shop.begin_all("guard-too-old", 1)[0]
+    shop.kill()
+    stage.until_gone(shop.group)
+    stage.discard([one])
+    discards = len(one.discards)
+    stage.config(fileReservedTime="0", deleteWhen="00" if time.localtime().tm_hour != 0 else "12")
+    try:
+        tool = stage.tool()
+        sentence = refused_by(tool.act("resume", one.id), "resume-too-old")
+        assert "fileReservedTime (0 h)" in sentence
+        assert outcome(tool.act("resume", one.id, *override("resume-too-old"))) == "accepted"
+        stage.until_discarded([one], discards + 1)
+    finally:
+        stage.config(fileReservedTime="48")
+
+
+@pytest.mark.skipif(
+    not any(version.split(".") < ["5", "3", "2"] for version in VERSIONS), reason="versions from 5.3.2 on do it right"
+)
+def test_resume_compressed(stage: Stage) -> None:
+    """Before 5.3.2 a compressed body that is resumed is never delivered."""
+    if stage.rig.release >= RESUME_KEEPS_COMPRESSED_SINCE:
+        pytest.skip(f"{stage.script.version} does it right")
+    shop = stage.shop("g-compressed")
+    one = shop.begin_all("guard-compressed", 1, body=COMPRESSIBLE)[0]
+    shop.kill()
+    stage.until_gone(shop.group)
+    stage.discard([one])
+    tool = stage.tool()
+    sentence = refused_by(tool.act("resume", one.id), "resume-compressed")
+    assert f"rmqtx commit {one.id}" in sentence
+    assert outcome(tool.act("resume", one.id, *override("resume-compressed"))) == "accepted"
+    back = stage.shop("g-compressed", strangers="COMMIT")
+    back.begin_all("guard-compressed-back", 1, first="ROLLBACK")
+    with stage.checks():
+        time.sleep(5)
+    back.kill()
+    stage.until_consumed()
+    assert stage.delivered(one) == 0, "the override risks what it says"
+
+
+def expire(stage: Stage, transactions: list[Transaction]) -> None:
+    """Have the broker discard them by age and delete the log files that hold their half copies."""
+    shop = stage.shop("g-fill")
+    shop.fill(640)
+    stage.config(fileReservedTime="0", deleteWhen=f"{time.localtime().tm_hour:02}")
+    try:
+        stage.until_discarded(transactions)
+        end = time.monotonic() + 90
+        while stage.copies_counts(transactions).total():
+            assert time.monotonic() < end, "the broker deletes nothing"
+            with contextlib.suppress(RuntimeError):
+                stage.rig.request(stage.agent, DELETE_EXPIRED_COMMIT_LOG)
+            time.sleep(1)
+    finally:
+        stage.config(fileReservedTime="48")
+    shop.kill()
+
+
+def test_half_copies_are_gone(stage: Stage) -> None:
+    """With only a discard copy left: a rollback is refused, a commit makes a new half copy first, by request 323."""
+    shop = stage.shop("g-expired")
+    ones = shop.begin_all("guard-expired", 2)
+    shop.kill()
+    stage.until_gone(shop.group)
+    expire(stage, ones)
+    committed, rolled_back = ones
+    tool = stage.tool()
+    sentence = refused_by(tool.act("rollback", rolled_back.id), "not-a-half")
+    assert "only its discard copy is left" in sentence
+    ran = tool.act("commit", committed.id)
+    assert outcome(ran) == "proved", str(ran)
+    assert [request["request"] for request in ran.rows[0]["requests"]][:2] == [
+        "RESUME_CHECK_HALF_MESSAGE", "END_TRANSACTION",
+    ]  # fmt: skip
+    passed = tool.act("rollback", rolled_back.id, *override("not-a-half"))
+    assert outcome(passed) in ("proved", "accepted", "refused_by_broker"), str(passed)
+    stage.until_consumed()
+    assert (stage.delivered(committed), stage.delivered(rolled_back)) == (1, 0)
+
+
+def test_evidence_incomplete(stage: Stage) -> None:
+    """Without an index the final cannot be looked for."""
+    (one,) = stage.orphans("guard-evidence")
+    stage.config(messageIndexEnable="false")
+    try:
+        tool = stage.tool()
+        refused_by(tool.act("commit", one.id), "evidence-incomplete")
+        assert outcome(tool.act("commit", one.id, *override("evidence-incomplete"))) in ("proved", "accepted")
+    finally:
+        stage.config(messageIndexEnable="true")
+    stage.until_consumed()
+    assert stage.delivered(one) == 1
+
+
+@pytest.mark.skipif("4.4.0" not in VERSIONS, reason="needs 4.4.0 in RMQTX_BROKER_VERSIONS")
+def test_resume_unanswered(tmp_path: Path) -> None:
+    """4.3.0 to 4.5.1 never answer a resume."""
+    with Stage("4.4.0", tmp_path, quick("4.4.0")) as stage:
+        (one,) = stage.orphans("guard-unanswered")
+        stage.config(transactionCheckMax="1")
+        with stage.checks():
+            time.sleep(6)
+        tool = stage.tool()
+        sentence = refused_by(tool.act("resume", one.id), "resume-unanswered")
+        assert "commit or rollback" in sentence
+        ran = tool.act("resume", one.id, *override("resume-unanswered"), "--timeout", "2s")
+        assert ran.status == 18, str(ran)
+        assert outcome(ran) == "unknown"
+        assert len(stage.rig.pull(stage.agent, HALF_TOPIC)) >= 1
+
+
+@pytest.mark.skipif("5.5.0" not in VERSIONS, reason="needs 5.5.0 in RMQTX_BROKER_VERSIONS")
+def test_rocksdb_transactions(tmp_path: Path) -> None:
+    """Transactions in RocksDB (5.4.0+) are not judged, so nothing is decided."""
+    with Stage("5.5.0", tmp_path, quick("5.5.0") | {"transRocksDBEnable": "true"}) as stage:
+        (one,) = stage.orphans("guard-rocksdb")
+        ran = stage.tool().act("commit", one.id)
+        print(ran)
+        refused_by(ran, "rocksdb-transactions")
+        stage.until_consumed()
+        assert stage.delivered(one) == 0
