@@ -291,5 +291,5 @@ def _view(*, with_standing: bool) -> View:
             plain("producer_group", 6, "group", may_be_cut=True), plain("who", 3, may_be_cut=True),
             plain("reason", 2, may_be_cut=True), plain("store", 7, may_be_cut=True),
         ),
-        "nothing was done",
+        "no receipts",
     )  # fmt: skip
