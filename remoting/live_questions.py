@@ -40,7 +40,7 @@ def lookup(
     """
 
     def by_ids(sources: list[LiveWitnesses]) -> Named:
-        return _union(source.transactions_with(transaction_ids) for source in sources)
+        return _named(sources, transaction_ids, only_ids=True)
 
     return _reading(brokers, members, pace, by_ids, facts=facts)
 
@@ -73,7 +73,7 @@ def show(
     """
 
     def by_name(sources: list[LiveWitnesses]) -> Named:
-        return _union(source.transactions_of(identity) for source in sources)
+        return _named(sources, [identity])
 
     reading = _reading(brokers, members, pace, by_name, facts=facts)
     if not reading.table().num_rows:
@@ -98,6 +98,16 @@ def audit(
         return _union(source.window(is_whole=True) for source in sources)
 
     return _reading(brokers, members, pace, by_queue, facts=facts)
+
+
+def _named(sources: list[LiveWitnesses], words: Sequence[str], *, only_ids: bool = False) -> Named:
+    """What some words name: by the indexes; what no index knows is looked for in the queues of all brokers."""
+    words = list(dict.fromkeys(words))
+    unknown = [set(source.ask_index(words)) for source in sources]
+    left = [word for word in words if all(word in missing for missing in unknown)]
+    for source in sources if left else ():
+        source.search_queue(left)
+    return _union(source.named_by(words, only_ids=only_ids) for source in sources)
 
 
 def _union(parts: Iterable[Named]) -> Named:

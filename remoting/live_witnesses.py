@@ -11,7 +11,7 @@ broker's memory (5.1.0+).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +46,7 @@ _TIMER_SINCE = (5, 0, 0)
 class LiveWitnesses:
     """One live broker, read by its queues and its index.
 
-    Shape:  `window()` and `transactions_of(identity)` name transactions, `witnesses(...)` gives whole ones. The facts
+    Shape:  `window()` and `named_by(words)` name transactions, `witnesses(...)` gives whole ones. The facts
             get what was found on the way.
     Raises: Unreachable, NoAnswer, Refused.
     """
@@ -72,25 +72,19 @@ class LiveWitnesses:
         halves = self._gathered.table("halves")
         return self._named(halves)
 
-    def transactions_of(self, identity: str) -> Named:
-        """The transactions that an id, a message id of any copy or final, or a business key names."""
-        self._read_keys([identity])
-        if self._unknown([identity]):
-            self._search_queue([identity])
-        names = self._known_as.get(identity, ())
-        return {name.identity: name.topic for name in reversed(names) if name.identity is not None}
+    def ask_index(self, words: Sequence[str]) -> list[str]:
+        """Read what the index has of some ids or business keys; gives those that it does not know."""
+        self._read_keys(list(words))
+        return self._unknown(words)
 
-    def transactions_with(self, ids: Iterable[str]) -> Named:
-        """Those of some transaction ids that this broker knows."""
-        wanted = list(dict.fromkeys(ids))
-        self._read_keys(wanted)
-        if self._unknown(wanted):
-            self._search_queue(self._unknown(wanted))
+    def named_by(self, words: Iterable[str], *, only_ids: bool = False) -> Named:
+        """The transactions that some words name, among what was read. `only_ids`: not those by a business key."""
+        self._unknown(words := list(words))
         return {
             name.identity: name.topic
-            for word in wanted
+            for word in words
             for name in reversed(self._known_as.get(word, ()))
-            if name.identity is not None and name.transaction_id in (None, word)
+            if name.identity is not None and (not only_ids or name.transaction_id in (None, word))
         }
 
     def _unknown(self, names: Iterable[str]) -> list[str]:
@@ -99,24 +93,30 @@ class LiveWitnesses:
         self._known_as.update(self._gathered.named_by({name: offset_of(name) for name in wanted}))
         return [name for name in wanted if name not in self._known_as]
 
-    def _search_queue(self, names: list[str]) -> None:
+    def search_queue(self, names: list[str]) -> None:
         """Look for names that the index does not know: as message ids, then before the check, then before the start."""
         for name in names:
             self._read_view(name)
-        if not self._unknown(names):
+        if self._unknown(names):
+            self._read_halves_from(max(self._facts.half_cursor, self._facts.half_begin))
+        if self._unknown(names):
+            self._read_halves_before_the_start_from(self._facts.half_begin, None)
+
+    def _read_halves_before_the_start_from(self, begin: int, names: list[str] | None) -> None:
+        """Half copies from a place on that were stored before the broker's last start. `names`: only theirs."""
+        facts = self._facts
+        if begin >= self._halves_known_from:
             return
-        self._read_halves_from(max(self._facts.half_cursor, self._facts.half_begin))
-        left = self._unknown(names)
-        since_ms, begin = self._facts.index_whole_since_ms, self._facts.half_begin
-        end = min(self._halves_known_from, self._broker.offset_at(HALF_TOPIC, 0, since_ms) if left else 0)
-        if not left or begin >= end:
-            return
+        end = min(self._halves_known_from, self._place_at(HALF_TOPIC, 0, facts.index_whole_since_ms))
         if end - begin > HOLE_RECORDS_MAX:
-            found = Finding(self._facts.root, "index-unproven", actual=f"{end - begin} half messages")
-            self._facts.findings.append(found)
+            facts.findings.append(Finding(facts.root, "index-unproven", actual=f"{end - begin} half messages"))
             return
         for block in self._queue(HALF_TOPIC, 0, begin, end):
-            self._gathered.add(block)
+            self._gathered.add(block if names is None else self._only(block, names))
+
+    def _place_at(self, topic: str, queue_id: int, time_ms: int) -> int:
+        """A queue offset that everything before a time lies before; 4.x answers with the nearest one."""
+        return self._broker.offset_at(topic, queue_id, time_ms) + 2
 
     @staticmethod
     def _named(halves: pa.Table) -> Named:
@@ -187,15 +187,9 @@ class LiveWitnesses:
         facts, halves = self._facts, self._gathered.chosen("halves", named)
         oldest = halves.sort_by("queue_offset").slice(0, 1).to_pylist()
         lost = incomplete_chains(halves)
-        if not lost and oldest and oldest[0]["store_time_ms"] >= facts.index_whole_since_ms:
-            return
-        begin = facts.half_begin if lost else oldest[0]["queue_offset"]
-        end = min(self._halves_known_from, self._broker.offset_at(HALF_TOPIC, 0, facts.index_whole_since_ms))
-        if end - begin > HOLE_RECORDS_MAX:
-            facts.findings.append(Finding(facts.root, "index-unproven", actual=f"{end - begin} half messages"))
-            return
-        for block in self._queue(HALF_TOPIC, 0, begin, end):
-            self._gathered.add(self._only(block, list(named)))
+        if oldest and (lost or oldest[0]["store_time_ms"] < facts.index_whole_since_ms):
+            begin = facts.half_begin if lost else oldest[0]["queue_offset"]
+            self._read_halves_before_the_start_from(begin, list(named))
 
     @property
     def _lone_names(self) -> set[str]:
@@ -296,7 +290,7 @@ class LiveWitnesses:
                 found = self._broker.offset_at(topic, queue_id, since_ms - FINAL_SLACK_MS)
                 begin = min(max(begin, found), end)
             if begin < end and until_ms is not None:
-                end = max(begin, min(end, self._broker.offset_at(topic, queue_id, until_ms)))
+                end = max(begin, min(end, self._place_at(topic, queue_id, until_ms)))
             if begin < end:
                 ranges.append((queue_id, begin, end))
         return ranges, sum(end - begin for _, begin, end in ranges)
