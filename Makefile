@@ -90,6 +90,12 @@ corpus: $(INSTALLED) ## have real brokers write the test stores again (Maven, a 
 test-brokers: $(INSTALLED) ## tests that start real brokers (Maven and a JDK)
 	@RMQTX_BROKER_VERSIONS="$${RMQTX_BROKER_VERSIONS:-4.3.0 4.4.0 4.9.7 5.1.4 5.3.3 5.5.0}" $(BIN)/python -m pytest tests -m broker
 
+.PHONY: test-forcing
+test-forcing: $(INSTALLED) ## force transactions on real brokers: guards, faults, races (an hour), into docs/forcing.md
+	@RMQTX_FORCING=1 RMQTX_BROKER_VERSIONS="$${RMQTX_BROKER_VERSIONS:-4.4.0 4.9.7 5.1.4 5.3.3 5.5.0}" \
+		$(BIN)/python -m pytest tests/brokers/forcing
+	@$(BIN)/python -m tests.brokers.forcing
+
 .PHONY: benchmark
 benchmark: $(INSTALLED) ## measure against RocketMQ's own tools, into docs/performance.md
 	@$(BIN)/python -m benchmarks.report --stores $${BENCHMARK_STORES:-$(CACHE)/benchmarks}
