@@ -38,7 +38,7 @@ MEANINGS: dict[int, str] = {
     INTERRUPTED: "interrupted",
 }
 
-#: What the register means to Nagios: `rmqtx check` exits with these only, whatever goes wrong.
+#: What the register means to Nagios: `rmqtx check` and `rmqtx probe` exit with these only, whatever goes wrong.
 CHECK_MEANINGS: dict[int, str] = {
     0: "OK: every threshold is kept",
     1: "WARNING: a warning threshold is passed",

@@ -19,9 +19,11 @@ from readers.plan import PLAN_STEPS, PLAN_STORES
 from readers.reconcile import OUTCOMES, RECONCILED, WORDS
 from readers.tables import ALL_TABLES
 from readers.transactions import ADVICE, FLAGS, STATES
-from remoting import frames
+from remoting import frames, unique_keys
 from remoting.codes import ResponseCode
 from remoting.meanings import MEANINGS as RESPONSE_MEANINGS
+from repairs.answers import ANSWERS
+from repairs.canary import PROBE_STEPS, SCENARIOS, STEPS
 from repairs.guards import GUARDS
 from repairs.receipts import OUTCOMES as RECEIPT_OUTCOMES
 from repairs.receipts import RECEIPTS, STANDINGS
@@ -31,12 +33,12 @@ from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 LAYOUT_MODULES = (record_layout, consume_queue, index, checkpoint)
 
 #: Where structures of the wire are declared.
-WIRE_MODULES = (frames,)
+WIRE_MODULES = (frames, unique_keys)
 
 #: What commands give beside the tables of a store.
 RESULT_TABLES = {
     "reconciled": RECONCILED, "differences": DIFFERENCES, "exported": EXPORTED, "plan_steps": PLAN_STEPS,
-    "plan_stores": PLAN_STORES, "receipts": RECEIPTS,
+    "plan_stores": PLAN_STORES, "receipts": RECEIPTS, "answers": ANSWERS, "probe_steps": PROBE_STEPS,
 }  # fmt: skip
 
 #: One spelling and one meaning for each noun, in the order in which they build on each other.
@@ -57,6 +59,8 @@ TERMS: dict[str, str] = {
     "coverage": "what became of a file's bytes: decoded + filler + damaged + unread = size",
     "custody": "what a result was made from and how: stores, digests of their files, options, engine and time",
     "ledger": "the application's own record of what became of its business transactions",
+    "stand-in": "a process that answers the broker's checks in place of a producer group whose own processes are gone",
+    "canary": "transactions that are sent to see whether the whole way works, and that mean nothing else",
     "receipt": "one act on a transaction: who did what and why, what was sent, what was seen before and after",
     "journal": "the file that holds all receipts, one line when an act begins and one when it ends",
     "guard": "a rule that refuses an act, with the witness that says why; each can be overridden by its name alone",
@@ -90,13 +94,15 @@ def entries() -> list[Entry]:
         *(Entry(word, "standing of a receipt", (text,)) for word, text in STANDINGS.items()),
         *(Entry(word, "change between two audits", (text,)) for word, text in CHANGES.items()),
         *(Entry(guard.name, "guard", (f"prevents {guard.prevents}", f"overridden: {guard.risk}")) for guard in GUARDS),
+        *(Entry(word, "scenario of a probe", (text,)) for word, text in SCENARIOS.items()),
+        *(Entry(word, "step of a probe", (text,)) for word, text in STEPS.items()),
         *(Entry(word, "term", (text,)) for word, text in TERMS.items()),
         *_tables(),
         *_structures(structures(), "disk"),
         *_structures(structures(WIRE_MODULES), "the wire"),
         *(Entry(code.name, "response code", _response_lines(code)) for code in RESPONSE_MEANINGS),
         *(Entry(str(number), "exit status", (text,)) for number, text in MEANINGS.items()),
-        *(Entry(str(number), "exit status of rmqtx check", (text,)) for number, text in CHECK_MEANINGS.items()),
+        *(Entry(str(number), "exit status of check and probe", (text,)) for number, text in CHECK_MEANINGS.items()),
     ]
 
 

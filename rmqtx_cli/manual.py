@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from rmqtx_cli.commands import Example, check, decode, explain
+from rmqtx_cli.commands import Example, check, decode, explain, probe
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 from rmqtx_cli.main import COMMANDS, app
 from rmqtx_cli.manual_store import store_page
@@ -72,7 +72,7 @@ def _root_page(root: Any) -> str:
         yield from heading("EXIT STATUS")
         for number, meaning in MEANINGS.items():
             yield from item(str(number), f"{meaning}.")
-        yield from paragraph("rmqtx check exits as Nagios plug-ins do, whatever happens:")
+        yield from paragraph("rmqtx check and probe exit as Nagios plug-ins do, whatever happens:")
         for number, meaning in CHECK_MEANINGS.items():
             yield from item(str(number), f"{meaning}.")
         yield from heading("ENVIRONMENT")
@@ -121,7 +121,7 @@ def _command_page(command: Any, module: Any, words: tuple[str, ...]) -> str:
         yield from heading("OPTIONS")
         yield from _options(command, words, wanted="option")
         yield from heading("EXIT STATUS")
-        for number, meaning in (CHECK_MEANINGS if module is check else MEANINGS).items():
+        for number, meaning in (CHECK_MEANINGS if module in (check, probe) else MEANINGS).items():
             yield from item(str(number), f"{meaning}.")
         yield from heading("EXAMPLES")
         for example in examples:
