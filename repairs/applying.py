@@ -19,6 +19,7 @@ from repairs.wishes import Wish
 Step = Mapping[str, Any]
 #: What a plan does to a transaction twice is never wanted: these are looked up before anything is done again.
 _NOT_SURE = ("unknown", "accepted", "contradicted")
+_DISPUTED = ("contradicted", "reopened")
 
 
 @dataclass(slots=True)
@@ -27,14 +28,14 @@ class Application:
 
     Shape: `deeds` are what is left to do, with what the guards say; `done` are receipts of what an earlier run of the
            same plan did; `settled` those of them whose outcome was not known and whose effect is there, and what shows
-           it; `contradicted` those where something else happened too; `stale` are transactions that are not as the plan
-           relied on, and why; `notes` what else is to be said.
+           it; `disputed` those where something else happened too, or that the broker asks for again; `stale` are
+           transactions that are not as the plan relied on, and why; `notes` what else is to be said.
     """
 
     deeds: list[Deed] = field(default_factory=list)
     done: list[Receipt] = field(default_factory=list)
     settled: list[tuple[Receipt, Standing]] = field(default_factory=list)
-    contradicted: list[tuple[Receipt, Standing]] = field(default_factory=list)
+    disputed: list[tuple[Receipt, Standing]] = field(default_factory=list)
     stale: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -114,12 +115,12 @@ def _order(step: Step, known_as: Mapping[str, Any], reason: str | None, *, is_ex
 def _was_settled(result: Application, receipt: Receipt, deed: Deed | None) -> bool:
     """Whether an earlier act of unknown outcome took effect after all."""
     standing = standing_of(receipt, None if deed is None else deed.situation.row)
-    if standing.word == "contradicted":
-        result.contradicted.append((receipt, standing))
+    if standing.word in _DISPUTED:
+        result.disputed.append((receipt, standing))
     elif standing.word == "stands":
         result.done.append(receipt)
         result.settled.append((receipt, standing))
-    return standing.word in ("contradicted", "stands")
+    return standing.word in ("stands", *_DISPUTED)
 
 
 def _stores_are(step: Step, live: set[str]) -> bool:

@@ -114,7 +114,7 @@ def command(
             )
             return exit_status.STALE_PLAN
         if not dry_run:
-            for receipt, standing in (*found.settled, *found.contradicted):
+            for receipt, standing in (*found.settled, *found.disputed):
                 write_down(journal, receipt, standing)
         status = exit_status.DONE
         if found.deeds:
@@ -148,9 +148,9 @@ def _show(plan: Plan, found: Application, voice: Voice) -> None:
         voice.note(f"{len(found.settled)} of them had an outcome that was not known: their effect is there")
     for receipt, standing in found.settled:
         voice.detail(f"{receipt.transaction_id}: {standing.reason} (receipt {receipt.receipt_id})")
-    for receipt, standing in found.contradicted:
+    for receipt, standing in found.disputed:
         say.line(
-            f"rmqtx: {receipt.transaction_id}: contradicted: {standing.reason} (receipt {receipt.receipt_id})"
+            f"rmqtx: {receipt.transaction_id}: {standing.word}: {standing.reason} (receipt {receipt.receipt_id})"
         )
     for name, why in found.stale if voice.verbose else found.stale[:_SHOWN_MAX]:
         say.line(f"rmqtx: {name}: stale: {why}")
@@ -165,7 +165,7 @@ def _show(plan: Plan, found: Application, voice: Voice) -> None:
 
 def _status(status: int, found: Application) -> int:
     """The status of what was carried out, and of what was not."""
-    if found.contradicted or status == exit_status.UNKNOWN_OUTCOME:
+    if found.disputed or status == exit_status.UNKNOWN_OUTCOME:
         return exit_status.UNKNOWN_OUTCOME
     if not found.stale:
         return status

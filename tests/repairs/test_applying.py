@@ -79,7 +79,17 @@ def test_an_unknown_outcome_is_looked_at_first() -> None:
     result = found(now(T1=committed("T1"), T3=committed("T3", 2)), receipts)
     assert ids(result) == ["T2"]  # nothing of it is there: it is done now, and the guards look again
     assert [(receipt.transaction_id, standing.word) for receipt, standing in result.settled] == [("T1", "stands")]
-    assert [(one.transaction_id, standing.word) for one, standing in result.contradicted] == [("T3", "contradicted")]
+    assert [(one.transaction_id, standing.word) for one, standing in result.disputed] == [("T3", "contradicted")]
+    assert not result.stale
+
+
+def test_what_was_done_and_is_asked_for_again_is_said_and_not_done_again() -> None:
+    again = {**committed("T1"), "flags": ["open_after_decision"], "half_copies": [place(7, 700), place(9, 900)]}
+    result = found(now(T1=again), [earlier("T1", "unknown")])
+    assert ids(result) == ["T2", "T3"]
+    ((receipt, standing),) = result.disputed
+    assert (receipt.transaction_id, standing.word) == ("T1", "reopened")
+    assert "rmqtx close T1" in standing.reason
     assert not result.stale
 
 
