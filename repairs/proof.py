@@ -41,7 +41,7 @@ def proof_of(action: str, named: Mapping[str, Any], before: Mapping[str, Any], a
 
     `named`: the record that was named; `before` and `after` are rows of TRANSACTIONS.
     """
-    contradiction = _contradiction(action, before, after)
+    contradiction = _contradiction(action, named, before, after)
     if contradiction is not None:
         return Proof(Seen.CONTRADICTED, contradiction=contradiction)
     if action == "resume":
@@ -63,7 +63,9 @@ def proof_of(action: str, named: Mapping[str, Any], before: Mapping[str, Any], a
     return Proof(Seen.WHOLE)
 
 
-def _contradiction(action: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
+def _contradiction(
+    action: str, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> str | None:
     fresh = set(after["flags"]) - set(before["flags"])
     for flag, sentence in _CONTRADICTIONS.items():
         if flag in fresh:
@@ -75,4 +77,17 @@ def _contradiction(action: str, before: Mapping[str, Any], after: Mapping[str, A
             f"a COMMIT record appeared at commit-log offset {final['commit_log_offset']}: somebody else committed it, "
             "and consumers get the message"
         )
+    if action == "commit" and _marks_on(named, after) > _marks_on(named, before) + 1:
+        return (
+            f"a second op message ends half copy {named['queue_offset']}, and there is no second COMMIT record: its "
+            "producer rolled it back, and consumers get the message"
+        )
     return None
+
+
+def _marks_on(named: Mapping[str, Any], row: Mapping[str, Any]) -> int:
+    """How many op numbers name the record."""
+    return sum(
+        mark["half_queue_offset"] == named["queue_offset"] and mark["store"] == named["store"]
+        for mark in row["op_marks"]
+    )

@@ -131,7 +131,7 @@ class _Watch:
         receipt = deed.begun()
         deed.closed.add(queue_offset)
         if record is None:
-            receipt.notes.append(f"half copy {queue_offset}, which the check put back, cannot be read: it is not closed")
+            receipt.notes.append(f"half copy {queue_offset}, which the check put back, cannot be read: it stays open")
             return
         receipt.notes.append(f"the check had put back half copy {queue_offset} meanwhile: it was closed too")
         self._journal.go_on(receipt)
@@ -149,6 +149,9 @@ class _Watch:
             receipt.outcome = "accepted" if deed.order.wish.action == "resume" else "proved"
             receipt.notes += _remarks(deed)
         else:
+            if receipt.outcome == "accepted":
+                receipt.outcome = "unknown"
+                receipt.notes.append("the broker accepted it, and then its effect could not be seen")
             receipt.notes.append(self._problem or str(proof.lacking))
             if proof.younger_queue_offset is not None:
                 receipt.notes.append(f"look again, and stop the asking: rmqtx close {deed.order.transaction_id}")

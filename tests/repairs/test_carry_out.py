@@ -18,7 +18,8 @@ from repairs.receipts import Receipt
 from repairs.wishes import Wish
 from tests.repairs.forge import FakeMedium, around, as_a_broker, final, mark, place, record, row
 
-QUICK = Conduct(prove_ms=50)
+QUICK = Conduct(prove_ms=5_000)
+BRIEF = Conduct(prove_ms=50)
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +127,7 @@ def test_nothing_is_closed_before_our_commit_is_seen(journal: Journal) -> None:
         medium.rows["T1"]["half_copies"] = [place(7, 700), place(9, 900)]
 
     medium = FakeMedium({"T1": row()}, on_act=lost, answer=NoAnswer("silence"))
-    receipt = act(medium, journal)
+    receipt = act(medium, journal, conduct=BRIEF)
     assert medium.acts == [("commit", 7)]
     assert receipt.outcome == "unknown"
 
@@ -167,6 +168,23 @@ def test_a_commit_after_our_rollback_contradicts_it(journal: Journal) -> None:
 
     medium = FakeMedium({"T1": row()}, on_act=as_a_broker, on_look=late)
     assert act(medium, journal, "rollback", Conduct(prove_ms=50, watch_ms=200)).outcome == "contradicted"
+
+
+def test_a_rollback_after_our_commit_contradicts_it(journal: Journal) -> None:
+    def late(medium: FakeMedium) -> None:
+        if medium.looks == 5:
+            medium.rows["T1"]["op_marks"] = [mark(7, 0), mark(7, 1)]
+
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker, on_look=late)
+    receipt = act(medium, journal, conduct=Conduct(prove_ms=50, watch_ms=200))
+    assert receipt.outcome == "contradicted"
+    assert "its producer rolled it back" in receipt.notes[0]
+
+
+def test_what_was_accepted_and_is_not_seen_is_unknown(journal: Journal) -> None:
+    receipt = act(FakeMedium({"T1": row()}), journal, conduct=BRIEF)
+    assert receipt.outcome == "unknown"
+    assert receipt.notes[0].startswith("the broker accepted it")
 
 
 def test_a_rival_is_refused_without_any_wait(journal: Journal) -> None:
