@@ -150,6 +150,7 @@ def command(
     from rmqtx_cli.views import answers_view
 
     voice = Voice(verbose, quiet)
+    group = live.full_name(group)
     for_ms = None if duration is None else parse_duration_ms(duration)
     overrides = _overrides(override, reason)
     listing = Listing(ANSWERS, answers_view(with_outcome=not dry_run), output_format, output, fields, voice=voice)

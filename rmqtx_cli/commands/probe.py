@@ -108,7 +108,7 @@ def command(
         raise BadRequest("--warning is beyond --critical: nothing could ever only warn")
     thresholds = Thresholds(warning_ms, critical_ms)
     scenarios = tuple(name for name in SCENARIOS if name != "check" or not without_check)
-    plan = FlightPlan(topic, group, scenarios, critical_ms)
+    plan = FlightPlan(live.full_name(topic), live.full_name(group), scenarios, critical_ms)
     voice = Voice(verbose, quiet)
     now_ms = time.time_ns() // 1_000_000
     flights: list[Flight] = []
