@@ -8,6 +8,8 @@ import time
 import zlib
 from pathlib import Path
 
+import pytest
+
 from remoting.codes import COMMIT
 from rmqtx_cli.exit_status import DONE, FINDINGS, REFUSED_BY_GUARD, SOME_REFUSED, STALE_PLAN
 from tests.brokers.forcing.stage import Stage
@@ -33,6 +35,7 @@ def deliveries(stage: Stage, transactions: list[Transaction]) -> list[int]:
     return [stage.delivered(one) for one in transactions]
 
 
+@pytest.mark.slow
 def test_a_plan_outlives_the_check_and_is_done_once(stage: Stage, tmp_path: Path) -> None:
     tool, orphans = stage.tool(), stage.orphans("plan_commit", 4)
     planned(tool, "commit", orphans, tmp_path / "p.json")
@@ -130,6 +133,7 @@ def test_a_decision_after_ours_is_found_by_a_second_look(stage: Stage, tmp_path:
     assert (status, "2 steps done by an earlier run" in told) == (DONE, True), told
 
 
+@pytest.mark.slow
 def test_a_plan_of_files_is_applied_live(stage: Stage, tmp_path: Path) -> None:
     tool, orphans = stage.tool(), stage.orphans("plan_files", 2)
     planned(tool, "commit", orphans, tmp_path / "p.json", "--store", str(stage.rig.store))
@@ -139,6 +143,7 @@ def test_a_plan_of_files_is_applied_live(stage: Stage, tmp_path: Path) -> None:
     assert deliveries(stage, orphans) == [1, 1]
 
 
+@pytest.mark.slow
 def test_what_a_guard_refuses_is_not_planned_and_not_applied(stage: Stage, tmp_path: Path) -> None:
     tool, shop = stage.tool(), stage.shop()
     alive = shop.begin_all("plan_alive", 2)
