@@ -141,7 +141,10 @@ def _fly(live: Live, plan: FlightPlan, tell: Callable[[str], None]) -> list[Flig
 
     brokers = [broker for broker in live.brokers if has_topic(broker, plan.topic)]
     if not brokers:
-        where = f"-c {live.brokers[0].cluster}" if len(live.brokers) > 1 else f"-b {live.brokers[0].address}"
+        names = live.name_servers
+        where = f"-b {live.brokers[0].address}"
+        if names is not None:
+            where = f"-n '{';'.join(names.addresses)}' -c {live.brokers[0].cluster}"
         raise BadRequest(
             f"no topic {plan.topic!r} at {live.names}, and none is made unasked",
             advice=f"mqadmin updateTopic {where} -t {plan.topic} -r 1 -w 1",
