@@ -26,6 +26,11 @@ _ENVIRONMENT = {
     "RMQTX_DEBUG": "set to anything, shows the traceback of a bug instead of one line",
     "RMQTX_LEDGER_USER": "the user of a ledger's database, for rmqtx reconcile",
     "RMQTX_LEDGER_PASSWORD": "its password; neither is ever taken from an argument",
+    "NAMESRV_ADDR": "name servers to ask where no store, no --namesrv and no broker's address is given",
+    "RMQTX_ACCESS_KEY": "who asks live brokers with access control; never taken from an argument",
+    "RMQTX_SECRET_KEY": "its secret key; --credentials FILE gives both instead",
+    "RMQTX_SECURITY_TOKEN": "its security token, where temporary keys have one",
+    "RMQTX_TLS_KEY_PASSWORD": "the password of the key that --tls-key names, if it is encrypted",
     "XDG_STATE_HOME": "where rmqtx check keeps what it compares with, in rmqtx/; ~/.local/state by default",
     "COLUMNS": "width of tables and help texts on a terminal, if it is not the terminal's own",
 }

@@ -22,7 +22,9 @@ EXAMPLES = (
 
 WordArgument = Annotated[
     str | None,
-    typer.Argument(metavar="WORD", help="A state, flag, advice, finding, table, column, structure or exit status."),
+    typer.Argument(
+        metavar="WORD", help="A state, flag, advice, finding, table, column, structure, response code or exit status."
+    ),
 ]
 
 

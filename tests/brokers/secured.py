@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +15,21 @@ from remoting.connection import Request, Value
 from remoting.errors import RemotingError
 from remoting.name_servers import NameServers
 from remoting.settings import Credentials, RemotingSettings
-from tests.brokers.rig import REQUEST_TOPIC, Rig
+from tests.brokers.rig import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, REQUEST_TOPIC, Rig
 
 ADMIN = Credentials("rmqadmin", "admin-secret-4711")
 #: May publish to and read TOPIC, and nothing else.
 USER = Credentials("rmquser", "user-secret-4711")
+#: May do what docs/remoting.md says that rmqtx needs, and nothing else.
+OPERATOR = Credentials("rmqoperator", "operator-secret-4711")
 WRONG_SECRET = Credentials("rmqadmin", "wrong-secret-4711")
 STRANGER = Credentials("stranger", "stranger-secret-4711")
 TOPIC, GROUP = "secured-orders", "secured-shop"
 CREATE_USER, CREATE_ACL = 3001, 3006
+
+#: What an operator's account must be allowed, beside the topics of the transactions themselves.
+READ_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC)
+READ_GROUPS = ("TOOLS_CONSUMER", CHECK_GROUP)
 
 _PLAIN_ACL = f"""accounts:
 - accessKey: {ADMIN.access_key}
@@ -39,6 +46,15 @@ _PLAIN_ACL = f"""accounts:
   - {TOPIC}=PUB|SUB
   groupPerms:
   - {GROUP}=PUB|SUB
+- accessKey: {OPERATOR.access_key}
+  secretKey: {OPERATOR.secret_key}
+  whiteRemoteAddress:
+  admin: false
+  defaultTopicPerm: DENY
+  defaultGroupPerm: DENY
+  topicPerms:
+{"".join(f"  - {topic}=SUB{chr(10)}" for topic in (*READ_TOPICS, TOPIC))}  groupPerms:
+  - {READ_GROUPS[0]}=SUB
 """
 _PROVIDERS = "org.apache.rocketmq.auth"
 _ACL_2 = {
@@ -57,7 +73,8 @@ _ACL_2 = {
 def guarded_broker(version: str, out: Path) -> Iterator[Rig]:
     """A broker with access control, with the topic TOPIC and the accounts ADMIN and USER."""
     is_new = not version.startswith("4.")
-    with Rig(version, out, _ACL_2 if is_new else {"aclEnable": "true"}) as rig:
+    patience = {"transactionTimeOut": "600000"}  # what is sent stays open
+    with Rig(version, out, patience | (_ACL_2 if is_new else {"aclEnable": "true"})) as rig:
         if not is_new:
             (rig.home / "conf" / "plain_acl.yml").write_text(_PLAIN_ACL)
             (rig.home / "conf" / "acl").mkdir()
@@ -67,18 +84,27 @@ def guarded_broker(version: str, out: Path) -> Iterator[Rig]:
             wait_registered(client, rig)
             create_topic(client, rig.address, TOPIC)
             if is_new:
-                _create_user(client, rig.address)
+                _create_users(client, rig.address)
         yield rig
 
 
-def _create_user(client: Client, address: str) -> None:
-    name = USER.access_key
-    user = f'{{"username":"{name}","password":"{USER.secret_key}","userType":"Normal","userStatus":"enable"}}'
-    client.call(address, Request(CREATE_USER, {"username": name}, user.encode()))
-    entry = f'{{"resource":"Topic:{TOPIC}","actions":["Pub","Sub"],"sourceIps":[],"decision":"Allow"}}'
-    group = f'{{"resource":"Group:{GROUP}","actions":["Sub"],"sourceIps":[],"decision":"Allow"}}'
-    policies = f'{{"subject":"User:{name}","policies":[{{"policyType":"Custom","entries":[{entry},{group}]}}]}}'
-    client.call(address, Request(CREATE_ACL, {"subject": f"User:{name}"}, policies.encode()))
+def _create_users(client: Client, address: str) -> None:
+    rights: dict[str, list[str]] = {f"Topic:{topic}": ["Sub"] for topic in (*READ_TOPICS, TOPIC)}
+    rights |= {f"Group:{group}": ["Sub"] for group in READ_GROUPS} | {"Cluster:*": ["Get"]}
+    _create_user(client, address, OPERATOR, rights)
+    _create_user(client, address, USER, {f"Topic:{TOPIC}": ["Pub", "Sub"], f"Group:{GROUP}": ["Sub"]})
+
+
+def _create_user(client: Client, address: str, who: Credentials, rights: Mapping[str, list[str]]) -> None:
+    name = who.access_key
+    user = {"username": name, "password": who.secret_key, "userType": "Normal", "userStatus": "enable"}
+    client.call(address, Request(CREATE_USER, {"username": name}, json.dumps(user).encode()))
+    entries = [
+        {"resource": resource, "actions": actions, "sourceIps": [], "decision": "Allow"}
+        for resource, actions in rights.items()
+    ]
+    policies = {"subject": f"User:{name}", "policies": [{"policyType": "Custom", "entries": entries}]}
+    client.call(address, Request(CREATE_ACL, {"subject": f"User:{name}"}, json.dumps(policies).encode()))
 
 
 def create_topic(client: Client, address: str, topic: str, queues: int = 4) -> None:
@@ -168,6 +194,9 @@ def tls_broker(
     certificate = certificates.other if is_other else certificates.server
     key = certificates.other_key if is_other else certificates.server_key
     lines = ["tls.test.mode.enable=false", f"tls.server.keyPath={key}", f"tls.server.certPath={certificate}"]
+    # A broker of 5.x that enforces TLS also speaks it to its name server.
+    lines += [f"tls.client.keyPath={certificates.client_key}", f"tls.client.certPath={certificates.client}"]
+    lines += ["tls.client.authServer=true", f"tls.client.trustCertPath={certificates.authority}"]
     lines.append(f"tls.server.need.client.auth={'require' if wants_client else 'none'}")
     if wants_client:
         lines += ["tls.server.authClient=true", f"tls.server.trustCertPath={certificates.authority}"]
@@ -176,7 +205,7 @@ def tls_broker(
     properties.write_text("\n".join(lines) + "\n")
     with Rig(version, out) as rig:
         rig.options += ["-Dtls.server.mode=permissive", f"-Dtls.config.file={properties}"]
-        rig.start_names()  # takes both: the broker speaks plainly to it, and we need not
+        rig.start_names()  # takes both
         rig.options.append(f"-Dtls.server.mode={mode}")  # the last one holds
         rig.start_broker()
         with Client() as client:

@@ -40,9 +40,13 @@ class Stage:
         self.member = Member(client.settings, rig.address, [GROUP], our_client_id(), lambda check: None)
         self.keys = iter(f"CODES{number:04}" for number in range(1, 1000))
 
-    def ask(self, code: int, body: bytes = b"", **fields: Value) -> Frame:
+    def ask(self, code: int, /, **fields: Value) -> Frame:
         """A response, whatever its code is."""
-        return self.client.connection(self.rig.address).call(Request(code, fields, body))
+        return self.client.connection(self.rig.address).call(Request(code, fields))
+
+    def tell(self, code: int, body: bytes) -> None:
+        """A request that is all body."""
+        assert self.client.call(self.rig.address, Request(code, body=body)).code == 0
 
     def pull(self, **other: Value) -> Frame:
         fields: dict[str, Value] = {
@@ -72,7 +76,7 @@ class Stage:
 
     def configure(self, **values: str) -> None:
         text = "".join(f"{name}={value}\n" for name, value in values.items())
-        assert self.ask(REQUEST_CONFIG, text.encode()).code == 0
+        self.tell(REQUEST_CONFIG, text.encode())
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -158,7 +162,7 @@ def test_23_24_25_subscriptions(stage: Stage) -> None:
         "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": [subscription], "unitMode": False,
     }  # fmt: skip
     body = json.dumps({"clientID": our_client_id(), "producerDataSet": [], "consumerDataSet": [consumer]}).encode()
-    assert stage.ask(RequestCode.HEART_BEAT, body).code == 0
+    stage.tell(RequestCode.HEART_BEAT, body)
     late = stage.pull(sysFlag=0, consumerGroup="codes-readers", subVersion=1 << 50)
     provoked(late, ResponseCode.SUBSCRIPTION_NOT_LATEST, "not latest")
 

@@ -1,0 +1,123 @@
+"""The live options: the same for every command, files or brokers but not both, and no network by surprise."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import typer
+
+from readers.errors import BadRequest
+from rmqtx_cli.live import LiveOptions, open_live, with_live_options
+from rmqtx_cli.main import app, status_of
+
+ADVICE = "give one"
+
+
+@pytest.fixture(autouse=True)
+def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+
+
+def test_a_command_gets_its_own_and_the_live_ones() -> None:
+    seen: dict[str, Any] = {}
+
+    @with_live_options
+    def command(
+        context: typer.Context, ids: Annotated[list[str], typer.Argument()], live: LiveOptions,
+        reason: Annotated[str | None, typer.Option("--reason")] = None,
+    ) -> None:  # fmt: skip
+        """Do it."""
+        seen.update(ids=ids, reason=reason, live=live, command=context.info_name)
+
+    own = typer.Typer()
+    own.command()(command)
+    line = ["A", "B", "--reason", "x", "-n", "h:1", "--broker", "b", "--broker", "c:2", "--timeout", "3s", "--tls"]
+    own(line, prog_name="do", standalone_mode=False)
+    assert seen["ids"] == ["A", "B"]
+    assert seen["reason"] == "x"
+    assert seen["command"] == "do"
+    assert seen["live"] == LiveOptions("h:1", ("b", "c:2"), timeout=3000, tls=True)
+    assert list(inspect.signature(command).parameters)[:4] == ["context", "ids", "reason", "namesrv"]
+    assert "live" not in inspect.signature(command).parameters
+    assert command.__doc__ == "Do it."
+
+
+def test_a_store_wins_over_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", "h:1")
+    assert LiveOptions().instead_of(["store"], ADVICE) is False
+    assert LiveOptions().instead_of([], ADVICE) is True
+    assert LiveOptions(namesrv="h:2").name_server_addresses == ["h:2"]
+    assert LiveOptions().name_server_addresses == ["h:1"]
+    assert LiveOptions(broker=("127.0.0.1:1",)).name_server_addresses == []
+    assert LiveOptions(broker=("name",)).name_server_addresses == ["h:1"]
+
+
+@pytest.mark.parametrize(
+    ("live", "option"),
+    [
+        (LiveOptions(namesrv="h:1"), "--namesrv"), (LiveOptions(broker=("b",)), "--broker"),
+        (LiveOptions(tls_ca=Path("x")), "--tls-ca"), (LiveOptions(credentials=Path("x")), "--credentials"),
+        (LiveOptions(timeout=5), "--timeout"), (LiveOptions(cluster="c"), "--cluster"),
+    ],
+)  # fmt: skip
+def test_a_store_and_a_live_option_are_one_too_many(live: LiveOptions, option: str) -> None:
+    with pytest.raises(BadRequest, match=f"STORE reads files and {option} asks live brokers - leave one out"):
+        live.instead_of(["store"], ADVICE)
+
+
+def test_neither_is_one_too_few() -> None:
+    with pytest.raises(BadRequest, match="neither a store nor a live broker is given - give one"):
+        LiveOptions().instead_of([], ADVICE)
+    with pytest.raises(BadRequest, match="no live broker is given"), open_live(LiveOptions()):
+        pass
+
+
+def test_an_exported_variable_makes_no_reading_of_files_use_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the network was used")
+
+    monkeypatch.setenv("NAMESRV_ADDR", "127.0.0.1:1")
+    monkeypatch.setattr("socket.create_connection", refuse)
+    (tmp_path / "commitlog").mkdir()
+    assert status_of(["pending", str(tmp_path)]) in (0, 3, 10)
+    assert "the network was used" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["pending"], ["audit"], ["show", "ID"], ["commit", "ID", "--yes"]])
+def test_who_cannot_be_reached_is_14_and_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of([*words, "-n", "127.0.0.1:1"]) == 14
+    assert capsys.readouterr().err == "rmqtx: cannot connect to 127.0.0.1:1: connection refused\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["-n", "nowhere"], "'nowhere' is no address - write it like 10.0.0.1:9876"),
+        (["-n", "h:99999"], "is no address"),
+        (["--broker", "name"], "a name needs a name server: -n HOST:PORT"),
+        (["-n", "h:1", "--timeout", "0s"], "--timeout 0 waits for nothing"),
+        (["-n", "h:1", "--timeout", "5"], "is not a duration"),
+        (["-n", "h:1", "--tls-key", "x"], "--tls-key is given without its certificate"),
+    ],
+)
+def test_wrong_options_are_2_and_one_line(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(["pending", *words]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert len(error.splitlines()) == 1
+
+
+def test_no_command_takes_a_secret_as_an_argument() -> None:
+    names = {
+        name
+        for command in typer.main.get_command(app).commands.values()  # type: ignore[attr-defined]
+        for parameter in command.params
+        for name in parameter.opts
+    }
+    assert "--namesrv" in names
+    assert not [name for name in names if any(word in name for word in ("secret", "password", "access-key", "token"))]
