@@ -243,6 +243,12 @@ KINDS: dict[str, Kind] = {
         "a live broker without an index (messageIndexEnable=false)",
         "queues are read instead of looking things up: it takes longer, and `show` knows half copies only",
     ),
+    "key-incomplete": Kind(
+        "warning",
+        "more records of one moment under a key than a live broker gives",
+        "what else has this key is not known",
+        "ask by transaction id, or read the store's files",
+    ),
     "index-unproven": Kind(
         "warning",
         "too many records from before a live broker's last start to read them all",

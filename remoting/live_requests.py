@@ -82,12 +82,13 @@ def views(broker: Broker, offsets: Iterable[int], pace: Pace) -> Iterator[tuple[
 
 
 def queries(
-    broker: Broker, keys: Iterable[tuple[str, str]], pace: Pace, *, is_unique_key: bool = True
+    broker: Broker, keys: Iterable[tuple[str, str]], pace: Pace, incomplete: list[str] | None = None, *,
+    is_unique_key: bool = True,
 ) -> Iterator[bytes]:
     """The records that the index has under some keys (topic, key), one after another as in the log.
 
     Shape: what one query gives; keys of one hash bring in others. A key with more records than a broker gives at once
-           is asked for again, up to the oldest that came.
+           is asked for again, up to the oldest that came; where that leads nowhere it is added to `incomplete`.
     """
     left = deque((topic, key, _EVER_MS) for topic, key in keys)
     more: list[tuple[str, str, int]] = []
@@ -106,6 +107,8 @@ def queries(
                 if oldest < oldest_of.get((topic, key), _EVER_MS):
                     oldest_of[topic, key] = oldest
                     more.append((topic, key, oldest))
+                elif incomplete is not None:
+                    incomplete.append(f"{topic}#{key}")
             yield frame.body
 
     while left:

@@ -309,9 +309,11 @@ class LiveWitnesses:
         return blocks_of(bodies, self._facts.root, self._facts.findings)
 
     def _read_index(self, keys: Iterable[tuple[str, str]], *, is_unique_key: bool = True) -> None:
-        bodies = queries(self._broker, keys, self._pace, is_unique_key=is_unique_key)
+        incomplete: list[str] = []
+        bodies = queries(self._broker, keys, self._pace, incomplete, is_unique_key=is_unique_key)
         for block in blocks_of(bodies, self._facts.root, self._facts.findings):
             self._gathered.add(block)
+        self._facts.findings.extend(Finding(self._facts.root, "key-incomplete", actual=key) for key in incomplete)
 
     def _read_keys(self, names: list[str]) -> None:
         """Half and discard copies with some ids or business keys."""

@@ -29,7 +29,7 @@ from tests.brokers.rig import Rig
 from tests.brokers.test_live import VERSIONS
 
 WHY_NOT = maven.why_not()
-STORES = os.environ.get("RMQTX_LIVE_STORES", "common killed").split()
+STORES = os.environ.get("RMQTX_LIVE_STORES", "killed").split()
 #: No check, no expiry.
 STILL = {"transactionCheckInterval": "100000000", "fileReservedTime": "1000000"}
 OF_THIS_MACHINE = ("storePathRootDir", "storePathCommitLog", "namesrvAddr", "listenPort")

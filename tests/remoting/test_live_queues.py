@@ -1,0 +1,194 @@
+"""Queues are read whole whatever the broker gives at once, refuses for a moment, lacks or breaks off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from readers.consume_queue import open_queue
+from readers.findings import Finding
+from readers.store import HALF_TOPIC, open_store
+from remoting.broker import Broker
+from remoting.client import Client
+from remoting.codes import RequestCode, ResponseCode
+from remoting.errors import NoAnswer, Refused
+from remoting.frames import Frame
+from remoting.live_queues import OpsUnreadable, ops, records
+from remoting.live_records import blocks_of, cut
+from remoting.live_requests import Gap, Pace, queries
+from tests.brokers import corpus
+from tests.remoting.fake import Answer, FakeServer, response
+
+NAME = "common-5.3.3"
+
+
+@pytest.fixture(scope="module")
+def bodies(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """The records of a real half queue."""
+    store = open_store(corpus.unpack(NAME, tmp_path_factory.mktemp("store")))
+    log = store.log()
+    with open_queue(store, HALF_TOPIC, 0) as queue:
+        _, offsets, lengths, _ = queue.read(queue.first_offset, queue.max_offset)
+        found = [log.read(offset, length) for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True)]
+    log.close()
+    assert len(found) > 200
+    return found
+
+
+class Queue:
+    """A broker with one queue: gives so many records at once, and none of those that are gone."""
+
+    def __init__(self, bodies: list[bytes], at_once: int = 32, gone: range = range(0)) -> None:
+        self.bodies, self.at_once, self.gone = bodies, at_once, gone
+
+    def pulled(self, request: Frame) -> Frame:
+        """The response to a pull."""
+        place, count = int(request.fields["queueOffset"]), int(request.fields["maxMsgNums"])
+        if place in self.gone:
+            return self._response(request, ResponseCode.PULL_RETRY_IMMEDIATELY, self.gone.stop)
+        stop = min(place + count, place + self.at_once, len(self.bodies))
+        stop = min([stop, *(number for number in self.gone if number > place)])
+        if place >= stop:
+            return self._response(request, ResponseCode.PULL_NOT_FOUND, place)
+        return self._response(request, ResponseCode.SUCCESS, stop, b"".join(self.bodies[place:stop]))
+
+    def _response(self, request: Frame, code: int, following: int, body: bytes = b"") -> Frame:
+        return response(
+            request, code, body=body, nextBeginOffset=str(following), minOffset="0", maxOffset=str(len(self.bodies))
+        )
+
+
+def read(answer: Callable[[Frame], Answer], count: int, begin: int = 0) -> tuple[list[int], list[Gap], int]:
+    """Commit-log offsets of the records in the order they came, the gaps, and how many requests it took."""
+    gaps: list[Gap] = []
+    with FakeServer(answer) as server, Client() as client:
+        broker = Broker(client, server.address, "broker-a", "c")
+        parts = list(records(broker, HALF_TOPIC, 0, begin, count, Pace(), gaps))
+        return [offset for part in parts for offset in cut(part)[1]], gaps, len(server.requests)
+
+
+def offsets_of(bodies: list[bytes]) -> list[int]:
+    return [cut(body)[1][0] for body in bodies]
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 8, 31, 32])
+def test_every_record_comes_once_and_in_order(bodies: list[bytes], at_once: int) -> None:
+    found, gaps, _ = read(Queue(bodies, at_once).pulled, len(bodies))
+    assert found == offsets_of(bodies)
+    assert gaps == []
+
+
+def test_a_range_ends_where_it_was_to_end(bodies: list[bytes]) -> None:
+    found, _, requests = read(Queue(bodies).pulled, 101, begin=3)
+    assert found == offsets_of(bodies[3:101])
+    assert requests == 4
+
+
+def test_records_that_are_gone_are_a_gap_and_the_others_come(bodies: list[bytes]) -> None:
+    found, gaps, _ = read(Queue(bodies, gone=range(40, 75)).pulled, len(bodies))
+    assert found == offsets_of(bodies[:40] + bodies[75:])
+    missing = {number for gap in gaps for number in range(gap.begin, gap.end)}
+    assert missing == set(range(40, 75))
+
+
+@pytest.mark.parametrize("trouble", ["busy", "cut"])
+def test_a_busy_broker_and_a_broken_connection_cost_nothing_but_time(bodies: list[bytes], trouble: str) -> None:
+    queue, asked = Queue(bodies), []
+
+    def answer(request: Frame) -> Answer:
+        asked.append(request)
+        if len(asked) == 5:
+            return response(request, ResponseCode.SYSTEM_BUSY, "broker busy") if trouble == "busy" else None
+        return queue.pulled(request)
+
+    found, gaps, _ = read(answer, len(bodies))
+    assert found == offsets_of(bodies)
+    assert gaps == []
+
+
+def test_a_broker_that_stays_busy_or_refuses_is_not_asked_for_ever(bodies: list[bytes]) -> None:
+    with pytest.raises(Refused) as busy:
+        read(lambda request: response(request, ResponseCode.SYSTEM_BUSY, "broker busy"), len(bodies))
+    assert busy.value.code == ResponseCode.SYSTEM_BUSY
+    with pytest.raises(Refused) as refused:
+        read(lambda request: response(request, ResponseCode.NO_PERMISSION, "no"), len(bodies))
+    assert refused.value.code == ResponseCode.NO_PERMISSION
+    with pytest.raises(NoAnswer):
+        read(lambda _request: None, len(bodies))
+
+
+def test_bytes_that_are_no_record_are_found_and_the_others_come(bodies: list[bytes]) -> None:
+    torn = bytearray(bodies[1])
+    torn[84:88] = (1 << 30).to_bytes(4, "big")  # the body's length: the parts add up no more
+    findings: list[Finding] = []
+    blocks = list(blocks_of([bodies[0] + bytes(torn), bodies[2] + b"\0" * 50], "root", findings))
+    assert [block.commit_log_offsets.tolist() for block in blocks] == [[offsets_of(bodies)[0], offsets_of(bodies)[2]]]
+    assert [(f.code, f.commit_log_offset) for f in findings] == [
+        ("record-damaged", None), ("record-damaged", offsets_of(bodies)[1])
+    ]  # fmt: skip
+
+
+def test_ops_that_cannot_be_pulled_are_read_one_by_one_or_said_to_be_unreadable(bodies: list[bytes]) -> None:
+    places = offsets_of(bodies)
+
+    def answer(request: Frame) -> Answer:
+        if request.code == RequestCode.PULL_MESSAGE:
+            return response(request, ResponseCode.TOPIC_NOT_EXIST, "no topic")
+        if request.code == RequestCode.VIEW_MESSAGE_BY_ID:
+            return response(request, body=bodies[places.index(int(request.fields["offset"]))])
+        begin, count = int(request.fields["index"]), int(request.fields["count"])
+        slots = ",".join(
+            f'{{"physicOffset":{place},"physicSize":1,"tagsCode":0}}' for place in places[begin : begin + count]
+        )
+        return response(
+            request, body=f'{{"queueData":[{slots}],"minQueueIndex":0,"maxQueueIndex":{len(places)}}}'.encode()
+        )
+
+    gaps: list[Gap] = []
+    with FakeServer(answer) as server, Client() as client:
+        broker = Broker(client, server.address, "broker-a", "c")
+        assert list(ops(broker, 5, 60, Pace(), gaps)) == bodies[5:60]
+        places.clear()
+        with pytest.raises(OpsUnreadable):
+            list(ops(broker, 5, 60, Pace(), gaps))
+
+
+def test_a_key_with_more_records_than_a_broker_gives_is_asked_for_again(bodies: list[bytes]) -> None:
+    times = [int.from_bytes(body[56:64], "big") for body in bodies]
+
+    def answer(request: Frame) -> Answer:
+        end_ms = int(request.fields["endTimestamp"])
+        newest = [body for body, time_ms in zip(bodies, times, strict=True) if time_ms <= end_ms][-32:]
+        return response(request, body=b"".join(newest))
+
+    with FakeServer(answer) as server, Client() as client:
+        broker = Broker(client, server.address, "broker-a", "c")
+        parts = list(queries(broker, [("topic", "key")], Pace()))
+        assert {offset for part in parts for offset in cut(part)[1]} == set(offsets_of(bodies))
+        assert len(server.requests) < len(bodies)
+
+
+def test_a_key_with_more_records_in_a_moment_than_a_broker_gives_is_said_to_be_incomplete(bodies: list[bytes]) -> None:
+    incomplete: list[str] = []
+    with FakeServer(lambda request: response(request, body=bodies[0] * 32)) as server, Client() as client:
+        broker = Broker(client, server.address, "broker-a", "c")
+        assert len(list(queries(broker, [("topic", "key")], Pace(), incomplete))) == 2
+    assert incomplete == ["topic#key"]
+
+
+def test_the_pace_is_kept(bodies: list[bytes]) -> None:
+    pace = Pace(50)
+    waited: list[float] = []
+    with pytest.MonkeyPatch.context() as patch:
+        clock = [100.0]
+
+        def sleep(seconds: float) -> None:
+            waited.append(seconds)
+            clock[0] += seconds
+
+        patch.setattr("remoting.live_requests.time.sleep", sleep)
+        patch.setattr("remoting.live_requests.time.monotonic", lambda: clock[0])
+        for _ in range(26):
+            pace.wait()
+    assert sum(waited) == pytest.approx(0.5)
