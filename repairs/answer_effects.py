@@ -34,27 +34,40 @@ class _Closing:
     until: float
 
 
+#: Where a broker's check stands in its half queue; None: not known.
+CheckCursor = Callable[[str], int | None]
+
+
 class Effects:
     """Looks for effects, and ends the receipts.
 
-    `prove_ms`: how long each is looked for. `tell`: takes a line on what did not go well.
+    A pass of the check that began before an op message was written may still put a copy back after it. So what is
+    proved is watched until the check has passed the copy that was named: only then nothing of it can come up again.
+    `check_cursor`: by the broker's root. `prove_ms`: how long each is looked for, and watched. `tell`: takes a line on
+    what did not go well.
     """
 
-    def __init__(self, medium: LookMedium, journal: Journal, prove_ms: int, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, medium: LookMedium, check_cursor: CheckCursor, journal: Journal, prove_ms: int,
+        tell: Callable[[str], None],
+    ) -> None:
         self._medium = medium
+        self._check_cursor = check_cursor
         self._journal = journal
         self._prove_seconds = prove_ms / 1000
         self._tell = tell
         self._closings: list[_Closing] = []
+        self._watched: dict[str, tuple[NamedRecord, float]] = {}
         self._next_look = 0.0
 
     def await_closing(self, receipt: Receipt, named: NamedRecord, before: Mapping[str, Any]) -> None:
         """Look for the op message of a copy that was closed, too."""
+        self._watch(receipt.transaction_id, named)
         self._closings.append(_Closing(receipt, named, before, time.monotonic() + self._prove_seconds))
 
     def are_awaited(self, tasks: Iterable[Task]) -> bool:
         """Whether anything is still looked for."""
-        return bool(self._closings) or any(task.is_open for task in tasks)
+        return bool(self._closings or self._watched) or any(task.is_open for task in tasks)
 
     def look(self, tasks: Iterable[Task]) -> None:
         """Look once, if it is time.
@@ -63,14 +76,32 @@ class Effects:
         """
         waiting = [task for task in tasks if task.is_open]
         names = [*(task.transaction_id for task in waiting), *(one.receipt.transaction_id for one in self._closings)]
-        if not names or time.monotonic() < self._next_look:
+        if not (names or self._watched) or time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + _LOOK_SECONDS
+        self._forget_passed()
+        if not names:
             return
         rows = {row["transaction_id"]: row for row in self._medium.look(list(dict.fromkeys(names)))}
         for task in waiting:
             if task.transaction_id in rows:
                 self._prove(task, rows[task.transaction_id])
         self._closings = [one for one in self._closings if not self._is_closed(one, rows)]
-        self._next_look = time.monotonic() + _LOOK_SECONDS
+
+    def _watch(self, transaction_id: str, named: NamedRecord) -> None:
+        self._watched[transaction_id] = named, time.monotonic() + self._prove_seconds
+
+    def _forget_passed(self) -> None:
+        """What the check has passed, or what was watched long enough."""
+        if not self._watched:
+            return
+        cursors = {store: self._check_cursor(store) for store in {named.store for named, _ in self._watched.values()}}
+        now = time.monotonic()
+        self._watched = {
+            name: (named, until)
+            for name, (named, until) in self._watched.items()
+            if now < until and (cursors[named.store] or 0) <= named.queue_offset
+        }
 
     def _prove(self, task: Task, row: Mapping[str, Any]) -> None:
         assert task.receipt is not None
@@ -80,6 +111,7 @@ class Effects:
         task.row = row
         proof = proof_of(task.receipt.action, task.named.place(), task.before, row)
         if proof.seen is Seen.WHOLE:
+            self._watch(task.transaction_id, task.named)
             self.end(task, "proved", _seen_text(row, task.named))
         elif proof.seen is Seen.CONTRADICTED:
             self.end(task, "contradicted", proof.contradiction or "")
@@ -133,7 +165,7 @@ class Effects:
                 self.end(task, task.outcome or "unknown", "it ended before the effect could be seen")
         for closing in self._closings:
             self._journal.end(closing.receipt)
-        self._closings = []
+        self._closings, self._watched = [], {}
 
 
 def _look_after(receipt: Receipt, row: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from remoting.answers import Answer
 from remoting.codes import COMMIT, ROLLBACK
 from remoting.errors import RemotingError, Unreachable
 from remoting.producer import Check
-from repairs.answer_effects import Effects
+from repairs.answer_effects import CheckCursor, Effects
 from repairs.answer_words import Word, Words
 from repairs.answers import Task
 from repairs.deeds import witnesses_of
@@ -77,8 +77,8 @@ class StandIn:
     """
 
     def __init__(
-        self, conduct: StandInConduct, medium: AnswerMedium, words: Words, journal: Journal, watch: GroupWatch,
-        tell: Callable[[str], None],
+        self, conduct: StandInConduct, medium: AnswerMedium, check_cursor: CheckCursor, words: Words, journal: Journal,
+        watch: GroupWatch, tell: Callable[[str], None],
     ) -> None:
         self.conduct = conduct
         self.tasks: dict[str, Task] = {}
@@ -92,8 +92,9 @@ class StandIn:
         self._heard: queue.SimpleQueue[Check] = queue.SimpleQueue()
         self._held: dict[str, Check] = {}
         self._next_answer = 0.0
-        self._effects = Effects(medium, journal, conduct.prove_ms, tell)
+        self._effects = Effects(medium, check_cursor, journal, conduct.prove_ms, tell)
         self._last_trouble: str | None = None
+        self._is_ending = False
 
     # -- before it starts -----------------------------------------------------------------------------------------
 
@@ -109,13 +110,19 @@ class StandIn:
 
     @property
     def is_done(self) -> bool:
-        """Whether all that has an answer is answered and looked up, or refused for good."""
+        """Whether all that has an answer is answered, looked up and passed by the check, or refused for good."""
+        if self._effects.are_awaited(self.tasks.values()):
+            return False
         return all(task.is_settled for task in self.tasks.values() if task.word.action is not None)
 
     # -- while it runs --------------------------------------------------------------------------------------------
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Hear and answer until it is over, or until others of the group appear; then look for what is still open."""
+        """Hear and answer until it is over, or until others of the group appear.
+
+        Then what was answered is still looked for, and what the check puts back of it is closed, but nothing else is
+        answered.
+        """
         self._journal.prepare()
         while not is_over():
             self._listen()
@@ -124,8 +131,10 @@ class StandIn:
             self._guarded(self._answer_held)
             self._guarded(self._look_for_effects)
         end = time.monotonic() + self.conduct.prove_ms / 1000
+        self._is_ending = True
         while self._effects.are_awaited(self.tasks.values()) and time.monotonic() < end:
-            time.sleep(_LISTEN_SECONDS)
+            self._listen()
+            self._guarded(self._answer_held)
             self._guarded(self._look_for_effects)
         self._effects.give_up(self.tasks.values())
 
@@ -182,7 +191,7 @@ class StandIn:
         found = [rows[name] for name in names if name in rows]
         situations = self._medium.situations(found, settled_ms=self._watch.alone_ms) if found else []
         words = self._words.of(found)
-        if self._is_stopped(self._watch.look()):
+        if not self._is_ending and self._is_stopped(self._watch.look()):
             return
         for situation, word in zip(situations, words, strict=True):
             check = self._held.pop(situation.transaction_id)
@@ -194,11 +203,15 @@ class StandIn:
     def _take(self, check: Check, situation: Situation, word: Word) -> bool:
         """Answer one question or say why not; False: it has to be looked at again."""
         task = self.tasks.get(situation.transaction_id)
+        if task is None and self._is_ending:
+            return True
         if task is None:
             task = self.tasks[situation.transaction_id] = Task(situation.row, word, asked_count=1)
         task.row, task.check = situation.row, check
         if task.decided is not None:
             return self._close_again(task, check, situation)
+        if self._is_ending:
+            return True
         task.word = word
         if task.is_open or word.action is None:
             return True

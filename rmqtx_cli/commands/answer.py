@@ -137,6 +137,7 @@ def command(
     are connected. Discarded transactions, and those that the check has passed, are not asked about: commit and rollback
     reach them.
     """
+    from readers.store import CHECK_GROUP, HALF_TOPIC
     from remoting.live_questions import pending
     from repairs.answer_words import LedgerWords
     from repairs.answers import ANSWERS
@@ -162,7 +163,12 @@ def command(
         medium = LiveMedium(given.brokers, given.members)
         conduct = StandInConduct(group, reason, overrides, reference, max_per_second=max_per_second)
         journal = Journal()
-        stand_in = StandIn(conduct, medium, words, journal, watch, voice.note)
+        roots = {broker.root: broker for broker in given.brokers}
+
+        def check_cursor(root: str) -> int | None:
+            return roots[root].consumer_offset(CHECK_GROUP, HALF_TOPIC)
+
+        stand_in = StandIn(conduct, medium, check_cursor, words, journal, watch, voice.note)
         rows = [
             row for row in pending(given.brokers).table().to_pylist()
             if row["producer_group"] == group and row["state"] == "PENDING"

@@ -73,7 +73,7 @@ class Played:
         self.journal = Journal(tmp_path / "receipts.jsonl")
         conduct = StandInConduct("shop", "a test", overrides, prove_ms=1_000)
         self.stand_in = StandIn(
-            conduct, medium, FixedWords(action), self.journal, watch or FakeWatch(), self.said.append  # type: ignore[arg-type]
+            conduct, medium, lambda _: 1_000, FixedWords(action), self.journal, watch or FakeWatch(), self.said.append  # type: ignore[arg-type]
         )
         for one in checks:
             self.stand_in.hear(one)
@@ -167,7 +167,8 @@ def test_copies_put_back_after_the_answer_are_closed_and_never_committed_again(t
     medium.on_act = slow_broker
     conduct = StandInConduct("shop", prove_ms=1_000)
     journal = Journal(tmp_path / "receipts.jsonl")
-    played_in = StandIn(conduct, medium, FixedWords("commit"), journal, FakeWatch(), lambda _: None)  # type: ignore[arg-type]
+    words, cursor = FixedWords("commit"), lambda _: 1_000
+    played_in = StandIn(conduct, medium, cursor, words, journal, FakeWatch(), lambda _: None)  # type: ignore[arg-type]
     played_in.hear(check(7))
     end = time.monotonic() + 1.5
     played_in.run(lambda: time.monotonic() > end)
@@ -176,6 +177,29 @@ def test_copies_put_back_after_the_answer_are_closed_and_never_committed_again(t
         ("close", "proved"), ("commit", "proved"),
     ]  # fmt: skip
     assert len(medium.rows["T1"]["final_records"]) == 1
+
+
+def test_what_the_check_has_not_passed_is_watched_and_closed(tmp_path: Path) -> None:
+    """A pass that began before the op message was written puts a copy back after it was seen."""
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
+    cursors = iter([7, 7, 7])
+
+    def check_cursor(_root: str) -> int | None:
+        cursor = next(cursors, 18)
+        if cursor == 7 and len(medium.rows["T1"]["half_copies"]) == 1:
+            medium.rows["T1"]["half_copies"] = [place(7, 700), place(17, 1_700, checks_count=1)]
+            stand_in.hear(check(17))
+        return cursor
+
+    conduct, journal = StandInConduct("shop", prove_ms=4_000), Journal(tmp_path / "receipts.jsonl")
+    words, watch = FixedWords("commit"), FakeWatch()
+    stand_in = StandIn(conduct, medium, check_cursor, words, journal, watch, lambda _: None)  # type: ignore[arg-type]
+    stand_in.hear(check(7))
+    stand_in.propose([row()])
+    end = time.monotonic() + 6
+    stand_in.run(lambda: stand_in.is_done or time.monotonic() > end)
+    assert medium.acts == [("commit", 7), ("rollback", 17)]
+    assert sorted(one.outcome for one in journal.read().receipts) == ["proved", "proved"]
 
 
 def test_members_of_the_group_end_it_before_the_next_answer(tmp_path: Path) -> None:
