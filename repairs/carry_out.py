@@ -109,7 +109,13 @@ def carry_out(
         pace = _Pace(conduct.max_per_second)
         for start in range(0, len(allowed), _CHUNK):
             chunk = allowed[start : start + _CHUNK]
-            _look_again(chunk, medium, conduct, settled_ms)
+            try:
+                _look_again(chunk, medium, conduct, settled_ms)
+            except RemotingError as error:
+                if not acted:
+                    raise
+                _leave(allowed[start:], journal, conduct, error)  # what was sent must still be looked up
+                break
             for deed in chunk:
                 if not deed.is_allowed:
                     _refuse(deed, journal, conduct)
@@ -168,6 +174,13 @@ def _refuse(deed: Deed, journal: Journal, conduct: Conduct) -> None:
     receipt.state_after = receipt.state_before
     receipt.notes = [str(refusal) for refusal in deed.refusals]
     journal.end(receipt)
+
+
+def _leave(deeds: Sequence[Deed], journal: Journal, conduct: Conduct, error: RemotingError) -> None:
+    """Write down that the rest was not done, because the broker could not be looked at any more."""
+    for deed in deeds:
+        deed.begin(conduct)
+        _end(deed, journal, "not_sent", f"nothing was sent: {error.message}")
 
 
 # -- acting -----------------------------------------------------------------------------------------------------------
