@@ -94,6 +94,7 @@ class StandIn:
         self._next_answer = 0.0
         self._effects = Effects(medium, check_cursor, journal, conduct.prove_ms, tell)
         self._last_trouble: str | None = None
+        self._unknown: str | None = None
         self._is_ending = False
 
     # -- before it starts -----------------------------------------------------------------------------------------
@@ -126,8 +127,10 @@ class StandIn:
         self._journal.prepare()
         while not is_over():
             self._listen()
-            if self._is_stopped(self._watch.look(if_due=True)):
+            others = self._watch.look(if_due=True)
+            if self._is_stopped(others):
                 break
+            self._tell_of_unknown(others)
             self._guarded(self._answer_held)
             self._guarded(self._look_for_effects)
         end = time.monotonic() + self.conduct.prove_ms / 1000
@@ -137,6 +140,12 @@ class StandIn:
             self._guarded(self._answer_held)
             self._guarded(self._look_for_effects)
         self._effects.give_up(self.tasks.values())
+
+    def _tell_of_unknown(self, others: Others) -> None:
+        """Say once that nothing is answered while nobody can say who is connected."""
+        if others.unknown is not None and others.unknown != self._unknown:
+            self._tell(f"nothing is answered while it is not known who is connected: {others.unknown}")
+        self._unknown = others.unknown
 
     def _look_for_effects(self) -> None:
         self._effects.look(self.tasks.values())
@@ -199,6 +208,7 @@ class StandIn:
                 self._held.setdefault(check.transaction_id or "", check)
         for name in set(names) - set(rows):  # a look that does not show what the broker has just written
             self._trouble(name, "its records cannot be found")
+            self._held[name] = self._held.pop(name)  # behind the others
 
     def _take(self, check: Check, situation: Situation, word: Word) -> bool:
         """Answer one question or say why not; False: it has to be looked at again."""

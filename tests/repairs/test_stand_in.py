@@ -217,6 +217,15 @@ def test_while_nobody_can_say_who_is_connected_nothing_is_answered(tmp_path: Pat
     played = Played(tmp_path, medium, check(), watch=FakeWatch(Others(unknown="broker-b is away")), seconds=0.6)
     assert medium.acts == []
     assert "broker-b is away" in str(played.stand_in.tasks["T1"].outcome_reason)
+    assert played.said == ["nothing is answered while it is not known who is connected: broker-b is away"]
+
+
+def test_what_cannot_be_found_does_not_keep_others_waiting(tmp_path: Path) -> None:
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
+    lost = [check(name=f"lost-{number}") for number in range(40)]
+    played = Played(tmp_path, medium, *lost, check(), seconds=2)
+    assert medium.acts == [("commit", 7)]
+    assert played.outcomes == [("commit", "proved")]
 
 
 def test_an_answer_that_was_not_sent_is_given_when_the_broker_asks_again(tmp_path: Path) -> None:
