@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from readers.record_at import block_at
-from readers.record_block import Block
 from readers.sources import SegmentedLog
 from readers.store import Store
 from readers.store_view import SettingsOf
-from repairs.situation import NamedRecord, Situation, Surroundings
+from repairs.situation import NamedRecord, Situation, Surroundings, named_record
 
 
 def file_situations(
@@ -59,20 +58,3 @@ def _newest(copies: Sequence[dict[str, Any]], logs: dict[str, SegmentedLog]) -> 
         if block is not None:
             return named_record(block, copy["store"])
     return None
-
-
-def named_record(block: Block, store: str) -> NamedRecord:
-    """The record of a block of one as an action names it."""
-    start = int(block.starts[0])
-    return NamedRecord(
-        store=store,
-        queue_id=int(block.header("queue_id")[0]),
-        queue_offset=int(block.header("queue_offset")[0]),
-        commit_log_offset=int(block.commit_log_offsets[0]),
-        length_bytes=int(block.lengths[0]),
-        body_crc=int(block.header("body_crc")[0]),
-        sys_flag=int(block.sys_flag[0]),
-        born_time_ms=int(block.header("born_time_ms")[0]),
-        message_id=str(block.message_ids()[0]),
-        raw=block.raw[start : start + int(block.lengths[0])],
-    )

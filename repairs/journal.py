@@ -20,6 +20,7 @@ from typing import Any
 
 from readers.errors import UnreadableFile, UnwritableFile
 from readers.findings import Finding, as_text
+from readers.partition_files import on_disk
 from readers.units import time_text
 from repairs.receipts import RECHECK, Receipt, receipt_of
 
@@ -150,7 +151,7 @@ class Journal:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 if is_new:
-                    _sync_directory(self.directory)
+                    on_disk(self.directory)
             except OSError as error:
                 raise self._unwritable(error.strerror or str(error)) from error
             yield descriptor
@@ -240,14 +241,6 @@ def _without_times(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {name: _without_times(one) for name, one in value.items() if f"{name}_ms" not in value}
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _now_ms() -> int:

@@ -24,7 +24,7 @@ from repairs.claims import Claims, claimed
 from repairs.group_watch import GroupWatch, Others
 from repairs.medium import Tail
 from repairs.receipts import Receipt, answered
-from repairs.situation import NamedRecord, Situation, Surroundings
+from repairs.situation import NamedRecord, Situation, Surroundings, named_record
 
 #: The broker's threads are not exact: what is waited beyond what its configuration says.
 _MARGIN_MS = 1_000
@@ -118,8 +118,8 @@ class LiveMedium:
         for copy in sorted(copies, key=lambda one: -int(one["queue_offset"])):
             broker = self._brokers[copy["store"]]
             raw = broker.view(copy["commit_log_offset"])
-            if raw is not None and (found := named_record(broker, raw)) is not None:
-                return found
+            for block in blocks_of([raw or b""], broker.root, []):
+                return named_record(block, broker.root)
         return None
 
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
@@ -250,35 +250,13 @@ def settle_ms(conf: dict[str, str], version: Version) -> int:
     return queue_ms + _OP_BATCH_LOOKS * batch_ms + _MARGIN_MS
 
 
-def named_record(broker: Broker, raw: bytes) -> NamedRecord | None:
-    """A record as an action names it; None where the bytes are no sound record."""
-    block = next(blocks_of([raw], broker.root, []), None)
-    if block is None or len(block) != 1:
-        return None
-    return NamedRecord(
-        store=broker.root,
-        queue_id=int(block.header("queue_id")[0]),
-        queue_offset=int(block.header("queue_offset")[0]),
-        commit_log_offset=int(block.commit_log_offsets[0]),
-        length_bytes=int(block.lengths[0]),
-        body_crc=int(block.header("body_crc")[0]),
-        sys_flag=int(block.sys_flag[0]),
-        born_time_ms=int(block.header("born_time_ms")[0]),
-        message_id=str(block.message_ids()[0]),
-        raw=raw,
-    )
-
-
 def _copies_in(
     broker: Broker, block: Block, transaction_ids: Collection[str]
 ) -> Iterator[tuple[str, NamedRecord]]:
     """The copies of some transactions among half messages that a broker sent."""
     names = block.properties.text(UNIQ_KEY).to_pylist()
     for row in np.flatnonzero([name in transaction_ids for name in names]).tolist():
-        begin = int(block.starts[row])
-        record = named_record(broker, block.raw[begin : begin + int(block.lengths[row])])
-        if record is not None:
-            yield names[row], record
+        yield names[row], named_record(block, broker.root, row)
 
 
 def _matters(finding: Finding) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 from readers.columns import SLACK_BYTES
 from readers.commit_log import record_columns
 from readers.errors import FormatError, UnwritableFile
+from readers.partition_files import on_disk
 from readers.record_block import Block
 from readers.record_layout import COMPRESSED, RECORD_BYTES_MIN
 from readers.units import time_text
@@ -48,8 +49,8 @@ def save_message(record: bytes, receipt_id: str, directory: Path) -> Path:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write(kept, record)
         _write(decoded, text.encode("ascii") + b"\n")
-        _sync(place)
-        _sync(directory)
+        on_disk(place)
+        on_disk(directory)
     except OSError as error:
         raise UnwritableFile(
             f"the message cannot be kept in {place}: {error.strerror or error}", file=place,
@@ -130,11 +131,3 @@ def _write(file: Path, data: bytes) -> None:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

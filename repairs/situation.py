@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from readers.broker_settings import Version
+from readers.record_block import Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,24 @@ class NamedRecord:
         """The same as plans and receipts have it (RECORD_NAMED)."""
         names = ("store", "queue_id", "queue_offset", "commit_log_offset", "length_bytes", "body_crc")
         return {name: getattr(self, name) for name in names}
+
+
+def named_record(block: Block, store: str, number: int = 0) -> NamedRecord:
+    """A sound record of a block as an action names it."""
+    begin, length = int(block.starts[number]), int(block.lengths[number])
+    alone = block.take(np.array([number]))
+    return NamedRecord(
+        store=store,
+        queue_id=int(alone.header("queue_id")[0]),
+        queue_offset=int(alone.header("queue_offset")[0]),
+        commit_log_offset=int(alone.commit_log_offsets[0]),
+        length_bytes=length,
+        body_crc=int(alone.header("body_crc")[0]),
+        sys_flag=int(alone.sys_flag[0]),
+        born_time_ms=int(alone.header("born_time_ms")[0]),
+        message_id=str(alone.message_ids()[0]),
+        raw=block.raw[begin : begin + length],
+    )
 
 
 @dataclass(frozen=True, slots=True)
