@@ -38,6 +38,7 @@ class LiveStore:
     has_rocksdb_transactions: bool
     has_index: bool
     log_begin_offset: int
+    log_end_offset: int
     dispatch_behind_bytes: int
     half_cursor: int
     op_cursor: int
@@ -102,6 +103,7 @@ def live_store(broker: Broker) -> LiveStore:
     try:
         settings = settings_of_broker(conf, runtime["brokerVersionDesc"])
         log_begin_offset = int(runtime["commitLogMinOffset"])
+        log_end_offset = int(runtime["commitLogMaxOffset"])
         booted_ms = int(runtime["bootTimestamp"])
         behind_bytes = int(runtime.get("dispatchBehindBytes", "0"))
     except (KeyError, ValueError, BadRequest) as error:
@@ -113,6 +115,7 @@ def live_store(broker: Broker) -> LiveStore:
         has_rocksdb_transactions=conf.get("transRocksDBEnable") == "true",
         has_index=conf.get("messageIndexEnable", "true") == "true",
         log_begin_offset=max(0, log_begin_offset),
+        log_end_offset=log_end_offset,
         dispatch_behind_bytes=behind_bytes,
         half_cursor=_cursor(half_cursor, half_begin),
         op_cursor=_cursor(op_cursor, op_begin),

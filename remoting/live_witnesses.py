@@ -325,7 +325,9 @@ class LiveWitnesses:
     def _read_view(self, identity: str) -> None:
         """The record at the offset in an identity, if that is its message id."""
         offset = offset_of(identity)
-        for _, body in views(self._broker, [] if offset is None else [offset], self._pace):
+        if offset is None or not self._facts.log_begin_offset <= offset < self._facts.log_end_offset:
+            return  # most ids look like message ids, and are none
+        for _, body in views(self._broker, [offset], self._pace):
             for block in blocks_of([body or b""], self._facts.root, []):
                 if len(block) == 1 and block.message_ids().to_pylist()[0] == identity.upper():
                     self._gathered.add(block)

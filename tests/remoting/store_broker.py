@@ -1,0 +1,154 @@
+"""A broker made of a store's files, for tests: answers the reads of the remoting protocol as a real one that serves it.
+
+That real brokers answer so is what tests/brokers/test_live_source.py shows; this one needs no Java.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+
+from readers.broker_settings import BrokerSettings
+from readers.consume_queue import open_queue
+from readers.cursors import check_cursors
+from readers.fastjson import read_config
+from readers.index import open_index
+from readers.record_at import block_at
+from readers.store import HALF_TOPIC, OP_TOPIC, Store
+from remoting.codes import RequestCode, ResponseCode
+from remoting.frames import Frame
+from tests.remoting.fake import response
+
+_AT_ONCE = 32
+
+
+class StoreBroker:
+    """`__call__` answers a request; `booted_ms` is when it says that it started."""
+
+    def __init__(self, store: Store, settings: BrokerSettings, version: str, booted_ms: int = 0) -> None:
+        self.store, self.settings, self.version, self.booted_ms = store, settings, version, booted_ms
+        self.producers: set[str] = set()
+        self.counts: dict[RequestCode, int] = {}
+        self._answers: dict[RequestCode, Callable[[Frame], Frame]] = {
+            RequestCode.GET_BROKER_CONFIG: self._config,
+            RequestCode.GET_BROKER_RUNTIME_INFO: self._runtime,
+            RequestCode.QUERY_CONSUMER_OFFSET: self._cursor,
+            RequestCode.GET_MIN_OFFSET: lambda request: self._ends(request, 0),
+            RequestCode.GET_MAX_OFFSET: lambda request: self._ends(request, 1),
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self._offset_at,
+            RequestCode.PULL_MESSAGE: self._pull,
+            RequestCode.QUERY_CONSUME_QUEUE: self._slots,
+            RequestCode.VIEW_MESSAGE_BY_ID: self._view,
+            RequestCode.QUERY_MESSAGE: self._query,
+            RequestCode.GET_ALL_TOPIC_CONFIG: self._topics,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self._producers,
+        }
+
+    def __call__(self, request: Frame) -> Frame:
+        """The response to a request."""
+        code = RequestCode(request.code)
+        self.counts[code] = self.counts.get(code, 0) + 1
+        return self._answers[code](request)
+
+    def _config(self, request: Frame) -> Frame:
+        settings = self.settings
+        values = {
+            "transactionTimeOut": settings.transaction_time_out_ms,
+            "transactionCheckMax": settings.transaction_check_max,
+            "transactionCheckInterval": settings.transaction_check_interval_ms,
+            "transactionOpBatchInterval": settings.transaction_op_batch_interval_ms,
+            "fileReservedTime": settings.file_reserved_time_hours, "brokerRole": "ASYNC_MASTER",
+        }  # fmt: skip
+        return response(request, body="".join(f"{name}={value}\n" for name, value in values.items()).encode())
+
+    def _runtime(self, request: Frame) -> Frame:
+        table = {
+            "brokerVersionDesc": "V" + self.version.replace(".", "_"), "bootTimestamp": str(self.booted_ms),
+            "commitLogMinOffset": str(self.store.log_begin_offset), "dispatchBehindBytes": "0",
+            "commitLogMaxOffset": str(self.store.commit_log[-1].end_offset),
+        }  # fmt: skip
+        delays = read_config(self.store, "delayOffset.json").value
+        for level, cursor in ((delays or {}).get("offsetTable") or {}).items():
+            with open_queue(self.store, "SCHEDULE_TOPIC_XXXX", int(level) - 1) as queue:
+                table[f"scheduleMessageOffset_{level}"] = f"{cursor},{queue.max_offset}"
+        return response(request, body=json.dumps({"table": table}).encode())
+
+    def _cursor(self, request: Frame) -> Frame:
+        cursors = check_cursors(self.store)
+        by_queue = {HALF_TOPIC: cursors.half, OP_TOPIC: cursors.op}[request.fields["topic"]] or {}
+        if 0 not in by_queue:
+            return response(request, ResponseCode.QUERY_NOT_FOUND)
+        return response(request, offset=str(by_queue[0]))
+
+    def _range(self, request: Frame) -> tuple[int, int]:
+        with open_queue(self.store, request.fields["topic"], int(request.fields["queueId"])) as queue:
+            return (queue.min_offset, queue.max_offset) if queue.exists else (0, 0)
+
+    def _ends(self, request: Frame, which: int) -> Frame:
+        return response(request, offset=str(self._range(request)[which]))
+
+    def _places(self, request: Frame, begin: int, end: int) -> list[int]:
+        with open_queue(self.store, request.fields["topic"], int(request.fields["queueId"])) as queue:
+            return [int(offset) for offset in queue.read(begin, end)[1].tolist()]
+
+    def _records(self, offsets: list[int]) -> list[tuple[int, bytes]]:
+        """Store time and bytes of the records at some offsets."""
+        with closing(self.store.log()) as log:
+            blocks = [block_at(log, offset) for offset in offsets]
+        return [
+            (int(block.header("store_time_ms")[0]), block.raw[: int(block.lengths[0])])
+            for block in blocks
+            if block is not None
+        ]
+
+    def _offset_at(self, request: Frame) -> Frame:
+        low, high = self._range(request)
+        times = [time_ms for time_ms, _ in self._records(self._places(request, low, high))]
+        wanted = int(request.fields["timestamp"])
+        return response(request, offset=str(low + sum(1 for time_ms in times if time_ms < wanted)))
+
+    def _pull(self, request: Frame) -> Frame:
+        if request.fields["topic"] == OP_TOPIC and self.version.startswith("4."):
+            return response(request, ResponseCode.TOPIC_NOT_EXIST)
+        begin, count = int(request.fields["queueOffset"]), int(request.fields["maxMsgNums"])
+        low, high = self._range(request)
+        end = min(high, begin + min(count, _AT_ONCE))
+        body = b"".join(data for _, data in self._records(self._places(request, begin, end)))
+        code = ResponseCode.SUCCESS if body else ResponseCode.PULL_NOT_FOUND
+        return response(
+            request, code, body=body, nextBeginOffset=str(max(begin, end)), minOffset=str(low), maxOffset=str(high)
+        )
+
+    def _slots(self, request: Frame) -> Frame:
+        begin, count = int(request.fields["index"]), int(request.fields["count"])
+        low, high = self._range(request)
+        offsets = self._places(request, begin, min(high, begin + count))
+        data = [{"physicOffset": offset, "physicSize": 0, "tagsCode": 0} for offset in offsets]
+        value = {"queueData": data, "minQueueIndex": low, "maxQueueIndex": high}
+        return response(request, body=json.dumps(value).encode())
+
+    def _view(self, request: Frame) -> Frame:
+        found = self._records([int(request.fields["offset"])])
+        return response(request, body=found[0][1]) if found else response(
+            request, ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {request.fields['offset']}"
+        )
+
+    def _query(self, request: Frame) -> Frame:
+        key = f"{request.fields['topic']}#{request.fields['key']}".encode()
+        index = open_index(self.store, self.settings.max_hash_slots)
+        offsets = sorted({int(offset) for offset in index.find([key])[1].tolist()})
+        end_ms = int(request.fields["endTimestamp"])
+        found = [data for time_ms, data in self._records(offsets) if time_ms <= end_ms][-_AT_ONCE:]
+        return response(request, 0 if found else ResponseCode.QUERY_NOT_FOUND, body=b"".join(found))
+
+    def _topics(self, request: Frame) -> Frame:
+        table: dict[str, dict[str, str]] = {topic: {} for topic, _ in self.store.queues()}
+        return response(request, body=json.dumps({"topicConfigTable": table}).encode())
+
+    def _producers(self, request: Frame) -> Frame:
+        if request.fields["producerGroup"] not in self.producers:
+            remark = f"the producer group[{request.fields['producerGroup']}] not exist"
+            return response(request, ResponseCode.SYSTEM_ERROR, remark)
+        client = {"clientId": "10.0.0.9@1", "clientAddr": "10.0.0.9:1", "language": "JAVA", "version": 479}
+        return response(request, body=json.dumps({"connectionSet": [client]}).encode())

@@ -1,0 +1,152 @@
+"""A live broker's rows are those of its files, whatever is wrong in them; what it cannot tell is said."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from readers import questions
+from readers.broker_settings import BrokerSettings, broker_settings
+from readers.errors import NoSuchTransaction
+from readers.local_engine import audit
+from readers.store import Store, open_store
+from remoting import live_questions, live_tables
+from remoting.broker import Broker
+from remoting.client import Client
+from remoting.codes import RequestCode
+from tests.brokers import corpus
+from tests.remoting.fake import FakeServer
+from tests.remoting.store_broker import StoreBroker
+
+NAMES = (
+    "common-5.3.3", "common-4.9.7", "common-5.5.0", "killed-5.1.4", "masked-4.9.7", "masked-5.3.3", "masked-5.5.0",
+    "delayed-4.4.0", "delayed-5.3.3", "cursorback-5.1.4", "cursoredited-4.9.7", "cursoredited-5.3.3", "poison-4.4.0",
+    "ipv6-5.3.3",
+)  # fmt: skip
+Row = dict[str, Any]
+
+
+class Served:
+    """A store of the corpus and a broker that serves it."""
+
+    def __init__(self, name: str, place: Path, client: Client, booted_ms: int = 0) -> None:
+        recipe = corpus.recipe(name)
+        self.store = open_store(corpus.unpack(name, place))
+        self.settings = broker_settings(self.store, conf=recipe["broker_conf"], version=recipe["version"])
+        self.answers = StoreBroker(self.store, self.settings, recipe["version"], booted_ms)
+        self.server = FakeServer(self.answers)
+        self.broker = Broker(client, self.server.address, "broker-a", "c")
+
+    def settings_of(self, _store: Store) -> BrokerSettings:
+        return self.settings
+
+    def in_files(self) -> list[Row]:
+        return comparable(audit([self.store], self.settings_of).table().to_pylist(), self.store.root)
+
+    def live(self, rows: list[Row]) -> list[Row]:
+        return comparable(rows, self.broker.root)
+
+
+def comparable(rows: list[Row], root: str) -> list[Row]:
+    plain = []
+    for row in rows:
+        kept = {name: value for name, value in row.items() if name != "producer_alive"}
+        kept["reason"] = re.sub(r"; a rollback of the last .* \(in the broker's memory\)", "", row["reason"])
+        # What depends on the moment: files end with their last record, a live broker is read now.
+        kept["flags"] = [f for f in row["flags"] if f not in ("stalled", "never_checked", "immune", "expires_soon")]
+        kept["reason"] = kept["reason"].replace("; it nears fileReservedTime", "")
+        plain.append(json.loads(json.dumps(kept).replace(json.dumps(root)[1:-1], "ROOT")))
+    return plain
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with Client() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_rows_are_those_of_the_files(name: str, tmp_path: Path, client: Client) -> None:
+    one = Served(name, tmp_path, client)
+    with one.server:
+        files = one.in_files()
+        by_id = {row["transaction_id"]: row for row in files}
+        reading = live_questions.audit([one.broker])
+        found = one.live(reading.table().to_pylist())
+        assert {row["transaction_id"]: row for row in found} == {row["transaction_id"]: by_id[row["transaction_id"]]
+                                                               for row in found}
+        assert {name for name, row in by_id.items() if row["half_copies"]} <= {row["transaction_id"] for row in found}
+        assert [f.line() for f in reading.findings if f.kind.severity == "error"] == []
+        pending = one.live(live_questions.pending([one.broker]).table().to_pylist())
+        assert pending == [row for row in files if row["state"] == "PENDING" or row["advice"] == "close"]
+
+
+def test_a_lookup_finds_each_one_by_its_id_and_nothing_else(tmp_path: Path, client: Client) -> None:
+    one = Served("common-5.3.3", tmp_path, client)
+    with one.server:
+        files = one.in_files()
+        ids = [row["transaction_id"] for row in files]
+        found = one.live(live_questions.lookup([one.broker], [*ids[::3], "UNKNOWN"]).table().to_pylist())
+        assert sorted(found, key=str) == sorted(files[::3], key=str)
+        assert live_questions.lookup([one.broker], []).table().num_rows == 0
+        with pytest.raises(NoSuchTransaction):
+            live_questions.show([one.broker], "UNKNOWN")
+
+
+def test_one_is_shown_by_message_id_and_by_key(tmp_path: Path, client: Client) -> None:
+    one = Served("common-5.3.3", tmp_path, client)
+    with one.server:
+        rows = questions.pending([one.store], one.settings_of).table().to_pylist()
+        row = next(row for row in rows if row["keys"] and " " not in row["keys"])
+        copies = live_tables.read_halves(one.broker).table().to_pylist()
+        ids = [copy["message_id"] for copy in copies if copy["transaction_id"] == row["transaction_id"]]
+        assert ids
+        for name in (row["transaction_id"], row["transaction_id"].lower(), row["keys"], *ids):
+            shown = live_questions.show([one.broker], name).table()["transaction_id"].to_pylist()
+            assert row["transaction_id"] in shown, name
+
+
+def test_what_the_index_lost_is_read_from_the_queues_if_it_is_older_than_the_start(
+    tmp_path: Path, client: Client
+) -> None:
+    """A broker that was killed drops its youngest index file (IndexService.load) and fills it from a later place on."""
+    now_ms = time.time_ns() // 1_000_000
+    one = Served("common-5.3.3", tmp_path, client, booted_ms=now_ms)
+    for file in (tmp_path / "store" / "index").iterdir():
+        file.unlink()
+    one.answers.store = open_store(tmp_path / "store")
+    with one.server:
+        files = one.in_files()
+        ids = [row["transaction_id"] for row in files if row["half_copies"]]
+        found = one.live(live_questions.lookup([one.broker], ids).table().to_pylist())
+        assert {row["transaction_id"]: row["state"] for row in found} == {
+            row["transaction_id"]: row["state"] for row in files if row["half_copies"]
+        }
+        assert sorted(found, key=str) == sorted((row for row in files if row["half_copies"]), key=str)
+
+
+def test_whether_a_producer_is_connected(tmp_path: Path, client: Client) -> None:
+    one = Served("common-5.3.3", tmp_path, client)
+    with one.server:
+        rows = live_questions.pending([one.broker]).table()
+        groups = sorted(set(rows["producer_group"].to_pylist()))
+        assert set(rows["producer_alive"].to_pylist()) == {False}
+        one.answers.producers.add(groups[0])
+        rows = live_questions.pending([one.broker]).table()
+        alive = dict(zip(rows["producer_group"].to_pylist(), rows["producer_alive"].to_pylist(), strict=True))
+        assert alive[groups[0]] is True
+        asked = one.answers.counts[RequestCode.GET_PRODUCER_CONNECTION_LIST]
+        assert asked == 2 * len(groups)
+
+
+def test_ops_in_the_brokers_memory_are_said_of_what_is_pending(tmp_path: Path, client: Client) -> None:
+    one = Served("common-5.3.3", tmp_path, client)
+    with one.server:
+        for row in live_questions.audit([one.broker]).table().to_pylist():
+            assert ("may not show yet" in row["reason"]) == (row["state"] == "PENDING")
