@@ -103,7 +103,7 @@ public class Wire {
         r.put("language", c.getLanguage().name());
         if (c.getRemark() != null) r.put("remark", c.getRemark());
         if (c.getBody() != null) r.put("body", Base64.getEncoder().encodeToString(c.getBody()));
-        if (c.getExtFields() != null) c.getExtFields().forEach((k, v) -> r.put("f." + k, v));
+        if (c.getExtFields() != null) c.getExtFields().forEach((k, v) -> { if (v != null) r.put("f." + k, v); });
         return r;
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,13 +41,20 @@ def test_java_reads_our_frames(version: str) -> None:
     @settings(
         max_examples=300, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
     )
-    @given(FRAMES)
+    @given(FRAMES.filter(lambda frame: "" not in frame.fields))
     def gather(frame: Frame) -> None:
         frames.append(frame)
 
     gather()
     answers = asked(version, [("decode", {"hex": encoded(frame).hex()}) for frame in frames])
-    assert [frame_of(answer, frame.encoding) for answer, frame in zip(answers, frames, strict=True)] == frames
+    found = [frame_of(answer, frame.encoding) for answer, frame in zip(answers, frames, strict=True)]
+    assert found == [without_empty_values(frame) for frame in frames]
+
+
+def without_empty_values(frame: Frame) -> Frame:
+    """To Java, a text without length in a ROCKETMQ header is none at all."""
+    is_kept = frame.encoding is Encoding.JSON
+    return replace(frame, fields={name: value for name, value in frame.fields.items() if value or is_kept})
 
 
 @pytest.mark.parametrize("version", VERSIONS)
