@@ -43,6 +43,7 @@ class StoreBroker:
             RequestCode.QUERY_MESSAGE: self._query,
             RequestCode.GET_ALL_TOPIC_CONFIG: self._topics,
             RequestCode.GET_PRODUCER_CONNECTION_LIST: self._producers,
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self._cursors,
         }
 
     def __call__(self, request: Frame) -> Frame:
@@ -59,6 +60,7 @@ class StoreBroker:
             "transactionCheckInterval": settings.transaction_check_interval_ms,
             "transactionOpBatchInterval": settings.transaction_op_batch_interval_ms,
             "fileReservedTime": settings.file_reserved_time_hours, "brokerRole": "ASYNC_MASTER",
+            "brokerName": "broker-a", "brokerClusterName": "c", "brokerId": 0,
         }  # fmt: skip
         return response(request, body="".join(f"{name}={value}\n" for name, value in values.items()).encode())
 
@@ -80,6 +82,9 @@ class StoreBroker:
         if 0 not in by_queue:
             return response(request, ResponseCode.QUERY_NOT_FOUND)
         return response(request, offset=str(by_queue[0]))
+
+    def _cursors(self, request: Frame) -> Frame:
+        return response(request, body=json.dumps(read_config(self.store, "consumerOffset.json").value).encode())
 
     def _range(self, request: Frame) -> tuple[int, int]:
         with open_queue(self.store, request.fields["topic"], int(request.fields["queueId"])) as queue:
