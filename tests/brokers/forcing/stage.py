@@ -101,6 +101,7 @@ class Stage(Play):
         say: Callable[[str], None] = print,
     ) -> None:
         settings = {"transactionTimeOut": CALM, "transactionCheckInterval": "1000", "transactionCheckMax": "100000"}
+        settings |= {"brokerIP2": "127.0.0.1"}  # where a slave finds it
         settings |= waits(version) | dict(conf or {})
         topics = {TOPIC: QUEUES, FILLER: 1}
         super().__init__(Script(version, seed, {}, conf=settings, topics=topics, groups=()), out, say)
