@@ -15,11 +15,14 @@ from remoting.answers import Pulled
 from remoting.broker import PULL_RECORDS_MAX, Broker
 from remoting.codes import ResponseCode
 from remoting.errors import Refused
+from remoting.live_records import cut
 from remoting.live_requests import Gap, Pace, again, views
 
 #: Pulls under way at once: some two megabytes of small records.
 WINDOW = 16
 _SLOTS_AT_ONCE = 1000
+#: Some hundred thousand records, at some thousand a second.
+_WALKED_BYTES_MAX = 64 << 20
 
 
 def records(
@@ -116,6 +119,27 @@ def _viewed_ops(broker: Broker, begin: int, end: int, pace: Pace, gaps: list[Gap
             else:
                 yield body
         place += len(found)
+
+
+def walked(broker: Broker, begin: int, file_bytes: int, pace: Pace) -> Iterator[bytes]:
+    """Every record of the commit log from an offset on, one request after the other; for brokers that show no queue.
+
+    `file_bytes`: length of a file of the log; a blank record ends it.
+    Raises: OpsUnreadable if that would be more than is reasonable.
+    """
+    end = int(broker.runtime()["commitLogMaxOffset"])
+    if end - begin > _WALKED_BYTES_MAX:
+        raise OpsUnreadable(f"{broker.root} shows its op queue to nobody")
+    place = begin
+    while place < end:
+        pace.wait()
+        body = broker.view(place) or b""
+        starts, _, stop = cut(body)
+        if starts:
+            yield body
+            place += stop
+        else:
+            place = (place // file_bytes + 1) * file_bytes
 
 
 def place_of(broker: Broker, topic: str, queue_id: int, low: int, high: int, offset: int) -> int | None:

@@ -39,6 +39,7 @@ class LiveStore:
     has_index: bool
     log_begin_offset: int
     log_end_offset: int
+    log_file_bytes: int
     dispatch_behind_bytes: int
     half_cursor: int
     op_cursor: int
@@ -116,6 +117,7 @@ def live_store(broker: Broker) -> LiveStore:
         has_index=conf.get("messageIndexEnable", "true") == "true",
         log_begin_offset=max(0, log_begin_offset),
         log_end_offset=log_end_offset,
+        log_file_bytes=_log_file_bytes(conf),
         dispatch_behind_bytes=behind_bytes,
         half_cursor=_cursor(half_cursor, half_begin),
         op_cursor=_cursor(op_cursor, op_begin),
@@ -128,6 +130,12 @@ def live_store(broker: Broker) -> LiveStore:
     )
     facts.findings.extend(_findings(facts))
     return facts
+
+
+def _log_file_bytes(conf: dict[str, str]) -> int:
+    """Length of a file of the commit log; brokers before 4.9 spell it with one p."""
+    text = conf.get("mappedFileSizeCommitLog") or conf.get("mapedFileSizeCommitLog") or ""
+    return int(text) if text.isdecimal() and int(text) > 0 else 1 << 30
 
 
 def _cursor(cursor: int | None, begin: int) -> int:

@@ -29,7 +29,7 @@ from readers.transactions import FINAL_SLACK_MS
 from remoting.codes import ResponseCode
 from remoting.errors import Refused
 from remoting.live_foreign import find_foreign
-from remoting.live_queues import OpsUnreadable, ops, place_of, records
+from remoting.live_queues import OpsUnreadable, ops, place_of, records, walked
 from remoting.live_records import blocks_of
 from remoting.live_requests import Gap, Pace, queries, views
 from remoting.live_store import LiveStore
@@ -210,13 +210,22 @@ class LiveWitnesses:
             place = place_of(self._broker, OP_TOPIC, 0, begin, end, first["commit_log_offset"])
             begin = begin if place is None else place
         try:
-            for block in blocks_of(ops(self._broker, begin, end, self._pace, self._gaps), self._facts.root,
-                                   self._facts.findings):
-                block = block.take(block.topic_is(OP_TOPIC))
-                self._gathered.add_ops(ops_of(block, self._facts.root), wanted)
+            self._add_ops(ops(self._broker, begin, end, self._pace, self._gaps), wanted)
         except OpsUnreadable:
-            self._facts.findings.append(Finding(self._facts.root, "ops-unreadable", actual=f"{end - begin} entries"))
-            self._facts.miss("this broker shows its op queue to nobody")
+            self._walk_to_ops(first["commit_log_offset"], end - begin, wanted)
+
+    def _add_ops(self, bodies: Iterator[bytes], wanted: pa.Array) -> None:
+        for block in blocks_of(bodies, self._facts.root, self._facts.findings):
+            self._gathered.add_ops(ops_of(block.take(block.topic_is(OP_TOPIC)), self._facts.root), wanted)
+
+    def _walk_to_ops(self, offset: int, count: int, wanted: pa.Array) -> None:
+        """The ops of a broker that shows no queue of them: all records from the first half copy on, if they are few."""
+        facts = self._facts
+        try:
+            self._add_ops(walked(self._broker, offset, facts.log_file_bytes, self._pace), wanted)
+        except OpsUnreadable:
+            facts.findings.append(Finding(facts.root, "ops-unreadable", actual=f"{count} entries"))
+            facts.miss("this broker shows its op queue to nobody")
 
     # -- finals and discard copies --------------------------------------------------------------------------------
 
