@@ -12,7 +12,8 @@ HEAD = """# Forcing transactions: what real brokers did
 Written by `make test-forcing` (`python -m tests.brokers.forcing`): name server, broker and the official Java client of
 each version, producers in processes that are killed by signal 9, an official consumer that counts. Figures are what
 that consumer got and what the producers said themselves, never what a reader of ours made of it. What the guards are
-is in [safety.md](safety.md). Naive forcing acts at once after the look that is named: none, at the op queue, for the
+is in [safety.md](safety.md). What a killed producer had decided and rmqtx acted on, delivered once, had not reached the
+broker: a word that was lost. Naive forcing acts at once after the look that is named: none, at the op queue, for the
 final by its unique key, or both.
 
 """
@@ -24,7 +25,7 @@ RACES = {
 COLUMNS = (
     ("version", "version"), ("how", "forced by"), ("transactions", "transactions"), ("undecided", "undecided"),
     ("forced", "of these forced and proved"), ("refused", "of these refused"), ("decided_before", "decided before"),
-    ("decided_refused", "of these refused"), ("second_deliveries", "second deliveries"),
+    ("decided_refused", "of these refused"), ("decided_acted_on", "of these acted on"), ("second_deliveries", "second deliveries"),
     ("rolled_back_delivered", "rolled back, yet delivered"), ("committed_lost", "committed, not delivered"),
 )  # fmt: skip
 
