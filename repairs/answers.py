@@ -12,7 +12,7 @@ from readers.tables import TRANSACTIONS, column
 from remoting.producer import Check
 from repairs.answer_words import Word
 from repairs.receipts import OUTCOMES, Receipt
-from repairs.situation import NamedRecord
+from repairs.situation import NamedRecord, Situation
 
 #: One transaction and what a stand-in answers.
 ANSWERS = pa.schema(
@@ -43,7 +43,8 @@ class Task:
     """One transaction on its way to an answer.
 
     Shape: `row` is the last one of TRANSACTIONS that was seen. `named`, `before` and `receipt` are those of the last
-           answer, which is open until `outcome` is final; `decided` is what the broker has acknowledged.
+           answer, which is open until `outcome` is final; `decided` is what the broker has acknowledged, and
+           `closed_queue_offset` the newest copy that was closed after it.
     """
 
     row: Mapping[str, Any]
@@ -57,6 +58,8 @@ class Task:
     outcome_reason: str | None = None
     decided: str | None = None
     proof_until: float | None = None
+    situation: Situation | None = None
+    closed_queue_offset: int = -1
 
     @property
     def transaction_id(self) -> str:

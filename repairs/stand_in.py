@@ -174,11 +174,15 @@ class StandIn:
             if check.transaction_id is None or not self._words.may_know(check.transaction_id):
                 self.strangers_count += 1
                 continue
+            task = self.tasks.get(check.transaction_id)
+            if task is not None:
+                task.asked_count += 1
+            if task is not None and task.decided is not None:
+                self._close_again(task, check)  # before the next pass puts back one more
+                continue
             before = self._held.get(check.transaction_id)
             if before is None or check.commit_log_offset > before.commit_log_offset:
                 self._held[check.transaction_id] = check
-            if check.transaction_id in self.tasks:
-                self.tasks[check.transaction_id].asked_count += 1
 
     def _is_stopped(self, others: Others) -> bool:
         refused = (others.members and PRODUCER_CONNECTED not in self.conduct.overrides) or (
@@ -219,7 +223,8 @@ class StandIn:
             task = self.tasks[situation.transaction_id] = Task(situation.row, word, asked_count=1)
         task.row, task.check = situation.row, check
         if task.decided is not None:
-            return self._close_again(task, check, situation)
+            self._close_again(task, check)
+            return True
         if self._is_ending:
             return True
         task.word = word
@@ -237,7 +242,7 @@ class StandIn:
             self._answer(task, word.action, named, situation, _NOTE.format(named.queue_offset))
             return True
         if refusal.guard in _PASSING:
-            self._trouble(situation.transaction_id, str(refusal))
+            self._trouble(situation.transaction_id, f"{refusal.guard}: {refusal.why}")
             return False
         self._refuse(task, refusal)
         return True
@@ -251,17 +256,23 @@ class StandIn:
         asked = replace(situation, named=situation.half_copy, around=around)
         return next(iter(refusals(asked, wish, self.conduct.overrides, _NOT_ASKED)), None)
 
-    def _close_again(self, task: Task, check: Check, situation: Situation) -> bool:
-        """The broker asks about a copy that it put back before it saw our decision: that one is closed.
+    def _close_again(self, task: Task, check: Check) -> None:
+        """The broker asks about a copy that it put back before it saw our decision: that one is closed, at once.
 
         A second COMMIT would deliver again; a rollback of the newest copy delivers nothing and stops the asking.
         """
-        named = situation.half_copy
-        if task.named is not None and check.queue_offset <= task.named.queue_offset:
-            return True
-        if named is None or named.queue_offset != check.queue_offset:
-            return named is None or named.queue_offset > check.queue_offset
+        assert task.named is not None
+        assert task.situation is not None
+        newest = max(task.named.queue_offset, task.closed_queue_offset)
+        if check.queue_offset <= newest or not task.named.store.endswith(f"@{check.address}"):
+            return
+        task.closed_queue_offset = check.queue_offset
+        named = replace(
+            task.named, queue_offset=check.queue_offset, commit_log_offset=check.commit_log_offset, raw=b""
+        )
+        situation = replace(task.situation, row=task.row)
         receipt = self._receipt("close", named, situation)
+        receipt.named_copy = {**named.place(), "length_bytes": None}  # it was not read
         receipt.notes.append(f"{task.decided} was answered before; the check put half copy {check.queue_offset} back")
         self._journal.begin(receipt)
         try:
@@ -269,21 +280,21 @@ class StandIn:
         except RemotingError as error:  # the broker asks again
             receipt.notes.append(error.message)
             self._journal.end(receipt)
-            return True
+            return
         if not answer.is_success:
             receipt.outcome = "refused_by_broker"
             self._journal.end(receipt)
-            return True
+            return
         receipt.outcome = "accepted"
-        self._effects.await_closing(receipt, named, situation.row)
+        finals = task.row["final_records"] or ([{}] if task.decided == "commit" else [])  # ours may not show yet
+        self._effects.await_closing(receipt, named, {**task.row, "final_records": finals})
         self._tell(f"{task.transaction_id}: half copy {check.queue_offset}, put back meanwhile, is closed")
-        return True
 
     def _answer(self, task: Task, action: str, named: NamedRecord, situation: Situation, note: str) -> None:
         self._wait_turn()
         receipt = self._receipt(action, named, situation)
         receipt.notes.append(note)
-        task.named, task.before, task.receipt = named, situation.row, receipt
+        task.named, task.before, task.receipt, task.situation = named, situation.row, receipt, situation
         self._journal.begin(receipt)
         try:
             answer = self._medium.decide(named, situation, COMMIT if action == "commit" else ROLLBACK, receipt)
