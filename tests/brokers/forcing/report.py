@@ -25,8 +25,9 @@ RACES = {
 COLUMNS = (
     ("version", "version"), ("how", "forced by"), ("transactions", "transactions"), ("undecided", "undecided"),
     ("forced", "of these forced and proved"), ("refused", "of these refused"), ("decided_before", "decided before"),
-    ("decided_refused", "of these refused"), ("decided_acted_on", "of these acted on"), ("second_deliveries", "second deliveries"),
-    ("rolled_back_delivered", "rolled back, yet delivered"), ("committed_lost", "committed, not delivered"),
+    ("decided_refused", "of these refused"), ("decided_acted_on", "of these acted on"),
+    ("second_deliveries", "second deliveries"), ("rolled_back_delivered", "rolled back, yet delivered"),
+    ("committed_lost", "committed, not delivered"),
 )  # fmt: skip
 
 
