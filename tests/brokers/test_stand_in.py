@@ -217,7 +217,7 @@ def test_a_canary_proves_every_step_and_leaves_nothing_open(version: str, tmp_pa
         stage.rig.stop("broker", signal.SIGKILL)
         ran = tool.run("probe", "--topic", CANARY, "--group", CANARY, "--format", "nagios")
         assert ran.status == 2, ran
-        assert ran.stdout.startswith("RMQTX CRITICAL - cannot connect to")
+        assert ran.stdout.startswith("RMQTX CRITICAL - "), ran  # in time the name server, too, knows that it is gone
 
 
 def waiting_for_its_check(stage: Stage, tool: Tool) -> subprocess.Popen[str]:
