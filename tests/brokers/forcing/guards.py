@@ -104,7 +104,7 @@ def judge(stage: Stage, found: list[Case]) -> dict[str, list[str]]:
 def _refused_wrongly(case: Case) -> list[str]:
     ran = case.refused
     assert ran is not None
-    sentence = next((line for line in ran.stderr.splitlines() if f"refused by {case.guard}: " in line), None)
+    sentence = next((line for line in ran.stderr.splitlines() if f" {case.guard}: " in line), None)
     told = []
     if ran.status != REFUSED or sentence is None:
         return [f"not refused by it: {ran}"]
