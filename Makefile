@@ -93,7 +93,7 @@ test-brokers: $(INSTALLED) ## tests that start real brokers (Maven and a JDK)
 .PHONY: test-forcing
 test-forcing: $(INSTALLED) ## force transactions on real brokers: guards, faults, races (an hour), into docs/forcing.md
 	@RMQTX_FORCING=1 RMQTX_BROKER_VERSIONS="$${RMQTX_BROKER_VERSIONS:-4.4.0 4.9.7 5.1.4 5.3.3 5.5.0}" \
-		$(BIN)/python -m pytest tests/brokers/forcing
+		$(BIN)/python -m pytest tests/brokers/forcing tests/brokers/test_stand_in.py
 	@$(BIN)/python -m tests.brokers.forcing
 
 .PHONY: benchmark
