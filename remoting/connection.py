@@ -166,7 +166,9 @@ class Connection:
 
     def _refuse_closed(self) -> None:
         if self._failure is not None:
-            raise Unreachable(f"the connection to {self.address} is closed: {self._failure.message}")
+            raise Unreachable(
+                f"the connection to {self.address} is closed: {self._failure.message}", advice=self._failure.advice
+            )
 
     def _bytes(self, request: Request, opaque: int, flag: int) -> bytes:
         settings = self._settings
@@ -186,7 +188,8 @@ class Connection:
             self._stream.sendall(data)
         except OSError as error:  # some of it may be there
             failure = NoAnswer(
-                f"the connection to {self.address} broke while {request.name} was sent: {error.strerror or error}"
+                f"the connection to {self.address} broke while {request.name} was sent: {error.strerror or error}",
+                advice=self._tls_advice(),
             )
             self._end(failure)
             raise failure from error
@@ -214,9 +217,13 @@ class Connection:
         return NoAnswer(f"{self.address} closed the connection{where}", advice=None if where else self._tls_advice())
 
     def _tls_advice(self) -> str | None:
-        """For a connection that ended before anything came over it: a port that wants TLS ends it like that."""
-        is_likely = not self._has_spoken and self._settings.tls is None
-        return "if it speaks nothing but TLS, add --tls" if is_likely else None
+        """For a connection that ended before anything came over it: a port that wants TLS, or that wants a certificate
+        of ours, ends it like that. TLS 1.3 refuses a certificate after the handshake, and what says why may be lost."""
+        if self._has_spoken:
+            return None
+        if self._settings.tls is None:
+            return "if it speaks nothing but TLS, add --tls"
+        return "if it wants a client certificate, --tls-cert FILE gives one that it trusts"
 
     def _take(self, frame: Frame) -> None:
         if not frame.is_response:

@@ -28,7 +28,7 @@ TOPIC, GROUP = "secured-orders", "secured-shop"
 CREATE_USER, CREATE_ACL = 3001, 3006
 
 #: What an operator's account must be allowed, beside the topics of the transactions themselves.
-READ_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC)
+READ_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
 READ_GROUPS = ("TOOLS_CONSUMER", CHECK_GROUP)
 
 _PLAIN_ACL = f"""accounts:
@@ -73,7 +73,7 @@ _ACL_2 = {
 def guarded_broker(version: str, out: Path) -> Iterator[Rig]:
     """A broker with access control, with the topic TOPIC and the accounts ADMIN and USER."""
     is_new = not version.startswith("4.")
-    patience = {"transactionTimeOut": "600000"}  # what is sent stays open
+    patience = {"transactionTimeOut": "600000", "waitTimeMillsInTransactionQueue": "3000"}  # what is sent stays open
     with Rig(version, out, patience | (_ACL_2 if is_new else {"aclEnable": "true"})) as rig:
         if not is_new:
             (rig.home / "conf" / "plain_acl.yml").write_text(_PLAIN_ACL)
@@ -89,8 +89,8 @@ def guarded_broker(version: str, out: Path) -> Iterator[Rig]:
 
 
 def _create_users(client: Client, address: str) -> None:
-    rights: dict[str, list[str]] = {f"Topic:{topic}": ["Sub"] for topic in (*READ_TOPICS, TOPIC)}
-    rights |= {f"Group:{group}": ["Sub"] for group in READ_GROUPS} | {"Cluster:*": ["Get"]}
+    rights: dict[str, list[str]] = {f"Topic:{topic}": ["Sub", "Get"] for topic in (*READ_TOPICS, TOPIC)}
+    rights |= {f"Group:{group}": ["Sub", "Get"] for group in READ_GROUPS} | {"Cluster:*": ["Get"]}
     _create_user(client, address, OPERATOR, rights)
     _create_user(client, address, USER, {f"Topic:{TOPIC}": ["Pub", "Sub"], f"Group:{GROUP}": ["Sub"]})
 
