@@ -218,7 +218,8 @@ class Connection:
 
     def _tls_advice(self) -> str | None:
         """For a connection that ended before anything came over it: a port that wants TLS, or that wants a certificate
-        of ours, ends it like that. TLS 1.3 refuses a certificate after the handshake, and what says why may be lost."""
+        of ours, ends it like that. TLS 1.3 refuses a certificate after the handshake, and what says why may be lost.
+        """
         if self._has_spoken:
             return None
         if self._settings.tls is None:
