@@ -29,7 +29,7 @@ from readers.store import Store
 from readers.tables import MARKS, TRANSACTIONS
 
 #: Another number is another form of the file.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _APPLICATION_ID = 0x524D5154  # "RMQT"
 _HEAD = b"SQLite format 3\0"
 
@@ -57,7 +57,7 @@ def _declaration(name: str, schema: pa.Schema) -> str:
         f"{field.name} {'TEXT' if pa.types.is_string(field.type) and field.name != 'store' else 'INTEGER'}"
         for field in schema
     ]
-    last = ", half_queue_offset" if name == "marks" else ""
+    last = ", half_queue_offset, repetition" if name == "marks" else ""
     key = f"PRIMARY KEY (store, commit_log_offset{last})"
     return f"CREATE TABLE {name} ({', '.join([*hashed, *texts, key])}) WITHOUT ROWID"
 
@@ -300,7 +300,7 @@ class FollowDatabase:
                 "CROSS JOIN marks m INDEXED BY marks_by_half "
                 "ON m.store = h.store AND m.half_queue_offset = h.queue_offset"
             ).fetchall()
-        place = [MARKS.names.index(name) for name in ("store", "commit_log_offset", "half_queue_offset")]
+        place = [MARKS.names.index(name) for name in ("store", "commit_log_offset", "half_queue_offset", "repetition")]
         marks = sorted(set(marks), key=lambda row: tuple(row[column] for column in place))
         batches = [self._batch(MARKS, marks)] if marks else []
         halves = [*tables["halves"], *tables["damaged_halves"]]

@@ -242,7 +242,7 @@ class LogFollower:
             own = run(
                 "SELECT hash FROM finals WHERE store = ? AND commit_log_offset = ?", (self.number, offset)
             ).fetchone()
-            if named is None or (own is not None and own != named):
+            if own != named or own is None:  # no final at all: a half record that decides
                 run("INSERT OR REPLACE INTO strays VALUES (?, ?, ?)", (self.number, offset, prepared))
 
     def _compare_late_slots(self) -> dict[str, int]:

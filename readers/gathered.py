@@ -93,8 +93,9 @@ class Gathered:
         )
         marks = pa.Table.from_batches(self._marks, MARKS)
         marks = marks.filter(pc.is_in(marks["half_queue_offset"], value_set=pc.unique(halves["queue_offset"])))
-        marks = marks.sort_by([("commit_log_offset", "ascending"), ("half_queue_offset", "ascending")])
-        places = np.stack([int64s(marks["commit_log_offset"]), int64s(marks["half_queue_offset"])])
+        place = ["commit_log_offset", "half_queue_offset", "repetition"]
+        marks = marks.sort_by([(name, "ascending") for name in place])
+        places = np.stack([int64s(marks[name]) for name in place])
         again = (np.diff(places) == 0).all(axis=0)  # an op that was read twice, by two ways to it
         marks = marks.filter(pa.array(np.append(np.ones(min(1, marks.num_rows), np.bool_), ~again)))
         return Witnesses(halves, marks, finals, discards)

@@ -193,7 +193,9 @@ def finals_of(block: Block, store: str, schema: pa.Schema = FINALS) -> pa.Record
 
 
 def marks_of(ops: pa.RecordBatch, wanted: pa.Array | None = None) -> pa.RecordBatch:
-    """One row of MARKS for each half queue offset that an op names; one that it names twice counts once.
+    """One row of MARKS for each half queue offset that an op names, and each time that it does.
+
+    One that was decided twice within a batch interval is named twice (5.1.0 and later).
 
     Order: of the ops, then half queue offset (a batch need not be in order).
     `wanted`: only these half queue offsets.
@@ -205,10 +207,14 @@ def marks_of(ops: pa.RecordBatch, wanted: pa.Array | None = None) -> pa.RecordBa
         chosen = np.asarray(pc.is_in(pa.array(numbers), value_set=wanted))
         owners, numbers = owners[chosen], numbers[chosen]
     order = np.lexsort((numbers, owners))
-    repeated = (np.diff(owners[order]) == 0) & (np.diff(numbers[order]) == 0)
-    kept = order[np.append(True, ~repeated)] if len(order) else order
-    columns = [ops[name].take(pa.array(owners[kept])) for name in MARKS.names[:-1]]
-    return pa.RecordBatch.from_arrays([*columns, pa.array(numbers[kept])], schema=MARKS)
+    owners, numbers = owners[order], numbers[order]
+    rows = np.arange(len(numbers))
+    is_first = np.append(True, (np.diff(owners) != 0) | (np.diff(numbers) != 0))[: len(rows)]
+    repetition = rows - np.maximum.accumulate(np.where(is_first, rows, 0))
+    columns = [ops[name].take(pa.array(owners)) for name in MARKS.names[:-2]]
+    return pa.RecordBatch.from_arrays(
+        [*columns, pa.array(numbers), pa.array(repetition.astype(np.int32))], schema=MARKS
+    )
 
 
 def is_final(block: Block) -> Bools:

@@ -145,6 +145,7 @@ MARKS = pa.schema(
         _COMMIT_LOG_OFFSET,
         _STORE_TIME,
         column("half_queue_offset", pa.int64(), "the half queue offset that the op names"),
+        column("repetition", pa.int32(), "0 for the first time that the op names it, 1 for the second"),
     ]
 )
 

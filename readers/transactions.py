@@ -14,6 +14,7 @@ Source: TransactionalMessageServiceImpl.check, EndTransactionProcessor; FORMATS 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -52,7 +53,8 @@ FLAGS: dict[str, str] = {
     "discarded_though_decided": "the broker discarded a copy although a commit or rollback was already recorded",
     "open_after_decision": "it is decided or discarded, but a copy without a valid op is still before the check (or "
     "again, where the cursor was set back): it is asked again",
-    "conflict": "both a commit and a rollback record exist (designs before 4.3)",
+    "conflict": "it was both committed and rolled back: a committed copy has more op marks than COMMIT records, or "
+    "(designs before 4.3) both records exist; consumers got it",
     "unanswerable": "the table's number is not the record's: every answer is refused (3.1)",
     "never_asked": "no table entry: the broker never asks for it (3.1)",
     "stalled": "pending, and its newest copy has waited longer than two check intervals, the timeout and one pass "
@@ -434,7 +436,7 @@ class Judgement:
             "discarded_though_decided": has_discard & is_decided
             & (np.minimum(self.first_final_rank, self.first_mark_rank) < self.last_discard_rank),
             "open_after_decision": self.is_asked_again & ((is_decided & has_mark) | is_discarded),
-            "conflict": np.zeros(count, np.bool_),
+            "conflict": is_committed & self._is_rolled_back_too(),
             "unanswerable": np.zeros(count, np.bool_),
             "never_asked": np.zeros(count, np.bool_),
             "stalled": is_pending & ~is_immune & (waited > timeout + 2 * interval + CHECK_PASS_MS_MAX),
@@ -454,6 +456,35 @@ class Judgement:
         }
         self.is_closable = (is_decided | is_discarded) & self.is_asked_again
         self.is_open_undecided = open_later
+
+    def _is_rolled_back_too(self) -> Bools:
+        """Whether a copy that a COMMIT record names has more op marks than decisions of which a record is known.
+
+        Every decision that a broker accepts marks the copy it names, and a commit writes a COMMIT record besides. Which
+        came first need not show: from 5.1.0 on ops are written in batches, so a rollback's may lie after a later
+        COMMIT record. The same shows where a committed copy was closed after the op cursor was set back by hand.
+        """
+        halves, finals = self.halves, self.finals
+        marks = np.bincount(self.chains.half_of_mark[~self.is_foreign_mark], minlength=len(halves))
+        rows = np.flatnonzero((marks > 1) & self.is_half_copy)
+        chosen = self.chains.named_finals & np.isin(finals.number, halves.number[rows])
+        commits = Counter(
+            zip(
+                finals.number[chosen].tolist(), finals.integers("prepared_transaction_offset")[chosen].tolist(),
+                strict=True,
+            )
+        )
+        others = Counter(
+            (decision.store, decision.queue_id, decision.queue_offset)
+            for view in self.views.values() for decision in view.foreign_decisions
+        )
+        is_twice = np.zeros(self.chains.count, np.bool_)
+        columns = ["store", "queue_id", "queue_offset", "commit_log_offset"]
+        for row, copy in zip(rows.tolist(), halves.table.select(columns).take(pa.array(rows)).to_pylist(), strict=True):
+            number = int(halves.number[row])
+            own = commits[number, copy["commit_log_offset"]]
+            is_twice[number] |= 0 < own < marks[row] - others[copy["store"], copy["queue_id"], copy["queue_offset"]]
+        return is_twice
 
     def _first_of(self, name: str) -> pa.Array:
         """A column that halves, discard copies and finals share, of the transaction's first witness."""
@@ -554,6 +585,7 @@ class Judgement:
             ("duplicate_commit", _join("; committed ", _text(self.commits_count), " times, so delivered as often")),
             ("commit_without_op", "; no op message"),
             ("commit_after_rollback", "; the op before it was a rollback"),
+            ("conflict", "; the committed copy has more op marks than COMMIT records: it was rolled back too"),
             ("commit_after_discard", "; committed after it was discarded"),
             ("discarded_though_decided", "; discarded although it was decided"),
             ("resumed", "; checked again after it was discarded"),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from readers.columns import Bools, Int64s
 from readers.errors import SourceError
@@ -125,13 +126,16 @@ def column(batches: list[pa.RecordBatch], name: str) -> Int64s:
 def _look_for_strays(result: SplitWitnesses) -> None:
     """Decisions that need a look: those that name a half copy of their own transaction in this split need none.
 
-    A commit of a diverted half message is in the half topic again, so halves may be decisions too.
+    A commit of a diverted half message is in the half topic again, so halves may be decisions too: on a record of
+    another topic, whose queue offset then is in the op.
     """
     offsets = column(result.halves, "commit_log_offset")
     finals = column(result.finals, "prepared_transaction_offset")
     halves = column(result.halves, "prepared_transaction_offset")
     is_stray: Bools = (finals > 0) & ~_names_its_own(finals, result.hashes["finals"], offsets, result.hashes["halves"])
-    is_other: Bools = (halves > 0) & ~np.isin(halves, offsets)
+    here = [np.asarray(pc.equal(rows["topic"], HALF_TOPIC)) for rows in result.halves]
+    is_half = np.concatenate([np.empty(0, np.bool_), *here])
+    is_other: Bools = (halves > 0) & ~np.isin(halves, offsets[is_half])
     result.scanned.stray_prepared_offsets = np.concatenate([finals[is_stray], halves[is_other]])
     result.scanned.stray_offsets = np.concatenate(
         [column(result.finals, "commit_log_offset")[is_stray], offsets[is_other]]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -36,7 +36,8 @@ def find_foreign(facts: LiveStore, kept: Witnesses, pace: Pace) -> None:
     """Add to the facts the decisions on other records that may explain an op mark which no final of its own does."""
     own = int64s(kept.finals["prepared_transaction_offset"])
     explained = kept.halves.filter(pc.is_in(kept.halves["commit_log_offset"], value_set=pa.array(own)))
-    numbers = set(kept.marks["half_queue_offset"].to_pylist()) - set(explained["queue_offset"].to_pylist())
+    marks = Counter(kept.marks["half_queue_offset"].to_pylist())
+    numbers = marks.keys() - {number for number in explained["queue_offset"].to_pylist() if marks[number] == 1}
     if not numbers:
         return
     named = list(_records_numbered(facts, sorted(numbers), pace))

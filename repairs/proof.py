@@ -77,17 +77,9 @@ def _contradiction(
             f"a COMMIT record appeared at commit-log offset {final['commit_log_offset']}: somebody else committed it, "
             "and consumers get the message"
         )
-    if action == "commit" and _marks_on(named, after) > _marks_on(named, before) + 1:
+    if action == "commit" and "conflict" in fresh:
         return (
             f"a second op message ends half copy {named['queue_offset']}, and there is no second COMMIT record: its "
             "producer rolled it back, and consumers get the message"
         )
     return None
-
-
-def _marks_on(named: Mapping[str, Any], row: Mapping[str, Any]) -> int:
-    """How many op numbers name the record."""
-    return sum(
-        mark["half_queue_offset"] == named["queue_offset"] and mark["store"] == named["store"]
-        for mark in row["op_marks"]
-    )

@@ -50,8 +50,8 @@ SUMMARY_VIEW = View(
 #: What deserves the first look: first what can still go wrong, then what has gone wrong, then what waits.
 _URGENT = (
     "open_after_decision", "commit_without_op", "poison", "masked", "expires_soon", "stalled", "LOST", "UNDECIDABLE",
-    "duplicate_commit", "commit_after_rollback", "commit_after_discard", "discarded_though_decided", "PENDING",
-    "DISCARDED",
+    "duplicate_commit", "commit_after_rollback", "conflict", "commit_after_discard", "discarded_though_decided",
+    "PENDING", "DISCARDED",
 )
 
 _Cell = tuple[str | None, str | None]

@@ -20,7 +20,7 @@ from spark_tasks.witnesses import MARK, ROWS
 #: What the judging task needs of WITNESSES.
 JUDGED = (
     "kind", "split", "store", "partition", "witness", "data", "row", "half_queue_offset", "commit_log_offset",
-    "queue_id", "queue_offset", "store_time_ms",
+    "queue_id", "queue_offset", "store_time_ms", "repetition",
 )
 Form = Callable[[int, pa.Table], Iterator[pa.RecordBatch]]
 

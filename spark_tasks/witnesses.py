@@ -45,11 +45,13 @@ WITNESSES = pa.schema(
         ("queue_id", pa.int32()),
         ("queue_offset", pa.int64()),
         ("store_time_ms", pa.int64()),
+        ("repetition", pa.int32()),
     ]
 )
 COLUMNS = (
     "kind tinyint, split int, store int, partition int, witness string, data binary, row int, half_queue_offset long, "
-    "commit_log_offset long, identity long, named_offset long, queue_id int, queue_offset long, store_time_ms long"
+    "commit_log_offset long, identity long, named_offset long, queue_id int, queue_offset long, store_time_ms long, "
+    "repetition int"
 )
 
 
@@ -130,20 +132,25 @@ def half_rows(
 
 def _marks(batches: list[pa.RecordBatch], place: dict[str, int]) -> pa.RecordBatch:
     marks = pa.Table.from_batches(batches).combine_chunks()
-    names = ("half_queue_offset", "commit_log_offset", "queue_id", "queue_offset", "store_time_ms")
+    names = ("half_queue_offset", "commit_log_offset", "queue_id", "queue_offset", "store_time_ms", "repetition")
     columns = {name: pa.concat_arrays(marks[name].chunks) for name in names}
     return _batch(len(marks), MARK, place, row=pa.array(np.arange(len(marks))), **columns)
 
 
 def _strays(found: SplitWitnesses, place: dict[str, int]) -> pa.RecordBatch:
-    """Stray decisions with the identity of their own record."""
+    """Stray decisions with the identity of their own record; without, where that is a half record.
+
+    No half copy of its own transaction explains that one: what it names was in another topic.
+    """
     offsets = found.scanned.stray_offsets
-    known = np.concatenate([column(found.finals, "commit_log_offset"), column(found.halves, "commit_log_offset")])
-    hashes = np.concatenate([found.hashes["finals"], found.hashes["halves"]])
+    known, hashes = column(found.finals, "commit_log_offset"), found.hashes["finals"]
+    is_final = np.isin(offsets, known)
+    identities = np.zeros(len(offsets), np.int64)
     order = np.argsort(known, kind="stable")
-    rows = order[np.searchsorted(known[order], offsets)]
+    identities[is_final] = hashes.view(np.int64)[order[np.searchsorted(known[order], offsets[is_final])]]
     return _batch(
-        len(offsets), STRAY, place, commit_log_offset=pa.array(offsets), identity=pa.array(hashes[rows].view(np.int64)),
+        len(offsets), STRAY, place, commit_log_offset=pa.array(offsets),
+        identity=pa.array(identities, mask=~is_final),
         named_offset=pa.array(found.scanned.stray_prepared_offsets),
     )
 

@@ -8,6 +8,7 @@ started on the copy.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +53,8 @@ class Truth:
         cursors = [line["queue_offset"] for line in self.of("after_cursor") if line["topic"] == HALF_TOPIC]
         self.half_cursor: int | None = cursors[-1] if cursors else None
         self.log_end: int = self.of("log_end")[-1]["commit_log_offset"]
-        self.op_numbers = {number for op in self.ops for number in numbers(op)}
+        self.op_counts = Counter(number for op in self.ops for number in numbers(op))
+        self.op_numbers = set(self.op_counts)
 
     def half_logs(self, copy_numbers: set[int]) -> list[int]:
         """The commit-log offsets of half copies."""
@@ -144,6 +146,8 @@ def expected_row(sent: Event, truth: Truth) -> Row:
     )
     still_open = bool(asked or put_back or stuck)
     state, flags = judge(finals, marks, still_open, discard_copies, logged, truth)
+    if finals and any(truth.op_counts[number] > 1 for number in marks.commit & marks.rollback):
+        flags.add("conflict")
     if delayed:
         flags.add("delayed_half")
     places_of_discards = [record["commit_log_offset"] for record in discard_copies]
@@ -186,7 +190,7 @@ def expected_row(sent: Event, truth: Truth) -> Row:
         "op_marks": [
             place(op) | {"half_queue_offset": number}
             for op in truth.ops
-            for number in sorted(set(numbers(op)) & copy_numbers)
+            for number in sorted(number for number in numbers(op) if number in copy_numbers)
         ],
         "final_records": [{"topic": record["topic"]} | place(record) for record in finals],
         "discard_copies": [place(record) for record in discard_copies],

@@ -56,6 +56,8 @@ def differences(row: Row | None, wanted: Row) -> list[str]:
     lacking = set(wanted["flags_at_least"]) - set(row["flags"])
     if lacking:
         found.append(f"flags {sorted(lacking)} are not in {row['flags']}")
+    if "conflict" in set(row["flags"]) - set(wanted["flags_at_least"]):
+        found.append("conflict: nobody decided it both ways")
     if wanted["open"] is not None and is_open(row) != wanted["open"]:
         found.append(f"open is {is_open(row)}: {row['flags']}, {row['reason']}")
     for field, fields in EVIDENCE.items():

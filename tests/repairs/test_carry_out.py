@@ -173,7 +173,7 @@ def test_a_commit_after_our_rollback_contradicts_it(journal: Journal) -> None:
 def test_a_rollback_after_our_commit_contradicts_it(journal: Journal) -> None:
     def late(medium: FakeMedium) -> None:
         if medium.looks == 5:
-            medium.rows["T1"]["op_marks"] = [mark(7, 0), mark(7, 1)]
+            medium.rows["T1"] |= {"op_marks": [mark(7, 0), mark(7, 1)], "flags": ["conflict"]}
 
     medium = FakeMedium({"T1": row()}, on_act=as_a_broker, on_look=late)
     receipt = act(medium, journal, conduct=Conduct(prove_ms=50, watch_ms=200))

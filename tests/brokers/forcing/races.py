@@ -220,7 +220,7 @@ def decision_after_ours(stage: Stage, tool: Tool, count: int = AT_ONCE) -> list[
         after.delivered = sum(stage.delivered(one) > 0 for one in begun)
         after.delivered_twice = sum(stage.delivered(one) > 1 for one in begun)
         after.contradicted = sum(done[one.case].outcome == "contradicted" for one in begun)
-        odd = {"duplicate_commit", "commit_after_rollback"}
+        odd = {"duplicate_commit", "conflict"}
         after.flagged_by_audit = sum(bool(odd & set(flags.get(one.id, ()))) for one in begun)
         found.append(after)
     return found
