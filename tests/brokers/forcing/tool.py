@@ -83,6 +83,8 @@ class Tool:
         return self.run(action, *words, "--yes", "--format", "jsonl")
 
     def journal(self) -> list[Row]:
-        """The lines of the journal, as they are in the file."""
+        """The whole lines of the journal, as they are in the file; another process may be writing the next."""
         path = self.state / "receipts.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        if not path.exists():
+            return []
+        return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
