@@ -98,6 +98,8 @@ class LiveWitnesses:
         for name in names:
             self._read_view(name)
         if self._unknown(names):
+            self._read_diverted()
+        if self._unknown(names):
             self._read_halves_from(max(self._facts.half_cursor, self._facts.half_begin))
         if self._unknown(names):
             self._read_halves_before_the_start_from(self._facts.half_begin, None)
