@@ -40,8 +40,14 @@ class Watching(threading.Thread):
         except BaseException as error:
             self.error = error
 
+    def _roots(self) -> list[Path]:
+        try:
+            return [path.parent for path in self._directory.rglob("commitlog") if any(path.iterdir())]
+        except FileNotFoundError:  # the directory is cleared before the broker is started
+            return []
+
     def _follow(self) -> None:
-        while not (roots := [path.parent for path in self._directory.rglob("commitlog") if any(path.iterdir())]):
+        while not (roots := self._roots()):
             if self._is_over.wait(0.2):
                 return
         followed, failures = Followed(roots, self._checkpoint, self.settings), 0
