@@ -65,8 +65,11 @@ def _by_id(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def _guard(deed: Deed, medium: Medium, conduct: Conduct, without: Sequence[str] = ()) -> None:
     """Ask the guards, and settle which copy is named."""
     wish, situation = deed.order.wish, deed.situation
-    if wish.queue_offset is not None:
-        situation = replace(situation, named=medium.record(situation, wish.queue_offset))
+    queue_offset = wish.queue_offset
+    if queue_offset is None and wish.action == "close":
+        queue_offset = _newest_open_copy(situation)
+    if queue_offset is not None:
+        situation = replace(situation, named=medium.record(situation, queue_offset))
     elif situation.half_copy is None and "not-a-half" in conduct.overrides:
         situation = replace(situation, named=situation.discard_copy)
     deed.situation = situation
@@ -75,6 +78,13 @@ def _guard(deed: Deed, medium: Medium, conduct: Conduct, without: Sequence[str] 
     if deed.named is None and not deed.refusals:
         why = "no record that the action could name can be read"
         deed.refusals = [Refusal("evidence-incomplete", why, "look at it with rmqtx show")]
+
+
+def _newest_open_copy(situation: Situation) -> int | None:
+    """What a close names: a copy that an op marks is closed already. None where every copy has its op."""
+    marked = {mark["half_queue_offset"] for mark in situation.row["op_marks"]}
+    copies = {copy["queue_offset"] for copy in situation.row["half_copies"]}
+    return max(copies - marked, default=None)
 
 
 def _named(situation: Situation, wish: Wish) -> NamedRecord | None:

@@ -26,20 +26,25 @@ class Seen(Enum):
 class Proof:
     """What a look shows.
 
-    Shape: `lacking` says what is not seen yet. `younger_queue_offset`: a half copy that the check put back after the
-           decision was made: it is still open and must be closed, or it is asked again.
+    Shape: `lacking` says what is not seen yet. `open_queue_offsets`: other half copies that the check has before it:
+           put back after the decision was made, or older ones, where a broker was killed and its cursor lags. They
+           are still open and must be closed, or the transaction is asked for again.
     """
 
     seen: Seen
     lacking: str | None = None
     contradiction: str | None = None
-    younger_queue_offset: int | None = None
+    open_queue_offsets: tuple[int, ...] = ()
 
 
-def proof_of(action: str, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> Proof:
+def proof_of(
+    action: str, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any],
+    half_cursor: int | None = None,
+) -> Proof:
     """What the row of a transaction after an act proves.
 
-    `named`: the record that was named; `before` and `after` are rows of TRANSACTIONS.
+    `named`: the record that was named; `before` and `after` are rows of TRANSACTIONS. `half_cursor`: the next half
+    queue offset that the check reads, where it is known.
     """
     contradiction = _contradiction(action, named, before, after)
     if contradiction is not None:
@@ -48,19 +53,30 @@ def proof_of(action: str, named: Mapping[str, Any], before: Mapping[str, Any], a
         if len(after["half_copies"]) > len(before["half_copies"]):
             return Proof(Seen.WHOLE)
         return Proof(Seen.NOT_YET, "no new half copy is in the half queue yet")
-    marked = {mark["half_queue_offset"] for mark in after["op_marks"]}
-    copies = [copy["queue_offset"] for copy in after["half_copies"] if copy["store"] == named["store"]]
-    newest = max(copies, default=named["queue_offset"])
     if action == "commit" and not after["final_records"]:
         return Proof(Seen.NOT_YET, "no COMMIT record yet")
-    younger = newest if newest > named["queue_offset"] and newest not in marked else None
+    marked = {mark["half_queue_offset"] for mark in after["op_marks"]}
+    left = _open_copies(named, after, marked, half_cursor)
     if named["queue_offset"] not in marked:
         lacking = f"no op message with half queue offset {named['queue_offset']} yet"
-        return Proof(Seen.NOT_YET, lacking, younger_queue_offset=younger)
-    if younger is not None:
-        lacking = f"half copy {younger}, which the check put back meanwhile, is not closed yet"
-        return Proof(Seen.NOT_YET, lacking, younger_queue_offset=younger)
+        return Proof(Seen.NOT_YET, lacking, open_queue_offsets=left)
+    if left:
+        is_new = left[-1] > named["queue_offset"]
+        why = "which the check put back meanwhile" if is_new else "which the check has before it too"
+        return Proof(Seen.NOT_YET, f"half copy {left[-1]}, {why}, is not closed yet", open_queue_offsets=left)
     return Proof(Seen.WHOLE)
+
+
+def _open_copies(
+    named: Mapping[str, Any], after: Mapping[str, Any], marked: set[int], half_cursor: int | None
+) -> tuple[int, ...]:
+    """The other half copies that the check will come to, ascending; the newest one is always before it."""
+    copies = {copy["queue_offset"] for copy in after["half_copies"] if copy["store"] == named["store"]}
+    newest = max(copies, default=named["queue_offset"])
+    return tuple(
+        copy for copy in sorted(copies - marked - {named["queue_offset"]})
+        if (copy == newest and copy > named["queue_offset"]) or (half_cursor is not None and copy >= half_cursor)
+    )
 
 
 def _contradiction(

@@ -77,14 +77,16 @@ class _Watch:
                 row = rows.get(deed.order.transaction_id)
                 if row is None or deed.named is None:
                     continue
-                deed.proof = proof_of(deed.order.wish.action, deed.named.place(), deed.situation.row, row)
+                deed.proof = proof_of(
+                    deed.order.wish.action, deed.named.place(), deed.situation.row, row, cursors.get(deed.named.store)
+                )
                 receipt = deed.begun()
                 receipt.state_after, receipt.flags_after = row["state"], list(row["flags"])
                 receipt.witnesses_after = witnesses_of(row)
-                younger = deed.proof.younger_queue_offset
-                if younger is not None and younger not in deed.closed:
-                    copies = replace(deed.situation, row={**deed.situation.row, "half_copies": row["half_copies"]})
-                    self._close(deed, younger, medium.record(copies, younger))
+                for left in deed.proof.open_queue_offsets:
+                    if left not in deed.closed:
+                        copies = replace(deed.situation, row={**deed.situation.row, "half_copies": row["half_copies"]})
+                        self._close(deed, left, medium.record(copies, left))
                 self._settle(deed, cursors)
         except RemotingError as error:
             self._problem = error.message
@@ -127,13 +129,17 @@ class _Watch:
                 return  # the next look says what is wrong
 
     def _close(self, deed: Deed, queue_offset: int, record: NamedRecord | None) -> None:
-        """Close a copy that the check put back before our decision was known: nothing is delivered by that."""
+        """Close a copy that the check will come to though the transaction is decided: nothing is delivered by that."""
         receipt = deed.begun()
+        assert deed.named is not None
         deed.closed.add(queue_offset)
         if record is None:
-            receipt.notes.append(f"half copy {queue_offset}, which the check put back, cannot be read: it stays open")
+            receipt.notes.append(f"half copy {queue_offset}, which the check comes to, cannot be read: it stays open")
             return
-        receipt.notes.append(f"the check had put back half copy {queue_offset} meanwhile: it was closed too")
+        if queue_offset > deed.named.queue_offset:
+            receipt.notes.append(f"the check had put back half copy {queue_offset} meanwhile: it was closed too")
+        else:
+            receipt.notes.append(f"the check had the older half copy {queue_offset} before it too: it was closed")
         self._journal.go_on(receipt)
         answer = self._medium.decide(record, deed.situation, ROLLBACK, receipt)
         if not answer.is_success:
@@ -153,7 +159,7 @@ class _Watch:
                 receipt.outcome = "unknown"
                 receipt.notes.append("the broker accepted it, and then its effect could not be seen")
             receipt.notes.append(self._problem or str(proof.lacking))
-            if proof.younger_queue_offset is not None:
+            if proof.open_queue_offsets:
                 receipt.notes.append(f"look again, and stop the asking: rmqtx close {deed.order.transaction_id}")
         self._journal.end(receipt)
 

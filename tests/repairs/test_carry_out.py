@@ -102,6 +102,27 @@ def test_what_the_check_puts_back_while_we_look_is_closed_at_once(journal: Journ
     assert receipt.outcome == "proved"
 
 
+def test_older_copies_that_the_check_has_before_it_are_closed_too(journal: Journal) -> None:
+    """A broker that was killed has an older cursor: the copies that it had passed come to the check again."""
+    facts = row(half_copies=[place(3, 300), place(5, 500), place(7, 700)])
+    medium = FakeMedium({"T1": facts}, on_act=as_a_broker, cursor=5)
+    receipt = act(medium, journal)
+    assert medium.acts == [("commit", 7), ("rollback", 5)]
+    assert receipt.outcome == "proved"
+    assert receipt.notes == ["the check had the older half copy 5 before it too: it was closed"]
+
+
+def test_a_close_names_the_copy_that_has_no_op(journal: Journal) -> None:
+    facts = row(
+        "COMMITTED", half_copies=[place(3, 300), place(5, 500), place(7, 700)], final_records=[final()],
+        op_marks=[mark(7)], flags=["open_after_decision"], advice="close",
+    )
+    medium = FakeMedium({"T1": facts}, on_act=as_a_broker, cursor=3)
+    receipt = act(medium, journal, "close")
+    assert medium.acts == [("rollback", 5), ("rollback", 3)]
+    assert receipt.outcome == "proved"
+
+
 def test_an_op_that_shows_is_not_the_end_while_a_pass_of_the_check_goes_on(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,11 +6,13 @@ import socket
 
 import pytest
 
+from remoting.codes import RequestCode
+from remoting.connection import Request, Value
 from tests.brokers.forcing.faults import OPTIONS, commit, commit_and_kill, through_proxy
 from tests.brokers.forcing.stage import Stage
 from tests.brokers.forcing.tool import Ran
 from tests.brokers.proxy import Fault
-from tests.brokers.rig import REQUEST_END_TRANSACTION
+from tests.brokers.rig import CHECK_GROUP, HALF_TOPIC, REQUEST_END_TRANSACTION
 
 pytestmark = pytest.mark.slow
 REFUSED, UNREACHABLE, UNKNOWN = 12, 14, 18
@@ -101,3 +103,25 @@ def test_broker_killed_between_act_and_proof(stage: Stage) -> None:
     assert "already-delivered" in again.stderr
     stage.until_consumed()
     assert stage.delivered(one) == 1
+
+
+@pytest.mark.parametrize("action", ["commit", "rollback"])
+def test_older_copies_come_to_the_check_again(stage: Stage, action: str) -> None:
+    """As after a kill, which loses some seconds of the check's cursor: the copies that it had passed are before it."""
+    (one,) = stage.orphans(f"fault-cursor-{action}")
+    stage.put_back([one], times=2)
+    broker, first = stage.broker, int(one.known["queue_offset"])
+    fields: dict[str, Value] = {
+        "consumerGroup": CHECK_GROUP, "topic": HALF_TOPIC, "queueId": 0, "commitOffset": first,
+    }  # fmt: skip
+    broker.client.call(broker.address, Request(RequestCode.UPDATE_CONSUMER_OFFSET, fields))
+    assert broker.consumer_offset(CHECK_GROUP, HALF_TOPIC) == first
+    tool = stage.tool()
+    ran = tool.run(action, one.id, *OPTIONS)
+    assert (ran.status, [row["outcome"] for row in ran.rows]) == (0, ["proved"]), str(ran)
+    assert sum("older half copy" in note for note in ran.rows[0]["notes"]) == 2, str(ran)
+    assert stage.asked_again([one]) == []
+    stage.until_consumed()
+    assert stage.delivered(one) == (action == "commit")
+    shown = tool.run("show", one.id, "--format", "jsonl").rows
+    assert [(row["flags"], row["advice"]) for row in shown] == [([], "none")]
