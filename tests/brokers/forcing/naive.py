@@ -21,7 +21,7 @@ _BODY_LENGTH_AT = 84
 def op_numbers(broker: Broker) -> set[int]:
     """The half queue offsets that op messages name; by consume queue and single records, which 4.x has too."""
     found: set[int] = set()
-    place = 0
+    place = max(0, broker.min_offset(OP_TOPIC))  # before it there is nothing, once files of the log were deleted
     while True:
         part = broker.slots(OP_TOPIC, 0, place, _SLOTS_AT_ONCE)
         for slot in part.slots:
