@@ -6,6 +6,7 @@ import re
 import subprocess
 from dataclasses import dataclass, field
 
+from tests.brokers.forcing.naive import op_numbers
 from tests.brokers.forcing.stage import Stage
 from tests.brokers.forcing.tool import Ran, Tool
 from tests.brokers.rig import COMMIT
@@ -52,9 +53,11 @@ def cases(stage: Stage) -> list[Case]:
     in_flight, group, still_open = begin("in-flight"), begin("group"), begin("open")
     immune = begin("immune", **{"p.CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"})
     shop.until_decided()
+    # The client tells the broker without waiting for an answer: killed too early, it has told nothing.
+    stage.until_delivered([delivered, closed])
+    stage.until("the rollback is recorded", lambda: rolled_back.original[0] in op_numbers(stage.broker))
     shop.kill()
     stage.until_gone(groups["older"])
-    stage.until_delivered([delivered, closed])
     alive = stage.shop("g-alive")
     connected = alive.begin_all("guard-alive", 1)[0]
     return [
