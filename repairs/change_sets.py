@@ -15,6 +15,7 @@ before anything after it begins. Undoing goes the other way round, barriers incl
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -136,6 +137,6 @@ def _check_path(path: str) -> None:
 
 def _check_apart(path: str, steps: list[WriteAt]) -> None:
     ordered = sorted(steps, key=lambda step: step.position_bytes)
-    for one, other in zip(ordered, ordered[1:], strict=False):
+    for one, other in itertools.pairwise(ordered):
         if other.position_bytes < one.end_bytes:
             raise BadRequest(f"{path} is written twice at byte {other.position_bytes}")

@@ -1,0 +1,144 @@
+"""What the steps of a change set mean for the files that are there: each with its content before and after."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from readers.errors import BadRequest, StoreChanged, UnreadableFile
+from repairs.change_sets import Change, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
+from repairs.file_operations import CHUNK_BYTES, Attributes, attributes_of
+
+WRITE, CREATE, REPLACE, REMOVE = "write", "create", "replace", "remove"
+KINDS = (WRITE, CREATE, REPLACE, REMOVE)
+
+
+class Image(Protocol):
+    """The content of a file, or of a part of it.
+
+    Units: `size_bytes` and positions count from the begin of the image.
+    """
+
+    @property
+    def size_bytes(self) -> int:
+        """Its length."""
+
+    def read(self, begin: int, end: int) -> bytes:
+        """The bytes from one position to another."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenImage:
+    """Bytes that a step gives, and zeros to its size."""
+
+    data: bytes
+    size_bytes: int
+
+    def read(self, begin: int, end: int) -> bytes:
+        """The bytes from one position to another."""
+        return self.data[begin:end].ljust(min(end, self.size_bytes) - begin, b"\0")
+
+
+@dataclass(frozen=True, slots=True)
+class FileImage:
+    """A part of a file that is there, read when it is asked for."""
+
+    file: Path
+    position_bytes: int
+    size_bytes: int
+
+    def read(self, begin: int, end: int) -> bytes:
+        """The bytes from one position to another; fewer where the file became shorter.
+
+        Raises: UnreadableFile.
+        """
+        try:
+            with self.file.open("rb") as source:
+                source.seek(self.position_bytes + begin)
+                return source.read(min(end, self.size_bytes) - begin)
+        except OSError as error:
+            raise UnreadableFile(f"cannot read {self.file}: {error.strerror}", file=self.file) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One change of one file.
+
+    Shape: `position_bytes` is None where the whole file is meant; an image that is None says that there is no file;
+           `group` counts the barriers before it; `attributes` are the file's as it was, None where there was none.
+    """
+
+    kind: str
+    path: str
+    group: int
+    position_bytes: int | None
+    before: Image | None
+    after: Image | None
+    attributes: Attributes | None
+
+
+def planned(change_set: ChangeSet, root: Path) -> list[Edit]:
+    """The edits that a change set is, on the files as they are now.
+
+    Order: that of the steps.
+    Raises: StoreChanged where a file is not there that is to be changed, or is there that is to be made; UnreadableFile.
+    """
+    return [
+        _planned(change, group, root) for group, changes in enumerate(change_set.groups()) for change in changes
+    ]
+
+
+def _planned(change: Change, group: int, root: Path) -> Edit:
+    file = real_file(root, change.path)
+    there = file.is_file()
+    if not there and os.path.lexists(file):
+        raise StoreChanged(f"{file} is not a file", file=file)
+    if not file.parent.is_dir():
+        raise StoreChanged(f"{file.parent} is no directory, so {file.name} cannot be in it", file=file)
+    size_bytes = file.stat().st_size if there else 0
+    attributes = attributes_of(file) if there else None
+    whole = FileImage(file, 0, size_bytes) if there else None
+    match change:
+        case WriteAt(path, position_bytes, data):
+            if not there or change.end_bytes > size_bytes:
+                what = f"is {size_bytes} bytes" if there else "is not there"
+                raise StoreChanged(f"{file} {what}, and byte {change.end_bytes} of it is to be written", file=file)
+            before = FileImage(file, position_bytes, len(data))
+            return Edit(WRITE, path, group, position_bytes, before, GivenImage(data, len(data)), attributes)
+        case CreateFile(path, new_size_bytes, data):
+            if there:
+                raise StoreChanged(f"{file} is there already", file=file)
+            return Edit(CREATE, path, group, None, None, GivenImage(data, new_size_bytes), None)
+        case ReplaceFile(path, data):
+            return Edit(REPLACE, path, group, None, whole, GivenImage(data, len(data)), attributes)
+        case RemoveFile(path):
+            if not there:
+                raise StoreChanged(f"{file} is not there any more", file=file)
+            return Edit(REMOVE, path, group, None, whole, None, attributes)
+    raise BadRequest(f"no such step: {change!r}")
+
+
+def real_file(root: Path, path: str) -> Path:
+    """The file that a path in a store means; where that is a link, what it leads to."""
+    return Path(os.path.realpath(root / path))
+
+
+def groups_of(edits: Sequence[Edit], *, backwards: bool = False) -> list[list[Edit]]:
+    """The edits between barriers, in the order in which they are made, or undone."""
+    numbers = sorted({edit.group for edit in edits}, reverse=backwards)
+    ordered = list(reversed(edits)) if backwards else list(edits)
+    return [[edit for edit in ordered if edit.group == number] for number in numbers]
+
+
+def chunks(size_bytes: int) -> Iterator[tuple[int, int]]:
+    """The pieces in which an image is read."""
+    for begin in range(0, size_bytes, CHUNK_BYTES):
+        yield begin, min(begin + CHUNK_BYTES, size_bytes)
+
+
+def is_zero(data: bytes) -> bool:
+    """Whether there is nothing but zeros."""
+    return not data.rstrip(b"\0")
