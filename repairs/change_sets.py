@@ -23,7 +23,7 @@ from readers.errors import BadRequest
 
 #: Directories whose every file means something to a broker: nothing temporary may ever be in them.
 #: Source: store/MappedFileQueue.java load; a foreign file in commitlog/ keeps 4.5.1 and later from starting.
-SEGMENT_DIRECTORIES = ("commitlog", "consumequeue", "consumequeue_ext", "batchconsumequeue", "index")
+SEGMENT_DIRECTORIES = ("commitlog", "consumequeue", "batchconsumequeue", "index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class ChangeSet:
         written: dict[str, list[WriteAt]] = {}
         whole: set[str] = set()
         for step in self.changes():
-            _check_path(step.path)
+            check_path(step.path)
             if step.path in whole or (step.path in written and not isinstance(step, WriteAt)):
                 raise BadRequest(f"{step.path} is changed by two steps that cannot stand together")
             if not isinstance(step, WriteAt):
@@ -127,12 +127,21 @@ class ChangeSet:
         return [group for group in groups if group]
 
 
-def _check_path(path: str) -> None:
+def check_path(path: str) -> None:
+    """Whether a path may be one in a store.
+
+    Raises: BadRequest.
+    """
     parts = path.split("/")
     if not path or "\0" in path or any(part in ("", ".", "..") for part in parts):
         raise BadRequest(f"{path!r} names no file below the root of a store")
     if path == "lock":
         raise BadRequest("the file lock belongs to whoever uses the store, it is never changed")
+
+
+def is_segment_path(path: str) -> bool:
+    """Whether a file is in, or below, a directory whose every file means something to a broker."""
+    return "/" in path and path.startswith(SEGMENT_DIRECTORIES)
 
 
 def _check_apart(path: str, steps: list[WriteAt]) -> None:

@@ -84,7 +84,7 @@ def planned(change_set: ChangeSet, root: Path) -> list[Edit]:
     """The edits that a change set is, on the files as they are now.
 
     Order: that of the steps.
-    Raises: StoreChanged where a file is not there that is to be changed, or is there that is to be made; UnreadableFile.
+    Raises: StoreChanged where a file is missing that is to be changed, or there that is to be made; UnreadableFile.
     """
     return [
         _planned(change, group, root) for group, changes in enumerate(change_set.groups()) for change in changes

@@ -10,7 +10,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from readers.errors import UnwritableFile
@@ -53,6 +53,10 @@ class Attributes:
     user: int
     group: int
     modified_ns: int | None = None
+
+    def without_time(self) -> Attributes:
+        """The same, whatever its time."""
+        return replace(self, modified_ns=None)
 
 
 class FileOperations:

@@ -51,8 +51,8 @@ def fingerprint(root: Path, edits: Sequence[Edit]) -> list[Entry]:
     entries = []
     for path, file, status in files_below(root):
         if path in partly:
-            digest = _digest(_surroundings(file, partly[path], status.st_size))
-            entries.append(Entry(path, status.st_size, None, digest))
+            around = _surroundings(file, partly[path], status.st_size)
+            entries.append(Entry(path, status.st_size, None, _digest(around)))
         elif path not in whole:
             is_small = status.st_size <= SMALL_BYTES
             digest = _digest([FileImage(file, 0, status.st_size)]) if is_small else None
