@@ -111,7 +111,7 @@ def _turn(
                 more = f" and {len(found) - _SHOWN_MAX} more" if len(found) > _SHOWN_MAX else ""
                 raise StoreChanged(
                     f"{place} is not as {file} left it: {'; '.join(found[:_SHOWN_MAX])}{more}", file=file,
-                    advice="nothing was done; what came since would be lost or contradicted",
+                    advice="nothing was done: what came since would be lost or contradicted",
                 )
             if undo_file.state != (APPLIED if forward else UNDONE):
                 _bring(undo_file, place, files, forward=forward)

@@ -38,6 +38,7 @@ from rmqtx_cli.commands import (
     search,
     show,
     stores,
+    undo,
     verify,
 )
 from spark_tasks.errors import SparkUnavailable
@@ -76,7 +77,7 @@ def rmqtx(
 #: The commands in the order of help texts and manual pages; `decode` is a group, and `explain` reads no store.
 COMMANDS = (
     stores, pending, show, audit, verify, search, export, diff, reconcile, check,
-    commit, rollback, discard, resume, close, plan, apply, receipts, answer, probe,
+    commit, rollback, discard, resume, close, plan, apply, undo, receipts, answer, probe,
 )  # fmt: skip
 for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)
