@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,6 +84,19 @@ def differences(then: Iterable[Entry], now: Iterable[Entry], *, times: bool = Tr
 def files_below(root: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
     """Every file of a store but its lock and what is on its way: path below the root, where it is, its status.
 
+    Raises: UnreadableFile.
+    """
+    for prefix, directory in directories_below(root):
+        with _readable(directory), os.scandir(directory) as entries:
+            for entry in entries:
+                path = prefix + entry.name
+                if entry.is_file() and path != LOCK and not entry.name.startswith(TEMPORARY_PREFIX):
+                    yield path, Path(entry.path), entry.stat()
+
+
+def directories_below(root: Path) -> Iterator[tuple[str, Path]]:
+    """Every directory of a store with what its files' paths begin with; the root comes first, with nothing.
+
     Links to directories are followed, as a broker does, each directory once.
     Raises: UnreadableFile.
     """
@@ -90,20 +104,22 @@ def files_below(root: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
     waiting = [("", root)]
     while waiting:
         prefix, directory = waiting.pop()
-        try:
+        with _readable(directory):
             status = directory.stat()
             if (status.st_dev, status.st_ino) in seen:
                 continue
             seen.add((status.st_dev, status.st_ino))
             with os.scandir(directory) as entries:
-                for entry in entries:
-                    path = prefix + entry.name
-                    if entry.is_dir():
-                        waiting.append((path + "/", Path(entry.path)))
-                    elif entry.is_file() and path != LOCK and not entry.name.startswith(TEMPORARY_PREFIX):
-                        yield path, Path(entry.path), entry.stat()
-        except OSError as error:
-            raise UnreadableFile(f"cannot read {directory}: {error.strerror}", file=directory) from error
+                waiting += [(f"{prefix}{entry.name}/", Path(entry.path)) for entry in entries if entry.is_dir()]
+        yield prefix, directory
+
+
+@contextmanager
+def _readable(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {directory}: {error.strerror}", file=directory) from error
 
 
 def _surroundings(file: Path, edits: Sequence[Edit], size_bytes: int) -> list[FileImage]:

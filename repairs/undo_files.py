@@ -9,6 +9,7 @@ disk before what it announces. None: the changes are under way. A torn one at th
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from readers.custody import tool
-from readers.errors import BadText, FormatError, UnreadableFile, UnwritableFile
+from readers.errors import BadText, FormatError, RmqtxError, UnreadableFile, UnwritableFile
 from repairs.change_sets import check_path
 from repairs.edits import KINDS, Edit, Image, chunks, is_zero
 from repairs.file_operations import CHUNK_BYTES, Attributes, FileOperations
@@ -131,8 +132,21 @@ def write_undo_file(
     unfinished = path.with_name(path.name + UNFINISHED_SUFFIX)
     if unfinished.exists():  # of an attempt that changed nothing
         files.remove(unfinished)
-    files.create(unfinished, 0)
-    writer = _Writer(unfinished, files)
+    try:
+        _write_plan(unfinished, root, edits, prints, files, about)
+        files.rename(unfinished, path)
+    except RmqtxError:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+        raise
+    files.sync_directory(path.parent)
+
+
+def _write_plan(
+    path: Path, root: Path, edits: Sequence[Edit], prints: Sequence[Entry], files: FileOperations, about: Sequence[str]
+) -> None:
+    files.create(path, 0)
+    writer = _Writer(path, files)
     head = {
         "undo_id": secrets.token_hex(8), "root": str(root), "about": list(about), "made_by": tool(), "who": whoever(),
         "made_time_ms": _now_ms(),
@@ -146,9 +160,7 @@ def write_undo_file(
                 writer.frame(kind, _POSITION.pack(position) + data)
     writer.frame(_END, _json({"edits_count": len(edits)}))
     writer.flush()
-    files.sync_file(unfinished)
-    files.rename(unfinished, path)
-    files.sync_directory(path.parent)
+    files.sync_file(path)
 
 
 class _Writer:
