@@ -85,11 +85,6 @@ class FileOperations:
             finally:
                 os.close(descriptor)
 
-    def truncate(self, path: Path, size_bytes: int) -> None:
-        """Give a file another length."""
-        with told(path):
-            os.truncate(path, size_bytes)
-
     def rename(self, old: Path, new: Path) -> None:
         """Give a file its name; what had that name before is gone at the same instant."""
         with told(new):

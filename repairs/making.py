@@ -65,7 +65,7 @@ def _whole(edit: Edit, file: Path, waiting: Path, files: FileOperations, *, forw
     if file.exists() and _is(file, wanted):
         files.set_attributes(file, attributes)
         return
-    target = waiting if waiting.parent.stat().st_dev == file.parent.stat().st_dev else file
+    target = waiting if waiting.parent == file.parent or _is_same_disk(waiting.parent, file.parent) else file
     if target == file and file.exists():
         other = edit.before if forward else edit.after
         if other is not None:
@@ -81,6 +81,11 @@ def _whole(edit: Edit, file: Path, waiting: Path, files: FileOperations, *, forw
     files.sync_file(target)
     if target != file:
         files.rename(target, file)
+
+
+def _is_same_disk(one: Path, other: Path) -> bool:
+    """Whether a file can be renamed from one directory to another."""
+    return one.stat().st_dev == other.stat().st_dev
 
 
 def _waiting(root: Path, edit: Edit, name: str) -> Path:

@@ -106,9 +106,7 @@ class UndoFile:
         now_ms = _now_ms()
         values = {"state": state, "time_ms": now_ms, "who": whoever(), "times": dict(times or {})}
         frame, chain = _frame(_STATE, _json(values), self.chain)
-        if self.path.stat().st_size > self.end_bytes:  # a state that was torn by a crash
-            files.truncate(self.path, self.end_bytes)
-        files.write(self.path, self.end_bytes, frame)
+        files.write(self.path, self.end_bytes, frame)  # over one that was torn by a crash; what is left of it is none
         files.sync_file(self.path)
         self.state, self.state_time_ms, self.times = state, now_ms, dict(times or {})
         self.end_bytes, self.chain = self.end_bytes + len(frame), chain

@@ -26,7 +26,7 @@ class Operation:
     data: bytes = b""
 
     def directories(self) -> set[str]:
-        return {str(Path(path).parent) for path in (self.new_path or self.path,)}
+        return {str(Path(path).parent) for path in (self.path, self.new_path) if path}
 
 
 class Unsynced(FileOperations):
@@ -48,6 +48,7 @@ class Recorder(Unsynced):
         self.times = {path: (top / path).stat().st_mtime_ns for path in self.base}
         self.inodes = {path: number for number, path in enumerate(self.base)}
         self.next_inode = len(self.inodes)
+        self.directories = [path.relative_to(top) for path in sorted(top.rglob("*")) if path.is_dir()]
         self.operations: list[Operation] = []
 
     def _name(self, path: Path) -> str:
@@ -64,11 +65,6 @@ class Recorder(Unsynced):
         super().write(path, position_bytes, data)
         name = self._name(path)
         self.operations.append(Operation("write", name, self.inodes[name], number=position_bytes, data=data))
-
-    def truncate(self, path: Path, size_bytes: int) -> None:
-        super().truncate(path, size_bytes)
-        name = self._name(path)
-        self.operations.append(Operation("size", name, self.inodes[name], number=size_bytes))
 
     def rename(self, old: Path, new: Path) -> None:
         super().rename(old, new)
@@ -104,7 +100,8 @@ class Recorder(Unsynced):
                 key = hash(tuple(sorted(content.items())))
                 if key not in seen:
                     seen.add(key)
-                    yield State(f"after {length} operations, {what}", content, self.base, self.times, final)
+                    what = f"after {length} operations, {what}"
+                    yield State(what, content, self.base, self.times, final, self.directories)
 
     def _replayed(self, done: list[Operation], lost: set[int], torn: int | None) -> dict[str, bytes]:
         names = {path: number for number, path in enumerate(self.base)}
@@ -153,7 +150,7 @@ def _is_durable(done: list[Operation], number: int) -> bool:
     later = done[number + 1 :]
     if one.kind in ("size", "write"):
         return any(other.kind == "sync_file" and other.inode == one.inode for other in later)
-    return any(other.kind == "sync_directory" and other.path in one.directories() for other in later)
+    return one.directories() <= {other.path for other in later if other.kind == "sync_directory"}
 
 
 @dataclass
@@ -165,19 +162,19 @@ class State:
     base: dict[str, bytes] = field(repr=False)
     times: dict[str, int] = field(repr=False)
     final: dict[str, tuple[bytes, int]] = field(repr=False)
+    directories: list[Path] = field(repr=False)
 
     def lay_out(self, top: Path) -> None:
         """Put the files below a directory; those that are as at the beginning, or at the end, have that time."""
+        for directory in self.directories:
+            (top / directory).mkdir(parents=True, exist_ok=True)
         for path, data in self.content.items():
             file = top / path
-            file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
             if self.base.get(path) == data:
                 os.utime(file, ns=(0, self.times[path]))
             elif path in self.final and self.final[path][0] == data:
                 os.utime(file, ns=(0, self.final[path][1]))
-        for path in {**self.base, **self.final}:
-            (top / path).parent.mkdir(parents=True, exist_ok=True)
 
 
 def snapshot(top: Path) -> dict[str, bytes]:
