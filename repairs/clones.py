@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from readers.errors import BadRequest, FileChanged, UnreadableFile, UnwritableFile
+from repairs.edits import data_ranges
 from repairs.file_operations import CHUNK_BYTES, FileOperations, attributes_of, told
 from repairs.fingerprints import directories_below, files_below
 from repairs.store_lock import store_shared
@@ -175,7 +176,7 @@ def _copy_file(file: Path, copy: Path, status: os.stat_result) -> None:
         try:
             if not _shared(reading, writing):
                 os.ftruncate(writing, status.st_size)
-                for begin, end in _data(reading, status.st_size):
+                for begin, end in data_ranges(reading, 0, status.st_size):
                     _copy_range(reading, writing, begin, end)
             if os.fstat(writing).st_size != status.st_size:
                 raise FileChanged(f"{file} became another length while it was copied", file=file)
@@ -211,21 +212,6 @@ def _shared(reading: int, writing: int) -> bool:
             return False
         raise
     return True
-
-
-def _data(reading: int, size_bytes: int) -> Iterator[tuple[int, int]]:
-    """The parts of a file that are no holes."""
-    position = 0
-    while position < size_bytes:
-        try:
-            begin = os.lseek(reading, position, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole is left
-                return
-            raise
-        position = min(os.lseek(reading, begin, os.SEEK_HOLE), size_bytes)
-        if begin < position:
-            yield begin, position
 
 
 def _copy_range(reading: int, writing: int, begin: int, end: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ class Image(Protocol):
     def read(self, begin: int, end: int) -> bytes:
         """The bytes from one position to another."""
 
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """From where to where there may be anything but zeros, in order: a new segment is one large hole."""
+
 
 @dataclass(frozen=True, slots=True)
 class GivenImage:
@@ -40,6 +44,11 @@ class GivenImage:
     def read(self, begin: int, end: int) -> bytes:
         """The bytes from one position to another."""
         return self.data[begin:end].ljust(min(end, self.size_bytes) - begin, b"\0")
+
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """Where the bytes are that were given."""
+        if self.data:
+            yield 0, len(self.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,19 @@ class FileImage:
             with self.file.open("rb") as source:
                 source.seek(self.position_bytes + begin)
                 return source.read(min(end, self.size_bytes) - begin)
+        except OSError as error:
+            raise UnreadableFile(f"cannot read {self.file}: {error.strerror}", file=self.file) from error
+
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """Where the file system keeps blocks for it.
+
+        Raises: UnreadableFile.
+        """
+        try:
+            with self.file.open("rb") as source:
+                last = self.position_bytes + self.size_bytes
+                for begin, end in data_ranges(source.fileno(), self.position_bytes, last):
+                    yield begin - self.position_bytes, end - self.position_bytes
         except OSError as error:
             raise UnreadableFile(f"cannot read {self.file}: {error.strerror}", file=self.file) from error
 
@@ -133,12 +155,39 @@ def groups_of(edits: Sequence[Edit], *, backwards: bool = False) -> list[list[Ed
     return [[edit for edit in ordered if edit.group == number] for number in numbers]
 
 
-def chunks(size_bytes: int) -> Iterator[tuple[int, int]]:
-    """The pieces in which an image is read."""
-    for begin in range(0, size_bytes, CHUNK_BYTES):
-        yield begin, min(begin + CHUNK_BYTES, size_bytes)
+def data_ranges(descriptor: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of a part of a file that are no holes."""
+    while begin < end:
+        try:
+            first = os.lseek(descriptor, begin, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole is left
+                return
+            raise
+        begin = min(os.lseek(descriptor, first, os.SEEK_HOLE), end)
+        if first < begin:
+            yield first, begin
+
+
+def chunks(*images: Image) -> Iterator[tuple[int, int]]:
+    """The pieces in which images are read: all that is not zero in every one of them, each once, in order."""
+    reached = 0
+    for begin, end in sorted(found for image in images for found in image.ranges()):
+        for position in range(max(begin, reached), end, CHUNK_BYTES):
+            reached = min(position + CHUNK_BYTES, end)
+            yield position, reached
+
+
+def is_same(one: Image, other: Image) -> bool:
+    """Whether two images have the same content."""
+    return one.size_bytes == other.size_bytes and all(
+        one.read(begin, end) == other.read(begin, end) for begin, end in chunks(one, other)
+    )
+
+
+_ZEROS = bytes(CHUNK_BYTES)
 
 
 def is_zero(data: bytes) -> bool:
-    """Whether there is nothing but zeros."""
-    return not data.rstrip(b"\0")
+    """Whether there is nothing but zeros, in a chunk at most."""
+    return data == _ZEROS[: len(data)]

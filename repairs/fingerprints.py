@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from readers.errors import UnreadableFile
-from repairs.edits import Edit, FileImage, chunks
+from repairs.edits import Edit, FileImage
+from repairs.file_operations import CHUNK_BYTES
 
 #: Names that begin so are ours, on their way to their place; the lock belongs to who uses the store.
 TEMPORARY_PREFIX = ".rmqtx-"
@@ -144,6 +145,6 @@ def _place(edit: Edit) -> tuple[int, int]:
 def _digest(images: Iterable[FileImage]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for image in images:
-        for begin, end in chunks(image.size_bytes):
-            digest.update(image.read(begin, end))
+        for begin in range(0, image.size_bytes, CHUNK_BYTES):
+            digest.update(image.read(begin, begin + CHUNK_BYTES))
     return digest.hexdigest()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from readers.errors import UnwritableFile
 from repairs.change_sets import is_segment_path
-from repairs.edits import Edit, FileImage, Image, chunks, groups_of, is_zero, real_file
+from repairs.edits import Edit, FileImage, Image, chunks, groups_of, is_same, is_zero, real_file
 from repairs.file_operations import FileOperations, attributes_of_new
 from repairs.fingerprints import TEMPORARY_PREFIX
 
@@ -44,7 +44,7 @@ def _part(edit: Edit, file: Path, files: FileOperations, *, forward: bool) -> No
     assert wanted is not None
     assert edit.position_bytes is not None
     now = FileImage(file, edit.position_bytes, wanted.size_bytes)
-    for begin, end in chunks(wanted.size_bytes):
+    for begin, end in chunks(wanted, now):
         data = wanted.read(begin, end)
         if now.read(begin, end) != data:
             files.write(file, edit.position_bytes + begin, data)
@@ -73,7 +73,7 @@ def _whole(edit: Edit, file: Path, waiting: Path, files: FileOperations, *, forw
             raise UnwritableFile(f"cannot replace {file}: {why}", file=file)
         files.remove(file)  # made in part before a crash
     files.create(target, wanted.size_bytes)
-    for begin, end in chunks(wanted.size_bytes):
+    for begin, end in chunks(wanted):
         data = wanted.read(begin, end)
         if not is_zero(data):
             files.write(target, begin, data)
@@ -122,8 +122,7 @@ def differs(edit: Edit, root: Path, *, forward: bool) -> str | None:
     if edit.position_bytes is None:
         return None if _is(file, wanted) else f"{edit.path} has another content"
     now = FileImage(file, edit.position_bytes, wanted.size_bytes)
-    same = all(now.read(begin, end) == wanted.read(begin, end) for begin, end in chunks(wanted.size_bytes))
-    return None if same else f"{edit.path} has another content at byte {edit.position_bytes}"
+    return None if is_same(now, wanted) else f"{edit.path} has another content at byte {edit.position_bytes}"
 
 
 def not_between(edit: Edit, root: Path) -> str | None:
@@ -149,10 +148,7 @@ def not_between(edit: Edit, root: Path) -> str | None:
 
 def _is(file: Path, image: Image) -> bool:
     """Whether a file has just this content."""
-    if file.stat().st_size != image.size_bytes:
-        return False
-    now = FileImage(file, 0, image.size_bytes)
-    return all(now.read(begin, end) == image.read(begin, end) for begin, end in chunks(image.size_bytes))
+    return is_same(FileImage(file, 0, file.stat().st_size), image)
 
 
 def _is_part(file: Path, image: Image) -> bool:
@@ -160,7 +156,7 @@ def _is_part(file: Path, image: Image) -> bool:
     size_bytes = file.stat().st_size
     now = FileImage(file, 0, size_bytes)
     return size_bytes <= image.size_bytes and all(
-        _fits(now.read(begin, end), image.read(begin, end), bytes(end - begin)) for begin, end in chunks(size_bytes)
+        _fits(now.read(begin, end), image.read(begin, end), bytes(end - begin)) for begin, end in chunks(now)
     )
 
 
@@ -171,7 +167,7 @@ def _is_mixed(edit: Edit, file: Path) -> bool:
     now = FileImage(file, edit.position_bytes, edit.after.size_bytes)
     return all(
         _fits(now.read(begin, end), edit.before.read(begin, end), edit.after.read(begin, end))
-        for begin, end in chunks(edit.after.size_bytes)
+        for begin, end in chunks(now, edit.before, edit.after)
     )
 
 

@@ -74,6 +74,10 @@ class KeptImage:
                     data[first - begin : last - begin] = source.read(last - first)
         return bytes(data)
 
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """What the undo file keeps."""
+        return ((position, position + length) for position, length, _ in self.blocks)
+
 
 @dataclass(slots=True)
 class UndoFile:
@@ -194,7 +198,7 @@ def _blocks(image: Image | None) -> Iterator[tuple[int, bytes]]:
     """What of an image is not zero; files of a store are mostly holes."""
     if image is None:
         return
-    for begin, end in chunks(image.size_bytes):
+    for begin, end in chunks(image):
         data = image.read(begin, end)
         if len(data) != end - begin:
             raise UnreadableFile("a file became shorter while it was read", advice="nothing was changed; look again")
