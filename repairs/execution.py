@@ -19,7 +19,7 @@ from repairs.edits import Edit, planned, real_file
 from repairs.file_operations import FileOperations, told
 from repairs.fingerprints import differences, fingerprint
 from repairs.making import differs, make, not_between
-from repairs.store_lock import store_locked
+from repairs.store_lock import store_locked, store_shared
 from repairs.undo_files import APPLIED, APPLYING, UNDOING, UNDONE, UndoFile, read_undo_file, write_undo_file
 
 #: How many differences a refusal names.
@@ -91,10 +91,12 @@ def standing(
 ) -> tuple[UndoFile, list[str]]:
     """An undo file, and in what the store is not as it left it; nothing is changed.
 
-    Raises: FormatError, UnreadableFile.
+    Raises: StoreInUse, FormatError, UnreadableFile.
     """
     undo_file = read_undo_file(Path(os.path.realpath(undo_path)))
-    return undo_file, _differences(undo_file, Path(os.path.realpath(root or undo_file.root)), times=times)
+    place = Path(os.path.realpath(root or undo_file.root))
+    with store_shared(place):
+        return undo_file, _differences(undo_file, place, times=times)
 
 
 def _turn(

@@ -122,7 +122,7 @@ def _take(descriptor: int, place: Path, kind: int) -> None:
             process = lock_holder(str(place))
             who = f"process {process}" if process is not None and process > 0 else "somebody"
             raise StoreInUse(
-                f"{place.parent} is in use: {who} holds its lock", file=place,
+                f"{place.parent} is in use: {who} holds its lock", file=place.parent,
                 advice="stop its broker first, or wait for the other rmqtx",
             ) from error
         if error.errno in _WITHOUT_LOCKS:
