@@ -55,6 +55,18 @@ def views(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s, valid
     return pa.Array.from_buffers(pa.binary_view(), count, [bitmap, pa.py_buffer(table), buffer])
 
 
+def rows_where(table: pa.Table, chosen: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """The rows that are chosen: the table itself where all are, for copies of everything are what takes memory."""
+    return table if pc.all(chosen, min_count=0, skip_nulls=False).as_py() else table.filter(chosen)
+
+
+def rows_in_order(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The rows by ascending values of some columns; the table itself where they are in order."""
+    order = pc.sort_indices(table.select(keys), sort_keys=[(key, "ascending") for key in keys])
+    places = np.asarray(order)
+    return table if (places[1:] > places[:-1]).all() else table.take(order)
+
+
 def strings(column: pa.Array) -> pa.Array:
     """The bytes as text. Bytes that are no UTF-8 are shown as backslash escapes, never dropped."""
     plain = column.cast(pa.binary()) if column.type == pa.binary_view() else column

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.chains import Witnesses, int64s
+from readers.columns import rows_in_order, rows_where
 from readers.findings import Finding
 from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES, marks_of, op_findings, witnesses_of
 from readers.record_block import Block
@@ -61,7 +62,7 @@ class Gathered:
     def chosen(self, name: str, names: Iterable[str]) -> pa.Table:
         """Only the rows of some identities: keys of one hash bring in others."""
         table = self.table(name)
-        return table.filter(pc.is_in(identities(table), value_set=pa.array(list(names), pa.string())))
+        return rows_where(table, pc.is_in(identities(table), value_set=pa.array(list(names), pa.string())))
 
     def named_by(self, identities_offsets: Mapping[str, int | None]) -> dict[str, list[Names]]:
         """What some ids, message ids or business keys name. Their offsets: those in message ids, None in other words.
@@ -89,12 +90,13 @@ class Gathered:
         """What is known of some identities, in log order, as a scan would find it."""
         names = list(names)
         halves, finals, discards = (
-            self.chosen(name, names).sort_by("commit_log_offset") for name in ("halves", "finals", "discards")
+            rows_in_order(self.chosen(name, names), ["commit_log_offset"])
+            for name in ("halves", "finals", "discards")
         )
         marks = pa.Table.from_batches(self._marks, MARKS)
         marks = marks.filter(pc.is_in(marks["half_queue_offset"], value_set=pc.unique(halves["queue_offset"])))
         place = ["commit_log_offset", "half_queue_offset", "repetition"]
-        marks = marks.sort_by([(name, "ascending") for name in place])
+        marks = rows_in_order(marks, place)
         places = np.stack([int64s(marks[name]) for name in place])
         again = (np.diff(places) == 0).all(axis=0)  # an op that was read twice, by two ways to it
         marks = marks.filter(pa.array(np.append(np.ones(min(1, marks.num_rows), np.bool_), ~again)))
@@ -106,6 +108,11 @@ def incomplete_chains(halves: pa.Table) -> list[str]:
 
     A put-back after n checks has n copies before it; a copy that was resumed has a count of 0, an original none.
     """
+    is_copy = pc.is_valid(halves["checks_count"])
+    if not pc.any(is_copy).as_py():
+        return []
+    ids = identities(halves)
+    halves = halves.filter(pc.is_in(ids, value_set=pc.unique(ids.filter(is_copy))))
     checks = pc.fill_null(halves["checks_count"], 0)
     table = pa.table(
         {"id": identities(halves), "checks": checks, "original": pc.is_null(halves["checks_count"]).cast(pa.int8())}

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.chains import Witnesses
+from readers.columns import rows_where
 from readers.derived_files import DerivedFiles, Untrusted, offset_of
 from readers.errors import NoSuchTransaction
 from readers.findings import Finding
@@ -158,7 +159,7 @@ def _undecidable_findings(undecidable: Counter[tuple[str, str]]) -> list[Finding
 
 def open_rows(rows: pa.Table) -> pa.Table:
     """The rows that the broker still has before it: PENDING, and decided ones that it will ask again."""
-    return rows.filter(pc.or_(pc.equal(rows["state"], "PENDING"), pc.equal(rows["advice"], "close")))
+    return rows_where(rows, pc.or_(pc.equal(rows["state"], "PENDING"), pc.equal(rows["advice"], "close")))
 
 
 def _is_named(rows: pa.Table, identity: str) -> pa.Array:

@@ -17,11 +17,11 @@ from readers.findings import Finding
 from readers.foreign import foreign_decision
 from readers.properties import PRODUCER_GROUP, REAL_TOPIC, UNIQ_KEY
 from readers.record_block import Block
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, TIMER_TOPIC
 from readers.transactions import ForeignDecision
 from remoting.codes import ResponseCode
 from remoting.errors import Refused
-from remoting.live_queues import records
+from remoting.live_queues import records_of_system_topic
 from remoting.live_records import blocks_of
 from remoting.live_requests import Pace, queries, topics
 from remoting.live_store import LiveStore
@@ -69,12 +69,13 @@ def _records_numbered(facts: LiveStore, numbers: list[int], pace: Pace) -> Itera
         facts.findings.append(Finding(facts.root, "foreign-unsearched"))
         return
     refused: list[str] = []
-    for topic in sorted({*names, DISCARD_TOPIC}):
+    for topic in sorted({*names, DISCARD_TOPIC, TIMER_TOPIC}):  # without its wheel a broker does not list the last
         try:
             low, high = max(0, broker.min_offset(topic)), broker.max_offset(topic)
             places = [number for number in numbers if low <= number < high]
             for begin, end in _runs(places):
-                for block in blocks_of(records(broker, topic, 0, begin, end, pace, []), facts.root, []):
+                bodies = records_of_system_topic(broker, topic, begin, end, pace, [])
+                for block in blocks_of(bodies, facts.root, []):
                     has_group = block.properties.locate(PRODUCER_GROUP)[2]
                     chosen = has_group & np.isin(block.header("queue_offset"), places)
                     for row in np.flatnonzero(chosen).tolist():

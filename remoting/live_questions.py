@@ -136,7 +136,9 @@ def _reading(
             for kind in ("halves", "marks", "finals", "discards")
         )
     )
+    del sources, parts, named  # with many transactions memory is what the rows take, once
     judged = judge(witnesses, {fact.root: fact.view() for fact in known}) if known else _none()
+    del witnesses
     rows = choose(judged)
     unlisted = undecidable_findings(judged) if rows.num_rows < judged.num_rows else []
     reading = Reading(LIVE_TRANSACTIONS, [], findings=[finding for fact in known for finding in fact.findings])

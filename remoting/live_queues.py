@@ -92,30 +92,40 @@ def ops(broker: Broker, begin: int, end: int, pace: Pace, gaps: list[Gap]) -> It
 
     Raises: OpsUnreadable; Refused, Unreachable, NoAnswer.
     """
+    return records_of_system_topic(broker, OP_TOPIC, begin, end, pace, gaps)
+
+
+def records_of_system_topic(
+    broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: list[Gap]
+) -> Iterator[bytes]:
+    """The records of a range of queue 0 of a topic that may have no configuration: then entry by entry.
+
+    Raises: OpsUnreadable; Refused, Unreachable, NoAnswer.
+    """
     try:
-        yield from records(broker, OP_TOPIC, 0, begin, end, pace, gaps)
+        yield from records(broker, topic, 0, begin, end, pace, gaps)
     except Refused as error:
         if error.code != ResponseCode.TOPIC_NOT_EXIST:
             raise
     else:
         return
-    yield from _viewed_ops(broker, begin, end, pace, gaps)
+    yield from _viewed(broker, topic, begin, end, pace, gaps)
 
 
 class OpsUnreadable(Refused):
     """The op queue has entries and this broker shows them to nobody (4.3.0)."""
 
 
-def _viewed_ops(broker: Broker, begin: int, end: int, pace: Pace, gaps: list[Gap]) -> Iterator[bytes]:
+def _viewed(broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: list[Gap]) -> Iterator[bytes]:
     place = begin
     while place < end:
-        found = broker.slots(OP_TOPIC, 0, place, min(_SLOTS_AT_ONCE, end - place)).slots
+        found = broker.slots(topic, 0, place, min(_SLOTS_AT_ONCE, end - place)).slots
         if not found:
-            raise OpsUnreadable(f"{broker.root} shows its op queue to nobody")
+            raise OpsUnreadable(f"{broker.root} shows its queue of {topic} to nobody")
         offsets = [slot.commit_log_offset for slot in found]
         for slot, (_, body) in zip(found, views(broker, offsets, pace), strict=True):
             if body is None:
-                gaps.append(Gap(OP_TOPIC, 0, slot.queue_offset, slot.queue_offset + 1))
+                gaps.append(Gap(topic, 0, slot.queue_offset, slot.queue_offset + 1))
             else:
                 yield body
         place += len(found)

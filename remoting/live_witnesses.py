@@ -98,6 +98,8 @@ class LiveWitnesses:
         for name in names:
             self._read_view(name)
         if self._unknown(names):
+            self._read_diverted()
+        if self._unknown(names):
             self._read_halves_from(max(self._facts.half_cursor, self._facts.half_begin))
         if self._unknown(names):
             self._read_halves_before_the_start_from(self._facts.half_begin, None)
@@ -185,7 +187,7 @@ class LiveWitnesses:
     def _read_halves_before_the_start(self, named: Named) -> None:
         """Copies that were stored before the broker's last start, where its index may have holes, by the queue."""
         facts, halves = self._facts, self._gathered.chosen("halves", named)
-        oldest = halves.sort_by("queue_offset").slice(0, 1).to_pylist()
+        oldest = halves.select(["queue_offset", "store_time_ms"]).sort_by("queue_offset").slice(0, 1).to_pylist()
         lost = incomplete_chains(halves)
         if oldest and (lost or oldest[0]["store_time_ms"] < facts.index_whole_since_ms):
             begin = facts.half_begin if lost else oldest[0]["queue_offset"]
@@ -205,14 +207,14 @@ class LiveWitnesses:
         wanted = pc.unique(halves["queue_offset"])
         end = self._broker.max_offset(OP_TOPIC)
         begin = self._facts.op_begin
-        first = halves.sort_by("commit_log_offset").slice(0, 1).to_pylist()[0]
+        first = pc.min(halves["commit_log_offset"]).as_py()
         if end > begin:
-            place = place_of(self._broker, OP_TOPIC, 0, begin, end, first["commit_log_offset"])
+            place = place_of(self._broker, OP_TOPIC, 0, begin, end, first)
             begin = begin if place is None else place
         try:
             self._add_ops(ops(self._broker, begin, end, self._pace, self._gaps), wanted)
         except OpsUnreadable:
-            self._walk_to_ops(first["commit_log_offset"], end - begin, wanted)
+            self._walk_to_ops(first, end - begin, wanted)
 
     def _add_ops(self, bodies: Iterator[bytes], wanted: pa.Array) -> None:
         for block in blocks_of(bodies, self._facts.root, self._facts.findings):

@@ -147,8 +147,10 @@ def _chosen(
 ) -> pa.Table:
     import pyarrow.compute as pc
 
+    from readers.columns import rows_where
+
     if not all_open:
-        rows = rows.filter(pc.equal(rows["state"], "PENDING"))
+        rows = rows_where(rows, pc.equal(rows["state"], "PENDING"))
     if group is not None:
         rows = rows.filter(pc.equal(rows["producer_group"], group))
     if topic is not None:

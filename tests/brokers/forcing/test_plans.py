@@ -55,6 +55,7 @@ def test_a_plan_outlives_the_check_and_is_done_once(stage: Stage, tmp_path: Path
     assert (lines.count("begun"), lines.count("ended")) == (4, 4)
 
 
+@pytest.mark.slow
 def test_a_stale_plan_sends_nothing(stage: Stage, tmp_path: Path) -> None:
     tool, orphans = stage.tool(), stage.orphans("plan_stale", 3)
     planned(tool, "rollback", orphans, tmp_path / "p.json")
@@ -94,6 +95,7 @@ def test_a_plan_goes_on_where_it_was_killed(stage: Stage, tmp_path: Path) -> Non
     assert (status, outcomes, f"{count} steps done" in told) == (DONE, {}, True), told
 
 
+@pytest.mark.slow
 def test_a_discarded_message_is_kept_as_it_was_sent(stage: Stage, tmp_path: Path) -> None:
     tool = stage.tool()
     bodies = [b"small \xff\x00", "für immer ".encode() * 3000]  # the client compresses from 4 KiB
