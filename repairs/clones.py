@@ -63,8 +63,7 @@ def cloned(
             _check_unchanged(source, commit_log_directories, parts)
             yield unfinished
             _sync_directories(unfinished, files)
-            with told(place):
-                unfinished.rename(place)
+            files.rename(unfinished, place)
             files.sync_directory(place.parent)
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from readers.errors import BadRequest, StoreChanged, UnreadableFile
+from readers.errors import BadRequest, StoreChanged, UnreadableFile, UnwritableFile
 from repairs.change_sets import Change, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
 from repairs.file_operations import CHUNK_BYTES, Attributes, attributes_of
 
@@ -106,7 +106,8 @@ def planned(change_set: ChangeSet, root: Path) -> list[Edit]:
     """The edits that a change set is, on the files as they are now.
 
     Order: that of the steps.
-    Raises: StoreChanged where a file is missing that is to be changed, or there that is to be made; UnreadableFile.
+    Raises: StoreChanged where a file is missing that is to be changed, or there that is to be made; UnwritableFile,
+            UnreadableFile.
     """
     return [
         _planned(change, group, root) for group, changes in enumerate(change_set.groups()) for change in changes
@@ -120,6 +121,8 @@ def _planned(change: Change, group: int, root: Path) -> Edit:
         raise StoreChanged(f"{file} is not a file", file=file)
     if not file.parent.is_dir():
         raise StoreChanged(f"{file.parent} is no directory, so {file.name} cannot be in it", file=file)
+    if there or not isinstance(change, WriteAt):
+        _check_may_write(file, there=there, is_whole=not isinstance(change, WriteAt))
     size_bytes = file.stat().st_size if there else 0
     attributes = attributes_of(file) if there else None
     whole = FileImage(file, 0, size_bytes) if there else None
@@ -141,6 +144,21 @@ def _planned(change: Change, group: int, root: Path) -> Edit:
                 raise StoreChanged(f"{file} is not there any more", file=file)
             return Edit(REMOVE, path, group, None, whole, None, attributes)
     raise BadRequest(f"no such step: {change!r}")
+
+
+def _check_may_write(file: Path, *, there: bool, is_whole: bool) -> None:
+    """Refuse before anything is changed what would be refused midway, or what a broker could not write to afterwards.
+
+    Raises: UnwritableFile.
+    """
+    owner = (file if there else file.parent).stat().st_uid
+    place = file.parent if is_whole else file
+    is_refused = not os.access(place, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+    if is_refused or (is_whole and os.geteuid() not in (0, owner)):
+        why = "no permission" if is_refused else f"it is user {owner}'s and would become ours"
+        raise UnwritableFile(
+            f"cannot write {file}: {why}", file=file, advice="do it as the user that the broker runs as, or as root"
+        )
 
 
 def real_file(root: Path, path: str) -> Path:

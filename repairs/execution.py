@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from readers.errors import BadRequest, RmqtxError, StoreChanged, StoreInUse, UnwritableFile
+from readers.errors import BadRequest, Interrupted, RmqtxError, StoreChanged, StoreInUse, UnwritableFile
 from repairs.change_sets import ChangeSet
 from repairs.edits import Edit, planned, real_file
 from repairs.file_operations import FileOperations, told
@@ -34,7 +34,7 @@ def execute(
 
     `about`: lines for people that say what the changes are for.
     Raises: StoreInUse, StoreChanged, UnwritableFile and UnreadableFile before anything is changed; after that
-            UnwritableFile, with what brings it back and what completes it.
+            UnwritableFile or Interrupted, with what brings it back and what completes it.
     """
     place, file = Path(os.path.realpath(root)), Path(os.path.realpath(undo_path))
     files = files or FileOperations()
@@ -134,13 +134,15 @@ def _bring(undo_file: UndoFile, root: Path, files: FileOperations, *, forward: b
     except RmqtxError as error:
         error.advice = " ".join(filter(None, [error.advice and error.advice + ";", _way_on(undo_file.path)]))
         raise
+    except KeyboardInterrupt as error:
+        raise Interrupted(f"interrupted while {root} was changed", file=root, advice=_way_on(undo_file.path)) from error
     except OSError as error:
         why, advice = error.strerror or str(error), _way_on(undo_file.path)
         raise UnwritableFile(f"{root}: {why}", file=error.filename, advice=advice) from error
 
 
 def _way_on(path: Path) -> str:
-    return f"then rmqtx undo {path} brings the store back, and with --resume completes the changes"
+    return f"rmqtx undo {path} then brings the store back, and with --resume completes the changes"
 
 
 def _times(edits: Sequence[Edit], root: Path) -> dict[str, int]:

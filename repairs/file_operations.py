@@ -1,4 +1,4 @@
-"""The one place that opens files for writing. Every change of a file that is to survive a crash is one of these.
+"""The one place that opens files of a store for writing; whole copies are made in `repairs.clones`.
 
 A test hands in its own `FileOperations` that writes down what is done, or lets it fail.
 """

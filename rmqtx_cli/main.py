@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from readers.errors import BadRequest, NoSuchTransaction, RmqtxError, StoreChanged, StoreInUse
+from readers.errors import BadRequest, Interrupted, NoSuchTransaction, RmqtxError, StoreChanged, StoreInUse
 from remoting.errors import Refused, RemotingError
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.commands import (
@@ -112,6 +112,8 @@ def status_of(arguments: list[str]) -> int:
         status, message = exit_status.USAGE, str(error)
     except NoSuchTransaction as error:
         status, message = exit_status.NO_SUCH_TRANSACTION, str(error)
+    except Interrupted as error:
+        status, message = exit_status.INTERRUPTED, str(error)
     except StoreInUse as error:
         status, message = exit_status.STORE_IN_USE, str(error)
     except StoreChanged as error:

@@ -128,3 +128,21 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
     with pytest.raises(UnwritableFile, match="No space left"), cloned(store, tmp_path / "copy"):
         pass
     assert not list(tmp_path.glob("copy*"))
+
+
+def test_it_has_its_name_when_all_of_it_is_on_the_disk(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[int] = set()
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        assert not (tmp_path / "copy").exists() or os.fstat(descriptor).st_ino == tmp_path.stat().st_ino
+        synced.add(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    monkeypatch.setattr("os.fsync", noted)
+    with cloned(store, tmp_path / "copy") as copy:
+        execute_on_copy(ChangeSet((WriteAt(SEGMENT, 10, b"!"), CreateFile("abort", 0))), copy)
+    wanted = [tmp_path, tmp_path / "copy", *(tmp_path / "copy").rglob("*")]
+    assert {path.name for path in wanted if path.stat().st_ino not in synced} == set()

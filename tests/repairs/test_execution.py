@@ -7,12 +7,21 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from readers.errors import BadRequest, FormatError, StoreChanged, StoreInUse, UnreadableFile, UnwritableFile
+from readers.errors import (
+    BadRequest,
+    FormatError,
+    Interrupted,
+    StoreChanged,
+    StoreInUse,
+    UnreadableFile,
+    UnwritableFile,
+)
 from repairs.change_sets import Barrier, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
 from repairs.execution import execute, resume, standing, undo
 from repairs.undo_files import APPLIED, APPLYING, UNDONE
@@ -227,7 +236,7 @@ def test_a_disk_that_fills_up_at_any_point_leaves_a_way_back_and_a_way_on(tmp_pa
             undo_file, differing = standing(kept)
             assert undo_file.state in (APPLYING, APPLIED)
             assert differing == []
-            assert f"rmqtx undo {kept} brings the store back" in failing.said
+            assert f"rmqtx undo {kept} then brings the store back" in failing.said
             undo(kept, files=Unsynced())
         assert "No space left" in failing.said
         assert "\n" not in failing.said
@@ -259,6 +268,82 @@ def test_a_read_only_file_and_a_vanished_one_are_one_line(
         undo(kept)
     kept.with_name("taken").rename(store / SEGMENT)
     undo(kept)
+
+
+def test_who_interrupts_is_told_the_way_back(store: Path, kept: Path) -> None:
+    before = snapshot(store)
+
+    class Stopped(Unsynced):
+        def rename(self, old: Path, new: Path) -> None:
+            if new.name == Path(CURSORS).name:
+                raise KeyboardInterrupt
+            super().rename(old, new)
+
+    with pytest.raises(Interrupted, match=f"rmqtx undo {kept} then brings the store back"):
+        execute(ROLL_OVER, store, kept, files=Stopped())
+    assert snapshot(store) != before
+    undo(kept)
+    assert snapshot(store) == before
+
+
+def test_a_log_on_another_disk(store: Path, kept: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as other:
+        if Path(other).stat().st_dev == store.stat().st_dev:
+            pytest.skip("there is no other disk")
+        (store / "commitlog").rename(store / "moving")
+        shutil.move(store / "moving", Path(other) / "log")
+        (store / "commitlog").symlink_to(Path(other) / "log")
+        before = snapshot(store) | snapshot(Path(other))
+        execute(ROLL_OVER, store, kept)
+        assert (store / NEXT).read_bytes() == b"\xda" * 900 + bytes(4096 - 900)
+        undo(kept)
+        assert snapshot(store) | snapshot(Path(other)) == before
+
+
+FOREIGN = """
+import os, sys
+from pathlib import Path
+from readers.errors import UnwritableFile
+from repairs.change_sets import ChangeSet, CreateFile, ReplaceFile, WriteAt
+from repairs.execution import execute
+os.setgroups([])
+os.setegid(65534)
+os.seteuid(65534)
+for step in (WriteAt("checkpoint", 0, b"x"), ReplaceFile("checkpoint", b"x"), CreateFile("abort", 0)):
+    try:
+        execute(ChangeSet((step,)), Path(sys.argv[1]), Path(sys.argv[2]))
+    except UnwritableFile as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("mode", [0o755, 0o777])
+def test_what_the_broker_could_not_write_to_is_refused_before_anything_is_done(mode: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        store, kept = lay_out_store(Path(directory) / "store"), Path(directory) / "kept"
+        kept.mkdir()
+        for path in (Path(directory), kept):
+            path.chmod(0o777)
+        store.chmod(mode)
+        (store / "lock").chmod(0o666)
+        before = snapshot(store)
+        command = [sys.executable, "-c", FOREIGN, str(store), str(kept / "undo")]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout.count("do it as the user that the broker runs as, or as root") == 3
+        assert snapshot(store) == before
+        assert list(kept.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_root_makes_belongs_to_the_broker(store: Path, kept: Path) -> None:
+    for path in [store, *store.rglob("*")]:
+        os.chown(path, 1234, 2345)
+    (store / "lock").unlink()
+    execute(ROLL_OVER, store, kept)
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in [store, *store.rglob("*")]} == {(1234, 2345)}
+    undo(kept)
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in [store, *store.rglob("*")]} == {(1234, 2345)}
 
 
 def test_somebody_who_writes_meanwhile_is_found(store: Path, kept: Path) -> None:
