@@ -50,14 +50,10 @@ def cloned(
     files = files or FileOperations()
     _check_target(source, place)
     unfinished = place.with_name(place.name + UNFINISHED_SUFFIX)
-    if unfinished.exists():
-        raise BadRequest(
-            f"{unfinished} is there: another rmqtx is making it, or was interrupted",
-            advice="if none is, remove it and try again",
-        )
     with store_shared(source):
         parts = _parts(source, commit_log_directories)
         _check_room(parts, place.parent)
+        _make_unfinished(unfinished)
         try:
             _copy(source, unfinished, parts, progress)
             _check_unchanged(source, commit_log_directories, parts)
@@ -68,6 +64,23 @@ def cloned(
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
+
+
+def _make_unfinished(place: Path) -> None:
+    """The directory of a copy, from here on ours alone.
+
+    Raises: BadRequest where it is there; UnwritableFile.
+    """
+    try:
+        with told(place):
+            place.mkdir(mode=0o700)
+    except UnwritableFile as error:
+        if not place.exists():
+            raise
+        raise BadRequest(
+            f"{place} is there: another rmqtx is making it, or was interrupted",
+            advice="if none is, remove it and try again",
+        ) from error
 
 
 def _check_target(source: Path, place: Path) -> None:
@@ -154,7 +167,7 @@ def _copy(source: Path, target: Path, parts: Sequence[_Part], progress: Progress
     done_bytes = 0
     directories = dict(directories_below(source))
     with told(target):
-        for prefix in directories:
+        for prefix in filter(None, directories):
             (target / prefix).mkdir()
         for path, file, status in parts:
             copy = target / path

@@ -16,7 +16,7 @@ from pathlib import Path
 from readers.errors import BadRequest, Interrupted, RmqtxError, StoreChanged, StoreInUse, UnwritableFile
 from repairs.change_sets import ChangeSet
 from repairs.edits import Edit, planned, real_file
-from repairs.file_operations import FileOperations, told
+from repairs.file_operations import FileOperations
 from repairs.fingerprints import differences, fingerprint
 from repairs.making import differs, make, not_between
 from repairs.store_lock import store_locked, store_shared
@@ -42,8 +42,7 @@ def execute(
         raise BadRequest(f"{undo_path} lies inside the store", advice="keep the undo file on another disk if you can")
     with store_locked(place):
         edits = planned(change_set, place)
-        with told(file):
-            write_undo_file(file, place, edits, fingerprint(place, edits), files, about)
+        write_undo_file(file, place, edits, fingerprint(place, edits), files, about)
         with _alone(file):
             undo_file = read_undo_file(file)
             _bring(undo_file, place, files, forward=True)

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import json
+import os
 import secrets
 import struct
 import time
@@ -26,7 +28,7 @@ from readers.custody import tool
 from readers.errors import BadText, FormatError, RmqtxError, UnreadableFile, UnwritableFile
 from repairs.change_sets import check_path
 from repairs.edits import KINDS, Edit, Image, chunks, is_zero
-from repairs.file_operations import CHUNK_BYTES, Attributes, FileOperations
+from repairs.file_operations import CHUNK_BYTES, Attributes, FileOperations, told
 from repairs.fingerprints import Entry
 from repairs.receipts import whoever
 
@@ -127,21 +129,39 @@ def write_undo_file(
 
     Raises: UnwritableFile, also where the file is there already: it may be the only way back from something else.
     """
-    if path.exists():
-        raise UnwritableFile(
-            f"{path} is there already", file=path, advice="it may be the way back from an earlier change; name another"
-        )
-    unfinished = path.with_name(path.name + UNFINISHED_SUFFIX)
-    if unfinished.exists():  # of an attempt that changed nothing
-        files.remove(unfinished)
+    with _directory_locked(path.parent):
+        if path.exists():
+            raise UnwritableFile(
+                f"{path} is there already", file=path,
+                advice="it may be the way back from an earlier change; name another",
+            )
+        unfinished = path.with_name(path.name + UNFINISHED_SUFFIX)
+        if unfinished.exists():  # of an attempt that changed nothing
+            files.remove(unfinished)
+        try:
+            _write_plan(unfinished, root, edits, prints, files, about)
+            files.rename(unfinished, path)
+        except RmqtxError:
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
+            raise
+        files.sync_directory(path.parent)
+
+
+@contextlib.contextmanager
+def _directory_locked(directory: Path) -> Iterator[None]:
+    """Lets one of us at a time write an undo file into a directory: two may be told the same name.
+
+    Raises: UnwritableFile.
+    """
+    with told(directory):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _write_plan(unfinished, root, edits, prints, files, about)
-        files.rename(unfinished, path)
-    except RmqtxError:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
-        raise
-    files.sync_directory(path.parent)
+        with contextlib.suppress(OSError):  # not every file system can; the names are checked all the same
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _write_plan(

@@ -14,6 +14,7 @@ from repairs.change_sets import Barrier, ChangeSet, CreateFile, ReplaceFile, Wri
 from repairs.execution import execute
 from rmqtx_cli import exit_status
 from tests.cli.conftest import Run
+from tests.cli.test_read_only import fingerprint
 from tests.repairs.crash_states import snapshot
 from tests.repairs.test_store_lock import as_a_broker
 
@@ -36,7 +37,7 @@ def undo_file(store: Path, tmp_path: Path) -> Path:
 
 
 def test_it_takes_back_and_makes_again(rmqtx: Run, common: Path, store: Path, undo_file: Path) -> None:
-    changed = snapshot(store)
+    changed, untouched = snapshot(store), fingerprint(store)
     looked = rmqtx("undo", undo_file, "--dry-run", "--format", "json")
     assert looked.status == exit_status.DONE
     assert [(row["path"], row["change"], row["position_bytes"]) for row in json.loads(looked.out)] == [
@@ -44,7 +45,7 @@ def test_it_takes_back_and_makes_again(rmqtx: Run, common: Path, store: Path, un
     ]  # fmt: skip
     assert "3 changes would be taken back" in looked.err
     assert "commit 7F \\x1b[31m" in looked.err
-    assert snapshot(store) == changed
+    assert fingerprint(store) == untouched
     done = rmqtx("undo", undo_file, "--yes")
     assert done.status == exit_status.DONE
     assert "is as it was before" in done.err

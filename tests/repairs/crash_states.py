@@ -103,6 +103,10 @@ class Recorder(Unsynced):
                     what = f"after {length} operations, {what}"
                     yield State(what, content, self.base, self.times, final, self.directories)
 
+    def replayed(self) -> dict[str, bytes]:
+        """The files as they are if nothing is lost."""
+        return self._replayed(self.operations, set(), None)
+
     def _replayed(self, done: list[Operation], lost: set[int], torn: int | None) -> dict[str, bytes]:
         names = {path: number for number, path in enumerate(self.base)}
         inodes = {number: bytearray(content) for number, content in enumerate(self.base.values())}

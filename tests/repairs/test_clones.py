@@ -64,6 +64,14 @@ def test_an_error_leaves_nothing(store: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
 
 
+def test_what_another_of_us_makes_is_left_alone(store: Path, tmp_path: Path) -> None:
+    with cloned(store, tmp_path / "copy"):
+        with pytest.raises(BadRequest, match="another rmqtx is making it"), cloned(store, tmp_path / "copy"):
+            pass
+        assert (tmp_path / "copy.unfinished" / SEGMENT).exists()
+    assert (tmp_path / "copy" / SEGMENT).exists()
+
+
 def test_an_empty_directory_may_be_the_target_and_nothing_else_that_is_there(store: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with cloned(store, tmp_path / "empty"):

@@ -115,7 +115,9 @@ class Story:
 def recorded(scene: Scene, act: Callable[[Recorder], object]) -> list[State]:
     recorder = Recorder(scene.top)
     act(recorder)
-    return list(recorder.states())
+    states = list(recorder.states())
+    assert recorder.replayed() == snapshot(scene.top), "nothing is changed but through what is recorded"
+    return states
 
 
 def laid_out(states: list[State], top: Path) -> Iterator[tuple[State, Scene]]:

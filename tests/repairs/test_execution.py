@@ -439,3 +439,49 @@ def test_a_killed_process_leaves_no_lock_and_a_way_on(
         return
     act(kept)
     assert (snapshot(store) == before) == (act is undo)
+
+
+BACK_AND_FORTH = """
+import sys
+from readers.errors import StoreInUse
+from repairs.execution import resume, undo
+done = refused = 0
+while done < 15:
+    try:
+        (undo if (done + int(sys.argv[2])) % 2 else resume)(sys.argv[1])
+        done += 1
+    except StoreInUse:
+        refused += 1
+print(refused)
+"""
+
+
+def test_several_at_once_take_turns(store: Path, kept: Path) -> None:
+    before = snapshot(store)
+    execute(SCATTERED, store, kept)
+    commands = [[sys.executable, "-c", BACK_AND_FORTH, str(kept), str(number)] for number in range(3)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
+    refused = [int(process.communicate()[0]) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert sum(refused) > 0
+    undo(kept)
+    assert snapshot(store) == before
+
+
+def test_one_undo_file_is_one_change_of_one_store(tmp_path: Path, kept: Path) -> None:
+    program = (
+        "import sys; from repairs.execution import execute; from tests.repairs.test_crashes import ROLL_OVER\n"
+        "execute(ROLL_OVER, sys.argv[1], sys.argv[2])"
+    )
+    stores = [lay_out_store(tmp_path / f"store{number}") for number in range(4)]
+    before = snapshot(stores[0])
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program, str(store), str(kept)], stderr=subprocess.PIPE, text=True)
+        for store in stores
+    ]
+    said = [process.communicate()[1] for process in processes]
+    changed = [store for store in stores if snapshot(store) != before]
+    assert [process.returncode for process in processes].count(0) == len(changed) == 1
+    assert sum("is there already" in text for text in said) == 3
+    assert undo(kept).root == str(changed[0])
+    assert snapshot(changed[0]) == before
