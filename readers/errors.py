@@ -100,7 +100,3 @@ class StoreInUse(RmqtxError):
 
 class StoreChanged(RmqtxError):
     """A store is not as what was planned for it supposes."""
-
-
-class Interrupted(RmqtxError):
-    """Somebody stopped it in the middle of what must be completed or taken back."""

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from readers.errors import BadRequest, Interrupted, RmqtxError, StoreChanged, StoreInUse, UnwritableFile
+from readers.errors import BadRequest, RmqtxError, StoreChanged, StoreInUse, UnwritableFile
 from repairs.change_sets import ChangeSet
 from repairs.edits import Edit, planned, real_file
 from repairs.file_operations import FileOperations
 from repairs.fingerprints import differences, fingerprint
+from repairs.interruption import Interrupted
 from repairs.making import differs, make, not_between
 from repairs.store_lock import store_locked, store_shared
 from repairs.undo_files import APPLIED, APPLYING, UNDOING, UNDONE, UndoFile, read_undo_file, write_undo_file

@@ -12,8 +12,9 @@ from typing import Annotated
 
 import typer
 
-from readers.errors import BadRequest, Interrupted, NoSuchTransaction, RmqtxError, StoreChanged, StoreInUse
+from readers.errors import BadRequest, NoSuchTransaction, RmqtxError, StoreChanged, StoreInUse
 from remoting.errors import Refused, RemotingError
+from repairs.interruption import Interrupted
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.commands import (
     answer,

@@ -16,7 +16,6 @@ import pytest
 from readers.errors import (
     BadRequest,
     FormatError,
-    Interrupted,
     StoreChanged,
     StoreInUse,
     UnreadableFile,
@@ -24,6 +23,7 @@ from readers.errors import (
 )
 from repairs.change_sets import Barrier, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
 from repairs.execution import execute, resume, standing, undo
+from repairs.interruption import Interrupted
 from repairs.undo_files import APPLIED, APPLYING, UNDONE
 from tests.repairs.crash_states import Unsynced, snapshot
 from tests.repairs.test_clones import facts
