@@ -12,11 +12,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
-import hashlib
 import json
 import os
 import secrets
-import struct
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,11 +26,25 @@ from readers.custody import tool
 from readers.errors import BadText, FormatError, RmqtxError, UnreadableFile, UnwritableFile
 from repairs.change_sets import check_path
 from repairs.edits import KINDS, Edit, Image, chunks, is_zero
-from repairs.file_operations import CHUNK_BYTES, Attributes, FileOperations, told
+from repairs.file_operations import Attributes, FileOperations, told
 from repairs.fingerprints import Entry
 from repairs.receipts import whoever
+from repairs.undo_frames import (
+    AFTER,
+    BEFORE,
+    EDIT,
+    END,
+    HEAD,
+    MAGIC,
+    POSITION,
+    PRINT,
+    STATE,
+    Frames,
+    FrameWriter,
+    encoded,
+    torn,
+)
 
-MAGIC = b"rmqtx undo file 1\n"
 #: Added to the name as long as the plan is not complete.
 UNFINISHED_SUFFIX = ".unfinished"
 #: What was last begun or completed.
@@ -43,15 +55,6 @@ STATES: dict[str, str] = {
     UNDOING: "undoing was begun and not completed",
     UNDONE: "the changes are undone",
 }
-
-#: Kind and length of a frame's content, before the content; the hash stands between.
-_HEADER = struct.Struct(">4sQ")
-_HASH_BYTES = 32
-_HEAD, _PRINT, _EDIT, _BEFORE, _AFTER, _END, _STATE = b"head", b"prnt", b"edit", b"befo", b"aftr", b"end ", b"stat"
-_POSITION = struct.Struct(">Q")
-#: No frame is longer, but the fingerprint of a store with very many files.
-_FRAME_MAX_BYTES = 1 << 30
-
 
 @dataclass(frozen=True, slots=True)
 class KeptImage:
@@ -111,7 +114,7 @@ class UndoFile:
         """
         now_ms = _now_ms()
         values = {"state": state, "time_ms": now_ms, "who": whoever(), "times": dict(times or {})}
-        frame, chain = _frame(_STATE, _json(values), self.chain)
+        frame, chain = encoded(STATE, _json(values), self.chain)
         files.write(self.path, self.end_bytes, frame)  # over one that was torn by a crash; what is left of it is none
         files.sync_file(self.path)
         self.state, self.state_time_ms, self.times = state, now_ms, dict(times or {})
@@ -168,50 +171,21 @@ def _write_plan(
     path: Path, root: Path, edits: Sequence[Edit], prints: Sequence[Entry], files: FileOperations, about: Sequence[str]
 ) -> None:
     files.create(path, 0)
-    writer = _Writer(path, files)
+    writer = FrameWriter(path, files)
     head = {
         "undo_id": secrets.token_hex(8), "root": str(root), "about": list(about), "made_by": tool(), "who": whoever(),
         "made_time_ms": _now_ms(),
     }  # fmt: skip
-    writer.frame(_HEAD, _json(head))
-    writer.frame(_PRINT, zlib.compress(_json([dataclasses.astuple(entry) for entry in prints]), 1))
+    writer.frame(HEAD, _json(head))
+    writer.frame(PRINT, zlib.compress(_json([dataclasses.astuple(entry) for entry in prints]), 1))
     for edit in edits:
-        writer.frame(_EDIT, _json(_described(edit)))
-        for kind, image in ((_BEFORE, edit.before), (_AFTER, edit.after)):
+        writer.frame(EDIT, _json(_described(edit)))
+        for kind, image in ((BEFORE, edit.before), (AFTER, edit.after)):
             for position, data in _blocks(image):
-                writer.frame(kind, _POSITION.pack(position) + data)
-    writer.frame(_END, _json({"edits_count": len(edits)}))
+                writer.frame(kind, POSITION.pack(position) + data)
+    writer.frame(END, _json({"edits_count": len(edits)}))
     writer.flush()
     files.sync_file(path)
-
-
-class _Writer:
-    """Collects frames into large writes."""
-
-    def __init__(self, path: Path, files: FileOperations) -> None:
-        self._path, self._files = path, files
-        self._position = 0
-        self._waiting = bytearray(MAGIC)
-        self._chain = b""
-
-    def frame(self, kind: bytes, content: bytes) -> None:
-        data, self._chain = _frame(kind, content, self._chain)
-        self._waiting += data
-        if len(self._waiting) >= CHUNK_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        self._files.write(self._path, self._position, bytes(self._waiting))
-        self._position += len(self._waiting)
-        self._waiting.clear()
-
-
-def _frame(kind: bytes, content: bytes, chain: bytes) -> tuple[bytes, bytes]:
-    """A frame, and the hash that the next one goes on from."""
-    header = _HEADER.pack(kind, len(content))
-    digest = hashlib.blake2b(chain + header, digest_size=_HASH_BYTES)
-    digest.update(content)
-    return header + digest.digest() + content, digest.digest()
 
 
 def _blocks(image: Image | None) -> Iterator[tuple[int, bytes]]:
@@ -257,7 +231,7 @@ def read_undo_file(path: Path) -> UndoFile:
     except OSError as error:
         raise UnreadableFile(f"cannot read {path}: {error.strerror}", file=path) from error
     except (ValueError, TypeError, KeyError, IndexError, RecursionError, zlib.error) as error:
-        raise _torn(path, 0) from error
+        raise torn(path, 0) from error
 
 
 def _read(path: Path, source: BinaryIO) -> UndoFile:
@@ -266,27 +240,27 @@ def _read(path: Path, source: BinaryIO) -> UndoFile:
         if magic.startswith(MAGIC[:16]):
             raise FormatError(f"{path} is an undo file of another version of rmqtx", file=path, actual=magic)
         raise FormatError(f"{path} is no undo file", file=path, advice="rmqtx writes one with --in-place --undo FILE")
-    frames = _Frames(path, source)
+    frames = Frames(path, source)
     undo_file: UndoFile | None = None
     described: list[tuple[dict[str, Any], dict[bytes, list[tuple[int, int, int]]]]] = []
     for kind, content, at in frames.plan():
-        if kind == _HEAD:
+        if kind == HEAD:
             undo_file = _head(path, json.loads(content))
         elif undo_file is None:
-            raise _torn(path, at)
-        elif kind == _PRINT:
+            raise torn(path, at)
+        elif kind == PRINT:
             undo_file.fingerprint = [Entry(*entry) for entry in json.loads(zlib.decompress(content))]
-        elif kind == _EDIT:
-            described.append((json.loads(content), {_BEFORE: [], _AFTER: []}))
-        elif kind in (_BEFORE, _AFTER):
-            position = _POSITION.unpack_from(content)[0]
-            described[-1][1][kind].append((position, len(content) - _POSITION.size, at + _POSITION.size))
-        elif kind == _END:
+        elif kind == EDIT:
+            described.append((json.loads(content), {BEFORE: [], AFTER: []}))
+        elif kind in (BEFORE, AFTER):
+            position = POSITION.unpack_from(content)[0]
+            described[-1][1][kind].append((position, len(content) - POSITION.size, at + POSITION.size))
+        elif kind == END:
             undo_file.edits = [_edit(path, values, blocks) for values, blocks in described]
             if json.loads(content)["edits_count"] != len(described):
-                raise _torn(path, at)
+                raise torn(path, at)
     if undo_file is None:
-        raise _torn(path, 0)
+        raise torn(path, 0)
     for values in frames.states():
         undo_file.state, undo_file.state_time_ms = values["state"], int(values["time_ms"])
         undo_file.times = {str(name): int(value) for name, value in values["times"].items()}
@@ -294,49 +268,6 @@ def _read(path: Path, source: BinaryIO) -> UndoFile:
             raise FormatError(f"{path} has a state that this version does not know", file=path)
     undo_file.end_bytes, undo_file.chain = frames.end_bytes, frames.chain
     return undo_file
-
-
-class _Frames:
-    """Reads frames in order; `end_bytes` and `chain` stand behind the last good one."""
-
-    def __init__(self, path: Path, source: BinaryIO) -> None:
-        self._path, self._source = path, source
-        self.end_bytes = len(MAGIC)
-        self.chain = b""
-
-    def plan(self) -> Iterator[tuple[bytes, bytes, int]]:
-        """Kind, content and the content's position of each frame up to the end of the plan."""
-        kind = b""
-        while kind != _END:
-            frame = self._next()
-            if frame is None:
-                raise _torn(self._path, self.end_bytes)
-            kind = frame[0]
-            yield frame
-
-    def states(self) -> Iterator[dict[str, Any]]:
-        """What was appended since; a torn end is left out."""
-        while (frame := self._next()) is not None:
-            kind, content, at = frame
-            if kind != _STATE:
-                raise _torn(self._path, at)
-            yield json.loads(content)
-
-    def _next(self) -> tuple[bytes, bytes, int] | None:
-        self._source.seek(self.end_bytes)
-        header = self._source.read(_HEADER.size + _HASH_BYTES)
-        if len(header) < _HEADER.size + _HASH_BYTES:
-            return None
-        kind, length = _HEADER.unpack_from(header)
-        if length > _FRAME_MAX_BYTES:
-            return None
-        content = self._source.read(length)
-        frame, chain = _frame(kind, content, self.chain)
-        if len(content) != length or frame[: len(header)] != header:
-            return None
-        at = self.end_bytes + len(header)
-        self.end_bytes, self.chain = at + length, chain
-        return kind, content, at
 
 
 def _head(path: Path, values: dict[str, Any]) -> UndoFile:
@@ -356,15 +287,8 @@ def _edit(path: Path, values: dict[str, Any], blocks: dict[bytes, list[tuple[int
         raise BadText(f"no such edit: {values['kind']}")
     return Edit(
         values["kind"], values["path"], values["group"], values["position_bytes"],
-        image(_BEFORE, values["before_bytes"]), image(_AFTER, values["after_bytes"]),
+        image(BEFORE, values["before_bytes"]), image(AFTER, values["after_bytes"]),
         None if values["attributes"] is None else Attributes(*values["attributes"]),
-    )
-
-
-def _torn(path: Path, position_bytes: int) -> FormatError:
-    return FormatError(
-        f"{path} is torn or was changed: it cannot be relied on", file=path, position_bytes=position_bytes,
-        advice="nothing was done; the store needs a copy of this file, or of itself",
     )
 
 
