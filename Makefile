@@ -96,6 +96,10 @@ test-forcing: $(INSTALLED) ## force transactions on real brokers: guards, faults
 		$(BIN)/python -m pytest tests/brokers/forcing tests/brokers/test_stand_in.py
 	@$(BIN)/python -m tests.brokers.forcing
 
+.PHONY: test-crashes
+test-crashes: $(INSTALLED) ## crashes at every write, rename and sync of changes in place, and again while they are mended
+	@RMQTX_CRASHES=1 $(BIN)/python -m pytest tests/repairs/test_crashes.py
+
 .PHONY: benchmark
 benchmark: $(INSTALLED) ## measure against RocketMQ's own tools, into docs/performance.md
 	@$(BIN)/python -m benchmarks.report --stores $${BENCHMARK_STORES:-$(CACHE)/benchmarks}

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 from readers.errors import NotAStore, UnreadableFile
 from readers.findings import Finding, as_text
@@ -30,6 +31,10 @@ CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 #: Topics where a final waits for its time before it reaches its real topic.
 SCHEDULE_TOPIC, TIMER_TOPIC = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
+
+#: Lock files that this process itself holds, by device and inode; `repairs.store_lock` keeps it. They are never asked
+#: about: the answer would be ourselves, and closing the file again would give up a lock of the older kind.
+OWN_LOCKS: set[tuple[int, int]] = set()
 
 #: Queues whose files are opened together.
 _PREPARED_QUEUES = 32
@@ -186,7 +191,7 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
         commit_log=segments,
         commit_log_directories=tuple(directories),
         aborted=files.entry(joined(place, "abort")) is not None,
-        used_by_process=None if is_uri(place) else _lock_holder(joined(place, "lock")),
+        used_by_process=None if is_uri(place) else lock_holder(joined(place, "lock")),
         taken_time_ms=taken_time_ms,
         findings=tuple(findings),
     )
@@ -221,12 +226,16 @@ def _why_not(files: Files, place: str) -> str:
     return "no commitlog/, consumequeue/, index/, checkpoint or config/ in it"
 
 
-def _lock_holder(lock: str) -> int | None:
+def lock_holder(lock: str) -> int | None:
     """The process that holds the broker's lock on byte 0, if any; asks without taking it.
 
+    Shape: -1 where the lock belongs to an open file, not to a process: another rmqtx changes the store.
     Source: store/DefaultMessageStore.java start (FileChannel.tryLock(0, 1, false)); FORMATS 1.6.
     """
     try:
+        status = Path(lock).stat()
+        if (status.st_dev, status.st_ino) in OWN_LOCKS:
+            return None
         descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None

@@ -12,8 +12,9 @@ from typing import Annotated
 
 import typer
 
-from readers.errors import BadRequest, NoSuchTransaction, RmqtxError
+from readers.errors import BadRequest, NoSuchTransaction, RmqtxError, StoreChanged, StoreInUse
 from remoting.errors import Refused, RemotingError
+from repairs.interruption import Interrupted
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.commands import (
     answer,
@@ -38,6 +39,7 @@ from rmqtx_cli.commands import (
     search,
     show,
     stores,
+    undo,
     verify,
 )
 from spark_tasks.errors import SparkUnavailable
@@ -76,7 +78,7 @@ def rmqtx(
 #: The commands in the order of help texts and manual pages; `decode` is a group, and `explain` reads no store.
 COMMANDS = (
     stores, pending, show, audit, verify, search, export, diff, reconcile, check,
-    commit, rollback, discard, resume, close, plan, apply, receipts, answer, probe,
+    commit, rollback, discard, resume, close, plan, apply, undo, receipts, answer, probe,
 )  # fmt: skip
 for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)
@@ -111,6 +113,12 @@ def status_of(arguments: list[str]) -> int:
         status, message = exit_status.USAGE, str(error)
     except NoSuchTransaction as error:
         status, message = exit_status.NO_SUCH_TRANSACTION, str(error)
+    except Interrupted as error:
+        status, message = exit_status.INTERRUPTED, str(error)
+    except StoreInUse as error:
+        status, message = exit_status.STORE_IN_USE, str(error)
+    except StoreChanged as error:
+        status, message = exit_status.STALE_PLAN, str(error)
     except SparkUnavailable as error:
         status, message = exit_status.SPARK_UNAVAILABLE, str(error)
     except Refused as error:

@@ -76,6 +76,8 @@ def consistency(store: Store) -> str:
     if store.is_remote:  # its lock is a file like any other
         ended = "its broker ran, or had not stopped cleanly" if store.aborted else "its broker had stopped cleanly"
         return f"a copy as of {taken}, not locked here; when it was copied, {ended}"
+    if store.in_use and store.used_by_process == -1:  # a lock that belongs to an open file: no broker takes such a one
+        return f"another rmqtx works on it: a snapshot of {taken}"
     if store.in_use:
         return f"its broker runs (process {store.used_by_process}): a snapshot of {taken}"
     if store.aborted:

@@ -1,0 +1,189 @@
+"""Carries a change set out on the files of a store, undoes it, or goes on with it, whenever it was interrupted.
+
+In place, the undo file is complete on the disk before the first change. Every edit is made so that doing it again does
+no harm, and each file can be told apart as it was, as it shall be, or on its way between the two: so whatever a crash
+left, `undo` and `resume` end in exactly the one or exactly the other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from readers.errors import BadRequest, RmqtxError, StoreChanged, StoreInUse, UnwritableFile
+from repairs.change_sets import ChangeSet
+from repairs.edits import Edit, planned, real_file
+from repairs.file_operations import FileOperations
+from repairs.fingerprints import differences, fingerprint
+from repairs.interruption import Interrupted
+from repairs.making import differs, make, not_between
+from repairs.store_lock import store_locked, store_shared
+from repairs.undo_files import APPLIED, APPLYING, UNDOING, UNDONE, UndoFile, read_undo_file, write_undo_file
+
+#: How many differences a refusal names.
+_SHOWN_MAX = 3
+
+
+def execute(
+    change_set: ChangeSet, root: str | os.PathLike[str], undo_path: str | os.PathLike[str], *,
+    files: FileOperations | None = None, about: Sequence[str] = (),
+) -> UndoFile:
+    """Change a store in place; when this returns, all of it is on the disk. Gives the undo file.
+
+    `about`: lines for people that say what the changes are for.
+    Raises: StoreInUse, StoreChanged, UnwritableFile and UnreadableFile before anything is changed; after that
+            UnwritableFile or Interrupted, with what brings it back and what completes it.
+    """
+    place, file = Path(os.path.realpath(root)), Path(os.path.realpath(undo_path))
+    files = files or FileOperations()
+    if file.is_relative_to(place):
+        raise BadRequest(f"{undo_path} lies inside the store", advice="keep the undo file on another disk if you can")
+    with store_locked(place):
+        edits = planned(change_set, place)
+        write_undo_file(file, place, edits, fingerprint(place, edits), files, about)
+        with _alone(file):
+            undo_file = read_undo_file(file)
+            _bring(undo_file, place, files, forward=True)
+    return undo_file
+
+
+def execute_on_copy(
+    change_set: ChangeSet, root: str | os.PathLike[str], *, files: FileOperations | None = None
+) -> None:
+    """Change a copy that nobody else knows of; when this returns, all of it is on the disk.
+
+    Raises: StoreChanged, UnwritableFile; the copy is then good for nothing.
+    """
+    place = Path(os.path.realpath(root))
+    make(planned(change_set, place), place, "copy", files or FileOperations(), forward=True)
+
+
+def undo(
+    undo_path: str | os.PathLike[str], root: str | os.PathLike[str] | None = None, *,
+    files: FileOperations | None = None, times: bool = True,
+) -> UndoFile:
+    """Bring a store back to what it was before; what was undone already stays so.
+
+    `root`: where the store is now, if not where it was. `times`: whether a file whose time has changed counts as
+    changed; a copied store has other times.
+    Raises: StoreInUse; StoreChanged where anything but this undo file's changes was done since; FormatError for what
+            is no whole undo file; UnwritableFile.
+    """
+    return _turn(undo_path, root, files or FileOperations(), times, forward=False)
+
+
+def resume(
+    undo_path: str | os.PathLike[str], root: str | os.PathLike[str] | None = None, *,
+    files: FileOperations | None = None, times: bool = True,
+) -> UndoFile:
+    """Complete changes that were interrupted, or make those again that were undone.
+
+    Raises: as `undo`.
+    """
+    return _turn(undo_path, root, files or FileOperations(), times, forward=True)
+
+
+def standing(
+    undo_path: str | os.PathLike[str], root: str | os.PathLike[str] | None = None, *, times: bool = True
+) -> tuple[UndoFile, list[str]]:
+    """An undo file, and in what the store is not as it left it; nothing is changed.
+
+    Raises: StoreInUse, FormatError, UnreadableFile.
+    """
+    undo_file = read_undo_file(Path(os.path.realpath(undo_path)))
+    place = Path(os.path.realpath(root or undo_file.root))
+    with store_shared(place):
+        return undo_file, _differences(undo_file, place, times=times)
+
+
+def _turn(
+    undo_path: str | os.PathLike[str], root: str | os.PathLike[str] | None, files: FileOperations, times: bool, *,
+    forward: bool,
+) -> UndoFile:
+    file = Path(os.path.realpath(undo_path))
+    with _alone(file):
+        undo_file = read_undo_file(file)
+        place = Path(os.path.realpath(root or undo_file.root))
+        with store_locked(place):
+            found = _differences(undo_file, place, times=times)
+            if found:
+                more = f" and {len(found) - _SHOWN_MAX} more" if len(found) > _SHOWN_MAX else ""
+                raise StoreChanged(
+                    f"{place} is not as {file} left it: {'; '.join(found[:_SHOWN_MAX])}{more}", file=file,
+                    advice="nothing was done: what came since would be lost or contradicted",
+                )
+            if undo_file.state != (APPLIED if forward else UNDONE):
+                _bring(undo_file, place, files, forward=forward)
+    return undo_file
+
+
+def _bring(undo_file: UndoFile, root: Path, files: FileOperations, *, forward: bool) -> None:
+    """Make the edits, or unmake them, between two states of the undo file."""
+    begun, done = (APPLYING, APPLIED) if forward else (UNDOING, UNDONE)
+    try:
+        if undo_file.state != begun:
+            undo_file.mark(begun, files)
+        make(undo_file.edits, root, undo_file.undo_id, files, forward=forward)
+        wrong = [what for edit in undo_file.edits if (what := differs(edit, root, forward=forward))]
+        if wrong:
+            raise StoreChanged(f"somebody else writes into {root}: {wrong[0]}")
+        undo_file.mark(done, files, _times(undo_file.edits, root))
+    except RmqtxError as error:
+        error.advice = " ".join(filter(None, [error.advice and error.advice + ";", _way_on(undo_file.path)]))
+        raise
+    except KeyboardInterrupt as error:
+        raise Interrupted(f"interrupted while {root} was changed", file=root, advice=_way_on(undo_file.path)) from error
+    except OSError as error:
+        why, advice = error.strerror or str(error), _way_on(undo_file.path)
+        raise UnwritableFile(f"{root}: {why}", file=error.filename, advice=advice) from error
+
+
+def _way_on(path: Path) -> str:
+    return f"rmqtx undo {path} then brings the store back, and with --resume completes the changes"
+
+
+def _times(edits: Sequence[Edit], root: Path) -> dict[str, int]:
+    """Times of the changed files that are there."""
+    files = {edit.path: real_file(root, edit.path) for edit in edits}
+    return {path: file.stat().st_mtime_ns for path, file in files.items() if file.exists()}
+
+
+def _differences(undo_file: UndoFile, root: Path, *, times: bool) -> list[str]:
+    """In what a store is not as the undo file left it, in a few words each."""
+    edits = undo_file.edits
+    found = differences(undo_file.fingerprint, fingerprint(root, edits), times=times)
+    if undo_file.state in (APPLYING, UNDOING):
+        return found + [what for edit in edits if (what := not_between(edit, root))]
+    forward = undo_file.state == APPLIED
+    found += [what for edit in edits if (what := differs(edit, root, forward=forward))]
+    if times and not found:
+        now = _times(edits, root)
+        found += [
+            f"{path} was written to, or is a copy: its time has changed"
+            for path, time_ns in undo_file.times.items() if now.get(path) != time_ns
+        ]
+    return found
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """Keeps others of us away from an undo file while the block runs.
+
+    Raises: StoreInUse.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield  # whoever reads it next says why it cannot be read
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StoreInUse(f"{file} is in use by another rmqtx", file=file, advice="wait for it") from error
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,140 @@
+"""`rmqtx undo`: takes back what was changed in the files of a store, or completes it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from readers.errors import BadRequest
+from rmqtx_cli import exit_status, say
+from rmqtx_cli.acting import DryRunOption, YesOption
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options import FieldsOption, FormatOption, OutputOption, QuietOption, VerboseOption
+from rmqtx_cli.say import Voice
+from rmqtx_cli.text import count
+from rmqtx_cli.times import time_text
+
+if TYPE_CHECKING:
+    from repairs.undo_files import UndoFile
+    from rmqtx_cli.views import View
+
+NAME = "undo"
+SHORT = "take back what was changed in a store's files, or complete it after a crash"
+EXAMPLES = (
+    Example("rmqtx undo before.undo --dry-run", "what was changed, and could it be taken back?"),
+    Example("rmqtx undo before.undo", "the files as they were before; asks first"),
+    Example("rmqtx undo before.undo --resume", "complete changes that a crash interrupted, or make them again"),
+    Example("rmqtx undo before.undo --store /mnt/copy/store --ignore-times", "in a copy of that store"),
+)
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="An undo file: --in-place --undo FILE wrote it.")]
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", metavar="STORE", help="Where the store is now, if it was moved or copied.")
+]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="The other way: complete the changes, or make them again once undone.")
+]
+IgnoreTimesOption = Annotated[
+    bool,
+    typer.Option(
+        "--ignore-times", help="Names, lengths and contents count, modification times do not: the store is a copy."
+    ),
+]
+
+
+def command(
+    file: FileArgument,
+    store: StoreOption = None,
+    resume: ResumeOption = False,
+    ignore_times: IgnoreTimesOption = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Bring the files of a store back to what they were before rmqtx changed them in place.
+
+    Every changed byte, every other file's name, length and time must be as the undo file left them: if a broker has run
+    on the store since, it is refused. It can be interrupted and repeated at any instant, and --resume takes it back.
+    The list on stdout says which files are concerned.
+    """
+    from repairs import execution
+    from repairs.undo_table import EDITS, table
+    from rmqtx_cli.listing import Listing
+
+    voice = Voice(verbose, quiet)
+    listing = Listing(EDITS, _view(), output_format, output, fields, voice=voice)
+    undo_file, differing = execution.standing(file, store, times=not ignore_times)
+    root = str(store or undo_file.root)
+    _say_standing(undo_file, root, voice)
+    for difference in differing if verbose else differing[:_SHOWN_MAX]:
+        say.error(f"changed since: {difference}")
+    listing.write(iter(table(undo_file).to_batches()))
+    if dry_run:
+        voice.note(f"nothing was done: --dry-run; {_would(undo_file, resume, differing)}")
+        return exit_status.STALE_PLAN if differing else exit_status.DONE
+    is_done = undo_file.state == _goal(resume)
+    if not differing and not is_done and not yes and not _agreed(undo_file, root, resume):
+        say.line("rmqtx: nothing was done")
+        return exit_status.INTERRUPTED
+    act = execution.resume if resume else execution.undo
+    act(file, store, times=not ignore_times)
+    if is_done:
+        voice.note("nothing was left to do")
+    elif resume:
+        voice.note(f"{root} is changed as planned; rmqtx undo {file} takes it back")
+    else:
+        voice.note(f"{root} is as it was before; rmqtx undo {file} --resume makes the changes again")
+    return exit_status.DONE
+
+
+_SHOWN_MAX = 10
+
+
+def _goal(resume: bool) -> str:
+    from repairs.undo_files import APPLIED, UNDONE
+
+    return APPLIED if resume else UNDONE
+
+
+def _say_standing(undo_file: UndoFile, root: str, voice: Voice) -> None:
+    from repairs.undo_files import STATES
+
+    made = f"{time_text(undo_file.made_time_ms)} by {undo_file.who} with {undo_file.made_by}"
+    voice.note(f"{root}: {STATES[undo_file.state]} ({time_text(undo_file.state_time_ms)}); planned {made}")
+    for line in undo_file.about:
+        voice.note(f"  {line}")
+
+
+def _would(undo_file: UndoFile, resume: bool, differing: list[str]) -> str:
+    if differing:
+        return "it would be refused"
+    if undo_file.state == _goal(resume):
+        return "there is nothing left to do"
+    return f"{count(len(undo_file.edits), 'change')} would be {'made' if resume else 'taken back'}"
+
+
+def _agreed(undo_file: UndoFile, root: str, resume: bool) -> bool:
+    if not sys.stdin.isatty():
+        raise BadRequest("nobody can be asked here", advice="say --yes to act without asking, or --dry-run to look")
+    verb = "make" if resume else "take back"
+    say.line(f"rmqtx: {verb} {count(len(undo_file.edits), 'change')} in {root}? [y/N]")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _view() -> View:
+    from rmqtx_cli.views import ALWAYS, View, plain
+
+    return View(
+        (
+            plain("path", ALWAYS), plain("change", ALWAYS), plain("position_bytes", ALWAYS, "at byte"),
+            plain("before_bytes", ALWAYS, "bytes before"), plain("after_bytes", ALWAYS, "bytes after"),
+        ),
+        "no changes",
+    )  # fmt: skip

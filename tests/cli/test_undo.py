@@ -1,0 +1,129 @@
+"""`rmqtx undo`: what it says, and what its exit status means."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from repairs.change_sets import Barrier, ChangeSet, CreateFile, ReplaceFile, WriteAt
+from repairs.execution import execute
+from rmqtx_cli import exit_status
+from tests.cli.conftest import Run
+from tests.cli.test_read_only import fingerprint
+from tests.repairs.crash_states import snapshot
+from tests.repairs.test_store_lock import as_a_broker
+
+SEGMENT = "commitlog/00000000000000000000"
+CHANGES = ChangeSet((
+    WriteAt(SEGMENT, 260000, b"record"), Barrier(),
+    ReplaceFile("config/consumerOffset.json", b"{}"), CreateFile("abort", 0),
+))  # fmt: skip
+
+
+@pytest.fixture
+def store(common: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(common, tmp_path / "store"))
+
+
+@pytest.fixture
+def undo_file(store: Path, tmp_path: Path) -> Path:
+    execute(CHANGES, store, tmp_path / "before.undo", about=["commit 7F \x1b[31m"])
+    return tmp_path / "before.undo"
+
+
+def test_it_takes_back_and_makes_again(rmqtx: Run, common: Path, store: Path, undo_file: Path) -> None:
+    changed, untouched = snapshot(store), fingerprint(store)
+    looked = rmqtx("undo", undo_file, "--dry-run", "--format", "json")
+    assert looked.status == exit_status.DONE
+    assert [(row["path"], row["change"], row["position_bytes"]) for row in json.loads(looked.out)] == [
+        (SEGMENT, "write", 260000), ("config/consumerOffset.json", "replace", None), ("abort", "create", None)
+    ]  # fmt: skip
+    assert "3 changes would be taken back" in looked.err
+    assert "commit 7F \\x1b[31m" in looked.err
+    assert fingerprint(store) == untouched
+    done = rmqtx("undo", undo_file, "--yes")
+    assert done.status == exit_status.DONE
+    assert "is as it was before" in done.err
+    assert snapshot(store) == snapshot(common)
+    again = rmqtx("undo", undo_file, "--yes")
+    assert (again.status, "nothing was left to do" in again.err) == (exit_status.DONE, True)
+    assert rmqtx("undo", undo_file, "--resume", "-y").status == exit_status.DONE
+    assert snapshot(store) == changed
+
+
+def test_nobody_is_asked_where_nobody_is(
+    rmqtx: Run, store: Path, undo_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = snapshot(store)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert rmqtx("undo", undo_file).status == exit_status.USAGE
+    assert snapshot(store) == changed
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y\n", exit_status.DONE), ("\n", exit_status.INTERRUPTED)])
+def test_it_asks(
+    rmqtx: Run, store: Path, common: Path, undo_file: Path, monkeypatch: pytest.MonkeyPatch, answer: str, status: int
+) -> None:
+    class Terminal:
+        def isatty(self) -> bool:
+            return True
+
+        def readline(self) -> str:
+            return answer
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    result = rmqtx("undo", undo_file)
+    assert result.status == status
+    assert f"take back 3 changes in {store}? [y/N]" in result.err
+    assert (snapshot(store) == snapshot(common)) == (status == exit_status.DONE)
+
+
+def test_a_store_that_was_used_since_is_stale(rmqtx: Run, store: Path, undo_file: Path) -> None:
+    (store / "abort").unlink()
+    changed = snapshot(store)
+    for more in (["--yes"], ["--dry-run"], ["--resume", "--yes"], ["--ignore-times", "--yes"]):
+        result = rmqtx("undo", undo_file, *more)
+        assert result.status == exit_status.STALE_PLAN
+        assert "abort is not there any more" in result.err
+    assert snapshot(store) == changed
+
+
+def test_a_store_in_use_is_refused(rmqtx: Run, store: Path, undo_file: Path) -> None:
+    with as_a_broker(store):
+        results = [rmqtx("undo", undo_file, more) for more in ("--yes", "--dry-run")]
+    for result in results:
+        assert result.status == exit_status.STORE_IN_USE
+        assert "holds its lock - stop its broker first" in result.err
+        assert result.err.count("\n") == 1
+
+
+def test_a_moved_store_is_named(rmqtx: Run, common: Path, store: Path, undo_file: Path) -> None:
+    moved = store.rename(store.with_name("moved"))
+    assert rmqtx("undo", undo_file, "--yes").status == exit_status.UNREADABLE
+    assert rmqtx("undo", undo_file, "--yes", "--store", moved).status == exit_status.DONE
+    assert snapshot(moved) == snapshot(common)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda data: b"{}", "is no undo file"), (lambda data: data[: len(data) // 2], "is torn or was changed"),
+        (lambda data: data.replace(b"undo file 1", b"undo file 2"), "of another version"), (None, "is not there"),
+    ],
+)  # fmt: skip
+def test_what_is_no_undo_file_is_one_line(
+    rmqtx: Run, undo_file: Path, spoil: Callable[[bytes], bytes] | None, why: str
+) -> None:
+    if spoil is None:
+        undo_file.unlink()
+    else:
+        undo_file.write_bytes(spoil(undo_file.read_bytes()))
+    result = rmqtx("undo", undo_file, "--yes")
+    assert result.status == exit_status.UNREADABLE
+    assert why in result.err
+    assert result.err.count("\n") == 1
