@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from readers.errors import BadRequest
+from readers.errors import BadRequest, RmqtxError
 from remoting.answers import Answer
 from remoting.codes import COMMIT, ROLLBACK
 from remoting.errors import NoAnswer, RemotingError, Unreachable
@@ -123,6 +123,7 @@ def carry_out(
                 pace.wait()
                 if _act(deed, medium, journal, conduct):
                     acted.append(deed)
+        _finish(acted, medium, journal)
         if conduct.prove:
             prove(acted, medium, journal, prove_ms=conduct.prove_ms, watch_ms=conduct.watch_ms, tell=tell)
         else:
@@ -197,6 +198,8 @@ def _act(deed: Deed, medium: Medium, journal: Journal, conduct: Conduct) -> bool
     try:
         if action == "resume":
             answer = medium.resume(deed.named, receipt)
+        elif action == "discard":
+            answer = medium.discard(deed.named, deed.situation, receipt)
         elif action == "commit" and deed.situation.named is None:
             answer = _commit_by_resume(deed, medium, journal, receipt)
         else:
@@ -211,6 +214,30 @@ def _act(deed: Deed, medium: Medium, journal: Journal, conduct: Conduct) -> bool
         return _end(deed, journal, "refused_by_broker", f"code {answer.code}: {answer.remark or 'no remark'}")
     receipt.outcome = "accepted"
     return True
+
+
+def _finish(acted: Sequence[Deed], medium: Medium, journal: Journal) -> None:
+    """Have the medium do what it only planned so far; where it cannot, every receipt says what that means.
+
+    Raises: RmqtxError.
+    """
+    if not acted:
+        return
+    if medium.is_untouched:  # what will be written is in the receipts before it is
+        for deed in acted:
+            journal.go_on(deed.begun())
+    try:
+        moved = medium.finish()
+    except RmqtxError as error:
+        outcome = "not_sent" if medium.is_untouched else "unknown"
+        for deed in acted:
+            _end(deed, journal, outcome, f"{'nothing was written' if medium.is_untouched else 'interrupted'}: {error}")
+        raise
+    for deed in acted:
+        receipt = deed.begun()
+        receipt.store = moved.get(receipt.store, receipt.store)
+        if deed.named is not None:
+            deed.named = replace(deed.named, store=moved.get(deed.named.store, deed.named.store))
 
 
 def _end(deed: Deed, journal: Journal, outcome: str, note: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from readers.errors import BadRequest, NoSuchTransaction, RmqtxError, StoreChanged, StoreInUse
+from readers.errors import BadRequest, NoSuchTransaction, RmqtxError, StoreChanged, StoreInUse, UnsafeStore
 from remoting.errors import Refused, RemotingError
 from repairs.interruption import Interrupted
 from rmqtx_cli import exit_status, say
@@ -117,6 +117,8 @@ def status_of(arguments: list[str]) -> int:
         status, message = exit_status.INTERRUPTED, str(error)
     except StoreInUse as error:
         status, message = exit_status.STORE_IN_USE, str(error)
+    except UnsafeStore as error:
+        status, message = exit_status.REFUSED_BY_GUARD, str(error)
     except StoreChanged as error:
         status, message = exit_status.STALE_PLAN, str(error)
     except SparkUnavailable as error:
