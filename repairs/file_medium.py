@@ -31,7 +31,7 @@ from repairs.file_situations import file_situations
 from repairs.log_tail import LogTail, Placed, log_end
 from repairs.medium import Tail
 from repairs.offline_rules import require_changeable, topic_table, unwritable
-from repairs.receipts import Receipt, answered
+from repairs.receipts import APPEND, Receipt, answered
 from repairs.record_writer import (
     Draft,
     WritingRules,
@@ -46,8 +46,6 @@ from repairs.saved_messages import block_of
 from repairs.situation import NamedRecord, Situation, named_record
 from repairs.store_lock import store_locked, store_shared
 
-#: What a receipt calls the records that are appended.
-_APPEND = "APPEND"
 _PROCESS_IN_ABORT_SINCE: Version = (5, 0, 0)
 _PROPERTY_CRC = "enabledAppendPropCRC"
 
@@ -205,7 +203,7 @@ class FileMedium:
         """Plan a record, and have the receipt say where."""
         placed = self._tail.append(draft)
         entry = receipt.asked(
-            _APPEND,
+            APPEND,
             {
                 "record": what, "topic": draft.topic, "queueId": draft.queue_id, "queueOffset": placed.queue_offset,
                 "commitLogOffset": placed.commit_log_offset, "lengthBytes": len(placed.record),

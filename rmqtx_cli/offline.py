@@ -19,6 +19,8 @@ from rmqtx_cli.say import Voice
 
 if TYPE_CHECKING:
     from repairs.file_medium import FileMedium
+    from repairs.medium import Medium
+    from repairs.receipts import Receipt
     from rmqtx_cli.opening import Opened
 
 StoreOption = Annotated[
@@ -85,15 +87,18 @@ class OfflineOptions:
         Raises: StoreInUse, UnsafeStore, BadRequest, SourceError.
         """
         from readers.broker_settings import read_broker_conf
+        from readers.places import is_uri
         from readers.store import open_store
         from repairs.file_medium import Destination, FileMedium
         from rmqtx_cli.opening import open_stores, refuse_inside, say_header
 
-        opened = open_stores([str(self.store)], self.commit_log, self.broker_conf, self.broker_version)
+        # Receipts name it, and are read from elsewhere.
+        place = str(self.store) if is_uri(str(self.store)) else str(Path(str(self.store)).absolute())
+        opened = open_stores([place], self.commit_log, self.broker_conf, self.broker_version)
         if len(opened.stores) != 1:
             raise BadRequest(f"--store names {len(opened.stores)} stores", advice="one at a time is acted on")
-        for place in (self.to, self.undo):
-            refuse_inside(place, opened.stores)
+        for result in (self.to, self.undo):
+            refuse_inside(result, opened.stores)
         say_header(opened, voice)
 
         conf = {} if self.broker_conf is None else read_broker_conf(self.broker_conf)
@@ -108,9 +113,15 @@ class OfflineOptions:
         return f"the store stays as it is, {self.to} becomes the changed copy"
 
 
-    def say_result(self, medium: FileMedium, voice: Voice) -> None:
-        """Where the changed store is, if it was changed."""
-        if medium.is_untouched:
+    def earlier(self, receipts: Sequence[Receipt], roots: Sequence[str]) -> list[Receipt]:
+        """Those of some receipts that say what was done to what is acted on now: another copy is another store."""
+        if self.store is None:
+            return [receipt for receipt in receipts if not receipt.is_of_files]
+        return [receipt for receipt in receipts if receipt.is_of_files and receipt.store in roots]
+
+    def say_result(self, medium: Medium, voice: Voice) -> None:
+        """Where the changed store is, if one was changed."""
+        if self.store is None or medium.is_untouched:
             return
         if self.to is not None:
             voice.note(f"{self.to} is the changed store; {self.store} stays as it was")

@@ -154,3 +154,22 @@ def test_nothing_goes_into_the_store_itself(rmqtx: Run, store: Path) -> None:
 def test_what_is_not_there(rmqtx: Run, store: Path, tmp_path: Path) -> None:
     result = rmqtx("commit", "NOBODY", "--store", store, *VERSION, "--to", tmp_path / "x", "--yes")
     assert result.status == NO_SUCH_TRANSACTION
+
+
+def test_a_plan_is_carried_out_on_files_once_for_each_store(rmqtx: Run, store: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    made = rmqtx("plan", "commit", "--all", "--store", store, *VERSION, "--reason", "OPS-1", "-o", plan)
+    assert made.status == DONE, made.err
+    apply = ("apply", plan, "--store", store, *VERSION, "--yes", "--format", "jsonl")
+    first = rmqtx(*apply, "--to", tmp_path / "one")
+    assert first.status == DONE, first.err
+    done = {row["transaction_id"] for row in receipts(first.out)}
+    assert len(done) > 10
+    # the store itself is as it was: what was done to a copy of it is not done to it
+    undo = tmp_path / "undo"
+    second = rmqtx(*apply, "--in-place", "--undo", undo)
+    assert {row["transaction_id"] for row in receipts(second.out)} == done
+    third = rmqtx(*apply, "--to", tmp_path / "two")
+    assert third.status == DONE
+    assert "nothing is left to do" in third.err
+    assert not (tmp_path / "two").exists()

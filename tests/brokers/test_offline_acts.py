@@ -1,0 +1,143 @@
+"""Stores that were acted on without a broker, opened by a real one of their version: what it delivers, what it asks.
+
+`RMQTX_BROKER_VERSIONS` names the versions (default: one; `make test-brokers` runs all), `RMQTX_OFFLINE_STORES` the
+kinds of stores (`common`, one file; `killed`, many small ones, and a broker that did not stop cleanly; `multipath`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repairs.deeds import Conduct
+from repairs.file_medium import Destination
+from repairs.journal import Journal
+from rmqtx_cli.main import status_of
+from tests.brokers import corpus, maven
+from tests.brokers.rig import DISCARD_TOPIC, HALF_TOPIC, Agent, Event, Rig
+from tests.repairs.test_file_medium import act, medium_of
+
+VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "5.3.3").split()
+KINDS = os.environ.get("RMQTX_OFFLINE_STORES", "common" if len(VERSIONS) == 1 else "common killed multipath").split()
+WHY_NOT = maven.why_not()
+NAMES = [name for kind in KINDS for version in VERSIONS if (name := f"{kind}-{version}") in corpus.corpus_names()]
+
+pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]
+
+#: The check asks everything that is open and gives nothing up, however old the store is.
+CALM = {
+    "transactionCheckMax": "100000", "transactionTimeOut": "1000", "transactionCheckInterval": "1000",
+    "fileReservedTime": "100000",
+}  # fmt: skip
+WAIT_SECONDS = 6
+
+
+def orders_for(rows: list[corpus.Row]) -> dict[str, str]:
+    """What is done to which transaction: each action at least once where the store has one that it fits."""
+    known = [row for row in rows if row["transaction_id"] is not None]
+    plain = [row for row in known if row["state"] == "PENDING" and not set(row["flags_at_least"])]
+    given_up = [row for row in known if row["state"] == "DISCARDED"]
+    names = [row["transaction_id"] for row in plain]
+    half = len(names) // 2
+    orders = dict.fromkeys(names[:half], "commit") | dict(zip(names[half:], ("rollback", "discard"), strict=False))
+    orders |= dict(zip((row["transaction_id"] for row in given_up), ("commit", "resume"), strict=False))
+    decided = [row["transaction_id"] for row in known if row["state"] == "COMMITTED" and row["open"]]
+    return orders | dict.fromkeys(decided[:1], "close")
+
+
+class Seen:
+    """What clients of the broker saw."""
+
+    def __init__(self) -> None:
+        self.delivered: Counter[str] = Counter()
+        self.checks: set[str] = set()
+
+    def take(self, event: Event) -> None:
+        if event["event"] == "delivered" and event["topic"] != DISCARD_TOPIC:
+            self.delivered[str(event["transaction_id"])] += 1
+        elif event["event"] == "check":
+            self.checks.add(str(event["transaction_id"]))
+
+    def until_quiet(self) -> None:
+        begin = last = time.monotonic()
+        before: Any = None
+        while time.monotonic() < begin + WAIT_SECONDS or time.monotonic() < last + 2:
+            now = (sum(self.delivered.values()), len(self.checks))
+            if now != before:
+                before, last = now, time.monotonic()
+            time.sleep(0.2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_broker_delivers_what_was_committed_while_it_was_down(name: str, tmp_path: Path) -> None:
+    made = corpus.recipe(name)
+    rows, version = corpus.expected(name), made["version"]
+    store = corpus.unpack(name, tmp_path / "rig")
+    orders = orders_for(rows)
+    done = Destination(undo_file=tmp_path / "undo")
+    receipts = act(
+        medium_of(store, version, done, made["broker_conf"]), Journal(tmp_path / "receipts.jsonl"), orders,
+        Conduct(overrides=("immunity",)),
+    )
+    assert {receipt.outcome for receipt in receipts} <= {"proved", "accepted"}, [one.notes for one in receipts]
+    seen = Seen()
+    with Rig(version, tmp_path / "rig", {**made["broker_conf"], **CALM}) as rig:
+        rig.start_names()
+        rig.start_broker()
+        agent = rig.agent("client.log", seen.take)
+        rig.wait_broker(agent)
+        for group in made["groups"]:
+            agent.do("producer", group=group, topic=next(iter(made["topics"])))
+        agent.do("consumer", group="fresh", topics=",".join(made["topics"]))
+        seen.until_quiet()
+        resumed = [one for one, action in orders.items() if action == "resume"]
+        for one in resumed:
+            commit(rig, agent, one)
+        seen.until_quiet()
+        agent.kill()
+        rig.stop("broker")
+    wanted = deliveries_before(rows)
+    wanted.update(one for one, action in orders.items() if action in ("commit", "resume"))
+    known = {row["transaction_id"] for row in rows if row["transaction_id"] is not None}
+    assert {one: seen.delivered[one] for one in known if seen.delivered[one]} == dict(wanted)
+    ended = {one for one, action in orders.items() if action != "resume"}
+    open_before = {row["transaction_id"] for row in rows if row["open"] and row["transaction_id"] is not None}
+    assert seen.checks & ended == set()
+    assert set(resumed) <= seen.checks
+    assert seen.checks & known <= (open_before | set(resumed)) - ended
+    print(f"{name}: {Counter(orders.values())}; {sum(wanted.values())} deliveries, {len(seen.checks)} asked")
+    assert complaints(store, tmp_path) == []
+
+
+def deliveries_before(rows: list[corpus.Row]) -> Counter[str]:
+    """How often a new consumer gets each transaction's message from the store as it was."""
+    return Counter(
+        {
+            row["transaction_id"]: len(row["final_records"])
+            for row in rows
+            if row["transaction_id"] is not None and row["final_records"]
+        }
+    )
+
+
+def commit(rig: Rig, agent: Agent, transaction_id: str) -> None:
+    """What the producer of a resumed transaction says, naming its newest half copy."""
+    copies = [one for one in rig.pull(agent, HALF_TOPIC) if one["transaction_id"] == transaction_id]
+    rig.request(
+        agent, 37, producerGroup="shop", tranStateTableOffset=copies[-1]["queue_offset"],
+        commitLogOffset=copies[-1]["commit_log_offset"], commitOrRollback=8, fromTransactionCheck="true",
+        msgId=transaction_id, transactionId=transaction_id,
+    )
+
+
+def complaints(root: Path, tmp_path: Path) -> list[str]:
+    """What is wrong with the store that the broker left, by `rmqtx verify`; notes do not count."""
+    output = tmp_path / "findings.json"
+    status_of(["verify", str(root), "-o", str(output)])
+    return [row["code"] for row in json.loads(output.read_text()) if row["severity"] != "note"]
