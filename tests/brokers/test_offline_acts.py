@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from readers.store import open_store
 from repairs.deeds import Conduct
 from repairs.file_medium import Destination
 from repairs.journal import Journal
+from repairs.log_tail import log_end
 from rmqtx_cli.main import status_of
 from tests.brokers import corpus, maven
 from tests.brokers.rig import DISCARD_TOPIC, HALF_TOPIC, Agent, Event, Rig
@@ -35,7 +37,7 @@ CALM = {
     "transactionCheckMax": "100000", "transactionTimeOut": "1000", "transactionCheckInterval": "1000",
     "fileReservedTime": "100000",
 }  # fmt: skip
-WAIT_SECONDS = 6
+WAIT_SECONDS = 4
 
 
 def orders_for(rows: list[corpus.Row]) -> dict[str, str]:
@@ -86,6 +88,7 @@ def test_a_broker_delivers_what_was_committed_while_it_was_down(name: str, tmp_p
         Conduct(overrides=("immunity",)),
     )
     assert {receipt.outcome for receipt in receipts} <= {"proved", "accepted"}, [one.notes for one in receipts]
+    end = log_end(open_store(store)).offset
     seen = Seen()
     with Rig(version, tmp_path / "rig", {**made["broker_conf"], **CALM}) as rig:
         rig.start_names()
@@ -97,6 +100,7 @@ def test_a_broker_delivers_what_was_committed_while_it_was_down(name: str, tmp_p
         agent.do("consumer", group="fresh", topics=",".join(made["topics"]))
         seen.until_quiet()
         resumed = [one for one, action in orders.items() if action == "resume"]
+        put_back = {one["transaction_id"] for one in rig.pull(agent, HALF_TOPIC) if one["commit_log_offset"] >= end}
         for one in resumed:
             commit(rig, agent, one)
         seen.until_quiet()
@@ -108,10 +112,11 @@ def test_a_broker_delivers_what_was_committed_while_it_was_down(name: str, tmp_p
     assert {one: seen.delivered[one] for one in known if seen.delivered[one]} == dict(wanted)
     ended = {one for one, action in orders.items() if action != "resume"}
     open_before = {row["transaction_id"] for row in rows if row["open"] and row["transaction_id"] is not None}
-    assert seen.checks & ended == set()
-    assert set(resumed) <= seen.checks
-    assert seen.checks & known <= (open_before | set(resumed)) - ended
-    print(f"{name}: {Counter(orders.values())}; {sum(wanted.values())} deliveries, {len(seen.checks)} asked")
+    # A copy is put back for each check, also where a 5.x producer that has sent nothing yet is not asked.
+    assert (put_back | seen.checks) & ended == set()
+    assert set(resumed) <= put_back
+    assert put_back & known == (open_before | set(resumed)) - ended
+    print(f"{name}: {Counter(orders.values())}; {sum(wanted.values())} deliveries, {len(put_back)} asked")
     assert complaints(store, tmp_path) == []
 
 
