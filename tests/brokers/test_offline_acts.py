@@ -42,7 +42,7 @@ WAIT_SECONDS = 4
 
 def orders_for(rows: list[corpus.Row]) -> dict[str, str]:
     """What is done to which transaction: each action at least once where the store has one that it fits."""
-    known = [row for row in rows if row["transaction_id"] is not None]
+    known = [row for row in rows if row["plan"] != "without_id"]
     plain = [row for row in known if row["state"] == "PENDING" and not set(row["flags_at_least"])]
     given_up = [row for row in known if row["state"] == "DISCARDED"]
     names = [row["transaction_id"] for row in plain]
@@ -62,9 +62,9 @@ class Seen:
 
     def take(self, event: Event) -> None:
         if event["event"] == "delivered" and event["topic"] != DISCARD_TOPIC:
-            self.delivered[str(event["transaction_id"])] += 1
+            self.delivered[str(event["case"])] += 1
         elif event["event"] == "check":
-            self.checks.add(str(event["transaction_id"]))
+            self.checks.add(str(event["case"]))
 
     def until_quiet(self) -> None:
         begin = last = time.monotonic()
@@ -82,13 +82,18 @@ def test_a_broker_delivers_what_was_committed_while_it_was_down(name: str, tmp_p
     rows, version = corpus.expected(name), made["version"]
     store = corpus.unpack(name, tmp_path / "rig")
     orders = orders_for(rows)
-    done = Destination(undo_file=tmp_path / "undo")
+    destination = Destination(undo_file=tmp_path / "undo")
     receipts = act(
-        medium_of(store, version, done, made["broker_conf"]), Journal(tmp_path / "receipts.jsonl"), orders,
+        medium_of(store, version, destination, made["broker_conf"]), Journal(tmp_path / "receipts.jsonl"), orders,
         Conduct(overrides=("immunity",)),
     )
     assert {receipt.outcome for receipt in receipts} <= {"proved", "accepted"}, [one.notes for one in receipts]
     end = log_end(open_store(store)).offset
+    cases = {row["transaction_id"]: row["case"] for row in rows}
+
+    def done(*actions: str) -> set[str]:
+        return {cases[one] for one, action in orders.items() if action in actions}
+
     seen = Seen()
     with Rig(version, tmp_path / "rig", {**made["broker_conf"], **CALM}) as rig:
         rig.start_names()
@@ -99,45 +104,33 @@ def test_a_broker_delivers_what_was_committed_while_it_was_down(name: str, tmp_p
             agent.do("producer", group=group, topic=next(iter(made["topics"])))
         agent.do("consumer", group="fresh", topics=",".join(made["topics"]))
         seen.until_quiet()
-        resumed = [one for one, action in orders.items() if action == "resume"]
-        put_back = {one["transaction_id"] for one in rig.pull(agent, HALF_TOPIC) if one["commit_log_offset"] >= end}
-        for one in resumed:
+        put_back = {one["case"] for one in rig.pull(agent, HALF_TOPIC) if one["commit_log_offset"] >= end}
+        for one in done("resume"):
             commit(rig, agent, one)
         seen.until_quiet()
         agent.kill()
         rig.stop("broker")
-    wanted = deliveries_before(rows)
-    wanted.update(one for one, action in orders.items() if action in ("commit", "resume"))
-    known = {row["transaction_id"] for row in rows if row["transaction_id"] is not None}
+    wanted = Counter({row["case"]: len(row["final_records"]) for row in rows if row["final_records"]})
+    wanted.update(done("commit", "resume"))
+    known = {row["case"] for row in rows}
     assert {one: seen.delivered[one] for one in known if seen.delivered[one]} == dict(wanted)
-    ended = {one for one, action in orders.items() if action != "resume"}
-    open_before = {row["transaction_id"] for row in rows if row["open"] and row["transaction_id"] is not None}
+    ended, resumed = done("commit", "rollback", "discard", "close"), done("resume")
+    open_before = {row["case"] for row in rows if row["open"]}
     # A copy is put back for each check, also where a 5.x producer that has sent nothing yet is not asked.
     assert (put_back | seen.checks) & ended == set()
-    assert set(resumed) <= put_back
-    assert put_back & known == (open_before | set(resumed)) - ended
+    assert resumed <= put_back
+    assert put_back & known == (open_before | resumed) - ended
     print(f"{name}: {Counter(orders.values())}; {sum(wanted.values())} deliveries, {len(put_back)} asked")
     assert complaints(store, tmp_path) == []
 
 
-def deliveries_before(rows: list[corpus.Row]) -> Counter[str]:
-    """How often a new consumer gets each transaction's message from the store as it was."""
-    return Counter(
-        {
-            row["transaction_id"]: len(row["final_records"])
-            for row in rows
-            if row["transaction_id"] is not None and row["final_records"]
-        }
-    )
-
-
-def commit(rig: Rig, agent: Agent, transaction_id: str) -> None:
+def commit(rig: Rig, agent: Agent, case: str) -> None:
     """What the producer of a resumed transaction says, naming its newest half copy."""
-    copies = [one for one in rig.pull(agent, HALF_TOPIC) if one["transaction_id"] == transaction_id]
+    copies = [one for one in rig.pull(agent, HALF_TOPIC) if one["case"] == case]
     rig.request(
         agent, 37, producerGroup="shop", tranStateTableOffset=copies[-1]["queue_offset"],
         commitLogOffset=copies[-1]["commit_log_offset"], commitOrRollback=8, fromTransactionCheck="true",
-        msgId=transaction_id, transactionId=transaction_id,
+        msgId=copies[-1]["transaction_id"], transactionId=copies[-1]["transaction_id"],
     )
 
 
