@@ -279,12 +279,10 @@ class LogTail:
             segment = files.get(base)
             if segment is None:
                 steps.append(CreateFile(self._new_file(base), self._segment_bytes, bytes(piece)))
-                continue
-            data = bytes(piece) + self._end_mark(segment, begin + len(piece))
-            steps.append(WriteAt(self._below_root(segment.file), begin, data))
-            if base != min(self._pieces):
-                steps.append(Barrier())
-        steps.append(Barrier())
+            else:
+                data = bytes(piece) + self._end_mark(segment, begin + len(piece))
+                steps.append(WriteAt(self._below_root(segment.file), begin, data))
+            steps.append(Barrier())
         if not self._store.aborted:
             steps.append(ReplaceFile("abort", self._abort))
         return ChangeSet(tuple(steps))

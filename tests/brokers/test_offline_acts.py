@@ -56,15 +56,20 @@ def orders_for(rows: list[corpus.Row]) -> dict[str, str]:
 class Seen:
     """What clients of the broker saw."""
 
-    def __init__(self) -> None:
+    def __init__(self, cases: dict[str, str]) -> None:
+        self._cases = cases
         self.delivered: Counter[str] = Counter()
         self.checks: set[str] = set()
 
+    def case(self, event: Event) -> str:
+        """Which transaction it is of: some have no property that says so, others no id."""
+        return str(event["case"] or self._cases.get(event["transaction_id"]))
+
     def take(self, event: Event) -> None:
         if event["event"] == "delivered" and event["topic"] != DISCARD_TOPIC:
-            self.delivered[str(event["case"])] += 1
+            self.delivered[self.case(event)] += 1
         elif event["event"] == "check":
-            self.checks.add(str(event["case"]))
+            self.checks.add(self.case(event))
 
     def until_quiet(self) -> None:
         begin = last = time.monotonic()
@@ -94,7 +99,7 @@ def test_a_broker_delivers_what_was_committed_while_it_was_down(name: str, tmp_p
     def done(*actions: str) -> set[str]:
         return {cases[one] for one, action in orders.items() if action in actions}
 
-    seen = Seen()
+    seen = Seen(cases)
     with Rig(version, tmp_path / "rig", {**made["broker_conf"], **CALM}) as rig:
         rig.start_names()
         rig.start_broker()
@@ -104,9 +109,9 @@ def test_a_broker_delivers_what_was_committed_while_it_was_down(name: str, tmp_p
             agent.do("producer", group=group, topic=next(iter(made["topics"])))
         agent.do("consumer", group="fresh", topics=",".join(made["topics"]))
         seen.until_quiet()
-        put_back = {one["case"] for one in rig.pull(agent, HALF_TOPIC) if one["commit_log_offset"] >= end}
+        put_back = {seen.case(one) for one in rig.pull(agent, HALF_TOPIC) if one["commit_log_offset"] >= end}
         for one in done("resume"):
-            commit(rig, agent, one)
+            commit(rig, agent, seen, one)
         seen.until_quiet()
         agent.kill()
         rig.stop("broker")
@@ -124,9 +129,9 @@ def test_a_broker_delivers_what_was_committed_while_it_was_down(name: str, tmp_p
     assert complaints(store, tmp_path) == []
 
 
-def commit(rig: Rig, agent: Agent, case: str) -> None:
+def commit(rig: Rig, agent: Agent, seen: Seen, case: str) -> None:
     """What the producer of a resumed transaction says, naming its newest half copy."""
-    copies = [one for one in rig.pull(agent, HALF_TOPIC) if one["case"] == case]
+    copies = [one for one in rig.pull(agent, HALF_TOPIC) if seen.case(one) == case]
     rig.request(
         agent, 37, producerGroup="shop", tranStateTableOffset=copies[-1]["queue_offset"],
         commitLogOffset=copies[-1]["commit_log_offset"], commitOrRollback=8, fromTransactionCheck="true",

@@ -15,6 +15,7 @@ from readers.broker_settings import broker_settings
 from readers.errors import StoreInUse, UnsafeStore
 from readers.local_engine import audit
 from readers.store import HALF_TOPIC, OP_TOPIC, Store, open_store
+from remoting.codes import COMMIT
 from repairs.carry_out import carry_out, prepared
 from repairs.deeds import Conduct, Order
 from repairs.execution import undo
@@ -25,6 +26,7 @@ from repairs.receipts import Receipt
 from repairs.record_writer import draft_of
 from repairs.wishes import Wish
 from tests.brokers.corpus import recipe, unpack
+from tests.repairs import test_crashes
 from tests.repairs.test_record_writer import records
 
 VERSIONS = ("4.3.0", "4.4.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
@@ -350,3 +352,19 @@ def test_what_nobody_could_consume_is_refused(store: Path, journal: Journal) -> 
     assert receipt.outcome == "refused_by_guard"
     assert "payments is not in config/topics.json" in receipt.notes[0]
     assert not (store.parent / "x").exists()
+
+
+def test_a_roll_over_survives_a_crash_at_any_instant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The steps that an act really makes: a new file of the log, what closes the one before it, `abort` last."""
+    root = unpack("multipath-5.1.4", tmp_path / "source")
+    waiting = [name for name, row in rows_of(root, "5.1.4").items() if row["state"] == "PENDING"]
+    medium, conduct = medium_of(root, "5.1.4", Destination(copy=tmp_path / "x")), Conduct(overrides=("immunity",))
+    for deed in prepared([Order(name, Wish("commit"), None) for name in waiting], medium, conduct):
+        assert deed.named is not None
+        medium.decide(deed.named, deed.situation, COMMIT, deed.begin(conduct))
+    changes = medium.change_set()
+    steps = [[type(change).__name__ for change in group] for group in changes.groups()]
+    assert steps == [["CreateFile"], ["WriteAt"], ["ReplaceFile"]]
+    monkeypatch.setattr(test_crashes, "lay_out_store", lambda place: Path(shutil.copytree(root, place)))
+    story = test_crashes.Story(tmp_path / "first", changes)
+    assert story.check(story.states, tmp_path / "crashed") > 10
