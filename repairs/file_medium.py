@@ -11,8 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from readers.broker_settings import Version
@@ -25,8 +24,7 @@ from readers.store_view import SettingsOf
 from remoting.answers import Answer
 from remoting.codes import COMMIT, ResponseCode
 from repairs.change_sets import ChangeSet
-from repairs.clones import COMMIT_LOG, cloned
-from repairs.execution import execute, execute_on_copy
+from repairs.destinations import Destination, carried_out
 from repairs.file_situations import file_situations
 from repairs.log_tail import LogTail, Placed, log_end
 from repairs.medium import Tail
@@ -48,14 +46,6 @@ from repairs.store_lock import store_locked, store_shared
 
 _PROCESS_IN_ABORT_SINCE: Version = (5, 0, 0)
 _PROPERTY_CRC = "enabledAppendPropCRC"
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """Where the changed store shall be: in `copy`, a new directory, or where it is, the way back in `undo_file`."""
-
-    copy: Path | None = None
-    undo_file: Path | None = None
 
 
 class FileMedium:
@@ -219,30 +209,16 @@ class FileMedium:
 
     def finish(self) -> Mapping[str, str]:
         """See `Medium`."""
-        changes, source = self.change_set(), self._root
-        if self._destination.copy is not None:
-            directories = self._store.commit_log_directories
-            with cloned(source, self._destination.copy, commit_log_directories=directories) as copy:
-                execute_on_copy(changes, copy)
-            self._root = str(self._destination.copy.absolute())
-            self._directories = copied_directories(directories, source, self._root)
-        else:
-            assert self._destination.undo_file is not None
-            try:
-                execute(changes, source, self._destination.undo_file, about=self._orders)
-            except RmqtxError:
-                self.is_untouched = not self._destination.undo_file.exists()
-                raise
+        source = self._root
+        try:
+            self._root, self._directories = carried_out(
+                self.change_set(), self._store, self._destination, self._orders
+            )
+        except RmqtxError:
+            self.is_untouched = self._destination.is_untouched
+            raise
         self.is_untouched = False
         return {source: self._root}
-
-
-def copied_directories(directories: Sequence[str], source: str, target: str) -> tuple[str, ...]:
-    """Where the directories of a log are in a copy of its store."""
-    root, copy = Path(source).resolve(), Path(target)
-    places = [Path(directory).resolve() for directory in directories]
-    found = [copy / (place.relative_to(root) if place.is_relative_to(root) else COMMIT_LOG) for place in places]
-    return tuple(dict.fromkeys(str(place) for place in found))
 
 
 def _matters(finding: Finding) -> bool:

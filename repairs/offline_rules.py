@@ -21,10 +21,19 @@ _ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
 
 
 def require_changeable(store: Store, settings: BrokerSettings, conf: Mapping[str, str]) -> Version:
-    """The version of the broker whose store it is, if its store may be changed at all.
+    """The version of the broker whose store it is, if records may be appended to it.
 
     `conf`: its configuration as far as it is known.
     Raises: StoreInUse; UnsafeStore, which says why nothing is appended to it.
+    """
+    require_stopped_master(store, settings, conf)
+    return _version(store, settings)
+
+
+def require_stopped_master(store: Store, settings: BrokerSettings, conf: Mapping[str, str]) -> None:
+    """Refuse a store that is in use, or that others would bring back to what it was.
+
+    Raises: StoreInUse, UnsafeStore.
     Source: FORMATS 1.8, 1.9, 2.12 (preconditions 1, 9, 10), 7.
     """
     if store.is_remote:
@@ -33,8 +42,7 @@ def require_changeable(store: Store, settings: BrokerSettings, conf: Mapping[str
         who = f"process {store.used_by_process}" if store.used_by_process != -1 else "another rmqtx"
         raise StoreInUse(f"{store.root} is in use by {who}", advice="stop its broker first, or act live: -n HOST:PORT")
     for reason in _reasons(store, settings, conf):
-        raise UnsafeStore(f"nothing is appended to {store.root}: {reason[0]}", advice=reason[1])
-    return _version(store, settings)
+        raise UnsafeStore(f"{store.root} is not changed: {reason[0]}", advice=reason[1])
 
 
 def _reasons(store: Store, settings: BrokerSettings, conf: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -23,6 +23,7 @@ from rmqtx_cli.commands import (
     check,
     close,
     commit,
+    cursor,
     decode,
     diff,
     discard,
@@ -82,6 +83,7 @@ COMMANDS = (
 )  # fmt: skip
 for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)
+app.add_typer(cursor.app, name=cursor.NAME, short_help=cursor.SHORT)
 app.add_typer(decode.app, name=decode.NAME)
 app.command(explain.NAME, short_help=explain.SHORT, epilog=epilog(explain.EXAMPLES))(explain.command)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,9 @@ from rmqtx_cli.options import BrokerConfOption, BrokerVersionOption, CommitLogOp
 from rmqtx_cli.say import Voice
 
 if TYPE_CHECKING:
+    from readers.store import Store
+    from readers.store_view import SettingsOf
+    from repairs.destinations import Destination
     from repairs.file_medium import FileMedium
     from repairs.medium import Medium
     from repairs.receipts import Receipt
@@ -68,6 +72,10 @@ class OfflineOptions:
         for name, value in unfit.items():
             if value not in (None, False):
                 raise BadRequest(f"{name} is for live brokers: a stopped one does nothing by itself")
+        self._check_destination()
+        return True
+
+    def _check_destination(self) -> None:
         if self.in_place == (self.to is not None):
             raise BadRequest(
                 "--store needs either --to or --in-place",
@@ -79,17 +87,45 @@ class OfflineOptions:
             raise BadRequest(f"{self.to} is there already", advice="--to names a new directory")
         if self.undo is not None and os.path.lexists(self.undo):
             raise BadRequest(f"{self.undo} is there already", advice="--undo names a new file")
-        return True
 
     def open(self, voice: Voice) -> tuple[FileMedium, Opened]:
         """The store as what is acted on.
 
         Raises: StoreInUse, UnsafeStore, BadRequest, SourceError.
         """
+        from readers.store import open_store
+        from repairs.destinations import Destination
+        from repairs.file_medium import FileMedium
+
+        opened, conf = self._opened(voice)
+        destination = Destination(self.to, self.undo)
+        return FileMedium(opened.stores[0], opened.settings_of, conf, destination, open_store), opened
+
+    @contextmanager
+    def locked(self, voice: Voice) -> Iterator[tuple[Store, SettingsOf, Destination, Callable[..., Store]]]:
+        """The store that is to be changed, kept from others while the block runs, and how a fresh look is taken at one.
+
+        Raises: StoreInUse, UnsafeStore, BadRequest, SourceError.
+        """
+        from readers.store import open_store
+        from repairs.destinations import Destination
+        from repairs.offline_rules import require_stopped_master
+        from repairs.store_lock import store_locked, store_shared
+
+        if self.store is None:
+            raise BadRequest("no store is given", advice="--store STORE; a live broker's cursors are not set")
+        self._check_destination()
+        opened, conf = self._opened(voice)
+        store = opened.stores[0]
+        require_stopped_master(store, opened.settings_of(store), conf)
+        with (store_shared if self.to is not None else store_locked)(store.root):
+            fresh = open_store(store.root, store.commit_log_directories)
+            yield fresh, opened.settings_of, Destination(self.to, self.undo), open_store
+
+    def _opened(self, voice: Voice) -> tuple[Opened, dict[str, str]]:
+        """The store, and its broker's configuration as far as it is known."""
         from readers.broker_settings import read_broker_conf
         from readers.places import is_uri
-        from readers.store import open_store
-        from repairs.file_medium import Destination, FileMedium
         from rmqtx_cli.opening import open_stores, refuse_inside, say_header
 
         # Receipts name it, and are read from elsewhere.
@@ -101,9 +137,7 @@ class OfflineOptions:
             refuse_inside(result, opened.stores)
         say_header(opened, voice)
 
-        conf = {} if self.broker_conf is None else read_broker_conf(self.broker_conf)
-        destination = Destination(self.to, self.undo)
-        return FileMedium(opened.stores[0], opened.settings_of, conf, destination, open_store), opened
+        return opened, {} if self.broker_conf is None else read_broker_conf(self.broker_conf)
 
     @property
     def warning(self) -> str:
@@ -121,8 +155,11 @@ class OfflineOptions:
 
     def say_result(self, medium: Medium, voice: Voice) -> None:
         """Where the changed store is, if one was changed."""
-        if self.store is None or medium.is_untouched:
-            return
+        if self.store is not None and not medium.is_untouched:
+            self.say_where(voice)
+
+    def say_where(self, voice: Voice) -> None:
+        """Where the changed store is."""
         if self.to is not None:
             voice.note(f"{self.to} is the changed store; {self.store} stays as it was")
         else:

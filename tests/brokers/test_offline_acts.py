@@ -17,7 +17,7 @@ import pytest
 
 from readers.store import open_store
 from repairs.deeds import Conduct
-from repairs.file_medium import Destination
+from repairs.destinations import Destination
 from repairs.journal import Journal
 from repairs.log_tail import log_end
 from rmqtx_cli.main import status_of

@@ -18,8 +18,9 @@ from readers.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from remoting.codes import COMMIT
 from repairs.carry_out import carry_out, prepared
 from repairs.deeds import Conduct, Order
+from repairs.destinations import Destination
 from repairs.execution import undo
-from repairs.file_medium import Destination, FileMedium
+from repairs.file_medium import FileMedium
 from repairs.journal import Journal
 from repairs.log_tail import log_end
 from repairs.receipts import Receipt
