@@ -156,21 +156,19 @@ class FileMedium:
             self._plan_on(self._opened(self._root, self._directories))
             yield {}
 
-    def decide(
-        self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt  # noqa: ARG002
-    ) -> Answer:
+    def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:
         """See `Medium`. The final and the op, or the op alone, are planned."""
         if decision == COMMIT:
             self._append("final", final_of(named.raw, self._rules), receipt)
-        return self._append_op(named, receipt)
+        return self._append_ops(named, situation, receipt)
 
-    def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:  # noqa: ARG002
+    def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
         """See `Medium`. The copy in the discard topic comes before the op, as nothing discards what is decided."""
         if self._rules.writes_discard_copy:
             self._append("discard copy", discard_copy_of(named.raw), receipt)
         else:
             receipt.notes.append("a broker of this version writes no discard copy: the message is kept here alone")
-        return self._append_op(named, receipt)
+        return self._append_ops(named, situation, receipt)
 
     def resume(self, named: NamedRecord, receipt: Receipt) -> Answer:
         """See `Medium`."""
@@ -183,11 +181,27 @@ class FileMedium:
         self._new_halves.setdefault(receipt.transaction_id, []).append((entry, record))
         return Answer(ResponseCode.SUCCESS, None)
 
-    def _append_op(self, named: NamedRecord, receipt: Receipt) -> Answer:
+    def _append_ops(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
+        """Plan the op of the named copy, and of each older one that the check still has before it.
+
+        A broker that was killed left its cursors where they were some seconds before (flushConsumerOffsetInterval): the
+        check comes over copies again that it had put back already, and would ask for them.
+        """
         host = self._broker_host or draft_of(named.raw).store_host
-        op = op_of([named.queue_offset], self._rules, queue_id=named.queue_id, broker_host=host, now_ms=_now_ms())
-        self._append("op", op, receipt)
+        numbers = [*self._open_copies(named, situation), named.queue_offset]
+        for part in [numbers] if self._rules.ops_are_lists else [[number] for number in numbers]:
+            op = op_of(part, self._rules, queue_id=named.queue_id, broker_host=host, now_ms=_now_ms())
+            self._append("op", op, receipt)
         return Answer(ResponseCode.SUCCESS, None)
+
+    def _open_copies(self, named: NamedRecord, situation: Situation) -> list[int]:
+        """Queue offsets of older copies that are before the check, and that no op has ended."""
+        marked = {mark["half_queue_offset"] for mark in situation.row["op_marks"]}
+        begin = (check_cursors(self._store).half or {}).get(named.queue_id, 0)
+        numbers = {
+            int(copy["queue_offset"]) for copy in situation.row["half_copies"] if copy["queue_id"] == named.queue_id
+        }
+        return sorted(number for number in numbers - marked if begin <= number < named.queue_offset)
 
     def _append(self, what: str, draft: Draft, receipt: Receipt) -> Placed:
         """Plan a record, and have the receipt say where."""
