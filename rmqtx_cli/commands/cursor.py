@@ -28,8 +28,8 @@ EXAMPLES = (
     Example("rmqtx cursor set --half 4711 --store STORE --to COPY --dry-run", "whom would that abandon, or ask again?"),
     Example("rmqtx cursor set --half 4712 --store STORE --to COPY", "step over a half message that stops the check"),
     Example(
-        "rmqtx cursor set --half 0 --op 0 --store STORE --in-place --undo cursors.undo",
-        "all from the beginning: what was ended before stays so",
+        "rmqtx cursor set --half 4000 --op 900 --store STORE --in-place --undo cursors.undo",
+        "ask again for what was passed over, with the ops that ended others",
     ),
 )
 
