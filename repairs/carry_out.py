@@ -121,8 +121,12 @@ def carry_out(
                     _refuse(deed, journal, conduct)
                     continue
                 pace.wait()
-                if _act(deed, medium, journal, conduct):
-                    acted.append(deed)
+                try:
+                    if _act(deed, medium, journal, conduct):
+                        acted.append(deed)
+                except RmqtxError:
+                    _forget(acted, medium, journal)
+                    raise
         _finish(acted, medium, journal)
         if conduct.prove:
             prove(acted, medium, journal, prove_ms=conduct.prove_ms, watch_ms=conduct.watch_ms, tell=tell)
@@ -210,6 +214,10 @@ def _act(deed: Deed, medium: Medium, journal: Journal, conduct: Conduct) -> bool
     except RemotingError as error:
         receipt.notes.append(f"{error.message}: it may have been received")
         return True
+    except RmqtxError as error:
+        if medium.is_untouched:
+            _end(deed, journal, "not_sent", f"nothing was written: {error}")
+        raise
     if not answer.is_success:
         return _end(deed, journal, "refused_by_broker", f"code {answer.code}: {answer.remark or 'no remark'}")
     receipt.outcome = "accepted"
@@ -238,6 +246,12 @@ def _finish(acted: Sequence[Deed], medium: Medium, journal: Journal) -> None:
         receipt.store = moved.get(receipt.store, receipt.store)
         if deed.named is not None:
             deed.named = replace(deed.named, store=moved.get(deed.named.store, deed.named.store))
+
+
+def _forget(acted: Sequence[Deed], medium: Medium, journal: Journal) -> None:
+    """What was only planned is not done, because something else of the same run cannot be."""
+    for deed in acted if medium.is_untouched else ():
+        _end(deed, journal, "not_sent", "nothing was written: another transaction of the run could not be acted on")
 
 
 def _end(deed: Deed, journal: Journal, outcome: str, note: str) -> bool:

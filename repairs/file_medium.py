@@ -70,6 +70,7 @@ class FileMedium:
         self._root = store.root
         self._directories = store.commit_log_directories
         self._orders: list[str] = []
+        self._entries: list[dict[str, Any]] = []
         #: Half copies that a resume of this run makes: an entry as rows have it, and the record.
         self._new_halves: dict[str, list[tuple[dict[str, Any], NamedRecord]]] = {}
         self.is_untouched = True
@@ -213,7 +214,7 @@ class FileMedium:
                 "commitLogOffset": placed.commit_log_offset, "lengthBytes": len(placed.record),
             },
         )
-        answered(entry, ResponseCode.SUCCESS, "planned")
+        self._entries.append(entry)
         self._orders.append(f"{receipt.action} {receipt.transaction_id}: {what} at {placed.commit_log_offset}")
         return placed
 
@@ -232,6 +233,8 @@ class FileMedium:
             self.is_untouched = self._destination.is_untouched
             raise
         self.is_untouched = False
+        for entry in self._entries:
+            answered(entry, ResponseCode.SUCCESS, "written")
         return {source: self._root}
 
 

@@ -11,7 +11,7 @@ import typer
 
 from readers.errors import BadRequest
 from rmqtx_cli import exit_status, say
-from rmqtx_cli.acting import DryRunOption, ReasonOption, YesOption
+from rmqtx_cli.acting import DryRunOption, YesOption
 from rmqtx_cli.commands import Example, epilog
 from rmqtx_cli.offline import OfflineOptions, with_offline_options
 from rmqtx_cli.options import FieldsOption, FormatOption, OutputOption, QuietOption, VerboseOption
@@ -43,6 +43,9 @@ HalfOption = Annotated[
 ]
 OpOption = Annotated[
     int | None, typer.Option("--op", min=0, metavar="M", help="The op queue offset that the check reads next.")
+]
+ReasonOption = Annotated[
+    str | None, typer.Option("--reason", metavar="TEXT", help="Why; with --in-place it goes into the undo file.")
 ]
 OverrideOption = Annotated[
     list[str] | None,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from readers.broker_settings import broker_settings
-from readers.errors import StoreInUse, UnsafeStore
+from readers.errors import StoreInUse, UnsafeStore, UnwritableFile
 from readers.local_engine import audit
 from readers.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from remoting.codes import COMMIT
@@ -331,6 +331,7 @@ def test_queues_that_are_not_numbered_as_their_records_are_refused(store: Path, 
         act(medium_of(store, "5.3.3", Destination(copy=store.parent / "x")), journal, {name: "rollback"},
             Conduct(overrides=("evidence-incomplete", "immunity")))
     assert not (store.parent / "x").exists()
+    assert [receipt.outcome for receipt in journal.read().receipts] == ["not_sent"]
 
 
 def test_what_the_broker_would_put_off_is_refused(tmp_path: Path, journal: Journal) -> None:
@@ -370,3 +371,19 @@ def test_a_roll_over_survives_a_crash_at_any_instant(tmp_path: Path, monkeypatch
     monkeypatch.setattr(test_crashes, "lay_out_store", lambda place: Path(shutil.copytree(root, place)))
     story = test_crashes.Story(tmp_path / "first", changes)
     assert story.check(story.states, tmp_path / "crashed") > 10
+
+
+def test_a_disk_that_is_full_is_in_every_receipt(
+    store: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise UnwritableFile("cannot write: No space left on device", advice="make room")
+
+    monkeypatch.setattr("repairs.destinations.execute_on_copy", full)
+    names = [name for name, row in rows_of(store, "5.3.3").items() if row["state"] == "PENDING"][:3]
+    with pytest.raises(UnwritableFile):
+        act(medium_of(store, "5.3.3", Destination(copy=store.parent / "x")), journal, dict.fromkeys(names, "rollback"),
+            Conduct(overrides=("immunity",)))
+    assert not (store.parent / "x").exists()
+    found = journal.read().receipts
+    assert [(receipt.outcome, receipt.requests[0]["response_code"]) for receipt in found] == [("not_sent", None)] * 3
