@@ -1,7 +1,8 @@
 """Stores that were acted on without a broker, opened by a real one of their version: what it delivers, what it asks.
 
 `RMQTX_BROKER_VERSIONS` names the versions (default: one; `make test-brokers` runs all), `RMQTX_OFFLINE_STORES` the
-kinds of stores (`common`, one file; `killed`, many small ones, and a broker that did not stop cleanly; `multipath`).
+kinds of stores: `common`, one file, changed as a copy; `killed`, many small files, and a broker that did not stop
+cleanly, and `multipath`, both changed in place with new files of the log.
 """
 
 from __future__ import annotations
@@ -85,11 +86,15 @@ class Seen:
 def test_a_broker_delivers_what_was_committed_while_it_was_down(name: str, tmp_path: Path) -> None:
     made = corpus.recipe(name)
     rows, version = corpus.expected(name), made["version"]
-    store = corpus.unpack(name, tmp_path / "rig")
+    store = tmp_path / "rig" / "store"
+    if name.startswith("common"):
+        (tmp_path / "rig").mkdir()
+        source, destination = corpus.unpack(name, tmp_path / "source"), Destination(copy=store)
+    else:
+        source, destination = corpus.unpack(name, tmp_path / "rig"), Destination(undo_file=tmp_path / "undo")
     orders = orders_for(rows)
-    destination = Destination(undo_file=tmp_path / "undo")
     receipts = act(
-        medium_of(store, version, destination, made["broker_conf"]), Journal(tmp_path / "receipts.jsonl"), orders,
+        medium_of(source, version, destination, made["broker_conf"]), Journal(tmp_path / "receipts.jsonl"), orders,
         Conduct(overrides=("immunity",)),
     )
     assert {receipt.outcome for receipt in receipts} <= {"proved", "accepted"}, [one.notes for one in receipts]
