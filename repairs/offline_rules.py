@@ -91,7 +91,7 @@ def _version(store: Store, settings: BrokerSettings) -> Version:
     if is_older or (seen.version_high is not None and low > seen.version_high and not store.aborted):
         raise UnsafeStore(
             f"--broker-version {settings.version} is given, and the files of {store.root} are of a broker "
-            f"{seen.version}", advice="a broker opens it first that writes them as its own version does",
+            f"{seen.version}", advice="name the version that wrote it, or let the other broker open it once first",
         )
     return low
 
