@@ -98,5 +98,9 @@ class StoreInUse(RmqtxError):
     """A broker, or another rmqtx, uses the store: nothing may be changed in it."""
 
 
+class UnsafeStore(RmqtxError):
+    """A store in which nothing may be changed, because what its broker would make of it cannot be foreseen."""
+
+
 class StoreChanged(RmqtxError):
     """A store is not as what was planned for it supposes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
 import pyarrow as pa
@@ -94,6 +94,36 @@ def show(
             advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
         )
     reading.batches = table.to_batches()
+    return reading
+
+
+def lookup(stores: list[Store], settings_of: SettingsOf, transaction_ids: Sequence[str]) -> Reading:
+    """Some transactions by their ids.
+
+    Shape:  rows of TRANSACTIONS; nothing for an id that no record bears.
+    Order:  first half copy.
+    """
+    facts = {store.root: store_facts(store, settings_of) for store in stores}
+    reading = Reading(TRANSACTIONS, [])
+    wanted = pa.array(list(dict.fromkeys(transaction_ids)), pa.string())
+
+    def by_name(files: list[DerivedFiles]) -> _Named:
+        named: _Named = {}
+        for identity in wanted.to_pylist():
+            found = {name: topic for part in files for name, topic in part.transactions_of(identity).items()}
+            if identity not in found:
+                raise Untrusted(f"the index does not know {identity}")
+            named[identity] = found[identity]
+        return named
+
+    def chosen(rows: pa.Table) -> pa.Table:
+        return rows.filter(pc.is_in(rows["transaction_id"], wanted))
+
+    table = _by_derived_files(reading, facts, by_name)
+    if table is None:
+        reading.batches = _scanned(reading, stores, settings_of, None, None, chosen)
+    else:
+        reading.batches = chosen(table).to_batches()
     return reading
 
 

@@ -73,7 +73,7 @@ def application(
             left.append(step)
     live = {store["store"] for store in plan.stores if is_live_store(store)}
     if any(store["store"] not in live for store in plan.stores):
-        result.notes.append("the plan was made from files: what it relies on is compared with the brokers by offsets")
+        result.notes.append("the plan was made from files: what it relies on is compared by offsets")
     orders = [_order(step, known_as, reason, is_exact=is_exact) for step in left]
     found = {deed.order.transaction_id: deed for deed in prepared(orders, medium, conduct)}
     for step in left:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from readers.errors import BadRequest
+from readers.errors import BadRequest, RmqtxError
 from remoting.answers import Answer
 from remoting.codes import COMMIT, ROLLBACK
 from remoting.errors import NoAnswer, RemotingError, Unreachable
@@ -131,8 +131,13 @@ def carry_out(
                     _refuse(deed, journal, conduct)
                     continue
                 pace.wait()
-                if _act(deed, medium, journal, conduct):
-                    acted.append(deed)
+                try:
+                    if _act(deed, medium, journal, conduct):
+                        acted.append(deed)
+                except RmqtxError:
+                    _forget(acted, medium, journal)
+                    raise
+        _finish(acted, medium, journal)
         if conduct.prove:
             prove(acted, medium, journal, prove_ms=conduct.prove_ms, watch_ms=conduct.watch_ms, tell=tell)
         else:
@@ -207,6 +212,8 @@ def _act(deed: Deed, medium: Medium, journal: Journal, conduct: Conduct) -> bool
     try:
         if action == "resume":
             answer = medium.resume(deed.named, receipt)
+        elif action == "discard":
+            answer = medium.discard(deed.named, deed.situation, receipt)
         elif action == "commit" and deed.situation.named is None:
             answer = _commit_by_resume(deed, medium, journal, receipt)
         else:
@@ -217,10 +224,44 @@ def _act(deed: Deed, medium: Medium, journal: Journal, conduct: Conduct) -> bool
     except RemotingError as error:
         receipt.notes.append(f"{error.message}: it may have been received")
         return True
+    except RmqtxError as error:
+        if medium.is_untouched:
+            _end(deed, journal, "not_sent", f"nothing was written: {error}")
+        raise
     if not answer.is_success:
         return _end(deed, journal, "refused_by_broker", f"code {answer.code}: {answer.remark or 'no remark'}")
     receipt.outcome = "accepted"
     return True
+
+
+def _finish(acted: Sequence[Deed], medium: Medium, journal: Journal) -> None:
+    """Have the medium do what it only planned so far; where it cannot, every receipt says what that means.
+
+    Raises: RmqtxError.
+    """
+    if not acted:
+        return
+    if medium.is_untouched:  # what will be written is in the receipts before it is
+        for deed in acted:
+            journal.go_on(deed.begun())
+    try:
+        moved = medium.finish()
+    except RmqtxError as error:
+        outcome = "not_sent" if medium.is_untouched else "unknown"
+        for deed in acted:
+            _end(deed, journal, outcome, f"{'nothing was written' if medium.is_untouched else 'interrupted'}: {error}")
+        raise
+    for deed in acted:
+        receipt = deed.begun()
+        receipt.store = moved.get(receipt.store, receipt.store)
+        if deed.named is not None:
+            deed.named = replace(deed.named, store=moved.get(deed.named.store, deed.named.store))
+
+
+def _forget(acted: Sequence[Deed], medium: Medium, journal: Journal) -> None:
+    """What was only planned is not done, because something else of the same run cannot be."""
+    for deed in acted if medium.is_untouched else ():
+        _end(deed, journal, "not_sent", "nothing was written: another transaction of the run could not be acted on")
 
 
 def _end(deed: Deed, journal: Journal, outcome: str, note: str) -> bool:

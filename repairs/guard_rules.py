@@ -14,6 +14,8 @@ Found = tuple[str, str] | None
 #: Where a resume does not answer, and where it breaks what is compressed. Source: FORMATS 5.9.
 RESUME_SINCE = (4, 5, 2)
 RESUME_KEEPS_COMPRESSED_SINCE = (5, 3, 2)
+#: The same of the check, as it puts copies back. Source: FORMATS 5.7, 5.12 F14.
+CHECK_KEEPS_COMPRESSED_SINCE = (4, 6, 0)
 _HOUR_MS = 3_600_000
 
 
@@ -120,6 +122,14 @@ def not_a_half(situation: Situation, wish: Wish) -> Found:
     )
 
 
+def cannot_be_written(situation: Situation, wish: Wish) -> Found:
+    """The broker would write something else, as only it can while it runs."""
+    why = situation.around.unwritable.get(wish.action)
+    if why is None:
+        return None
+    return f"what its broker would write cannot be appended to its files: {why}", "start the broker and act live"
+
+
 def younger_copy(situation: Situation, wish: Wish) -> Found:
     """A half copy is younger than the one that was named."""
     newest = situation.newest_queue_offset
@@ -195,8 +205,8 @@ def _resumes(situation: Situation, wish: Wish) -> bool:
 def resume_unanswered(situation: Situation, wish: Wish) -> Found:
     """The broker never answers a resume."""
     version = situation.around.version
-    if not _resumes(situation, wish) or version is None or version >= RESUME_SINCE:
-        return None
+    if not _resumes(situation, wish) or version is None or version >= RESUME_SINCE or situation.around.is_stopped:
+        return None  # a half copy that is appended offline needs no broker that knows the request
     dotted = ".".join(map(str, version))
     return (
         f"broker {dotted} does not know RESUME_CHECK_HALF_MESSAGE (4.5.2 and later do) and never answers it",
@@ -209,8 +219,15 @@ def resume_compressed(situation: Situation, wish: Wish) -> Found:
     version, record = situation.around.version, situation.discard_copy or situation.half_copy
     if not _resumes(situation, wish) or record is None or not record.sys_flag & COMPRESSED:
         return None
-    if version is None or version >= RESUME_KEEPS_COMPRESSED_SINCE:
+    is_stopped = situation.around.is_stopped
+    if version is None or version >= (CHECK_KEEPS_COMPRESSED_SINCE if is_stopped else RESUME_KEEPS_COMPRESSED_SINCE):
         return None
+    if is_stopped:
+        dotted = ".".join(map(str, version))
+        return (
+            f"its body is compressed, and the check of broker {dotted} (before 4.6.0) would put it back so that "
+            "nobody can read it", f"rmqtx commit {situation.transaction_id} delivers it whole",
+        )
     return (
         f"its body is compressed, and broker {'.'.join(map(str, version))} (before 5.3.2) would store it so that "
         "nobody can read it",

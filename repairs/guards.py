@@ -77,6 +77,10 @@ GUARDS: tuple[Guard, ...] = (
         "another transaction is silently never asked for", guard_rules.not_a_half,
     ),
     Guard(
+        "cannot-be-written", "appending a record that the broker would have written otherwise, or into another topic",
+        "nobody consumes it, or earlier than it was meant to be", guard_rules.cannot_be_written,
+    ),
+    Guard(
         "younger-copy", "deciding an old copy while the newest stays open",
         "it is asked again: a second delivery, or what was rolled back is delivered", guard_rules.younger_copy,
     ),

@@ -17,6 +17,7 @@ from readers.record_block import Block
 from readers.store import CHECK_GROUP, HALF_TOPIC
 from remoting.answers import Answer, BrokerAddresses
 from remoting.broker import Broker
+from remoting.codes import ROLLBACK
 from remoting.live_questions import lookup
 from remoting.live_records import blocks_of
 from remoting.producer import our_client_id
@@ -54,6 +55,10 @@ class LiveMedium:
 
     `members`: every broker of their sets, with slaves: all are asked whether a producer is connected.
     """
+
+    is_still = False
+    #: What is sent is done.
+    is_untouched = False
 
     def __init__(self, brokers: Sequence[Broker], members: Sequence[BrokerAddresses]) -> None:
         self._brokers = {broker.root: broker for broker in brokers}
@@ -230,6 +235,14 @@ class LiveMedium:
         )
         answered(entry, answer.code, answer.remark)
         return answer
+
+    def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
+        """See `Medium`. No broker offers more than a rollback."""
+        return self.decide(named, situation, ROLLBACK, receipt)
+
+    def finish(self) -> Mapping[str, str]:
+        """See `Medium`."""
+        return {}
 
     def resume(self, named: NamedRecord, receipt: Receipt) -> Answer:
         """See `Medium`."""

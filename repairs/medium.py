@@ -27,6 +27,9 @@ class Tail:
 class Medium(Protocol):
     """Where transactions are looked at and acted on."""
 
+    #: Whether nothing happens there but what we do: then no pass of the check has to be waited for.
+    is_still: bool
+
     def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
         """Fresh rows of TRANSACTIONS for some ids; nothing for an id that no record bears."""
 
@@ -59,6 +62,22 @@ class Medium(Protocol):
 
         Raises: Unreachable (nothing was done), NoAnswer (nobody knows).
         """
+
+    def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
+        """Give a half copy up for good: nothing asks for it again, and nothing is delivered.
+
+        Raises: Unreachable, NoAnswer.
+        """
+
+    def finish(self) -> Mapping[str, str]:
+        """Have everything done that was only planned so far; gives the stores that have moved by that: old → new.
+
+        Raises: RmqtxError; then `is_untouched` says whether anything may have been done.
+        """
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nothing was done yet, whatever was planned."""
 
     def resume(self, named: NamedRecord, receipt: Receipt) -> Answer:
         """Have a copy of a record put into the half topic.

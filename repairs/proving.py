@@ -107,7 +107,7 @@ class _Watch:
         )
         is_past = cursors.get(deed.named.store, -1) > newest
         is_quiet = now - max(deed.whole_since, self._busy_until) >= _QUIET_SECONDS
-        deed.settled = deed.order.wish.action == "resume" or is_past or is_quiet
+        deed.settled = deed.order.wish.action == "resume" or is_past or is_quiet or self._medium.is_still
 
     def _watch_tail(self, seconds: float) -> None:
         """For some time close at once whatever the check puts back of what is decided."""

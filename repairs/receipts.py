@@ -46,6 +46,8 @@ STANDINGS: dict[str, str] = {
 #: Fields of requests that say who may ask; they are secrets, or lead to them.
 SECRET_FIELDS = frozenset({"AccessKey", "SecretKey", "Signature", "SecurityToken"})
 
+#: What a receipt calls a record that was appended to the files of a stopped broker.
+APPEND = "APPEND"
 #: One witness, as a plan has it.
 WITNESS = pa.struct(
     [
@@ -160,6 +162,11 @@ class Receipt:
         """The same as a row of RECEIPTS, in the schema's order."""
         values = asdict(self)
         return {name: values[name] for name in RECEIPTS.names}
+
+    @property
+    def is_of_files(self) -> bool:
+        """Whether records were appended to a stopped broker's files, and no broker was asked."""
+        return any(request["request"] == APPEND for request in self.requests)
 
     @property
     def has_ended(self) -> bool:

@@ -60,7 +60,8 @@ class Surroundings:
 
     Shape: `producers` are the clients of the producer group that are connected, as text; None where nobody could be
            asked, and `producers_unknown` says why. `rivals` are other processes of ours that act on the group. `stores`
-           that could not be read are in `unread`.
+           that could not be read are in `unread`. `is_stopped`: the broker does not run, and its files are acted on.
+           `unwritable`: actions for which the broker would write what cannot be appended to its files, and why.
     Units: `settle_ms` is how long a decision made before now may take to show; `settled_ms` how long was waited.
     """
 
@@ -76,6 +77,8 @@ class Surroundings:
     rivals: tuple[str, ...] = ()
     rivals_unknown: str | None = None
     unread: tuple[str, ...] = ()
+    is_stopped: bool = False
+    unwritable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from readers.errors import BadRequest, NoSuchTransaction
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.durations import duration_text, parse_duration_ms
 from rmqtx_cli.live import LiveOptions, open_live, with_live_options
+from rmqtx_cli.offline import OfflineOptions, resolved_in_files, with_offline_options
 from rmqtx_cli.options import FieldsOption, FormatOption, OutputOption, QuietOption, VerboseOption
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import count, escaped, stored_text
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 #: More than this at once need a plan, which somebody can review.
 AT_ONCE_MAX = 20
+LIVE_WARNING = "a live act has no undo"
 #: Statuses by outcome; what is worse wins over what is better.
 _STATUS = {
     "proved": exit_status.DONE, "refused_by_guard": exit_status.REFUSED_BY_GUARD,
@@ -122,7 +124,8 @@ def acting_command(action: str, text: str) -> Callable[..., Any]:
         output: OutputOption = None,
         verbose: VerboseOption = False,
         quiet: QuietOption = False,
-        live: LiveOptions = LiveOptions(),  # noqa: B008 -- frozen, and always given by the decorator
+        offline: OfflineOptions = OfflineOptions(),  # noqa: B008 -- frozen, and always given by the decorators
+        live: LiveOptions = LiveOptions(),  # noqa: B008
     ) -> int:
         from repairs.deeds import Order
         from repairs.journal import Journal
@@ -138,18 +141,28 @@ def acting_command(action: str, text: str) -> Callable[..., Any]:
             raise BadRequest(f"{len(set(ids))} transactions at once", advice=advice)
         if copy is not None and len(set(ids)) > 1:
             raise BadRequest("--copy names one half copy, and several transactions are given")
+        unfit = {"--settle": settle, "--wait-for": wait_for, "--max-per-second": max_per_second}
+        if offline.instead_of(live, unfit):
+            medium, opened = offline.open(voice)
+            wish = Wish(action, group, copy)
+            orders = [Order(name, wish, reason) for name in resolved_in_files(opened, ids)]
+            status = carry_out_orders(
+                orders, medium, Journal(), conduct, voice, dry_run=dry_run, yes=yes, output=output,
+                output_format=output_format, fields=fields, warning=offline.warning,
+            )
+            offline.say_result(medium, voice)
+            return status
         with open_live(live) as brokers:
             names = resolved(brokers.brokers, ids)
             wish = Wish(action, None if group is None else live.full_name(group), copy)
             orders = [Order(name, wish, reason) for name in names]
-            medium = LiveMedium(brokers.brokers, brokers.members)
             return carry_out_orders(
-                orders, medium, Journal(), conduct, voice, dry_run=dry_run, yes=yes, output=output,
-                output_format=output_format, fields=fields,
+                orders, LiveMedium(brokers.brokers, brokers.members), Journal(), conduct, voice, dry_run=dry_run,
+                yes=yes, output=output, output_format=output_format, fields=fields,
             )
 
     command.__doc__ = text
-    return with_live_options(command)
+    return with_live_options(with_offline_options(command))
 
 
 def resolved(brokers: Sequence[Broker], ids: Sequence[str]) -> list[str]:
@@ -185,10 +198,11 @@ def resolved(brokers: Sequence[Broker], ids: Sequence[str]) -> list[str]:
 
 def carry_out_orders(
     orders: Sequence[Order], medium: Medium, journal: Journal, conduct: Conduct, voice: Voice, *, dry_run: bool,
-    yes: bool, output: Path | None, output_format: Any, fields: str | None,
+    yes: bool, output: Path | None, output_format: Any, fields: str | None, warning: str = LIVE_WARNING,
 ) -> int:
     """Show what will be done, ask, do it, print the receipts; gives the exit status.
 
+    `warning`: what somebody who is asked should know.
     Raises: BadRequest where nobody can be asked; UnwritableFile where no receipt can be written.
     """
     from repairs.carry_out import prepared
@@ -199,12 +213,12 @@ def carry_out_orders(
     deeds = prepared(orders, medium, conduct)
     for deed in deeds:
         say_deed(deed, voice)
-    return carry_out_deeds(deeds, medium, journal, conduct, voice, listing, dry_run=dry_run, yes=yes)
+    return carry_out_deeds(deeds, medium, journal, conduct, voice, listing, dry_run=dry_run, yes=yes, warning=warning)
 
 
 def carry_out_deeds(
     deeds: Sequence[Deed], medium: Medium, journal: Journal, conduct: Conduct, voice: Voice, listing: Listing, *,
-    dry_run: bool, yes: bool,
+    dry_run: bool, yes: bool, warning: str = LIVE_WARNING,
 ) -> int:
     """Ask, do what was prepared and shown, print the receipts; gives the exit status.
 
@@ -217,7 +231,7 @@ def carry_out_deeds(
     if dry_run:
         voice.note(f"nothing was done: --dry-run ({count(len(allowed), 'transaction')} would be acted on)")
         return _refused_status(len(deeds), len(allowed))
-    if allowed and not yes and not _agreed(allowed):
+    if allowed and not yes and not _agreed(allowed, warning):
         say.line("rmqtx: nothing was done")
         return exit_status.INTERRUPTED
     carry_out(deeds, medium, journal, conduct, voice.note)
@@ -252,11 +266,11 @@ _DOES = {
 }  # fmt: skip
 
 
-def _agreed(deeds: Sequence[Deed]) -> bool:
+def _agreed(deeds: Sequence[Deed], warning: str) -> bool:
     if not sys.stdin.isatty():
         raise BadRequest("nobody can be asked here", advice="say --yes to act without asking, or --dry-run to look")
     actions = ", ".join(dict.fromkeys(deed.order.wish.action for deed in deeds))
-    say.line(f"rmqtx: a live act has no undo: {actions} {count(len(deeds), 'transaction')}? [y/N]")
+    say.line(f"rmqtx: {warning}: {actions} {count(len(deeds), 'transaction')}? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from readers.errors import BadRequest, NoSuchTransaction, RmqtxError, StoreChanged, StoreInUse
+from readers.errors import BadRequest, NoSuchTransaction, RmqtxError, StoreChanged, StoreInUse, UnsafeStore
 from remoting.errors import Refused, RemotingError
 from repairs.interruption import Interrupted
 from rmqtx_cli import exit_status, say
@@ -23,6 +23,7 @@ from rmqtx_cli.commands import (
     check,
     close,
     commit,
+    cursor,
     decode,
     diff,
     discard,
@@ -82,6 +83,7 @@ COMMANDS = (
 )  # fmt: skip
 for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)
+app.add_typer(cursor.app, name=cursor.NAME, short_help=cursor.SHORT)
 app.add_typer(decode.app, name=decode.NAME)
 app.command(explain.NAME, short_help=explain.SHORT, epilog=epilog(explain.EXAMPLES))(explain.command)
 
@@ -117,6 +119,8 @@ def status_of(arguments: list[str]) -> int:
         status, message = exit_status.INTERRUPTED, str(error)
     except StoreInUse as error:
         status, message = exit_status.STORE_IN_USE, str(error)
+    except UnsafeStore as error:
+        status, message = exit_status.REFUSED_BY_GUARD, str(error)
     except StoreChanged as error:
         status, message = exit_status.STALE_PLAN, str(error)
     except SparkUnavailable as error:

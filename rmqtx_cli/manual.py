@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from rmqtx_cli.commands import Example, check, decode, explain, probe
+from rmqtx_cli.commands import Example, check, cursor, decode, explain, probe
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 from rmqtx_cli.main import COMMANDS, app
 from rmqtx_cli.manual_store import store_page
@@ -47,6 +47,8 @@ def pages() -> dict[str, str]:
     found = {f"{NAME}.1": _root_page(root), f"{NAME}-store.5": store_page()}
     for module in (*COMMANDS, explain):
         found[f"{NAME}-{module.NAME}.1"] = _command_page(_sub(root, module.NAME), module, (module.NAME,))
+    only = _sub(_sub(root, cursor.NAME), "set")  # a group of one command: its page bears the group's name
+    found[f"{NAME}-{cursor.NAME}.1"] = _command_page(only, cursor, (cursor.NAME, "set"), f"{NAME}-{cursor.NAME}")
     group = _sub(root, decode.NAME)
     found[f"{NAME}-{decode.NAME}.1"] = _group_page(group)
     for module in decode.KINDS:
@@ -108,8 +110,8 @@ def _group_page(group: Any) -> str:
     return page(title, 1, lines())
 
 
-def _command_page(command: Any, module: Any, words: tuple[str, ...]) -> str:
-    title = "-".join((NAME, *words))
+def _command_page(command: Any, module: Any, words: tuple[str, ...], title: str | None = None) -> str:
+    title = title or "-".join((NAME, *words))
     examples: tuple[Example, ...] = module.EXAMPLES
 
     def lines() -> Iterator[str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from readers.errors import UnreadableFile
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.acting import (
+    LIVE_WARNING,
     DryRunOption,
     OverrideOption,
     PerSecondOption,
@@ -25,6 +28,7 @@ from rmqtx_cli.acting import (
 )
 from rmqtx_cli.commands import Example
 from rmqtx_cli.live import LiveOptions, open_live, with_live_options
+from rmqtx_cli.offline import OfflineOptions, with_offline_options
 from rmqtx_cli.options import FieldsOption, FormatOption, OutputOption, QuietOption, VerboseOption
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import count
@@ -32,6 +36,7 @@ from rmqtx_cli.text import count
 if TYPE_CHECKING:
     from readers.plan import Plan
     from repairs.applying import Application
+    from repairs.medium import Medium
 
 NAME = "apply"
 SHORT = "carry out a plan: every step guarded, proved, with a receipt"
@@ -39,6 +44,10 @@ EXAMPLES = (
     Example("rmqtx apply plan.json -n 10.0.0.1:9876 --dry-run", "is it stale, and what would the guards say?"),
     Example("rmqtx apply plan.json -n 10.0.0.1:9876", "look, ask, act, prove; again after an interruption: goes on"),
     Example("rmqtx apply plan.json -n 10.0.0.1:9876 --yes --max-per-second 20", "for a script, gently"),
+    Example(
+        "rmqtx apply plan.json --store /data/store --in-place --undo before.undo --broker-version 5.3.3",
+        "on the files of a stopped broker",
+    ),
 )
 #: Steps that are shown one by one, unless --verbose; those that are refused or stale have their own bound.
 _SHOWN_MAX = 20
@@ -54,9 +63,11 @@ SkipStaleOption = Annotated[
 
 
 @with_live_options
+@with_offline_options
 def command(
     plan: PlanArgument,
     live: LiveOptions,
+    offline: OfflineOptions,
     reason: ReasonOption = None,
     override: OverrideOption = None,
     exact: ExactOption = False,
@@ -82,7 +93,6 @@ def command(
     from readers.plan import parse_plan
     from repairs.applying import application, missing_stores
     from repairs.journal import Journal
-    from repairs.live_medium import LiveMedium
     from repairs.plans import digest_of
     from repairs.receipts import RECEIPTS
     from repairs.recheck import write_down
@@ -96,15 +106,15 @@ def command(
     text = _text(plan)
     wanted = parse_plan(text, str(plan))
     journal = Journal()
-    with open_live(live) as brokers:
-        missing = missing_stores(wanted, (broker.root for broker in brokers.brokers))
+    unfit = {"--settle": settle, "--wait-for": wait_for, "--max-per-second": max_per_second}
+    with _medium(live, offline, unfit, voice) as (medium, roots):
+        missing = missing_stores(wanted, roots)
         if missing:
-            say.error(f"the plan is stale: {', '.join(missing)} is not among the brokers asked ({brokers.names})")
+            say.error(f"the plan is stale: {', '.join(missing)} is not among what is asked ({', '.join(roots)})")
             return exit_status.STALE_PLAN
-        medium = LiveMedium(brokers.brokers, brokers.members)
         found = application(
-            wanted, {"file": str(plan), "digest": digest_of(text)}, journal.read().receipts, medium, conduct,
-            reason=reason, is_exact=exact,
+            wanted, {"file": str(plan), "digest": digest_of(text)},
+            offline.earlier(journal.read().receipts, roots), medium, conduct, reason=reason, is_exact=exact,
         )
         _show(wanted, found, voice)
         if found.stale and not skip_stale:
@@ -119,12 +129,32 @@ def command(
         status = exit_status.DONE
         if found.deeds:
             status = carry_out_deeds(
-                found.deeds, medium, journal, conduct, voice, listing, dry_run=dry_run, yes=yes
+                found.deeds, medium, journal, conduct, voice, listing, dry_run=dry_run, yes=yes,
+                warning=LIVE_WARNING if offline.store is None else offline.warning,
             )
+            offline.say_result(medium, voice)
         else:
             listing.write(iter(()))
             voice.note("nothing is left to do")
     return _status(status, found)
+
+
+@contextmanager
+def _medium(
+    live: LiveOptions, offline: OfflineOptions, unfit: dict[str, Any], voice: Voice
+) -> Iterator[tuple[Medium, list[str]]]:
+    """What is acted on, and the brokers or the store that it is.
+
+    Raises: BadRequest, StoreInUse, UnsafeStore, SourceError, RemotingError.
+    """
+    from repairs.live_medium import LiveMedium
+
+    if offline.instead_of(live, unfit):
+        medium, opened = offline.open(voice)
+        yield medium, [store.root for store in opened.stores]
+        return
+    with open_live(live) as brokers:
+        yield LiveMedium(brokers.brokers, brokers.members), [broker.root for broker in brokers.brokers]
 
 
 def _text(file: Path) -> bytes:

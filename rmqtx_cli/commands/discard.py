@@ -16,6 +16,7 @@ command = acting_command(
     NAME,
     """Give transactions up: a copy of each message is saved beside its receipt, then the transaction is rolled back.
 
-    No broker offers more: a live discard is a rollback, and TRANS_CHECK_MAX_TIME_TOPIC gets no copy.
+    No broker offers more: a live discard is a rollback, and TRANS_CHECK_MAX_TIME_TOPIC gets no copy. With --store it
+    gets one, as when the broker itself gives up (4.5.2 and later).
     """,
 )

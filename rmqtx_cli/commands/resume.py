@@ -17,6 +17,7 @@ command = acting_command(
     """Bring discarded or lost transactions back before the check: the broker asks their producer again.
 
     The receipt says `accepted`: whether it is committed is the producer's word, which --wait-for watches for. Brokers
-    before 4.5.2 cannot, and those before 5.3.2 break compressed bodies: both are refused.
+    before 4.5.2 cannot, and those before 5.3.2 break compressed bodies: both are refused. With --store the new half
+    copy is appended for any version, its body as it is.
     """,
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from remoting.answers import Answer
-from remoting.codes import COMMIT
+from remoting.codes import COMMIT, ROLLBACK
 from repairs.medium import Tail
 from repairs.receipts import Receipt, answered
 from repairs.situation import NamedRecord, Situation, Surroundings
@@ -87,6 +87,8 @@ class FakeMedium:
     acts: list[tuple[str, int]] = field(default_factory=list)
     fresh: list[tuple[str, NamedRecord]] = field(default_factory=list)
     cursor: int | None = 1_000_000
+    is_still: bool = False
+    is_untouched: bool = False
 
     def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
         self.looks += 1
@@ -119,6 +121,12 @@ class FakeMedium:
         word = "commit" if decision == COMMIT else "rollback"
         entry = receipt.asked("END_TRANSACTION", {"what": word})
         return self._act(word, named.queue_offset, entry)
+
+    def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
+        return self.decide(named, situation, ROLLBACK, receipt)
+
+    def finish(self) -> Mapping[str, str]:
+        return {}
 
     def resume(self, named: NamedRecord, receipt: Receipt) -> Answer:
         return self._act("resume", named.queue_offset, receipt.asked("RESUME_CHECK_HALF_MESSAGE", {}))

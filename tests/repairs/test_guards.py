@@ -41,6 +41,7 @@ CASES: dict[str, list[tuple[Situation, Wish]]] = {
     ],
     "still-open": [(situation(), Wish("resume"))],
     "not-a-half": [(situation({**DISCARDED, "half_copies": []}), Wish("rollback"))],
+    "cannot-be-written": [(situation(surroundings=around(unwritable={"commit": "it is put off"})), Wish("commit"))],
     "younger-copy": [
         (situation(row(half_copies=[place(7, 700), place(9, 900)])), Wish("commit", queue_offset=7)),
     ],
@@ -53,6 +54,12 @@ CASES: dict[str, list[tuple[Situation, Wish]]] = {
     "decision-in-flight": [(situation(surroundings=around(settled_ms=1_000)), Wish("commit"))],
     "resume-unanswered": [(situation(DISCARDED, around(version=(4, 5, 1))), Wish("resume"))],
     "resume-compressed": [
+        (
+            situation(
+                DISCARDED, around(version=(4, 5, 2), is_stopped=True), discard_copy=record(0, 999, COMPRESSED)
+            ),
+            Wish("resume"),
+        ),
         (situation(DISCARDED, around(version=(5, 1, 4)), discard_copy=record(0, 999, COMPRESSED)), Wish("resume")),
     ],
     "resume-too-old": [

@@ -1,0 +1,227 @@
+"""The options that say which stopped broker's files are acted on and where the result goes, declared once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from readers.errors import BadRequest
+from rmqtx_cli.live import LiveOptions
+from rmqtx_cli.options import BrokerConfOption, BrokerVersionOption, CommitLogOption
+from rmqtx_cli.say import Voice
+
+if TYPE_CHECKING:
+    from readers.store import Store
+    from readers.store_view import SettingsOf
+    from repairs.destinations import Destination
+    from repairs.file_medium import FileMedium
+    from repairs.medium import Medium
+    from repairs.receipts import Receipt
+    from rmqtx_cli.opening import Opened
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", metavar="STORE", help="Act on the files of this stopped broker, not on a live one."),
+]
+ToOption = Annotated[
+    Path | None,
+    typer.Option("--to", metavar="DIR", help="With --store: the changed store becomes this new directory."),
+]
+InPlaceOption = Annotated[
+    bool, typer.Option("--in-place", help="With --store: change the store where it is; needs --undo.")
+]
+UndoOption = Annotated[
+    Path | None,
+    typer.Option("--undo", metavar="FILE", help="With --in-place: the way back is written here first (rmqtx undo)."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineOptions:
+    """What a command line says of a stopped broker's files. Order of the fields: that of the help text."""
+
+    store: str | None = None
+    to: Path | None = None
+    in_place: bool = False
+    undo: Path | None = None
+    commit_log: Sequence[str] | None = None
+    broker_conf: Path | None = None
+    broker_version: str | None = None
+
+    def instead_of(self, live: LiveOptions, unfit: dict[str, Any]) -> bool:
+        """Whether files are acted on and no live broker, exactly one of which must be given.
+
+        `unfit`: options that only make sense with a live broker, by what they are called.
+        Raises: BadRequest.
+        """
+        if self.store is None:
+            given = [name for name in ("to", "in_place", "undo", "commit_log") if getattr(self, name)]
+            if given:
+                raise BadRequest(f"--{given[0].replace('_', '-').replace('commit-log', 'commitlog')} needs --store")
+            return False
+        if live.is_explicit:
+            raise BadRequest("--store acts on files, -n and --broker on live brokers", advice="leave one out")
+        for name, value in unfit.items():
+            if value not in (None, False):
+                raise BadRequest(f"{name} is for live brokers: a stopped one does nothing by itself")
+        self._check_destination()
+        return True
+
+    def _check_destination(self) -> None:
+        if self.in_place == (self.to is not None):
+            raise BadRequest(
+                "--store needs either --to or --in-place",
+                advice="--to DIR makes a changed copy, --in-place --undo FILE changes the store itself",
+            )
+        if self.in_place != (self.undo is not None):
+            raise BadRequest("--in-place and --undo FILE go together", advice="the way back is written there first")
+        if self.to is not None and os.path.lexists(self.to):
+            raise BadRequest(f"{self.to} is there already", advice="--to names a new directory")
+        if self.undo is not None and os.path.lexists(self.undo):
+            raise BadRequest(f"{self.undo} is there already", advice="--undo names a new file")
+
+    def open(self, voice: Voice) -> tuple[FileMedium, Opened]:
+        """The store as what is acted on.
+
+        Raises: StoreInUse, UnsafeStore, BadRequest, SourceError.
+        """
+        from readers.store import open_store
+        from repairs.destinations import Destination
+        from repairs.file_medium import FileMedium
+
+        opened, conf = self._opened(voice)
+        destination = Destination(self.to, self.undo)
+        return FileMedium(opened.stores[0], opened.settings_of, conf, destination, open_store), opened
+
+    @contextmanager
+    def locked(self, voice: Voice) -> Iterator[tuple[Store, SettingsOf, Destination, Callable[..., Store]]]:
+        """The store that is to be changed, kept from others while the block runs, and how a fresh look is taken at one.
+
+        Raises: StoreInUse, UnsafeStore, BadRequest, SourceError.
+        """
+        from readers.store import open_store
+        from repairs.destinations import Destination
+        from repairs.offline_rules import require_stopped_master
+        from repairs.store_lock import store_locked, store_shared
+
+        if self.store is None:
+            raise BadRequest("no store is given", advice="--store STORE; a live broker's cursors are not set")
+        self._check_destination()
+        opened, conf = self._opened(voice)
+        store = opened.stores[0]
+        require_stopped_master(store, opened.settings_of(store), conf)
+        with (store_shared if self.to is not None else store_locked)(store.root):
+            fresh = open_store(store.root, store.commit_log_directories)
+            yield fresh, opened.settings_of, Destination(self.to, self.undo), open_store
+
+    def _opened(self, voice: Voice) -> tuple[Opened, dict[str, str]]:
+        """The store, and its broker's configuration as far as it is known."""
+        from readers.broker_settings import read_broker_conf
+        from readers.places import is_uri
+        from rmqtx_cli.opening import open_stores, refuse_inside, say_header
+
+        # Receipts name it, and are read from elsewhere.
+        place = str(self.store) if is_uri(str(self.store)) else str(Path(str(self.store)).absolute())
+        opened = open_stores([place], self.commit_log, self.broker_conf, self.broker_version)
+        if len(opened.stores) != 1:
+            raise BadRequest(f"--store names {len(opened.stores)} stores", advice="one at a time is acted on")
+        for result in (self.to, self.undo):
+            refuse_inside(result, opened.stores)
+        say_header(opened, voice)
+
+        return opened, {} if self.broker_conf is None else read_broker_conf(self.broker_conf)
+
+    @property
+    def warning(self) -> str:
+        """What somebody who is asked should know."""
+        if self.in_place:
+            return f"the store is changed where it is (rmqtx undo {self.undo} takes it back)"
+        return f"the store stays as it is, {self.to} becomes the changed copy"
+
+
+    def earlier(self, receipts: Sequence[Receipt], roots: Sequence[str]) -> list[Receipt]:
+        """Those of some receipts that say what was done to what is acted on now: another copy is another store."""
+        if self.store is None:
+            return [receipt for receipt in receipts if not receipt.is_of_files]
+        return [receipt for receipt in receipts if receipt.is_of_files and receipt.store in roots]
+
+    def say_result(self, medium: Medium, voice: Voice) -> None:
+        """Where the changed store is, if one was changed."""
+        if self.store is not None and not medium.is_untouched:
+            self.say_where(voice)
+
+    def say_where(self, voice: Voice) -> None:
+        """Where the changed store is."""
+        if self.to is not None:
+            voice.note(f"{self.to} is the changed store; {self.store} stays as it was")
+        else:
+            voice.note(f"{self.store} was changed; rmqtx undo {self.undo} takes it back while no broker has opened it")
+
+
+def with_offline_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command with the offline options after its own, which it is given together as its argument `offline`."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "offline"]
+    taken = [one.name for one in fields(OfflineOptions)]
+    options = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=False if name == "in_place" else None,
+            annotation=_OPTIONS[name],
+        )
+        for name in taken
+    ]
+
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        values = {name: named.pop(name, None) for name in taken}
+        return command(*arguments, **named, offline=OfflineOptions(**{**values, "in_place": bool(values["in_place"])}))
+
+    live = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own if parameter.name == "live"]
+    parameters = [*(parameter for parameter in own if parameter.name != "live"), *options, *live]
+    wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return wrapped
+
+
+_OPTIONS: dict[str, Any] = {
+    "store": StoreOption, "to": ToOption, "in_place": InPlaceOption, "undo": UndoOption,
+    "commit_log": CommitLogOption, "broker_conf": BrokerConfOption, "broker_version": BrokerVersionOption,
+}  # fmt: skip
+
+
+def resolved_in_files(opened: Opened, ids: Sequence[str]) -> list[str]:
+    """The transaction ids that some ids, message ids or keys name, each once.
+
+    Raises: NoSuchTransaction, with all that are not found; BadRequest where a key names several.
+    """
+    from readers.errors import NoSuchTransaction
+    from readers.questions import show
+
+    found: list[str] = []
+    missing: list[str] = []
+    for name in dict.fromkeys(ids):
+        try:
+            identities = show(opened.stores, opened.settings_of, name).table()["transaction_id"].to_pylist()
+        except NoSuchTransaction:
+            missing.append(name)
+            continue
+        if len(identities) > 1:
+            raise BadRequest(
+                f"{len(identities)} transactions have the name {name!r}",
+                advice=f"rmqtx show {name} {opened.arguments} lists them; give a transaction id",
+            )
+        found += identities
+    if missing:
+        raise NoSuchTransaction(
+            f"no transaction {', '.join(missing)} in {opened.names}",
+            advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
+        )
+    return list(dict.fromkeys(found))

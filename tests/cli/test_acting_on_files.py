@@ -1,0 +1,175 @@
+"""commit, rollback, discard, resume and close on the files of a stopped broker, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmqtx_cli.exit_status import (
+    DONE,
+    NO_SUCH_TRANSACTION,
+    REFUSED_BY_GUARD,
+    SOME_REFUSED,
+    STORE_IN_USE,
+    USAGE,
+)
+from tests.brokers import corpus
+from tests.cli.conftest import Run
+from tests.forge.stores import contents
+from tests.repairs.test_file_medium import Holding
+
+NAME = "common-5.3.3"
+VERSION = ("--broker-version", "5.3.3")
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMQTX_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+
+
+@pytest.fixture
+def store(corpus_store: Callable[[str], Path], tmp_path: Path) -> Path:
+    """A store to change."""
+    return Path(shutil.copytree(corpus_store(NAME), tmp_path / "store"))
+
+
+def case(name: str) -> str:
+    """The id of a transaction by the history that made it."""
+    return str(next(row["transaction_id"] for row in corpus.expected(NAME) if row["case"] == name))
+
+
+def receipts(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def state_of(rmqtx: Run, store: Path, name: str) -> str:
+    shown = rmqtx("show", name, "--store", store, *VERSION, "--format", "json", "-q")
+    return str(json.loads(shown.out)[0]["state"])
+
+
+def test_a_copy_is_made_and_the_store_stays(rmqtx: Run, store: Path, tmp_path: Path) -> None:
+    before = contents(store)
+    target = tmp_path / "settled"
+    ids = [case("pending.0"), case("pending.1")]
+    result = rmqtx("commit", *ids, "--store", store, "--to", target, *VERSION, "--yes", "--format", "jsonl")
+    assert result.status == DONE, result.err
+    assert [row["outcome"] for row in receipts(result.out)] == ["proved", "proved"]
+    assert f"{target} is the changed store; {store} stays as it was" in result.err
+    assert contents(store) == before
+    assert [state_of(rmqtx, target, name) for name in ids] == ["COMMITTED", "COMMITTED"]
+    requests = receipts(result.out)[0]["requests"]
+    assert [(one["request"], one["fields"]["record"]) for one in requests] == [("APPEND", "final"), ("APPEND", "op")]
+
+
+def test_in_place_and_back(rmqtx: Run, store: Path, tmp_path: Path) -> None:
+    before = contents(store)
+    undo = tmp_path / "way-back"
+    where = ("--store", store, *VERSION, "--in-place", "--undo", undo)
+    result = rmqtx("rollback", case("pending.0"), *where, "--yes")
+    assert result.status == DONE, result.err
+    assert state_of(rmqtx, store, case("pending.0")) == "ROLLED_BACK"
+    assert rmqtx("undo", undo, "--yes").status == DONE
+    assert contents(store) == before
+
+
+def test_twice_is_refused(rmqtx: Run, store: Path, tmp_path: Path) -> None:
+    name = case("pending.0")
+    first = rmqtx("commit", name, "--store", store, *VERSION, "--to", tmp_path / "one", "--yes")
+    assert first.status == DONE
+    second = rmqtx("commit", name, "--store", tmp_path / "one", *VERSION, "--to", tmp_path / "two", "--yes")
+    assert second.status == REFUSED_BY_GUARD
+    assert "already-delivered" in second.err
+    assert not (tmp_path / "two").exists()
+
+
+def test_some_refused_others_done(rmqtx: Run, store: Path, tmp_path: Path) -> None:
+    ids = [case("pending.0"), case("commit.0")]
+    result = rmqtx("rollback", *ids, "--store", store, *VERSION, "--to", tmp_path / "x", "--yes")
+    assert result.status == SOME_REFUSED
+    assert state_of(rmqtx, tmp_path / "x", ids[0]) == "ROLLED_BACK"
+
+
+def test_a_dry_run_makes_nothing(rmqtx: Run, store: Path, tmp_path: Path) -> None:
+    result = rmqtx("commit", case("pending.0"), "--store", store, *VERSION, "--to", tmp_path / "x", "--dry-run")
+    assert result.status == DONE
+    assert not (tmp_path / "x").exists()
+    assert not (tmp_path / "state").exists()
+
+
+def test_somebody_is_asked(rmqtx: Run, store: Path, tmp_path: Path) -> None:
+    result = rmqtx("commit", case("pending.0"), "--store", store, *VERSION, "--to", tmp_path / "x")
+    assert result.status == USAGE
+    assert "--yes" in result.err
+
+
+def test_a_running_broker_is_left_alone(rmqtx: Run, store: Path, tmp_path: Path) -> None:
+    with Holding(store / "lock"):
+        result = rmqtx("commit", case("pending.0"), "--store", store, *VERSION, "--to", tmp_path / "x", "--yes")
+    assert result.status == STORE_IN_USE
+    assert "is in use" in result.err
+    assert len(result.err.splitlines()) == 2  # the header, and the refusal
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ((), "either --to or --in-place"),
+        (("--in-place",), "--undo FILE go together"),
+        (("--to", "x", "--in-place", "--undo", "y"), "either --to or --in-place"),
+        (("--to", "x", "-n", "127.0.0.1:1"), "leave one out"),
+        (("--to", "x", "--settle", "1s"), "--settle is for live brokers"),
+    ],
+)
+def test_options_that_do_not_go_together(rmqtx: Run, store: Path, more: tuple[str, ...], said: str) -> None:
+    result = rmqtx("commit", case("pending.0"), "--store", store, *VERSION, *more, "--yes")
+    assert result.status == USAGE
+    assert said in result.err
+
+
+def test_without_a_store_there_is_nothing_to_change(rmqtx: Run) -> None:
+    result = rmqtx("commit", "X", "--to", "x", "-n", "127.0.0.1:1")
+    assert result.status == USAGE
+    assert "--to needs --store" in result.err
+
+
+def test_the_version_must_be_known(rmqtx: Run, store: Path, tmp_path: Path) -> None:
+    result = rmqtx("commit", case("pending.0"), "--store", store, "--to", tmp_path / "x", "--yes")
+    assert result.status == REFUSED_BY_GUARD
+    assert "--broker-version" in result.err
+
+
+def test_nothing_goes_into_the_store_itself(rmqtx: Run, store: Path) -> None:
+    for option in (("--to", store / "x"), ("--in-place", "--undo", store / "x")):
+        result = rmqtx("commit", case("pending.0"), "--store", store, *VERSION, *option, "--yes")
+        assert result.status == USAGE
+        assert "lies inside the store" in result.err
+
+
+def test_what_is_not_there(rmqtx: Run, store: Path, tmp_path: Path) -> None:
+    result = rmqtx("commit", "NOBODY", "--store", store, *VERSION, "--to", tmp_path / "x", "--yes")
+    assert result.status == NO_SUCH_TRANSACTION
+
+
+def test_a_plan_is_carried_out_on_files_once_for_each_store(rmqtx: Run, store: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    made = rmqtx("plan", "commit", "--all", "--store", store, *VERSION, "--reason", "OPS-1", "-o", plan)
+    assert made.status == DONE, made.err
+    apply = ("apply", plan, "--store", store, *VERSION, "--yes", "--format", "jsonl")
+    first = rmqtx(*apply, "--to", tmp_path / "one")
+    assert first.status == DONE, first.err
+    done = {row["transaction_id"] for row in receipts(first.out)}
+    assert len(done) > 10
+    # the store itself is as it was: what was done to a copy of it is not done to it
+    undo = tmp_path / "undo"
+    second = rmqtx(*apply, "--in-place", "--undo", undo)
+    assert {row["transaction_id"] for row in receipts(second.out)} == done
+    third = rmqtx(*apply, "--to", tmp_path / "two")
+    assert third.status == DONE
+    assert "nothing is left to do" in third.err
+    assert not (tmp_path / "two").exists()

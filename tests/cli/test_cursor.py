@@ -1,0 +1,149 @@
+"""`rmqtx cursor set`: what becomes of the transactions, and what of the files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from readers.cursors import check_cursors
+from readers.errors import UnsafeStore
+from readers.fastjson import parse
+from readers.store import HALF_TOPIC, open_store
+from repairs.cursor_setting import Move, change_set
+from rmqtx_cli.exit_status import DONE, REFUSED_BY_GUARD, STORE_IN_USE, USAGE
+from tests.brokers import corpus
+from tests.cli.conftest import Run
+from tests.forge.stores import contents
+from tests.repairs.test_file_medium import Holding
+
+VERSIONS = ("4.3.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
+FILE = "config/consumerOffset.json"
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMQTX_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_nothing_but_the_cursors_changes(
+    rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path, version: str
+) -> None:
+    store, target = corpus_store(f"common-{version}"), tmp_path / "target"
+    before = contents(store)
+    cursors = check_cursors(open_store(store))
+    assert cursors.half is not None
+    assert cursors.op is not None
+    half, op = cursors.half[0] + 3, cursors.op[0] - 1
+    result = rmqtx(
+        "cursor", "set", "--half", half, "--op", op, "--store", store, "--to", target, "--yes",
+        "--override", "abandoned", "--override", "asked-again", "--reason", "a test", "--format", "jsonl",
+    )
+    assert result.status == DONE, result.err
+    assert contents(store) == before
+    after = contents(target)
+    assert {name for name in before if after[name] != before[name]} <= {FILE, f"{FILE}.bak"}
+    told, old = parse((target / FILE).read_text()), parse((store / FILE).read_text())
+    assert told["offsetTable"].pop(f"{HALF_TOPIC}@CID_RMQ_SYS_TRANS") == {"0": half}
+    assert told["offsetTable"].pop("RMQ_SYS_TRANS_OP_HALF_TOPIC@CID_RMQ_SYS_TRANS") == {"0": op}
+    for name in (HALF_TOPIC, "RMQ_SYS_TRANS_OP_HALF_TOPIC"):
+        old["offsetTable"].pop(f"{name}@CID_RMQ_SYS_TRANS")
+    assert told == old
+    abandoned = {row["transaction_id"] for row in rows(result.out) if row["kind"] == "abandoned"}
+    passed = {
+        row["transaction_id"] for row in corpus.expected(f"common-{version}")
+        if row["state"] == "PENDING" and (row["newest_half_queue_offset"] or 0) < half
+    }
+    assert abandoned == passed
+
+
+def test_what_nobody_wants_is_refused(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    forward = rmqtx("cursor", "set", "--half", 289, "--store", common, "--to", tmp_path / "x", "--yes")
+    assert forward.status == REFUSED_BY_GUARD
+    assert "refused by abandoned" in forward.err
+    back = rmqtx("cursor", "set", "--half", 0, "--store", common, "--to", tmp_path / "x", "--yes")
+    assert back.status == REFUSED_BY_GUARD
+    assert "refused by asked-again" in back.err
+    assert not (tmp_path / "x").exists()
+
+
+def test_in_place_and_back(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    store = Path(shutil.copytree(common, tmp_path / "store"))
+    before, undo = contents(store), tmp_path / "undo"
+    set_back = ("cursor", "set", "--op", 0, "--store", store, "--in-place", "--undo", undo, "--yes")
+    assert rmqtx(*set_back).status == DONE
+    assert check_cursors(open_store(store)).op == {0: 0}
+    assert rmqtx("undo", undo, "--yes").status == DONE
+    assert contents(store) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--half", 9999), "queue offsets 0 to 289"),
+        ((), "no cursor is given"),
+        (("--half", 1, "--override", "abandonned", "--reason", "x"), "did you mean abandoned"),
+        (("--half", 280, "--override", "abandoned"), "needs --reason"),
+    ],
+)
+def test_what_cannot_be_meant(
+    rmqtx: Run, common: Path, tmp_path: Path, options: tuple[object, ...], said: str
+) -> None:
+    result = rmqtx("cursor", "set", *options, "--store", common, "--to", tmp_path / "x", "--yes")
+    assert result.status == USAGE
+    assert said in result.err
+
+
+def test_a_running_broker_is_left_alone(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    store = Path(shutil.copytree(common, tmp_path / "store"))
+    with Holding(store / "lock"):
+        result = rmqtx("cursor", "set", "--op", 0, "--store", store, "--to", tmp_path / "x", "--yes")
+    assert result.status == STORE_IN_USE
+
+
+KEY = f'"{HALF_TOPIC}@CID_RMQ_SYS_TRANS"'
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ('{"offsetTable":{}}', {"0": 7}),
+        ('{"offsetTable":{"a@b":{0:1}}}', {"0": 7}),
+        (f'{{"offsetTable":{{{KEY}:{{}}}}}}', {"0": 7}),
+        (f'{{"offsetTable":{{{KEY}:{{1:5}}}}}}', {"0": 7, "1": 5}),
+        (f'{{"offsetTable":{{{KEY}:{{10:5,0:-1}}}}}}', {"0": 7, "10": 5}),
+        (f'{{"pullOffsetTable":{{{KEY}:{{0:3}}}},"offsetTable":{{{KEY}:{{"0":5}}}}}}', {"0": 7}),
+        (f'{{"x":{{"offsetTable":{{{KEY}:{{0:3}}}}}},"offsetTable":{{{KEY}:{{0:5}}}}}}', {"0": 7}),
+    ],
+)
+def test_every_form_of_the_table_keeps_the_rest(
+    corpus_store: Callable[[str], Path], tmp_path: Path, text: str, wanted: dict[str, int]
+) -> None:
+    store = Path(shutil.copytree(corpus_store("common-5.3.3"), tmp_path / "store"))
+    (store / FILE).write_text(text)
+    (store / f"{FILE}.bak").unlink()
+    [step] = change_set(open_store(store), [Move(HALF_TOPIC, None, 7)]).changes()
+    value = parse(step.data.decode())  # type: ignore[union-attr]
+    assert value["offsetTable"][KEY.strip('"')] == wanted
+    value["offsetTable"].pop(KEY.strip('"'))
+    old = parse(text)
+    old["offsetTable"].pop(KEY.strip('"'), None)
+    assert value == old
+
+
+def test_a_table_that_is_none_is_not_changed(corpus_store: Callable[[str], Path], tmp_path: Path) -> None:
+    store = Path(shutil.copytree(corpus_store("common-5.3.3"), tmp_path / "store"))
+    for text in ('{"offsetTable":[]}', "{}", '{"offsetTable":{"a'):
+        (store / FILE).write_text(text)
+        with pytest.raises(UnsafeStore):
+            change_set(open_store(store), [Move(HALF_TOPIC, None, 7)])

@@ -1,0 +1,389 @@
+"""Actions on the files of stopped brokers, on stores that real brokers wrote."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from readers.broker_settings import broker_settings
+from readers.errors import StoreInUse, UnsafeStore, UnwritableFile
+from readers.local_engine import audit
+from readers.store import HALF_TOPIC, OP_TOPIC, Store, open_store
+from remoting.codes import COMMIT
+from repairs.carry_out import carry_out, prepared
+from repairs.deeds import Conduct, Order
+from repairs.destinations import Destination
+from repairs.execution import undo
+from repairs.file_medium import FileMedium
+from repairs.journal import Journal
+from repairs.log_tail import log_end
+from repairs.receipts import Receipt
+from repairs.record_writer import draft_of
+from repairs.wishes import Wish
+from tests.brokers.corpus import recipe, unpack
+from tests.repairs import test_crashes
+from tests.repairs.test_record_writer import records
+
+VERSIONS = ("4.3.0", "4.4.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
+
+
+def medium_of(root: Path, version: str, destination: Destination, conf: dict[str, str] | None = None) -> FileMedium:
+    def settings_of(store: Store) -> Any:
+        return broker_settings(store, conf=conf, version=version)
+
+    return FileMedium(open_store(root), settings_of, conf or {}, destination, open_store)
+
+
+def rows_of(root: Path, version: str) -> dict[str, dict[str, Any]]:
+    """Every transaction, without the store's name."""
+    reading = audit([open_store(root)], lambda store: broker_settings(store, version=version))
+    rows = {row["transaction_id"]: row for row in reading.table().to_pylist()}
+    return {name: _anywhere(row) for name, row in rows.items()}
+
+
+def _anywhere(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _anywhere(one) for name, one in value.items() if name not in ("store", "file", "stores")}
+    return [_anywhere(one) for one in value] if isinstance(value, list) else value
+
+
+def act(medium: FileMedium, journal: Journal, orders: dict[str, str], conduct: Conduct | None = None) -> list[Receipt]:
+    """What came of some actions, by transaction id."""
+    conduct = conduct or Conduct()
+    deeds = prepared([Order(name, Wish(action), "because") for name, action in orders.items()], medium, conduct)
+    carry_out(deeds, medium, journal, conduct, lambda _: None)
+    assert len(deeds) == len(orders)
+    return [deed.begun() for deed in deeds]
+
+
+def content(root: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*")) if file.is_file()}
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "state" / "receipts.jsonl")
+
+
+def one_of_each(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Each action on a transaction that it fits."""
+    plain = {"stalled", "never_checked", "resumed", "expires_soon"}
+    waiting = [name for name, row in rows.items() if row["state"] == "PENDING" and set(row["flags"]) <= plain]
+    given_up = [name for name, row in rows.items() if row["state"] == "DISCARDED" and "bad_body" not in row["flags"]]
+    asked_again = [name for name, row in rows.items() if row["advice"] == "close"]
+    orders = dict(zip(waiting, ("commit", "rollback", "discard", "commit"), strict=False))
+    orders |= dict(zip(given_up, ("commit", "resume"), strict=False))
+    return orders | dict.fromkeys(asked_again[:1], "close")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_action_does_what_it_says_and_nothing_else(version: str, tmp_path: Path, journal: Journal) -> None:
+    source = unpack(f"common-{version}", tmp_path / "source")
+    before, bytes_before = rows_of(source, version), content(source)
+    orders = one_of_each(before)
+    assert {"commit", "rollback", "discard"} <= set(orders.values())
+    target = tmp_path / "target"
+    receipts = act(medium_of(source, version, Destination(copy=target)), journal, orders)
+    assert content(source) == bytes_before
+    after = rows_of(target, version)
+    for receipt in receipts:
+        row = after[receipt.transaction_id]
+        assert receipt.outcome == ("accepted" if receipt.action == "resume" else "proved"), receipt.notes
+        assert receipt.store == str(target)
+        effect = {"commit": "COMMITTED", "rollback": "ROLLED_BACK", "discard": "ROLLED_BACK", "resume": "PENDING"}
+        assert row["state"] == effect.get(receipt.action, before[receipt.transaction_id]["state"])
+        assert "duplicate_commit" not in row["flags"]
+        assert "discarded_though_decided" not in row["flags"] or receipt.action == "close"
+        assert row["advice"] == ("wait" if receipt.action == "resume" else "none")
+    untouched = {name: row for name, row in before.items() if name not in orders}
+    assert {name: _settled(row) for name, row in after.items() if name not in orders} == {
+        name: _settled(row) for name, row in untouched.items()
+    }
+
+
+def _settled(row: dict[str, Any]) -> dict[str, Any]:
+    """Without what only says how long ago the store ended."""
+    aging = {"stalled", "never_checked", "expires_soon", "immune"}
+    kept = {name: value for name, value in row.items() if name not in ("advice", "reason", "advice_reason")}
+    return {**kept, "flags": sorted(set(row["flags"]) - aging)}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_appended_stands_where_it_says_and_undo_takes_it_back(
+    version: str, tmp_path: Path, journal: Journal
+) -> None:
+    """Small files: each run closes some with a blank record and begins others."""
+    root = unpack(f"killed-{version}", tmp_path / "store")
+    before = content(root)
+    end = log_end(open_store(root))
+    waiting = [name for name, row in rows_of(root, version).items() if row["state"] == "PENDING"]
+    orders = dict.fromkeys(waiting, "commit")
+    undo_file = tmp_path / "undo"
+    override = Conduct(overrides=("immunity",))
+    receipts = act(medium_of(root, version, Destination(undo_file=undo_file)), journal, orders, override)
+    assert {receipt.outcome for receipt in receipts} == {"proved"}
+    after = content(root)
+    for name, data in before.items():
+        if name.startswith("commitlog/"):
+            base = int(name[-20:])
+            kept = max(0, min(len(data), end.offset - base))
+            assert after[name][:kept] == data[:kept]
+        elif name != "lock":
+            assert after[name] == data, name
+    new = log_end(open_store(root))
+    appended = [record for record in records(open_store(root)) if int.from_bytes(record[28:36], "big") >= end.offset]
+    topics = [draft_of(record).topic for record in appended]
+    assert topics.count(OP_TOPIC) >= len(waiting)  # one for each copy that is before the check
+    assert len(topics) - topics.count(OP_TOPIC) == len(waiting)
+    assert {row["advice"] for name, row in rows_of(root, version).items() if name in waiting} == {"none"}
+    assert new.offset > end.offset
+    undo(undo_file, root)
+    assert content(root) == before
+
+
+def test_a_full_file_is_closed_and_a_new_one_begun(tmp_path: Path, journal: Journal) -> None:
+    root = unpack("multipath-5.1.4", tmp_path / "store")  # it ends some hundred bytes before the end of its last file
+    store = open_store(root)
+    waiting = [name for name, row in rows_of(root, "5.1.4").items() if row["state"] == "PENDING"]
+    act(
+        medium_of(root, "5.1.4", Destination(undo_file=tmp_path / "undo")), journal, dict.fromkeys(waiting, "commit"),
+        Conduct(overrides=("immunity",)),
+    )
+    size, last = store.commit_log[-1].size_bytes, store.commit_log[-1].base_offset
+    grown = open_store(root)
+    assert len(grown.commit_log) > len(store.commit_log)
+    new = grown.commit_log[-1]
+    assert (new.base_offset, new.size_bytes) == (last + size, size)
+    assert Path(new.file).parent.name == "commitlog-a"  # files of a multi-path log go round
+    assert log_end(grown).offset > new.base_offset
+    rows = rows_of(root, "5.1.4")
+    assert {rows[name]["state"] for name in waiting} == {"COMMITTED"}
+
+
+def test_the_record_that_just_fits_leaves_room_for_a_blank_one(tmp_path: Path) -> None:
+    """Eight bytes are left for it, always; with seven the record goes into the next file."""
+    from dataclasses import replace
+
+    from repairs.log_tail import LogTail
+    from repairs.record_writer import writing_rules
+
+    store = open_store(unpack("multipath-5.3.3", tmp_path / "store"))
+    end = log_end(store)
+    rules = writing_rules(broker_settings(store, version="5.3.3"), has_property_crc=False)
+    draft = replace(draft_of(list(records(store))[-1]), topic=HALF_TOPIC, queue_id=0)
+    size = store.commit_log[-1].size_bytes
+    room = size - end.position_bytes - (draft.length_bytes(rules) - len(draft.body)) - 8
+    for more, base in ((0, end.segment.base_offset), (1, end.segment.base_offset + size)):
+        tail = LogTail(store, end, rules, now_ms=1, abort=b"", is_copied=False)
+        placed = tail.append(replace(draft, body=bytes(room + more)))
+        assert placed.commit_log_offset // size * size == base
+        second = tail.append(draft)
+        assert second.commit_log_offset // size * size == end.segment.base_offset + size
+        assert second.queue_offset == placed.queue_offset + 1
+        assert second.record[56:64] == placed.record[56:64]
+
+
+def test_what_has_a_discard_copy_alone_gets_a_half_copy_first(tmp_path: Path, journal: Journal) -> None:
+    """Its half copies have expired with the first files of the log."""
+    root = unpack("multipath-5.3.3", tmp_path / "store")
+    rows = rows_of(root, "5.3.3")
+    segments = open_store(root).commit_log
+    for first in range(1, len(segments)):
+        begin = segments[first].base_offset
+        alone = [
+            name for name, row in rows.items()
+            if row["state"] == "DISCARDED" and row["discard_copies"][-1]["commit_log_offset"] >= begin
+            and all(copy["commit_log_offset"] < begin for copy in row["half_copies"])
+        ]
+        if alone:
+            break
+    else:
+        pytest.fail("no file boundary lies between the half copies and the discard copy of any transaction")
+    for segment in segments[:first]:
+        Path(segment.file).unlink()
+    target = tmp_path / "target"
+    receipt = act(medium_of(root, "5.3.3", Destination(copy=target)), journal, {alone[0]: "commit"},
+                  Conduct(overrides=("evidence-incomplete",)))[0]
+    assert receipt.outcome == "proved", receipt.notes
+    assert [request["fields"]["record"] for request in receipt.requests] == ["half copy", "final", "op"]
+    row = rows_of(target, "5.3.3")[alone[0]]
+    assert row["state"] == "COMMITTED"
+    assert row["op_marks"][0]["half_queue_offset"] == row["half_copies"][-1]["queue_offset"]
+
+
+def test_a_discard_leaves_a_copy_where_the_version_writes_one(tmp_path: Path, journal: Journal) -> None:
+    for version, copies in (("4.4.0", 0), ("4.9.7", 1)):
+        root = unpack(f"common-{version}", tmp_path / version)
+        name = next(name for name, row in rows_of(root, version).items() if row["state"] == "PENDING")
+        target = tmp_path / f"{version}.target"
+        receipt = act(medium_of(root, version, Destination(copy=target)), journal, {name: "discard"},
+                      Conduct(overrides=("immunity",)))[0]
+        assert receipt.outcome == "proved"
+        assert Path(str(receipt.saved_message)).is_file()
+        before, after = (rows_of(place, version)[name]["discard_copies"] for place in (root, target))
+        assert len(after) - len(before) == copies
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return unpack("common-5.3.3", tmp_path / "common")
+
+
+def refused(root: Path, conf: dict[str, str] | None = None, version: str = "5.3.3") -> str:
+    with pytest.raises(UnsafeStore) as error:
+        medium_of(root, version, Destination(undo_file=root.parent / "undo"), conf)
+    assert error.value.advice
+    return str(error.value)
+
+
+def test_stores_that_others_would_overrule_are_refused(store: Path) -> None:
+    assert "slave" in refused(store, {"brokerRole": "SLAVE"})
+    assert "slave" in refused(store, {"brokerId": "1"})
+    assert "controller" in refused(store, {"enableControllerMode": "true"})
+    assert "RocksDB" in refused(store, {"transRocksDBEnable": "true"})
+    (store / "epochFileCheckpoint").write_text("1\n")
+    assert "controller" in refused(store)
+    (store / "dledger-n0" / "data").mkdir(parents=True)
+    assert "DLedger" in refused(store)
+
+
+def test_stores_with_queues_in_rocksdb_are_refused(store: Path) -> None:
+    (store / "consumequeue" / "CURRENT").write_text("MANIFEST-000001\n")
+    assert "storeType=defaultRocksDB" in refused(store)
+
+
+def test_a_version_that_is_not_known_or_cannot_be_is_refused(store: Path) -> None:
+    assert "the files of" in refused(store, version="4.9.7")
+    with pytest.raises(UnsafeStore, match="--broker-version"):
+        FileMedium(open_store(store), broker_settings, {}, Destination(copy=store.parent / "x"), open_store)
+
+
+def test_a_store_that_a_broker_uses_is_refused(store: Path) -> None:
+    with Holding(store / "lock"), pytest.raises(StoreInUse):
+        medium_of(store, "5.3.3", Destination(copy=store.parent / "x"))
+
+
+class Holding:
+    """Another process that holds a lock as a broker does."""
+
+    def __init__(self, lock: Path) -> None:
+        text = "import fcntl,sys;f=open(sys.argv[1],'r+');fcntl.lockf(f,fcntl.LOCK_EX,1,0);print(1,flush=True);input()"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", text, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def __enter__(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == b"1\n"
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(b"\n", timeout=30)
+
+
+def damages(root: Path) -> Iterator[tuple[str, Path]]:
+    """Stores whose log a broker would cut before its end, or not load at all, each with what is said of it."""
+    store = open_store(root)
+    end = log_end(store)
+    last = list(records(store))[-1]
+    for number, (said, position, data) in enumerate(
+        (
+            ("torn", end.position_bytes - len(last) + 20, bytes(len(last) - 20)),
+            ("CRC", end.position_bytes - len(last) + 90, b"\xff\xff"),
+            ("damaged", 3000, b"\xff" * 60),
+        )
+    ):
+        copy = root.parent / f"damaged-{number}"
+        shutil.copytree(root, copy)
+        log = copy / "commitlog" / Path(end.segment.file).name
+        with log.open("r+b") as file:
+            file.seek(position)
+            file.write(data)
+        yield said, copy
+    stray = root.parent / "stray"
+    shutil.copytree(root, stray)
+    (stray / "commitlog" / "notes.txt").write_text("x")
+    yield "stray-file", stray
+
+
+def test_a_log_that_a_broker_would_cut_is_not_appended_to(store: Path) -> None:
+    for said, root in damages(store):
+        assert said in refused(root)
+
+
+def test_queues_that_are_not_numbered_as_their_records_are_refused(store: Path, journal: Journal) -> None:
+    """What is appended would come into another slot than its record says."""
+    queue = store / "consumequeue" / OP_TOPIC / "0" / "00000000000000000000"
+    data = bytearray(queue.read_bytes())
+    used = len(data.rstrip(b"\0")) // 20
+    data[used * 20 : used * 20 + 20] = data[(used - 1) * 20 : used * 20]
+    queue.write_bytes(data)
+    name = next(name for name, row in rows_of(store, "5.3.3").items() if row["state"] == "PENDING")
+    with pytest.raises(UnsafeStore, match="slots"):
+        act(medium_of(store, "5.3.3", Destination(copy=store.parent / "x")), journal, {name: "rollback"},
+            Conduct(overrides=("evidence-incomplete", "immunity")))
+    assert not (store.parent / "x").exists()
+    assert [receipt.outcome for receipt in journal.read().receipts] == ["not_sent"]
+
+
+def test_what_the_broker_would_put_off_is_refused(tmp_path: Path, journal: Journal) -> None:
+    version = recipe("delayed-4.4.0")["version"]
+    root = unpack("delayed-4.4.0", tmp_path / "store")
+    delayed = [name for name, row in rows_of(root, version).items() if "delayed_half" in row["flags"]]
+    assert delayed
+    medium = medium_of(root, version, Destination(copy=tmp_path / "x"))
+    deeds = prepared([Order(name, Wish("commit"), None) for name in delayed], medium, Conduct())
+    assert all("cannot-be-written" in {refusal.guard for refusal in deed.refusals} for deed in deeds)
+
+
+def test_what_nobody_could_consume_is_refused(store: Path, journal: Journal) -> None:
+    for name in ("topics.json", "topics.json.bak"):
+        file = store / "config" / name
+        file.write_text(file.read_text().replace('"payments"', '"paymentz"'))
+    rows = rows_of(store, "5.3.3")
+    name = next(n for n, row in rows.items() if row["state"] == "PENDING" and row["topic"] == "payments")
+    receipt = act(medium_of(store, "5.3.3", Destination(copy=store.parent / "x")), journal, {name: "commit"},
+                  Conduct(overrides=("immunity",)))[0]
+    assert receipt.outcome == "refused_by_guard"
+    assert "payments is not in config/topics.json" in receipt.notes[0]
+    assert not (store.parent / "x").exists()
+
+
+def test_a_roll_over_survives_a_crash_at_any_instant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The steps that an act really makes: a new file of the log, what closes the one before it, `abort` last."""
+    root = unpack("multipath-5.1.4", tmp_path / "source")
+    waiting = [name for name, row in rows_of(root, "5.1.4").items() if row["state"] == "PENDING"]
+    medium, conduct = medium_of(root, "5.1.4", Destination(copy=tmp_path / "x")), Conduct(overrides=("immunity",))
+    for deed in prepared([Order(name, Wish("commit"), None) for name in waiting], medium, conduct):
+        assert deed.named is not None
+        medium.decide(deed.named, deed.situation, COMMIT, deed.begin(conduct))
+    changes = medium.change_set()
+    steps = [[type(change).__name__ for change in group] for group in changes.groups()]
+    assert steps == [["CreateFile"], ["WriteAt"], ["ReplaceFile"]]
+    monkeypatch.setattr(test_crashes, "lay_out_store", lambda place: Path(shutil.copytree(root, place)))
+    story = test_crashes.Story(tmp_path / "first", changes)
+    assert story.check(story.states, tmp_path / "crashed") > 10
+
+
+def test_a_disk_that_is_full_is_in_every_receipt(
+    store: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise UnwritableFile("cannot write: No space left on device", advice="make room")
+
+    monkeypatch.setattr("repairs.destinations.execute_on_copy", full)
+    names = [name for name, row in rows_of(store, "5.3.3").items() if row["state"] == "PENDING"][:3]
+    with pytest.raises(UnwritableFile):
+        act(medium_of(store, "5.3.3", Destination(copy=store.parent / "x")), journal, dict.fromkeys(names, "rollback"),
+            Conduct(overrides=("immunity",)))
+    assert not (store.parent / "x").exists()
+    found = journal.read().receipts
+    assert [(receipt.outcome, receipt.requests[0]["response_code"]) for receipt in found] == [("not_sent", None)] * 3
