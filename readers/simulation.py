@@ -1,0 +1,335 @@
+"""What the next rounds of the check do, as rows: by half, by round, and when each open half is given up on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from readers.broker_settings import BrokerSettings
+from readers.check_loop import Action, Round, Step, Stop, play_rounds
+from readers.check_rules import CheckRules, check_rules, supposed_version
+from readers.check_state import CheckSettings, check_settings
+from readers.check_window import CheckWindow, check_window
+from readers.cursors import CheckCursors
+from readers.findings import Finding
+from readers.store import HALF_TOPIC, Store
+from readers.tables import column
+
+#: The default file reservation of 72 hours, at a round every 30 seconds, ends every half before this.
+ROUNDS_MAX = 10_000
+#: Rounds in a row that end in an exception before nothing else is expected: each writes the same copies again.
+_ABORTED_ROUNDS_MAX = 3
+_BATCH_ROWS = 65_536
+
+_STORE = column("store", pa.string(), "root directory of the store that the check was simulated on")
+_CONFIGURATION = column("configuration", pa.string(), "as is, or the settings that --with changed")
+_QUEUE_ID = column("queue_id", pa.int32(), "number of the half queue")
+_WRITTEN = column("written_bytes", pa.int64(), "bytes of the records that it appends to the commit log")
+_WORDS = [
+    column("transaction_id", pa.string(), "property UNIQ_KEY, else the offset message id of the stored copy"),
+    column("producer_group", pa.string(), "property PGROUP, the group that is asked back"),
+    column("topic", pa.string(), "property REAL_TOPIC, where a commit delivers to"),
+]
+
+#: One half copy in one round of a simulated check.
+SIMULATED_CHECKS = pa.schema(
+    [
+        _STORE,
+        _CONFIGURATION,
+        column("round", pa.int32(), "number of the round, from 1"),
+        column("round_time_ms", pa.int64(), "when the broker comes to this half"),
+        _QUEUE_ID,
+        *_WORDS,
+        column("action", pa.string(), "checked, put back immune, discarded, expired, or skipped unreadable"),
+        column("checks_count", pa.int32(), "checks that the transaction has behind it then"),
+        column("half_queue_offset", pa.int64(), "queue offset of the half copy that the round comes to"),
+        column("new_half_queue_offset", pa.int64(), "queue offset of the copy that is put back; null if none is"),
+        _WRITTEN,
+        column(
+            "may_be_a_round_later", pa.bool_(),
+            "whether the copy was put back in the same round: where the queue lags behind, it comes a round later",
+        ),
+    ]
+)  # fmt: skip
+
+#: One round of a simulated check.
+SIMULATED_ROUNDS = pa.schema(
+    [
+        _STORE,
+        _CONFIGURATION,
+        column("round", pa.int32(), "number of the round, from 1"),
+        _QUEUE_ID,
+        column("begin_time_ms", pa.int64(), "when the round begins"),
+        column("end_time_ms", pa.int64(), "when it ends, as far as waiting decides"),
+        column("checked_count", pa.int64(), "halves that are put back and whose producers are asked"),
+        column("immune_count", pa.int64(), "halves that are put back because of their immunity; nobody is asked"),
+        column("discarded_count", pa.int64(), "halves that are given up on: their checks are spent"),
+        column("expired_count", pa.int64(), "halves that are given up on: older than fileReservedTime"),
+        column("ended_count", pa.int64(), "halves that an op has ended"),
+        column("unreadable_count", pa.int64(), "slots of the half queue that the broker cannot read"),
+        column("half_cursor", pa.int64(), "half cursor after the round"),
+        column("half_cursor_before", pa.int64(), "half cursor before it"),
+        column("op_cursor", pa.int64(), "op cursor after the round"),
+        column("op_cursor_before", pa.int64(), "op cursor before it"),
+        column("half_end", pa.int64(), "queue offset after the last half copy then"),
+        _WRITTEN,
+        column("stop", pa.string(), "why the round ends"),
+    ]
+)
+
+#: What becomes of an open half copy.
+SIMULATED_TRANSACTIONS = pa.schema(
+    [
+        _STORE,
+        _CONFIGURATION,
+        _QUEUE_ID,
+        *_WORDS,
+        column("half_queue_offset", pa.int64(), "queue offset of the stored half copy"),
+        column("commit_log_offset", pa.int64(), "global byte position of that copy in the commit log"),
+        column("checks_count", pa.int32(), "checks behind it now"),
+        column("next_check_time_ms", pa.int64(), "when its producer is asked next; null if never"),
+        column("checks_to_come_count", pa.int32(), "how often its producer will be asked"),
+        column("end", pa.string(), "discarded, expired, or null where the rounds did not suffice"),
+        column("end_round", pa.int32(), "the round that gives up on it"),
+        column("end_time_ms", pa.int64(), "when that is"),
+        column("written_bytes", pa.int64(), "bytes that its copies take in the commit log until then"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A broker's settings under a name."""
+
+    name: str
+    settings: BrokerSettings
+
+
+@dataclass(slots=True)
+class Simulated:
+    """The check of one half queue under one configuration, ready to be played."""
+
+    store: str
+    configuration: str
+    window: CheckWindow
+    rules: CheckRules
+    settings: CheckSettings
+    begin_ms: int
+
+    def rounds(self) -> Iterator[Round]:
+        """Round after round, without an end."""
+        return play_rounds(self.window.state, self.rules, self.settings, self.begin_ms)
+
+    def words(self, row: int) -> dict[str, Any]:
+        """What a stored half copy says of its transaction."""
+        found: dict[str, Any] = self.window.words.slice(row, 1).to_pylist()[0]
+        return found
+
+
+def half_queues(store: Store) -> list[int]:
+    """The numbers of the half queues; 0 where there is none yet."""
+    return [number for topic, number in store.queues() if topic == HALF_TOPIC] or [0]
+
+
+def simulated_checks(
+    store: Store, configurations: Iterable[Configuration], cursors: CheckCursors, begin_ms: int
+) -> tuple[list[Simulated], list[Finding], list[str]]:
+    """The checks of every half queue under each configuration; what was wrong; what is supposed.
+
+    Raises: UnreadableFile, FileChanged.
+    """
+    found: list[Simulated] = []
+    findings = list(cursors.findings)
+    notes: list[str] = []
+    windows: dict[tuple[CheckRules, int], CheckWindow] = {}
+    for configuration in configurations:
+        version, note = supposed_version(configuration.settings)
+        notes += [] if note is None else [note]
+        rules = check_rules(version)
+        for queue_id in half_queues(store):
+            window = windows.get((rules, queue_id))
+            if window is None:
+                half, op = (cursors.half or {}).get(queue_id), (cursors.op or {}).get(queue_id)
+                window = windows[rules, queue_id] = check_window(store, rules, queue_id, half, op)
+                findings += window.findings
+            settings = check_settings(configuration.settings)
+            found.append(Simulated(store.root, configuration.name, window, rules, settings, begin_ms))
+    return found, findings, list(dict.fromkeys(notes))
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def check_rows(simulated: Simulated, rounds: Iterable[Round]) -> Iterator[pa.RecordBatch]:
+    """Rows of SIMULATED_CHECKS: what rounds do with halves that no op has ended."""
+    rows: list[dict[str, Any]] = []
+    for number, played in enumerate(rounds, 1):
+        for step in played.steps:
+            if step.action is Action.ENDED:
+                continue
+            rows.append(_identity(simulated) | _check_row(simulated, number, step))
+            if len(rows) == _BATCH_ROWS:
+                yield pa.RecordBatch.from_pylist(rows, schema=SIMULATED_CHECKS)
+                rows = []
+    yield pa.RecordBatch.from_pylist(rows, schema=SIMULATED_CHECKS)
+
+
+def _identity(simulated: Simulated) -> dict[str, Any]:
+    return {
+        "store": simulated.store,
+        "configuration": simulated.configuration,
+        "queue_id": simulated.window.state.queue_id,
+    }
+
+
+def _check_row(simulated: Simulated, number: int, step: Step) -> dict[str, Any]:
+    half = step.written or step.half
+    return {
+        "round": number,
+        "round_time_ms": step.time_ms,
+        **({} if half is None else _names(simulated.words(half.row))),
+        "action": str(step.action),
+        "checks_count": None if half is None else half.checks_count,
+        "half_queue_offset": step.queue_offset,
+        "new_half_queue_offset": None if step.written is None else step.written.queue_offset,
+        "written_bytes": step.written_bytes,
+        "may_be_a_round_later": step.is_own_copy,
+    }
+
+
+def _names(words: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "transaction_id": words["transaction_id"],
+        "producer_group": words["producer_group"],
+        "topic": words["real_topic"],
+    }
+
+
+def round_rows(simulated: Simulated, rounds: Iterable[Round]) -> pa.RecordBatch:
+    """Rows of SIMULATED_ROUNDS."""
+    return pa.RecordBatch.from_pylist(
+        [_identity(simulated) | _round_row(number, played) for number, played in enumerate(rounds, 1)],
+        schema=SIMULATED_ROUNDS,
+    )
+
+
+def _round_row(number: int, played: Round) -> dict[str, Any]:
+    counts = Counter(step.action for step in played.steps)
+    return {
+        "round": number,
+        "begin_time_ms": played.begin_ms,
+        "end_time_ms": played.end_ms,
+        "checked_count": counts[Action.CHECKED],
+        "immune_count": counts[Action.IMMUNE],
+        "discarded_count": counts[Action.DISCARDED],
+        "expired_count": counts[Action.EXPIRED],
+        "ended_count": counts[Action.ENDED],
+        "unreadable_count": counts[Action.SKIPPED],
+        "half_cursor": played.state.half_cursor,
+        "half_cursor_before": played.before.half_cursor,
+        "op_cursor": played.state.op_cursor,
+        "op_cursor_before": played.before.op_cursor,
+        "half_end": played.state.half_end,
+        "written_bytes": sum(step.written_bytes for step in played.steps),
+        "stop": str(played.stop),
+    }
+
+
+# --- what becomes of each half ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Fate:
+    """What simulated rounds do with one stored half copy and what descends from it."""
+
+    queue_offset: int
+    checks_count: int | None
+    next_check_ms: int | None = None
+    checks_to_come_count: int = 0
+    written_bytes: int = 0
+    end: str | None = None
+    end_round: int | None = None
+    end_ms: int | None = None
+    is_ended: bool = False
+
+    def take(self, number: int, step: Step) -> None:
+        """One more step."""
+        self.written_bytes += step.written_bytes
+        if step.action is Action.CHECKED:
+            self.next_check_ms = step.time_ms if self.next_check_ms is None else self.next_check_ms
+            self.checks_to_come_count += 1
+        elif step.action in (Action.DISCARDED, Action.EXPIRED):
+            self.end, self.end_round, self.end_ms = str(step.action), number, step.time_ms
+        elif step.action is Action.ENDED:
+            self.is_ended = True
+
+
+def transaction_rows(simulated: Simulated, rounds_max: int = ROUNDS_MAX) -> pa.RecordBatch:
+    """Rows of SIMULATED_TRANSACTIONS: every half copy before the check that no op ends, and when it is given up on.
+
+    Order: as they stand in the queue.
+    """
+    fates = _open_halves(simulated)
+    left, aborted = len(fates), 0
+    for number, played in enumerate(islice(simulated.rounds(), rounds_max), 1):
+        for step in played.steps:
+            row = _row_of(played, step)
+            if row is None or row not in fates:
+                continue
+            fate = fates[row]
+            fate.take(number, step)
+            left -= fate.end is not None or step.action is Action.ENDED
+        aborted = aborted + 1 if played.stop is Stop.ABORTED else 0
+        if left <= 0 or aborted == _ABORTED_ROUNDS_MAX:
+            break
+    rows = [
+        _identity(simulated) | _fate_row(simulated.words(row), fate)
+        for row, fate in sorted(fates.items(), key=lambda item: item[1].queue_offset)
+        if not fate.is_ended
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=SIMULATED_TRANSACTIONS)
+
+
+def _open_halves(simulated: Simulated) -> dict[int, _Fate]:
+    state = simulated.window.state
+    begin = state.half_cursor if state.half_begin <= state.half_cursor <= state.half_end else state.half_begin
+    copies = (state.copy_at(place) for place in range(begin, state.half_end))
+    places = zip(range(begin, state.half_end), copies, strict=True)
+    return {half.row: _Fate(place, half.checks_count) for place, half in places if half is not None}
+
+
+def _row_of(played: Round, step: Step) -> int | None:
+    """The stored half copy that a step's half descends from."""
+    half, before = step.half, played.before
+    if half is None and step.action is Action.ENDED and before.half_begin <= step.queue_offset < before.half_end:
+        half = before.copy_at(step.queue_offset)
+    return None if half is None else half.row
+
+
+def _fate_row(words: dict[str, Any], fate: _Fate) -> dict[str, Any]:
+    return _names(words) | {
+        "half_queue_offset": fate.queue_offset,
+        "commit_log_offset": words["commit_log_offset"],
+        "checks_count": fate.checks_count,
+        "next_check_time_ms": fate.next_check_ms,
+        "checks_to_come_count": fate.checks_to_come_count,
+        "end": fate.end,
+        "end_round": fate.end_round,
+        "end_time_ms": fate.end_ms,
+        "written_bytes": fate.written_bytes,
+    }
+
+
+def with_cursors(cursors: CheckCursors, half: int | None, op: int | None) -> CheckCursors:
+    """The cursors with those of queue 0 as somebody wants them."""
+    def changed(known: Mapping[int, int] | None, wanted: int | None) -> dict[int, int] | None:
+        if wanted is None:
+            return None if known is None else dict(known)
+        return {**(known or {}), 0: wanted}
+
+    return replace(cursors, half=changed(cursors.half, half), op=changed(cursors.op, op))
