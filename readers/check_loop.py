@@ -174,7 +174,8 @@ class _Pass:
     def _half_at(self, place: int) -> HalfCopy | None:
         if not self.state.half_begin <= place < self.end:
             return None
-        half = self.appended.get(place) or self.state.copy_at(place)
+        own = self.appended.get(place)
+        half = self.state.copy_at(place) if own is None else None if own.is_spoiled else own
         if half is None and self.rules.unreadable_ends_round:
             self.steps.append(Step(Action.SKIPPED, place, None, self.now_ms))
             raise _Aborted
@@ -263,7 +264,7 @@ class _Pass:
         return True
 
     def _append(self, action: Action, place: int, half: HalfCopy, counted: HalfCopy) -> None:
-        copy = counted._replace(queue_offset=self.end, store_time_ms=self.now_ms)
+        copy = counted._replace(queue_offset=self.end, store_time_ms=self.now_ms, is_spoiled=counted.spoils)
         self.appended[self.end] = copy
         self.end += 1
         self.steps.append(Step(action, place, half, self.now_ms, copy, copy.copy_bytes))

@@ -24,7 +24,8 @@ class HalfCopy(NamedTuple):
            `prepared_queue_offset` are None where the property is absent and -1 where it is no number, as in the broker.
     Units: `fixed_bytes` is what a copy of it takes without TRANSACTION_CHECK_TIMES and TRAN_PREPARED_QUEUE_OFFSET;
            `fixed_properties_bytes` the part of that which are properties. `immune_growth_bytes`: what the first
-           put-back for immunity adds to both, because it alone writes the property WAIT anew.
+           put-back for immunity adds to both, because it alone writes the property WAIT anew. `spoils`: a copy of it
+           cannot be read, because the body is inflated and the flag still says compressed (before 4.6.0).
     """
 
     row: int
@@ -37,6 +38,8 @@ class HalfCopy(NamedTuple):
     fixed_bytes: int
     fixed_properties_bytes: int
     immune_growth_bytes: int
+    spoils: int = 0
+    is_spoiled: int = 0
 
     @property
     def varying_bytes(self) -> int:
@@ -112,7 +115,9 @@ class CheckState:
     def copy_at(self, queue_offset: int) -> HalfCopy | None:
         """The half copy in a slot, stored or put back by a simulated round; None where it cannot be read."""
         found = self.appended.get(queue_offset)
-        return self.halves.copy_at(queue_offset) if found is None else found
+        if found is None:
+            return self.halves.copy_at(queue_offset)
+        return None if found.is_spoiled else found
 
 
 class CheckSettings(NamedTuple):

@@ -14,6 +14,7 @@ from readers import compression
 from readers.check_rules import CheckRules
 from readers.check_state import CheckState, HalfCopy, Op
 from readers.columns import Bools, Int64s, integers
+from readers.commit_log import scan_segments
 from readers.consume_queue import Queue, open_queue
 from readers.findings import Finding
 from readers.half_queue import parse_op_bodies
@@ -34,6 +35,8 @@ from readers.store import HALF_TOPIC, OP_TOPIC, Store
 _PROPERTY_CRC, _PROPERTY_CRC_BYTES = "__CRC32#", 20
 #: renewImmunityHalfMessageInner writes the properties after setWaitStoreMsgOK(false), other put-backs before it.
 _WAIT, _WAIT_VALUE = "WAIT", "false"
+_DELAY_LEVEL = "DELAY"
+_TIMERS = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 _OP_TAG = "d"
 _ABSENT = np.iinfo(np.int64).min
 
@@ -50,6 +53,7 @@ class StoredHalves:
     rows: Int64s
     numbers: dict[str, Int64s]
     words: pa.Table
+    diverted_count: int
 
     def copy_at(self, queue_offset: int) -> HalfCopy | None:
         """The copy in a slot; None where it cannot be read."""
@@ -80,11 +84,13 @@ class CheckWindow:
     """One half queue as the check will find it.
 
     Shape: `words` has a row for each `HalfCopy.row`: transaction_id (the offset message id where there is no UNIQ_KEY),
-           producer_group, real_topic, commit_log_offset.
+           producer_group, real_topic, commit_log_offset. `diverted_count`: halves whose copies go to a delay or timer
+           topic first, and from there to the half queue; these ways are not simulated.
     """
 
     state: CheckState
     words: pa.Table
+    diverted_count: int = 0
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -99,33 +105,78 @@ def check_window(
     """
     findings: list[Finding] = []
     with open_queue(store, HALF_TOPIC, queue_id) as halves, open_queue(store, OP_TOPIC, queue_id) as ops:
+        tails = _tails(store, queue_id, halves, ops) if store.aborted or store.in_use else {}
         half_cursor = halves.min_offset if half_cursor is None else half_cursor
         op_cursor = ops.min_offset if op_cursor is None else op_cursor
-        stored_halves = _halves(store, rules, halves, _window_begin(halves, half_cursor))
+        half_slots = _slots(halves, half_cursor, tails.get(HALF_TOPIC, []))
+        op_slots = _slots(ops, op_cursor, tails.get(OP_TOPIC, []))
+        stored_halves = _halves(store, rules, half_slots)
         # Numbers below the half cursor never count, and that cursor goes back only from behind the queue's end.
-        least = half_cursor if half_cursor <= halves.max_offset else 0
-        stored_ops = _ops(store, rules, ops, _window_begin(ops, op_cursor), least)
+        least = half_cursor if half_cursor <= half_slots.end else 0
+        stored_ops = _ops(store, rules, op_slots, least)
         state = CheckState(
-            queue_id, half_cursor, halves.min_offset, halves.max_offset, op_cursor, ops.min_offset, ops.max_offset,
+            queue_id, half_cursor, halves.min_offset, half_slots.end, op_cursor, ops.min_offset, op_slots.end,
             stored_halves, stored_ops,
         )  # fmt: skip
         findings += [*halves.findings, *ops.findings]
-    return CheckWindow(state, stored_halves.words, findings)
+    return CheckWindow(state, stored_halves.words, stored_halves.diverted_count, findings)
 
 
-def _window_begin(queue: Queue, cursor: int) -> int:
-    return cursor if queue.min_offset <= cursor <= queue.max_offset else queue.min_offset
+@dataclass(slots=True)
+class _Slots:
+    """Slots of a queue from `begin` to before `end`; those that cannot be are left out. Units: bytes of the log."""
+
+    begin: int
+    end: int
+    numbers: Int64s
+    offsets: Int64s
+    lengths: Int64s
 
 
-def _records(store: Store, queue: Queue, begin: int) -> Iterator[tuple[Block, Int64s]]:
-    """The records of a queue's slots from `begin` on, with the slot of each."""
-    slots, offsets, lengths, _ = queue.read(begin, queue.max_offset)
-    order = np.argsort(offsets, kind="stable")
-    slots, offsets, lengths = slots[order], offsets[order], lengths[order]
+def _slots(queue: Queue, cursor: int, tail: list[tuple[int, int]]) -> _Slots:
+    """The slots that a check reads which begins at a cursor, those included that a start of the broker adds."""
+    end = queue.max_offset + len(tail)
+    begin = cursor if queue.min_offset <= cursor <= end else queue.min_offset
+    numbers, offsets, lengths, _ = queue.read(begin, queue.max_offset)
+    added = np.array(tail, np.int64).reshape(-1, 2)
+    more = np.arange(queue.max_offset, end) >= begin
+    return _Slots(
+        begin, end,
+        np.concatenate([numbers, np.arange(queue.max_offset, end)[more]]),
+        np.concatenate([offsets, added[more, 0]]),
+        np.concatenate([lengths.astype(np.int64), added[more, 1]]),
+    )  # fmt: skip
+
+
+def _tails(store: Store, queue_id: int, halves: Queue, ops: Queue) -> dict[str, list[tuple[int, int]]]:
+    """Half and op messages of the log that their queues do not have yet: commit-log offset and length of each.
+
+    A broker that was killed adds them when it starts, one that runs does so in a moment.
+    """
+    ends = {HALF_TOPIC: _last_offset(store, halves), OP_TOPIC: _last_offset(store, ops)}
+    found: dict[str, list[tuple[int, int]]] = {topic: [] for topic in ends}
+    for block in scan_segments(store, [], [], from_offset=min(ends.values())):
+        mine = block.header("queue_id") == queue_id
+        for topic, end in ends.items():
+            behind = block.take(mine & block.topic_is(topic) & (block.commit_log_offsets > end))
+            found[topic].extend(zip(behind.commit_log_offsets.tolist(), behind.lengths.tolist(), strict=True))
+    return found
+
+
+def _last_offset(store: Store, queue: Queue) -> int:
+    """Commit-log offset of a queue's last record; just before the log where it has none."""
+    last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist() if queue.max_offset else []
+    return int(last[-1]) if last else store.log_begin_offset - 1
+
+
+def _records(store: Store, slots: _Slots) -> Iterator[tuple[Block, Int64s]]:
+    """The records of slots, with the number of each one's slot."""
+    order = np.argsort(slots.offsets, kind="stable")
+    numbers, offsets, lengths = slots.numbers[order], slots.offsets[order], slots.lengths[order]
     log = store.log()
     try:
         for block in blocks_at(log, offsets.tolist(), lengths.tolist()):
-            yield block, slots[np.searchsorted(offsets, block.commit_log_offsets)]
+            yield block, numbers[np.searchsorted(offsets, block.commit_log_offsets)]
     finally:
         log.close()
 
@@ -142,16 +193,17 @@ _WORDS = pa.schema(
 )
 
 
-def _halves(store: Store, rules: CheckRules, queue: Queue, begin: int) -> StoredHalves:
-    rows = np.full(max(0, queue.max_offset - begin), -1, np.int64)
+def _halves(store: Store, rules: CheckRules, slots: _Slots) -> StoredHalves:
+    rows = np.full(max(0, slots.end - slots.begin), -1, np.int64)
     columns: list[dict[str, Int64s]] = []
     words: list[pa.RecordBatch] = []
-    count = 0
-    for block, slots in _records(store, queue, begin):
+    count = diverted_count = 0
+    for block, numbers in _records(store, slots):
+        diverted_count += int(_are_diverted(block, rules).sum())
         inflated = _inflated_lengths(block) if rules.inflates else block.body_lengths
         good = inflated >= 0
-        block, slots, inflated = block.take(good), slots[good], inflated[good]
-        rows[slots - begin] = np.arange(count, count + len(block))
+        block, numbers, inflated = block.take(good), numbers[good], inflated[good]
+        rows[numbers - slots.begin] = np.arange(count, count + len(block))
         count += len(block)
         columns.append(_numbers(block, rules, inflated))
         words.append(
@@ -166,8 +218,20 @@ def _halves(store: Store, rules: CheckRules, queue: Queue, begin: int) -> Stored
         )  # fmt: skip
     names = HalfCopy._fields[1:]
     empty = np.zeros(0, np.int64)
-    numbers = {name: np.concatenate([empty, *(part[name] for part in columns)]) for name in names}
-    return StoredHalves(begin, rows, numbers, pa.Table.from_batches(words, _WORDS))
+    values = {name: np.concatenate([empty, *(part[name] for part in columns)]) for name in names}
+    return StoredHalves(slots.begin, rows, values, pa.Table.from_batches(words, _WORDS), diverted_count)
+
+
+def _are_diverted(block: Block, rules: CheckRules) -> Bools:
+    """Halves that a put-back does not bring to the half queue at once (FORMATS 5.12 F9).
+
+    From 4.6.1 on a delay level is taken out of the property before; timers came with 5.0.0.
+    """
+    names = (_DELAY_LEVEL,) if rules.version < (4, 6, 1) else _TIMERS if rules.version >= (5, 0, 0) else ()
+    found = np.zeros(len(block), np.bool_)
+    for name in names:
+        found |= block.properties.locate(name)[2]
+    return found
 
 
 def _numbers(block: Block, rules: CheckRules, body_lengths: Int64s) -> dict[str, Int64s]:
@@ -182,6 +246,8 @@ def _numbers(block: Block, rules: CheckRules, body_lengths: Int64s) -> dict[str,
         "fixed_bytes": block.lengths - block.properties_lengths + properties + body_lengths - block.body_lengths,
         "fixed_properties_bytes": properties,
         "immune_growth_bytes": _immune_growth_bytes(block),
+        "spoils": ((block.sys_flag & compression.COMPRESSED) != 0).astype(np.int64) * rules.inflates,
+        "is_spoiled": np.zeros(len(block), np.int64),
     }
 
 
@@ -233,15 +299,15 @@ def _inflated_lengths(block: Block) -> Int64s:
 # --- ops -------------------------------------------------------------------------------------------------------------
 
 
-def _ops(store: Store, rules: CheckRules, queue: Queue, begin: int, least: int) -> StoredOps:
-    ops: list[Op | None] = [None] * max(0, queue.max_offset - begin)
-    for block, slots in _records(store, queue, begin):
+def _ops(store: Store, rules: CheckRules, slots: _Slots, least: int) -> StoredOps:
+    ops: list[Op | None] = [None] * max(0, slots.end - slots.begin)
+    for block, numbers in _records(store, slots):
         intact: Bools = np.ones(len(block), np.bool_)
         bodies = block.bodies().cast(pa.binary())
-        numbers, forms = parse_op_bodies(bodies, intact)
+        lists, forms = parse_op_bodies(bodies, intact)
         tagged = np.asarray(pc.fill_null(pc.equal(block.properties.text(TAGS), _OP_TAG), False)).tolist()
         rows = zip(
-            slots.tolist(), block.header("queue_offset").tolist(), numbers.to_pylist(), forms.to_pylist(), tagged,
+            numbers.tolist(), block.header("queue_offset").tolist(), lists.to_pylist(), forms.to_pylist(), tagged,
             block.body_lengths.tolist(), block.header("born_time_ms").tolist(), block.lengths.tolist(),
             range(len(block)), strict=True,
         )  # fmt: skip
@@ -250,11 +316,11 @@ def _ops(store: Store, rules: CheckRules, queue: Queue, begin: int, least: int) 
                 listed = _java_numbers(bodies[row].as_py() or b"", rules)
             elif form == "list" and not rules.reads_lists:
                 listed = (-1,)  # such a broker reads one number, and a comma is none
-            ops[slot - begin] = Op(
+            ops[slot - slots.begin] = Op(
                 queue_offset, tuple(number for number in listed if number >= least), is_tagged, body_length > 0,
                 born_time_ms, length,
             )  # fmt: skip
-    return StoredOps(begin, ops)
+    return StoredOps(slots.begin, ops)
 
 
 def _java_numbers(body: bytes, rules: CheckRules) -> tuple[int, ...]:

@@ -30,6 +30,10 @@ _STORE = column("store", pa.string(), "root directory of the store that the chec
 _CONFIGURATION = column("configuration", pa.string(), "as is, or the settings that --with changed")
 _QUEUE_ID = column("queue_id", pa.int32(), "number of the half queue")
 _WRITTEN = column("written_bytes", pa.int64(), "bytes of the records that it appends to the commit log")
+_LATER = column(
+    "may_be_a_round_later", pa.bool_(),
+    "whether it is given up on right after its last check: where the queue lags behind, that comes a round later",
+)  # fmt: skip
 _WORDS = [
     column("transaction_id", pa.string(), "property UNIQ_KEY, else the offset message id of the stored copy"),
     column("producer_group", pa.string(), "property PGROUP, the group that is asked back"),
@@ -50,12 +54,9 @@ SIMULATED_CHECKS = pa.schema(
         column("half_queue_offset", pa.int64(), "queue offset of the half copy that the round comes to"),
         column("new_half_queue_offset", pa.int64(), "queue offset of the copy that is put back; null if none is"),
         _WRITTEN,
-        column(
-            "may_be_a_round_later", pa.bool_(),
-            "whether the copy was put back in the same round: where the queue lags behind, it comes a round later",
-        ),
+        _LATER,
     ]
-)  # fmt: skip
+)
 
 #: One round of a simulated check.
 SIMULATED_ROUNDS = pa.schema(
@@ -98,6 +99,7 @@ SIMULATED_TRANSACTIONS = pa.schema(
         column("end_round", pa.int32(), "the round that gives up on it"),
         column("end_time_ms", pa.int64(), "when that is"),
         column("written_bytes", pa.int64(), "bytes that its copies take in the commit log until then"),
+        _LATER,
     ]
 )
 
@@ -157,9 +159,19 @@ def simulated_checks(
                 half, op = (cursors.half or {}).get(queue_id), (cursors.op or {}).get(queue_id)
                 window = windows[rules, queue_id] = check_window(store, rules, queue_id, half, op)
                 findings += window.findings
+                notes += _diverted_note(store, window)
             settings = check_settings(configuration.settings)
             found.append(Simulated(store.root, configuration.name, window, rules, settings, begin_ms))
     return found, findings, list(dict.fromkeys(notes))
+
+
+def _diverted_note(store: Store, window: CheckWindow) -> list[str]:
+    if not window.diverted_count:
+        return []
+    return [
+        f"{store.root}: {window.diverted_count} of the halves carry a delay or a timer: each copy of them waits in"
+        " another topic before it comes back to the half queue, which is not simulated"
+    ]
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -256,6 +268,7 @@ class _Fate:
     end_round: int | None = None
     end_ms: int | None = None
     is_ended: bool = False
+    may_be_a_round_later: bool = False
 
     def take(self, number: int, step: Step) -> None:
         """One more step."""
@@ -265,6 +278,7 @@ class _Fate:
             self.checks_to_come_count += 1
         elif step.action in (Action.DISCARDED, Action.EXPIRED):
             self.end, self.end_round, self.end_ms = str(step.action), number, step.time_ms
+            self.may_be_a_round_later = step.is_own_copy
         elif step.action is Action.ENDED:
             self.is_ended = True
 
@@ -322,6 +336,7 @@ def _fate_row(words: dict[str, Any], fate: _Fate) -> dict[str, Any]:
         "end_round": fate.end_round,
         "end_time_ms": fate.end_ms,
         "written_bytes": fate.written_bytes,
+        "may_be_a_round_later": fate.may_be_a_round_later,
     }
 
 

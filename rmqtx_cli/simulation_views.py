@@ -61,6 +61,7 @@ def fates_view(*, with_store: bool, with_configuration: bool) -> View:
             plain("end", ALWAYS), plain("end_time_ms", ALWAYS, "end_time"), plain("end_round", 5, "round"),
             plain("half_queue_offset", 6, "half"), plain("topic", 7, may_be_cut=True),
             plain("producer_group", 8, "group", may_be_cut=True), plain("written_bytes", 9, "bytes"),
+            plain("may_be_a_round_later", 10, "or_later"),
         ),
         "no open half is before the check",
     )  # fmt: skip

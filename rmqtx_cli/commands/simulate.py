@@ -63,6 +63,13 @@ class Shown(StrEnum):
     TRANSACTIONS = "transactions"
 
 
+#: What the configurations' rows are sorted by, so that the same of both stand one below the other.
+_BESIDE = {
+    Shown.CHECKS: ("queue_id", "round", "half_queue_offset"),
+    Shown.ROUNDS: ("queue_id", "round"),
+    Shown.TRANSACTIONS: ("queue_id", "half_queue_offset"),
+}
+
 ShowOption = Annotated[
     Shown,
     typer.Option("--show", help="Each half in each round, one row for each round, or what becomes of each half."),
@@ -120,6 +127,8 @@ def command(
     The rules are those of the broker's version, the clock starts now or --at a time, and nobody else does anything: no
     producer answers, no half is sent.
     """
+    import pyarrow as pa
+
     from readers.broker_settings import broker_settings, read_broker_conf
     from readers.cursors import check_cursors
     from readers.reading import Reading
@@ -151,8 +160,13 @@ def command(
             reading.findings += [*one.findings, *findings]
             for note in notes:
                 voice.note(note)
-            for simulated in found:
-                yield from _rows(show, simulated, rounds, voice, with_name=bool(changed))
+            if not changed:
+                for simulated in found:
+                    yield from _rows(show, simulated, rounds, voice, with_name=False)
+                continue
+            rows = [batch for simulated in found for batch in _rows(show, simulated, rounds, voice, with_name=True)]
+            table = pa.Table.from_batches(rows, schema)
+            yield from table.sort_by([(name, "ascending") for name in _BESIDE[show]]).to_batches()
 
     listing.write(batches())
     return listing.conclude(reading)
