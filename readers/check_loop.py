@@ -34,18 +34,18 @@ class Action(StrEnum):
     DISCARDED = "discarded"
     EXPIRED = "expired"
     ENDED = "ended"
-    SKIPPED = "skipped unreadable"
+    UNREADABLE = "unreadable"
 
 
 class Stop(StrEnum):
-    """Why a round ended."""
+    """What a round stops at."""
 
-    END = "end of the queue"
+    END = "the end of the queue"
     OWN_COPY = "its own copies"
     YOUNG = "a half that is too young"
-    UNREADABLE = "unreadable halves"
+    UNREADABLE = "a second unreadable half"
     ABORTED = "an exception: no cursor moves"
-    TIME = "60 seconds are over"
+    TIME = "60 seconds"
     REFUSED = "a copy that the store refuses"
 
 
@@ -89,12 +89,16 @@ class _Pull(NamedTuple):
     next_offset: int
 
 
-def play_round(state: CheckState, rules: CheckRules, settings: CheckSettings, begin_ms: int) -> Round:
+def play_round(
+    state: CheckState, rules: CheckRules, settings: CheckSettings, begin_ms: int, own_copies_in_sight: int | None = None
+) -> Round:
     """One round of the check that begins at a time.
 
+    `own_copies_in_sight`: how many of the copies that the round puts back its loop finds in the queue before it ends;
+    all, unless the queue lags behind the log.
     Order: steps as the broker makes them.
     """
-    return _Pass(state, rules, settings, begin_ms).play()
+    return _Pass(state, rules, settings, begin_ms, own_copies_in_sight).play()
 
 
 def play_rounds(state: CheckState, rules: CheckRules, settings: CheckSettings, begin_ms: int) -> Iterator[Round]:
@@ -113,6 +117,7 @@ class _Pass:
     rules: CheckRules
     settings: CheckSettings
     begin_ms: int
+    own_copies_in_sight: int | None = None
     elapsed_ms: int = 0
     removed: dict[int, int] = field(default_factory=dict)
     op_numbers: dict[int, set[int]] = field(default_factory=dict)
@@ -127,6 +132,12 @@ class _Pass:
     @property
     def now_ms(self) -> int:
         return self.begin_ms + self.elapsed_ms
+
+    @property
+    def end_in_sight(self) -> int:
+        """Where the half queue ends for the loop."""
+        in_sight = self.own_copies_in_sight
+        return self.end if in_sight is None else min(self.end, self.state.half_end + in_sight)
 
     def play(self) -> Round:
         """Play it."""
@@ -172,25 +183,26 @@ class _Pass:
             place += moved
 
     def _half_at(self, place: int) -> HalfCopy | None:
-        if not self.state.half_begin <= place < self.end:
+        if not self.state.half_begin <= place < self.end_in_sight:
             return None
         own = self.appended.get(place)
         half = self.state.copy_at(place) if own is None else None if own.is_spoiled else own
         if half is None and self.rules.unreadable_ends_round:
-            self.steps.append(Step(Action.SKIPPED, place, None, self.now_ms))
+            self.steps.append(Step(Action.UNREADABLE, place, None, self.now_ms))
             raise _Aborted
         return half
 
     def _without_half(self, place: int) -> tuple[int, Stop | None]:
         """No half in the slot: where to go on, or why the round ends. One empty slot of a round is passed over."""
-        at_end = place == self.end or not self.end
+        end = self.end_in_sight
+        at_end = place == end or not end
         self.nulls_count += 1
-        if self.nulls_count > 1 or not self.end or (at_end and not self.rules.end_is_illegal):
+        if self.nulls_count > 1 or not end or (at_end and not self.rules.end_is_illegal):
             return place, Stop.END if at_end else Stop.UNREADABLE
-        if self.state.half_begin <= place < self.end:
-            self.steps.append(Step(Action.SKIPPED, place, None, self.now_ms))
+        if self.state.half_begin <= place < end:
+            self.steps.append(Step(Action.UNREADABLE, place, None, self.now_ms))
             return place + 1, None
-        return self._corrected(place, self.state.half_begin, self.end), None
+        return self._corrected(place, self.state.half_begin, end), None
 
     def _corrected(self, place: int, begin: int, end: int) -> int:
         """Where the store says to go on from an offset outside of a queue."""

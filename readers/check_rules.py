@@ -57,13 +57,12 @@ def check_rules(version: Version) -> CheckRules:
 
 
 def supposed_version(settings: BrokerSettings) -> tuple[Version, str | None]:
-    """The version to go by, and why where it is not known exactly: the lowest that it can be, else the highest."""
+    """The version to go by, the youngest that it can be, and a note where it is not known exactly."""
     low, high = settings.version_low, settings.version_high
     if low is not None and low == high:
         return low, None
     if low is None and high is None:
         return NEWEST, "no sign of the broker's version: the rules of 5.5.0 are supposed (--broker-version)"
-    chosen = low if low is not None else high
-    assert chosen is not None
+    chosen = NEWEST if high is None else high
     dotted = ".".join(map(str, chosen))
     return chosen, f"the broker is {settings.version}: the rules of {dotted} are supposed (--broker-version)"

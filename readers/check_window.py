@@ -181,6 +181,15 @@ def _records(store: Store, slots: _Slots) -> Iterator[tuple[Block, Int64s]]:
         log.close()
 
 
+def batches_ops_seen(store: Store) -> bool | None:
+    """Whether the newest op is a list of numbers, as from 5.1.0 on; None where there is none."""
+    with open_queue(store, OP_TOPIC, 0) as queue:
+        newest = _slots(queue, queue.max_offset - 1, [])
+        for block, _ in _records(store, newest):
+            return b"," in (block.bodies().cast(pa.binary())[-1].as_py() or b"")
+    return None
+
+
 # --- halves ----------------------------------------------------------------------------------------------------------
 
 _WORDS = pa.schema(

@@ -49,7 +49,7 @@ SIMULATED_CHECKS = pa.schema(
         column("round_time_ms", pa.int64(), "when the broker comes to this half"),
         _QUEUE_ID,
         *_WORDS,
-        column("action", pa.string(), "checked, put back immune, discarded, expired, or skipped unreadable"),
+        column("action", pa.string(), "checked, put back immune, discarded, expired, or unreadable"),
         column("checks_count", pa.int32(), "checks that the transaction has behind it then"),
         column("half_queue_offset", pa.int64(), "queue offset of the half copy that the round comes to"),
         column("new_half_queue_offset", pa.int64(), "queue offset of the copy that is put back; null if none is"),
@@ -79,7 +79,7 @@ SIMULATED_ROUNDS = pa.schema(
         column("op_cursor_before", pa.int64(), "op cursor before it"),
         column("half_end", pa.int64(), "queue offset after the last half copy then"),
         _WRITTEN,
-        column("stop", pa.string(), "why the round ends"),
+        column("stop", pa.string(), "what the round stops at"),
     ]
 )
 
@@ -114,7 +114,7 @@ class Configuration:
 
 @dataclass(slots=True)
 class Simulated:
-    """The check of one half queue under one configuration, ready to be played."""
+    """The check of one half queue under one configuration, ready to be played; `last` is the last round of rows."""
 
     store: str
     configuration: str
@@ -122,6 +122,7 @@ class Simulated:
     rules: CheckRules
     settings: CheckSettings
     begin_ms: int
+    last: Round | None = None
 
     def rounds(self) -> Iterator[Round]:
         """Round after round, without an end."""
@@ -241,7 +242,7 @@ def _round_row(number: int, played: Round) -> dict[str, Any]:
         "discarded_count": counts[Action.DISCARDED],
         "expired_count": counts[Action.EXPIRED],
         "ended_count": counts[Action.ENDED],
-        "unreadable_count": counts[Action.SKIPPED],
+        "unreadable_count": counts[Action.UNREADABLE],
         "half_cursor": played.state.half_cursor,
         "half_cursor_before": played.before.half_cursor,
         "op_cursor": played.state.op_cursor,
@@ -298,6 +299,7 @@ def transaction_rows(simulated: Simulated, rounds_max: int = ROUNDS_MAX) -> pa.R
             fate = fates[row]
             fate.take(number, step)
             left -= fate.end is not None or step.action is Action.ENDED
+        simulated.last = played
         aborted = aborted + 1 if played.stop is Stop.ABORTED else 0
         if left <= 0 or aborted == _ABORTED_ROUNDS_MAX:
             break

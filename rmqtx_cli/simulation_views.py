@@ -77,8 +77,22 @@ def round_line(number: int, played: Round) -> str:
     before, after = played.before, played.state
     return (
         f"round {number} at {time_text(played.begin_ms)}: {done}; half cursor {before.half_cursor} to"
-        f" {after.half_cursor}, op cursor {before.op_cursor} to {after.op_cursor}; writes {written}; ends at"
+        f" {after.half_cursor}, op cursor {before.op_cursor} to {after.op_cursor}; writes {written}; stops at"
         f" {played.stop}"
+    )
+
+
+def stuck_line(played: Round) -> str | None:
+    """What keeps the check where it is, if every round ends in an exception."""
+    from readers.check_loop import Action, Stop
+
+    if played.stop is not Stop.ABORTED:
+        return None
+    where = [step.queue_offset for step in played.steps if step.action is Action.UNREADABLE]
+    what = f"half queue offset {where[-1]}" if where else "an op"
+    return (
+        f"every round ends in an exception at {what}, which the broker cannot read: no cursor moves, and each round"
+        " writes the same copies again"
     )
 
 

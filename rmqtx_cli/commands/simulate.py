@@ -130,6 +130,7 @@ def command(
     import pyarrow as pa
 
     from readers.broker_settings import broker_settings, read_broker_conf
+    from readers.check_window import batches_ops_seen
     from readers.cursors import check_cursors
     from readers.reading import Reading
     from readers.simulation import Configuration, simulated_checks
@@ -151,11 +152,14 @@ def command(
 
     def batches() -> Iterator[pa.RecordBatch]:
         for one in opened.stores:
-            configurations = [Configuration("as is", opened.settings_of(one))]
+            wanted = {"as is": conf}
             if changed:
-                name = " ".join(f"{key}={value}" for key, value in changed.items())
-                settings = broker_settings(one, conf={**conf, **changed}, version=broker_version)
-                configurations.append(Configuration(name, settings))
+                wanted[" ".join(f"{key}={value}" for key, value in changed.items())] = {**conf, **changed}
+            seen = batches_ops_seen(one)
+            configurations = [
+                Configuration(name, broker_settings(one, conf=keys, version=broker_version, batches_ops_seen=seen))
+                for name, keys in wanted.items()
+            ]
             found, findings, notes = simulated_checks(one, configurations, cursors[one.root], begin_ms)
             reading.findings += [*one.findings, *findings]
             for note in notes:
@@ -220,17 +224,20 @@ def _rows(
     show: Shown, simulated: Simulated, rounds: int | None, voice: Voice, *, with_name: bool
 ) -> Iterator[pa.RecordBatch]:
     from readers.simulation import ROUNDS_MAX, check_rows, round_rows, transaction_rows
-    from rmqtx_cli.simulation_views import ends_line, round_line
+    from rmqtx_cli.simulation_views import ends_line, round_line, stuck_line
 
     prefix = f"{simulated.configuration}: " if with_name else ""
     if show is Shown.TRANSACTIONS:
         rows = transaction_rows(simulated, ROUNDS_MAX if rounds is None else rounds)
         yield rows
         ends, times = rows["end"].to_pylist(), [one for one in rows["end_time_ms"].to_pylist() if one is not None]
+        stuck = None if simulated.last is None else stuck_line(simulated.last)
+        if stuck is not None:
+            voice.note(prefix + stuck)
         voice.note(prefix + ends_line(ends, max(times, default=None), sum(rows["written_bytes"].to_pylist())))
         return
     played: list[Round] = []
     for one in islice(simulated.rounds(), rounds or _ROUNDS):
         played.append(one)
-        voice.note(prefix + round_line(len(played), one))
+        (voice.note if show is Shown.CHECKS else voice.detail)(prefix + round_line(len(played), one))
     yield from check_rows(simulated, played) if show is Shown.CHECKS else [round_rows(simulated, played)]
