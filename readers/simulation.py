@@ -16,6 +16,7 @@ from readers.check_rules import CheckRules, check_rules, supposed_version
 from readers.check_state import CheckSettings, check_settings
 from readers.check_window import CheckWindow, check_window
 from readers.cursors import CheckCursors
+from readers.errors import NotAStore
 from readers.findings import Finding
 from readers.store import HALF_TOPIC, Store
 from readers.tables import column
@@ -25,6 +26,8 @@ ROUNDS_MAX = 10_000
 #: Rounds in a row that end in an exception before nothing else is expected: each writes the same copies again.
 _ABORTED_ROUNDS_MAX = 3
 _BATCH_ROWS = 65_536
+#: Where halves go with transRocksDBEnable=true and transWriteOriginTransHalfEnable=false (5.4.0+).
+_ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
 
 _STORE = column("store", pa.string(), "root directory of the store that the check was simulated on")
 _CONFIGURATION = column("configuration", pa.string(), "as is, or the settings that --with changed")
@@ -144,15 +147,22 @@ def simulated_checks(
 ) -> tuple[list[Simulated], list[Finding], list[str]]:
     """The checks of every half queue under each configuration; what was wrong; what is supposed.
 
-    Raises: UnreadableFile, FileChanged.
+    Raises: UnreadableFile, FileChanged; NotAStore where the half queue cannot be read at all.
     """
+    if store.has_rocksdb_queues:
+        raise NotAStore(
+            f"{store.root}: its consume queues are in RocksDB, which is not read, so the half queue is not known",
+            file=store.root, advice="rmqtx audit reads the log itself",
+        )  # fmt: skip
     found: list[Simulated] = []
     findings = list(cursors.findings)
-    notes: list[str] = []
+    notes = _situation_notes(store)
     windows: dict[tuple[CheckRules, int], CheckWindow] = {}
     for configuration in configurations:
         version, note = supposed_version(configuration.settings)
         notes += [] if note is None else [note]
+        if configuration.settings.broker_role == "SLAVE":
+            notes.append(f"{store.root}: a slave does not check: this is what it would do as a master")
         rules = check_rules(version)
         for queue_id in half_queues(store):
             window = windows.get((rules, queue_id))
@@ -164,6 +174,16 @@ def simulated_checks(
             settings = check_settings(configuration.settings)
             found.append(Simulated(store.root, configuration.name, window, rules, settings, begin_ms))
     return found, findings, list(dict.fromkeys(notes))
+
+
+def _situation_notes(store: Store) -> list[str]:
+    """What keeps the check from being what is simulated."""
+    notes = []
+    if not store.queue_segments(HALF_TOPIC, 0)[0]:
+        notes.append(f"{store.root}: it has no half queue: lost, never needed, or its broker is older than 4.3")
+    if store.queue_segments(_ROCKSDB_HALF_TOPIC, 0)[0]:
+        notes.append(f"{store.root}: halves in {_ROCKSDB_HALF_TOPIC} are checked in another way, not simulated here")
+    return notes
 
 
 def _diverted_note(store: Store, window: CheckWindow) -> list[str]:

@@ -84,6 +84,25 @@ def test_unknown_cursors_must_be_given(rmqtx: Run, tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_what_keeps_it_from_being_known(rmqtx: Run, tmp_path: Path) -> None:
+    store = copy_of("fifteen-5.3.3", tmp_path)
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerRole=SLAVE\n")
+    assert "a slave does not check" in rmqtx("simulate", store, "--broker-conf", conf).err
+    (store / "consumequeue" / "RMQ_SYS_TRANS_HALF_TOPIC").rename(tmp_path / "taken away")
+    result = rmqtx("simulate", store)
+    assert (result.status, "it has no half queue" in result.err) == (exit_status.DONE, True)
+    (store / "consumequeue" / "CURRENT").write_text("MANIFEST-000001\n")
+    result = rmqtx("simulate", store)
+    assert (result.status, "are in RocksDB" in result.err) == (exit_status.UNREADABLE, True)
+
+
+def test_a_half_that_ends_every_round(rmqtx: Run, corpus_store: Callable[[str], Path]) -> None:
+    result = rmqtx("simulate", corpus_store("poison-4.3.0"), "--show", "transactions", "--format", "jsonl")
+    assert "every round ends in an exception at half queue offset 23" in result.err
+    assert {row["end"] for row in rows(result.out)} == {None}
+
+
 def test_every_store_of_the_corpus(rmqtx: Run, corpus_store: Callable[[str], Path]) -> None:
     for name in ("killed-4.4.0", "poison-4.3.0", "delayed-4.3.0", "multipath-5.1.4", "masked-5.5.0", "ipv6-4.9.7"):
         for show in ("checks", "rounds", "transactions"):
