@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,10 +11,10 @@ import pyarrow.compute as pc
 
 from readers import compression
 from readers.check_rules import CheckRules
+from readers.check_slots import CheckedSlots, checked_slots, records_of, unqueued
 from readers.check_state import CheckState, HalfCopy, Op
 from readers.columns import Bools, Int64s, integers
-from readers.commit_log import scan_segments
-from readers.consume_queue import Queue, open_queue
+from readers.consume_queue import open_queue
 from readers.findings import Finding
 from readers.half_queue import parse_op_bodies
 from readers.properties import (
@@ -27,7 +26,6 @@ from readers.properties import (
     TAGS,
     UNIQ_KEY,
 )
-from readers.record_at import blocks_at
 from readers.record_block import Block
 from readers.store import HALF_TOPIC, OP_TOPIC, Store
 
@@ -105,11 +103,11 @@ def check_window(
     """
     findings: list[Finding] = []
     with open_queue(store, HALF_TOPIC, queue_id) as halves, open_queue(store, OP_TOPIC, queue_id) as ops:
-        tails = _tails(store, queue_id, halves, ops) if store.aborted or store.in_use else {}
+        tails = unqueued(store, queue_id, halves, ops) if store.aborted or store.in_use else {}
         half_cursor = halves.min_offset if half_cursor is None else half_cursor
         op_cursor = ops.min_offset if op_cursor is None else op_cursor
-        half_slots = _slots(halves, half_cursor, tails.get(HALF_TOPIC, []))
-        op_slots = _slots(ops, op_cursor, tails.get(OP_TOPIC, []))
+        half_slots = checked_slots(halves, half_cursor, tails.get(HALF_TOPIC, []))
+        op_slots = checked_slots(ops, op_cursor, tails.get(OP_TOPIC, []))
         stored_halves = _halves(store, rules, half_slots)
         # Numbers below the half cursor never count, and that cursor goes back only from behind the queue's end.
         least = half_cursor if half_cursor <= half_slots.end else 0
@@ -122,70 +120,11 @@ def check_window(
     return CheckWindow(state, stored_halves.words, stored_halves.diverted_count, findings)
 
 
-@dataclass(slots=True)
-class _Slots:
-    """Slots of a queue from `begin` to before `end`; those that cannot be are left out. Units: bytes of the log."""
-
-    begin: int
-    end: int
-    numbers: Int64s
-    offsets: Int64s
-    lengths: Int64s
-
-
-def _slots(queue: Queue, cursor: int, tail: list[tuple[int, int]]) -> _Slots:
-    """The slots that a check reads which begins at a cursor, those included that a start of the broker adds."""
-    end = queue.max_offset + len(tail)
-    begin = cursor if queue.min_offset <= cursor <= end else queue.min_offset
-    numbers, offsets, lengths, _ = queue.read(begin, queue.max_offset)
-    added = np.array(tail, np.int64).reshape(-1, 2)
-    more = np.arange(queue.max_offset, end) >= begin
-    return _Slots(
-        begin, end,
-        np.concatenate([numbers, np.arange(queue.max_offset, end)[more]]),
-        np.concatenate([offsets, added[more, 0]]),
-        np.concatenate([lengths.astype(np.int64), added[more, 1]]),
-    )  # fmt: skip
-
-
-def _tails(store: Store, queue_id: int, halves: Queue, ops: Queue) -> dict[str, list[tuple[int, int]]]:
-    """Half and op messages of the log that their queues do not have yet: commit-log offset and length of each.
-
-    A broker that was killed adds them when it starts, one that runs does so in a moment.
-    """
-    ends = {HALF_TOPIC: _last_offset(store, halves), OP_TOPIC: _last_offset(store, ops)}
-    found: dict[str, list[tuple[int, int]]] = {topic: [] for topic in ends}
-    for block in scan_segments(store, [], [], from_offset=min(ends.values())):
-        mine = block.header("queue_id") == queue_id
-        for topic, end in ends.items():
-            behind = block.take(mine & block.topic_is(topic) & (block.commit_log_offsets > end))
-            found[topic].extend(zip(behind.commit_log_offsets.tolist(), behind.lengths.tolist(), strict=True))
-    return found
-
-
-def _last_offset(store: Store, queue: Queue) -> int:
-    """Commit-log offset of a queue's last record; just before the log where it has none."""
-    last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist() if queue.max_offset else []
-    return int(last[-1]) if last else store.log_begin_offset - 1
-
-
-def _records(store: Store, slots: _Slots) -> Iterator[tuple[Block, Int64s]]:
-    """The records of slots, with the number of each one's slot."""
-    order = np.argsort(slots.offsets, kind="stable")
-    numbers, offsets, lengths = slots.numbers[order], slots.offsets[order], slots.lengths[order]
-    log = store.log()
-    try:
-        for block in blocks_at(log, offsets.tolist(), lengths.tolist()):
-            yield block, numbers[np.searchsorted(offsets, block.commit_log_offsets)]
-    finally:
-        log.close()
-
-
 def batches_ops_seen(store: Store) -> bool | None:
     """Whether the newest op is a list of numbers, as from 5.1.0 on; None where there is none."""
     with open_queue(store, OP_TOPIC, 0) as queue:
-        newest = _slots(queue, queue.max_offset - 1, [])
-        for block, _ in _records(store, newest):
+        newest = checked_slots(queue, queue.max_offset - 1, [])
+        for block, _ in records_of(store, newest):
             return b"," in (block.bodies().cast(pa.binary())[-1].as_py() or b"")
     return None
 
@@ -202,12 +141,12 @@ _WORDS = pa.schema(
 )
 
 
-def _halves(store: Store, rules: CheckRules, slots: _Slots) -> StoredHalves:
+def _halves(store: Store, rules: CheckRules, slots: CheckedSlots) -> StoredHalves:
     rows = np.full(max(0, slots.end - slots.begin), -1, np.int64)
     columns: list[dict[str, Int64s]] = []
     words: list[pa.RecordBatch] = []
     count = diverted_count = 0
-    for block, numbers in _records(store, slots):
+    for block, numbers in records_of(store, slots):
         diverted_count += int(_are_diverted(block, rules).sum())
         inflated = _inflated_lengths(block) if rules.inflates else block.body_lengths
         good = inflated >= 0
@@ -308,9 +247,9 @@ def _inflated_lengths(block: Block) -> Int64s:
 # --- ops -------------------------------------------------------------------------------------------------------------
 
 
-def _ops(store: Store, rules: CheckRules, slots: _Slots, least: int) -> StoredOps:
+def _ops(store: Store, rules: CheckRules, slots: CheckedSlots, least: int) -> StoredOps:
     ops: list[Op | None] = [None] * max(0, slots.end - slots.begin)
-    for block, numbers in _records(store, slots):
+    for block, numbers in records_of(store, slots):
         intact: Bools = np.ones(len(block), np.bool_)
         bodies = block.bodies().cast(pa.binary())
         lists, forms = parse_op_bodies(bodies, intact)

@@ -17,7 +17,7 @@ from readers.findings import KINDS
 from readers.layout import Layout
 from readers.plan import PLAN_STEPS, PLAN_STORES
 from readers.reconcile import OUTCOMES, RECONCILED, WORDS
-from readers.simulation import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
+from readers.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
 from readers.tables import ALL_TABLES
 from readers.transactions import ADVICE, FLAGS, STATES
 from remoting import frames, unique_keys

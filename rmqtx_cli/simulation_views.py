@@ -9,7 +9,7 @@ from rmqtx_cli.times import time_text
 from rmqtx_cli.views import ALWAYS, Column, View, plain
 
 if TYPE_CHECKING:
-    from readers.check_loop import Round
+    from readers.check_steps import Round
 
 _NOTHING = "the check does nothing"
 
@@ -69,7 +69,7 @@ def fates_view(*, with_store: bool, with_configuration: bool) -> View:
 
 def round_line(number: int, played: Round) -> str:
     """One round in one line."""
-    from readers.check_loop import Action
+    from readers.check_steps import Action
 
     counts = {action: sum(step.action is action for step in played.steps) for action in Action}
     done = ", ".join(f"{number} {action}" for action, number in counts.items() if number) or "nothing done"
@@ -84,7 +84,7 @@ def round_line(number: int, played: Round) -> str:
 
 def stuck_line(played: Round) -> str | None:
     """What keeps the check where it is, if every round ends in an exception."""
-    from readers.check_loop import Action, Stop
+    from readers.check_steps import Action, Stop
 
     if played.stop is not Stop.ABORTED:
         return None

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from readers.check_loop import Round
+    from readers.check_steps import Round
     from readers.cursors import CheckCursors
     from readers.simulation import Simulated
     from readers.store import Store
@@ -209,7 +209,7 @@ def _wanted(store: Store, cursors: CheckCursors, half: int | None, op: int | Non
 
 
 def _table(show: Shown, *, with_store: bool, with_configuration: bool) -> tuple[pa.Schema, View]:
-    from readers.simulation import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
+    from readers.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
     from rmqtx_cli.simulation_views import checks_view, fates_view, rounds_view
 
     schema, view = {

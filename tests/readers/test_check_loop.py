@@ -8,9 +8,10 @@ from itertools import islice
 import pytest
 
 from readers.broker_settings import Version
-from readers.check_loop import Action, Round, Stop, play_round, play_rounds
+from readers.check_loop import play_round, play_rounds
 from readers.check_rules import check_rules
 from readers.check_state import CheckSettings, CheckState, HalfCopy, Op
+from readers.check_steps import Action, Round, Stop
 
 NOW_MS = 1_800_000_000_000
 SETTINGS = CheckSettings(time_out_ms=6_000, check_max=3, interval_ms=30_000, reserved_ms=72 * 3_600_000)

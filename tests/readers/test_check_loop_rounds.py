@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from readers.broker_settings import parse_version
-from readers.check_loop import Action, Round, play_round
+from readers.check_loop import play_round
 from readers.check_rules import CheckRules, check_rules
 from readers.check_state import CheckSettings, CheckState
+from readers.check_steps import Action, Round
 from readers.check_window import CheckWindow, check_window
 from readers.cursors import check_cursors
 from tests.brokers import corpus
