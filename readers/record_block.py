@@ -133,6 +133,11 @@ class Block:
         return place + 2, self._integers(place, ">i2").astype(np.int64)
 
     @property
+    def properties_lengths(self) -> Int64s:
+        """Properties as stored. Units: bytes."""
+        return self._properties_area[1]
+
+    @property
     def commit_log_offsets(self) -> Int64s:
         """Global position of each record (the stored one equals it, else the record is not sound)."""
         return self.starts + self.base_offset if self._offsets is None else self._offsets

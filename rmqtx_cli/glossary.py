@@ -17,6 +17,7 @@ from readers.findings import KINDS
 from readers.layout import Layout
 from readers.plan import PLAN_STEPS, PLAN_STORES
 from readers.reconcile import OUTCOMES, RECONCILED, WORDS
+from readers.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
 from readers.tables import ALL_TABLES
 from readers.transactions import ADVICE, FLAGS, STATES
 from remoting import frames, unique_keys
@@ -39,6 +40,8 @@ WIRE_MODULES = (frames, unique_keys)
 RESULT_TABLES = {
     "reconciled": RECONCILED, "differences": DIFFERENCES, "exported": EXPORTED, "plan_steps": PLAN_STEPS,
     "plan_stores": PLAN_STORES, "receipts": RECEIPTS, "answers": ANSWERS, "probe_steps": PROBE_STEPS,
+    "simulated_checks": SIMULATED_CHECKS, "simulated_rounds": SIMULATED_ROUNDS,
+    "simulated_transactions": SIMULATED_TRANSACTIONS,
 }  # fmt: skip
 
 #: One spelling and one meaning for each noun, in the order in which they build on each other.

@@ -39,6 +39,7 @@ from rmqtx_cli.commands import (
     rollback,
     search,
     show,
+    simulate,
     stores,
     undo,
     verify,
@@ -78,7 +79,7 @@ def rmqtx(
 
 #: The commands in the order of help texts and manual pages; `decode` is a group, and `explain` reads no store.
 COMMANDS = (
-    stores, pending, show, audit, verify, search, export, diff, reconcile, check,
+    stores, pending, show, audit, verify, search, export, diff, reconcile, check, simulate,
     commit, rollback, discard, resume, close, plan, apply, undo, receipts, answer, probe,
 )  # fmt: skip
 for module in COMMANDS:

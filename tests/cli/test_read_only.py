@@ -17,6 +17,8 @@ VERBS = [
     ["pending", "--at", "2026-01-02T03:04:05Z"],
     ["audit"],
     ["check"],
+    ["simulate"],
+    ["simulate", "--show", "transactions", "--with", "transactionCheckMax=30"],
     ["show", "ORDER-1", "--store"],
     ["decode", "commitlog", "--check-crc", "--decompress"],
     ["decode", "commitlog", "--coverage"],

@@ -1,0 +1,296 @@
+"""What the next rounds of the check do, as rows: by half, by round, and when each open half is given up on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from readers.broker_settings import BrokerSettings
+from readers.check_loop import play_rounds
+from readers.check_rules import CheckRules, check_rules, supposed_version
+from readers.check_state import CheckSettings, check_settings
+from readers.check_steps import Action, Round, Step, Stop
+from readers.check_window import CheckWindow, check_window
+from readers.cursors import CheckCursors
+from readers.errors import NotAStore
+from readers.findings import Finding
+from readers.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
+from readers.store import HALF_TOPIC, Store
+
+#: The default file reservation of 72 hours, at a round every 30 seconds, ends every half before this.
+ROUNDS_MAX = 10_000
+#: Rounds in a row that end in an exception before nothing else is expected: each writes the same copies again.
+_ABORTED_ROUNDS_MAX = 3
+_BATCH_ROWS = 65_536
+#: Where halves go with transRocksDBEnable=true and transWriteOriginTransHalfEnable=false (5.4.0+).
+_ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A broker's settings under a name."""
+
+    name: str
+    settings: BrokerSettings
+
+
+@dataclass(slots=True)
+class Simulated:
+    """The check of one half queue under one configuration, ready to be played; `last` is the last round of rows."""
+
+    store: str
+    configuration: str
+    window: CheckWindow
+    rules: CheckRules
+    settings: CheckSettings
+    begin_ms: int
+    last: Round | None = None
+
+    def rounds(self) -> Iterator[Round]:
+        """Round after round, without an end."""
+        return play_rounds(self.window.state, self.rules, self.settings, self.begin_ms)
+
+    def words(self, row: int) -> dict[str, Any]:
+        """What a stored half copy says of its transaction."""
+        found: dict[str, Any] = self.window.words.slice(row, 1).to_pylist()[0]
+        return found
+
+
+def half_queues(store: Store) -> list[int]:
+    """The numbers of the half queues; 0 where there is none yet."""
+    return [number for topic, number in store.queues() if topic == HALF_TOPIC] or [0]
+
+
+def simulated_checks(
+    store: Store, configurations: Iterable[Configuration], cursors: CheckCursors, begin_ms: int
+) -> tuple[list[Simulated], list[Finding], list[str]]:
+    """The checks of every half queue under each configuration; what was wrong; what is supposed.
+
+    Raises: UnreadableFile, FileChanged; NotAStore where the half queue cannot be read at all.
+    """
+    if store.has_rocksdb_queues:
+        raise NotAStore(
+            f"{store.root}: its consume queues are in RocksDB, which is not read, so the half queue is not known",
+            file=store.root, advice="rmqtx audit reads the log itself",
+        )  # fmt: skip
+    found: list[Simulated] = []
+    findings = list(cursors.findings)
+    notes = _situation_notes(store)
+    windows: dict[tuple[CheckRules, int], CheckWindow] = {}
+    for configuration in configurations:
+        version, note = supposed_version(configuration.settings)
+        notes += [] if note is None else [note]
+        if configuration.settings.broker_role == "SLAVE":
+            notes.append(f"{store.root}: a slave does not check: this is what it would do as a master")
+        rules = check_rules(version)
+        for queue_id in half_queues(store):
+            window = windows.get((rules, queue_id))
+            if window is None:
+                half, op = (cursors.half or {}).get(queue_id), (cursors.op or {}).get(queue_id)
+                window = windows[rules, queue_id] = check_window(store, rules, queue_id, half, op)
+                findings += window.findings
+                notes += _diverted_note(store, window)
+            settings = check_settings(configuration.settings)
+            found.append(Simulated(store.root, configuration.name, window, rules, settings, begin_ms))
+    return found, findings, list(dict.fromkeys(notes))
+
+
+def _situation_notes(store: Store) -> list[str]:
+    """What keeps the check from being what is simulated."""
+    notes = []
+    if not store.queue_segments(HALF_TOPIC, 0)[0]:
+        notes.append(f"{store.root}: it has no half queue: lost, never needed, or its broker is older than 4.3")
+    if store.queue_segments(_ROCKSDB_HALF_TOPIC, 0)[0]:
+        notes.append(f"{store.root}: halves in {_ROCKSDB_HALF_TOPIC} are checked in another way, not simulated here")
+    return notes
+
+
+def _diverted_note(store: Store, window: CheckWindow) -> list[str]:
+    if not window.diverted_count:
+        return []
+    return [
+        f"{store.root}: {window.diverted_count} of the halves carry a delay or a timer: each copy of them waits in"
+        " another topic before it comes back to the half queue, which is not simulated"
+    ]
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def check_rows(simulated: Simulated, rounds: Iterable[Round]) -> Iterator[pa.RecordBatch]:
+    """Rows of SIMULATED_CHECKS: what rounds do with halves that no op has ended."""
+    rows: list[dict[str, Any]] = []
+    for number, played in enumerate(rounds, 1):
+        for step in played.steps:
+            if step.action is Action.ENDED:
+                continue
+            rows.append(_identity(simulated) | _check_row(simulated, number, step))
+            if len(rows) == _BATCH_ROWS:
+                yield pa.RecordBatch.from_pylist(rows, schema=SIMULATED_CHECKS)
+                rows = []
+    yield pa.RecordBatch.from_pylist(rows, schema=SIMULATED_CHECKS)
+
+
+def _identity(simulated: Simulated) -> dict[str, Any]:
+    return {
+        "store": simulated.store,
+        "configuration": simulated.configuration,
+        "queue_id": simulated.window.state.queue_id,
+    }
+
+
+def _check_row(simulated: Simulated, number: int, step: Step) -> dict[str, Any]:
+    half = step.written or step.half
+    return {
+        "round": number,
+        "round_time_ms": step.time_ms,
+        **({} if half is None else _names(simulated.words(half.row))),
+        "action": str(step.action),
+        "checks_count": None if half is None else half.checks_count,
+        "half_queue_offset": step.queue_offset,
+        "new_half_queue_offset": None if step.written is None else step.written.queue_offset,
+        "written_bytes": step.written_bytes,
+        "may_be_a_round_later": step.is_own_copy,
+    }
+
+
+def _names(words: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "transaction_id": words["transaction_id"],
+        "producer_group": words["producer_group"],
+        "topic": words["real_topic"],
+    }
+
+
+def round_rows(simulated: Simulated, rounds: Iterable[Round]) -> pa.RecordBatch:
+    """Rows of SIMULATED_ROUNDS."""
+    return pa.RecordBatch.from_pylist(
+        [_identity(simulated) | _round_row(number, played) for number, played in enumerate(rounds, 1)],
+        schema=SIMULATED_ROUNDS,
+    )
+
+
+def _round_row(number: int, played: Round) -> dict[str, Any]:
+    counts = Counter(step.action for step in played.steps)
+    return {
+        "round": number,
+        "begin_time_ms": played.begin_ms,
+        "end_time_ms": played.end_ms,
+        "checked_count": counts[Action.CHECKED],
+        "immune_count": counts[Action.IMMUNE],
+        "discarded_count": counts[Action.DISCARDED],
+        "expired_count": counts[Action.EXPIRED],
+        "ended_count": counts[Action.ENDED],
+        "unreadable_count": counts[Action.UNREADABLE],
+        "half_cursor": played.state.half_cursor,
+        "half_cursor_before": played.before.half_cursor,
+        "op_cursor": played.state.op_cursor,
+        "op_cursor_before": played.before.op_cursor,
+        "half_end": played.state.half_end,
+        "written_bytes": sum(step.written_bytes for step in played.steps),
+        "stop": str(played.stop),
+    }
+
+
+# --- what becomes of each half ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Fate:
+    """What simulated rounds do with one stored half copy and what descends from it."""
+
+    queue_offset: int
+    checks_count: int | None
+    next_check_ms: int | None = None
+    checks_to_come_count: int = 0
+    written_bytes: int = 0
+    end: str | None = None
+    end_round: int | None = None
+    end_ms: int | None = None
+    is_ended: bool = False
+    may_be_a_round_later: bool = False
+
+    def take(self, number: int, step: Step) -> None:
+        """One more step."""
+        self.written_bytes += step.written_bytes
+        if step.action is Action.CHECKED:
+            self.next_check_ms = step.time_ms if self.next_check_ms is None else self.next_check_ms
+            self.checks_to_come_count += 1
+        elif step.action in (Action.DISCARDED, Action.EXPIRED):
+            self.end, self.end_round, self.end_ms = str(step.action), number, step.time_ms
+            self.may_be_a_round_later = step.is_own_copy
+        elif step.action is Action.ENDED:
+            self.is_ended = True
+
+
+def transaction_rows(simulated: Simulated, rounds_max: int = ROUNDS_MAX) -> pa.RecordBatch:
+    """Rows of SIMULATED_TRANSACTIONS: every half copy before the check that no op ends, and when it is given up on.
+
+    Order: as they stand in the queue.
+    """
+    fates = _open_halves(simulated)
+    left, aborted = len(fates), 0
+    for number, played in enumerate(islice(simulated.rounds(), rounds_max), 1):
+        for step in played.steps:
+            row = _row_of(played, step)
+            if row is None or row not in fates:
+                continue
+            fate = fates[row]
+            fate.take(number, step)
+            left -= fate.end is not None or step.action is Action.ENDED
+        simulated.last = played
+        aborted = aborted + 1 if played.stop is Stop.ABORTED else 0
+        if left <= 0 or aborted == _ABORTED_ROUNDS_MAX:
+            break
+    rows = [
+        _identity(simulated) | _fate_row(simulated.words(row), fate)
+        for row, fate in sorted(fates.items(), key=lambda item: item[1].queue_offset)
+        if not fate.is_ended
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=SIMULATED_TRANSACTIONS)
+
+
+def _open_halves(simulated: Simulated) -> dict[int, _Fate]:
+    state = simulated.window.state
+    begin = state.half_cursor if state.half_begin <= state.half_cursor <= state.half_end else state.half_begin
+    copies = (state.copy_at(place) for place in range(begin, state.half_end))
+    places = zip(range(begin, state.half_end), copies, strict=True)
+    return {half.row: _Fate(place, half.checks_count) for place, half in places if half is not None}
+
+
+def _row_of(played: Round, step: Step) -> int | None:
+    """The stored half copy that a step's half descends from."""
+    half, before = step.half, played.before
+    if half is None and step.action is Action.ENDED and before.half_begin <= step.queue_offset < before.half_end:
+        half = before.copy_at(step.queue_offset)
+    return None if half is None else half.row
+
+
+def _fate_row(words: dict[str, Any], fate: _Fate) -> dict[str, Any]:
+    return _names(words) | {
+        "half_queue_offset": fate.queue_offset,
+        "commit_log_offset": words["commit_log_offset"],
+        "checks_count": fate.checks_count,
+        "next_check_time_ms": fate.next_check_ms,
+        "checks_to_come_count": fate.checks_to_come_count,
+        "end": fate.end,
+        "end_round": fate.end_round,
+        "end_time_ms": fate.end_ms,
+        "written_bytes": fate.written_bytes,
+        "may_be_a_round_later": fate.may_be_a_round_later,
+    }
+
+
+def with_cursors(cursors: CheckCursors, half: int | None, op: int | None) -> CheckCursors:
+    """The cursors with those of queue 0 as somebody wants them."""
+    def changed(known: Mapping[int, int] | None, wanted: int | None) -> dict[int, int] | None:
+        if wanted is None:
+            return None if known is None else dict(known)
+        return {**(known or {}), 0: wanted}
+
+    return replace(cursors, half=changed(cursors.half, half), op=changed(cursors.op, op))

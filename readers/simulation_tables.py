@@ -1,0 +1,84 @@
+"""The tables of a simulated check: each half in each round, each round, and what becomes of each open half."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from readers.tables import column
+
+_STORE = column("store", pa.string(), "root directory of the store that the check was simulated on")
+_CONFIGURATION = column("configuration", pa.string(), "as is, or the settings that --with changed")
+_QUEUE_ID = column("queue_id", pa.int32(), "number of the half queue")
+_WRITTEN = column("written_bytes", pa.int64(), "bytes of the records that it appends to the commit log")
+_LATER = column(
+    "may_be_a_round_later", pa.bool_(),
+    "whether it is given up on right after its last check: where the queue lags behind, that comes a round later",
+)  # fmt: skip
+_WORDS = [
+    column("transaction_id", pa.string(), "property UNIQ_KEY, else the offset message id of the stored copy"),
+    column("producer_group", pa.string(), "property PGROUP, the group that is asked back"),
+    column("topic", pa.string(), "property REAL_TOPIC, where a commit delivers to"),
+]
+
+#: One half copy in one round of a simulated check.
+SIMULATED_CHECKS = pa.schema(
+    [
+        _STORE,
+        _CONFIGURATION,
+        column("round", pa.int32(), "number of the round, from 1"),
+        column("round_time_ms", pa.int64(), "when the broker comes to this half"),
+        _QUEUE_ID,
+        *_WORDS,
+        column("action", pa.string(), "checked, put back immune, discarded, expired, or unreadable"),
+        column("checks_count", pa.int32(), "checks that the transaction has behind it then"),
+        column("half_queue_offset", pa.int64(), "queue offset of the half copy that the round comes to"),
+        column("new_half_queue_offset", pa.int64(), "queue offset of the copy that is put back; null if none is"),
+        _WRITTEN,
+        _LATER,
+    ]
+)
+
+#: One round of a simulated check.
+SIMULATED_ROUNDS = pa.schema(
+    [
+        _STORE,
+        _CONFIGURATION,
+        column("round", pa.int32(), "number of the round, from 1"),
+        _QUEUE_ID,
+        column("begin_time_ms", pa.int64(), "when the round begins"),
+        column("end_time_ms", pa.int64(), "when it ends, as far as waiting decides"),
+        column("checked_count", pa.int64(), "halves that are put back and whose producers are asked"),
+        column("immune_count", pa.int64(), "halves that are put back because of their immunity; nobody is asked"),
+        column("discarded_count", pa.int64(), "halves that are given up on: their checks are spent"),
+        column("expired_count", pa.int64(), "halves that are given up on: older than fileReservedTime"),
+        column("ended_count", pa.int64(), "halves that an op has ended"),
+        column("unreadable_count", pa.int64(), "slots of the half queue that the broker cannot read"),
+        column("half_cursor", pa.int64(), "half cursor after the round"),
+        column("half_cursor_before", pa.int64(), "half cursor before it"),
+        column("op_cursor", pa.int64(), "op cursor after the round"),
+        column("op_cursor_before", pa.int64(), "op cursor before it"),
+        column("half_end", pa.int64(), "queue offset after the last half copy then"),
+        _WRITTEN,
+        column("stop", pa.string(), "what the round stops at"),
+    ]
+)
+
+#: What becomes of an open half copy.
+SIMULATED_TRANSACTIONS = pa.schema(
+    [
+        _STORE,
+        _CONFIGURATION,
+        _QUEUE_ID,
+        *_WORDS,
+        column("half_queue_offset", pa.int64(), "queue offset of the stored half copy"),
+        column("commit_log_offset", pa.int64(), "global byte position of that copy in the commit log"),
+        column("checks_count", pa.int32(), "checks behind it now"),
+        column("next_check_time_ms", pa.int64(), "when its producer is asked next; null if never"),
+        column("checks_to_come_count", pa.int32(), "how often its producer will be asked"),
+        column("end", pa.string(), "discarded, expired, or null where the rounds did not suffice"),
+        column("end_round", pa.int32(), "the round that gives up on it"),
+        column("end_time_ms", pa.int64(), "when that is"),
+        column("written_bytes", pa.int64(), "bytes that its copies take in the commit log until then"),
+        _LATER,
+    ]
+)

@@ -1,0 +1,107 @@
+"""How a simulated check looks in tables, and what is said of its rounds beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rmqtx_cli.text import count, size
+from rmqtx_cli.times import time_text
+from rmqtx_cli.views import ALWAYS, Column, View, plain
+
+if TYPE_CHECKING:
+    from readers.check_steps import Round
+
+_NOTHING = "the check does nothing"
+
+
+def _which(*, with_store: bool, with_configuration: bool) -> list[Column]:
+    return [
+        *([plain("store", 4, may_be_cut=True)] if with_store else []),
+        *([plain("configuration", ALWAYS)] if with_configuration else []),
+    ]
+
+
+def checks_view(*, with_store: bool, with_configuration: bool) -> View:
+    """Each half in each round."""
+    return View(
+        (
+            *_which(with_store=with_store, with_configuration=with_configuration),
+            plain("round", ALWAYS), plain("round_time_ms", 6), plain("transaction_id", ALWAYS),
+            plain("action", ALWAYS), plain("checks_count", 1, "checks"), plain("half_queue_offset", 2, "half"),
+            plain("new_half_queue_offset", 2, "new_half"), plain("written_bytes", 5, "bytes"),
+            plain("topic", 7, may_be_cut=True), plain("producer_group", 8, "group", may_be_cut=True),
+            plain("may_be_a_round_later", 3, "or_later"),
+        ),
+        _NOTHING,
+    )  # fmt: skip
+
+
+def rounds_view(*, with_store: bool, with_configuration: bool) -> View:
+    """Each round."""
+    return View(
+        (
+            *_which(with_store=with_store, with_configuration=with_configuration),
+            plain("round", ALWAYS), plain("begin_time_ms", 5), plain("checked_count", ALWAYS, "checked"),
+            plain("immune_count", 1, "immune"), plain("discarded_count", ALWAYS, "discarded"),
+            plain("expired_count", 4, "expired"), plain("ended_count", 3, "ended"),
+            plain("half_cursor", ALWAYS), plain("op_cursor", ALWAYS), plain("half_end", 6),
+            plain("written_bytes", 2, "bytes"), plain("stop", 7, may_be_cut=True),
+        ),
+        _NOTHING,
+    )  # fmt: skip
+
+
+def fates_view(*, with_store: bool, with_configuration: bool) -> View:
+    """What becomes of each half."""
+    return View(
+        (
+            *_which(with_store=with_store, with_configuration=with_configuration),
+            plain("transaction_id", ALWAYS), plain("checks_count", 3, "checks"),
+            plain("next_check_time_ms", 2, "next_check"), plain("checks_to_come_count", 4, "to_come"),
+            plain("end", ALWAYS), plain("end_time_ms", ALWAYS, "end_time"), plain("end_round", 5, "round"),
+            plain("half_queue_offset", 6, "half"), plain("topic", 7, may_be_cut=True),
+            plain("producer_group", 8, "group", may_be_cut=True), plain("written_bytes", 9, "bytes"),
+            plain("may_be_a_round_later", 10, "or_later"),
+        ),
+        "no open half is before the check",
+    )  # fmt: skip
+
+
+def round_line(number: int, played: Round) -> str:
+    """One round in one line."""
+    from readers.check_steps import Action
+
+    counts = {action: sum(step.action is action for step in played.steps) for action in Action}
+    done = ", ".join(f"{number} {action}" for action, number in counts.items() if number) or "nothing done"
+    written = size(sum(step.written_bytes for step in played.steps))
+    before, after = played.before, played.state
+    return (
+        f"round {number} at {time_text(played.begin_ms)}: {done}; half cursor {before.half_cursor} to"
+        f" {after.half_cursor}, op cursor {before.op_cursor} to {after.op_cursor}; writes {written}; stops at"
+        f" {played.stop}"
+    )
+
+
+def stuck_line(played: Round) -> str | None:
+    """What keeps the check where it is, if every round ends in an exception."""
+    from readers.check_steps import Action, Stop
+
+    if played.stop is not Stop.ABORTED:
+        return None
+    where = [step.queue_offset for step in played.steps if step.action is Action.UNREADABLE]
+    what = f"half queue offset {where[-1]}" if where else "an op"
+    return (
+        f"every round ends in an exception at {what}, which the broker cannot read: no cursor moves, and each round"
+        " writes the same copies again"
+    )
+
+
+def ends_line(ends: list[str | None], last_ms: int | None, written_bytes: int) -> str:
+    """What becomes of all open halves in one line."""
+    if not ends:
+        return "no open half is before the check"
+    given_up = sum(end is not None for end in ends)
+    parts = [f"{count(len(ends), 'open half', 'open halves')}: {given_up} given up on"]
+    parts += [f"the last at {time_text(last_ms)}"] if last_ms is not None else []
+    parts += [f"{len(ends) - given_up} not within these rounds"] if given_up < len(ends) else []
+    return ", ".join([*parts, f"{size(written_bytes)} written by then"])
