@@ -17,6 +17,7 @@ from readers.consume_queue import BLOCK_SLOTS, Slots, are_pre_blank, are_sound, 
 from readers.errors import SourceError
 from readers.findings import Finding, as_text
 from readers.record_at import block_at
+from readers.recovery_queues import QueueFacts
 from readers.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, queue_text, slot_files
 from readers.store import Store
 from readers.verify_queues import RECORD_COLUMNS, QueuePart, QueueParts
@@ -92,6 +93,8 @@ class Leftovers:
         rows = zip(offsets.tolist(), self._parts.record_owners.tolist(), numbers.tolist(), strict=True)
         self._claims = {offset: (names[owner], number) for offset, owner, number in rows}
         self.told_offsets: set[int] = set()
+        #: Simple queues, as what foresees a start wants to know them.
+        self.facts: list[QueueFacts] = []
 
     def findings(self) -> Iterator[Finding]:
         """All of them.
@@ -142,6 +145,11 @@ class Leftovers:
             queue.is_readable = False
             yield Finding(self._store.root, "unreadable-file", error.file, error.position_bytes, actual=error.message)
             return
+        if kind == SIMPLE:
+            invalid = [(run.begin, run.end) for run in runs if run.kind == _INVALID]
+            told = merged([np.array(queue.told, np.int64).reshape(-1, 2)])
+            self.facts.append(QueueFacts(queue.name, queue.files, queue.used_end, queue.records,
+                                         np.array(invalid, np.int64).reshape(-1, 2), told))
         for code in _CODES:
             yield from self._told_runs(queue, [run for run in runs if run.kind == code])
 

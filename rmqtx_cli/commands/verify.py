@@ -13,6 +13,8 @@ from readers.errors import BadRequest
 from rmqtx_cli import exit_status
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
     CommitLogOption,
     ConfOption,
     EngineName,
@@ -45,6 +47,7 @@ SHORT = "whether a store is whole: log, queues, index, checkpoint, cursors"
 EXAMPLES = (
     Example("rmqtx verify STORE", "every record, slot and index entry against each other"),
     Example("rmqtx verify STORE --quick", "headers and the ends of the derived files only"),
+    Example("rmqtx verify STORE --where 'code ~ start-' --broker-version 5.3.3", "what a start would destroy"),
     Example("rmqtx verify STORE --where 'severity = error' --format jsonl", "what is lost, for a script"),
     Example("rmqtx verify STORE --fail-on 'code = record-body-crc'", "only this is a failure"),
     Example("rmqtx verify s3://evidence/broker-a/store --engine spark", "many cores, nothing downloaded"),
@@ -79,14 +82,18 @@ def command(
     hash_all: HashOption = False,
     with_meta: WithMetaOption = False,
     commit_log: CommitLogOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Verify the stores: the chain of records, CRCs, and log, queues, index, checkpoint and cursors against each other.
 
-    Each row is something wrong, where, and what it means for transactions. Exits with 1 where any of it is an error or
-    a warning, or with --fail-on where a row fulfils that; notes are no failure.
+    Each row is something wrong, where, and what it means for transactions; also what the broker's next start would
+    truncate, skip or delete, by the rules of its version (--broker-version, else what the store tells of it). Exits
+    with 1 where any of it is an error or a warning, or with --fail-on where a row fulfils that; notes are no failure.
     """
+    from readers.broker_settings import parse_version, read_broker_conf
     from readers.tables import FINDINGS
     from readers.verify import DEFAULT, FULL, QUICK, Verify
     from rmqtx_cli.accounting import accounting
@@ -99,6 +106,8 @@ def command(
 
     if quick and full:
         raise BadRequest("--quick and --full are two depths: ask for one")
+    if broker_version is not None:
+        parse_version(broker_version)  # before hours of reading
     voice = Voice(verbose, quiet)
     engine_options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
     view = View(VIEWS["findings"].columns, "no findings")
@@ -110,7 +119,9 @@ def command(
     counted = _Counted()
     with chosen_engine(engine_options, opened.stores, voice) as given, shown("verifying", voice) as progress:
         take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice)
-        job = Verify(QUICK if quick else FULL if full else DEFAULT)
+        level = QUICK if quick else FULL if full else DEFAULT
+        conf_pairs = tuple(sorted(read_broker_conf(broker_conf).items())) if broker_conf else ()
+        job = Verify(level, broker_version, conf_pairs)
         reading = given.run_job(job, opened.stores, progress=progress)
         listing.write(counted.watching(reading), to_the_end=True)
     for line in counted.lines():
