@@ -79,8 +79,9 @@ rewrite: $(INSTALLED) ## write the transcripts and the README's session again; r
 	@$(BIN)/python -m pytest -q tests/cli --rewrite
 
 .PHONY: fuzz
-fuzz: $(INSTALLED) ## mutated real stores, for FUZZ_SECONDS (600)
+fuzz: $(INSTALLED) ## mutated real stores, for FUZZ_SECONDS (600); then FUZZ_CASES (10000) of the damage matrix
 	@$(BIN)/python -m tests.fuzz --seconds $${FUZZ_SECONDS:-600}
+	@$(BIN)/python -m tests.fuzz.matrix --cases $${FUZZ_CASES:-10000}
 
 .PHONY: corpus
 corpus: $(INSTALLED) ## have real brokers write the test stores again (Maven, a JDK, half an hour)
@@ -95,6 +96,10 @@ test-forcing: $(INSTALLED) ## force transactions on real brokers: guards, faults
 	@RMQTX_FORCING=1 RMQTX_BROKER_VERSIONS="$${RMQTX_BROKER_VERSIONS:-4.4.0 4.9.7 5.1.4 5.3.3 5.5.0}" \
 		$(BIN)/python -m pytest tests/brokers/forcing tests/brokers/test_stand_in.py
 	@$(BIN)/python -m tests.brokers.forcing
+
+.PHONY: test-starts
+test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify foretold? (10 minutes), into docs/starts.md
+	@$(BIN)/python -m tests.brokers.starts
 
 .PHONY: benchmark
 benchmark: $(INSTALLED) ## measure against RocketMQ's own tools, into docs/performance.md

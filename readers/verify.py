@@ -39,6 +39,7 @@ from readers.verify_records import TIME_MS_MAX, older_design_rows, record_findin
 from readers.verify_store import (
     backwards_finding,
     checkpoint_findings,
+    configuration_findings,
     cursor_findings,
     half_end,
     index_file_findings,
@@ -119,7 +120,7 @@ class Verify:
 
     def _store_findings(self, store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
         is_quick = self.level == QUICK
-        ranges = _ranges(store, splits)
+        ranges = log_ranges(store, splits)
         yield from store.findings
         spans: dict[str, list[Span]] = defaultdict(list)
         for split in splits:
@@ -139,12 +140,13 @@ class Verify:
         times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
         yield from checkpoint_findings(store, max(times, default=None))
         yield from cursor_findings(store)
+        yield from configuration_findings(store)
         has_halves = is_quick and any(split.has_halves for split in splits)
         yield from derived_findings(store, check_cursors(store).half, has_halves)
         conf = dict(self.conf)
         settings = broker_settings(store, conf=conf, version=self.version)
         yield from start_findings(
-            store, settings, conf, _log_facts(splits), queues.facts, with_dispatch=not is_quick
+            store, settings, conf, log_facts(splits), queues.facts, with_dispatch=not is_quick
         )
 
 
@@ -152,7 +154,8 @@ def _rows(findings: list[Finding]) -> list[pa.RecordBatch]:
     return list(findings_table(findings).to_batches()) if findings else []
 
 
-def _ranges(store: Store, splits: list[VerifiedSplit]) -> LogRanges:
+def log_ranges(store: Store, splits: list[VerifiedSplit]) -> LogRanges:
+    """Which parts of a log can hold records, by what its splits said."""
     held = merged([np.array([(s.base_offset, s.end_offset) for s in store.commit_log], np.int64).reshape(-1, 2)])
     gaps = np.stack([held[:-1, 1], held[1:, 0]], axis=1)
     end = max((split.end_offset for split in splits), default=0)
@@ -162,7 +165,8 @@ def _ranges(store: Store, splits: list[VerifiedSplit]) -> LogRanges:
     )
 
 
-def _log_facts(splits: list[VerifiedSplit]) -> LogFacts:
+def log_facts(splits: list[VerifiedSplit]) -> LogFacts:
+    """What the splits of a log say of it together, as what foresees a start takes it."""
     breaks: dict[str, list[Int64s]] = defaultdict(list)
     for split in splits:
         breaks[split.file].append(split.breaks)
