@@ -62,7 +62,8 @@ class VerifiedSplit:
     Units: commit-log offsets in bytes. `damaged`: rows [begin, end) of what is no record and no filler, or was not
            read. `backwards`: rows (record, its time, record before it, that one's time). `op_marks`: rows (op message,
            half queue offset) of numbers that no half message has. `spans`: what is no record and no filler. `breaks`:
-           rows [from, to) of the file, in bytes, where the walk of a broker that starts may end.
+           rows [from, to) of the file, in bytes, where the walk of a broker that starts may end. `is_unread`: the time
+           was over, and nothing is known of it.
     """
 
     damaged: Int64s
@@ -77,6 +78,7 @@ class VerifiedSplit:
     op_marks: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
     older_offsets: Int64s = field(default_factory=_none)
     has_halves: bool = False
+    is_unread: bool = False
     queues: QueueParts = field(default_factory=QueueParts)
     index: IndexPart = field(default_factory=IndexPart)
 
@@ -120,6 +122,7 @@ class Verify:
 
     def _store_findings(self, store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
         is_quick = self.level == QUICK
+        is_partial = any(split.is_unread for split in splits)
         ranges = log_ranges(store, splits)
         yield from store.findings
         spans: dict[str, list[Span]] = defaultdict(list)
@@ -132,17 +135,24 @@ class Verify:
         yield from _log_findings(store, splits)
         if store.has_rocksdb_queues:
             yield Finding(store.root, "queues-unchecked", store.place("consumequeue"))
-        queues = Leftovers(store, [split.queues for split in splits], ranges, only_ends=is_quick)
+        queues = Leftovers(
+            store, [split.queues for split in splits], ranges, only_ends=is_quick, is_partial=is_partial
+        )
         yield from queues.findings()
-        yield from index_file_findings(store, whole=not is_quick)
+        yield from index_file_findings(store, whole=not is_quick and not is_partial)
         if not is_quick:
-            yield from IndexLeftovers(store, [split.index for split in splits], ranges, queues.told_offsets).findings()
+            index = [split.index for split in splits]
+            yield from IndexLeftovers(store, index, ranges, queues.told_offsets, is_partial=is_partial).findings()
         times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
         yield from checkpoint_findings(store, max(times, default=None))
         yield from cursor_findings(store)
         yield from configuration_findings(store)
         has_halves = is_quick and any(split.has_halves for split in splits)
         yield from derived_findings(store, check_cursors(store).half, has_halves)
+        if is_partial:
+            if not store.in_use:
+                yield Finding(store.root, "start-unforeseen", actual="not all of its log was read")
+            return
         conf = dict(self.conf)
         settings = broker_settings(store, conf=conf, version=self.version)
         yield from start_findings(
@@ -187,7 +197,7 @@ def _log_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding
             yield backwards_finding(store, *split.first, *before)
         for row in split.backwards.tolist():
             yield backwards_finding(store, *row)
-        before = split.last or before
+        before = None if split.is_unread else split.last or before
         yield from op_number_findings(store, split.op_marks[:, 0], split.op_marks[:, 1])
     older = np.concatenate([_none(), *(split.older_offsets for split in splits)])
     if len(older):

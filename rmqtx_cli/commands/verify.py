@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -49,6 +50,7 @@ EXAMPLES = (
     Example("rmqtx verify STORE --quick", "headers and the ends of the derived files only"),
     Example("rmqtx verify STORE --where 'code ~ start-' --broker-version 5.3.3", "what a start would destroy"),
     Example("rmqtx verify STORE --where 'severity = error' --format jsonl", "what is lost, for a script"),
+    Example("rmqtx verify STORE --max-duration 10m", "nightly from cron: all of a large store in some nights"),
     Example("rmqtx verify STORE --fail-on 'code = record-body-crc'", "only this is a failure"),
     Example("rmqtx verify s3://evidence/broker-a/store --engine spark", "many cores, nothing downloaded"),
 )
@@ -59,6 +61,20 @@ QuickOption = Annotated[
 FullOption = Annotated[
     bool, typer.Option("--full", help="Also inflate compressed bodies and read every property.")
 ]
+MaxDurationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--max-duration", metavar="DURATION",
+        help="Begin no file of the log that would not be read within this time; those checked longest ago come first.",
+    ),
+]
+StateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state", metavar="FILE",
+        help="Where a run with --max-duration keeps which file was checked when; in $XDG_STATE_HOME/rmqtx by default.",
+    ),
+]
 
 
 def command(
@@ -66,6 +82,8 @@ def command(
     store: StoreArguments,
     quick: QuickOption = False,
     full: FullOption = False,
+    max_duration: MaxDurationOption = None,
+    state: StateOption = None,
     where: WhereOption = None,
     limit: LimitOption = None,
     fail_on: FailOnOption = None,
@@ -102,10 +120,13 @@ def command(
     from rmqtx_cli.listing import Listing
     from rmqtx_cli.opening import consistency, open_stores, refuse_inside
     from rmqtx_cli.progress import shown
+    from rmqtx_cli.verify_memory import within_budget
     from rmqtx_cli.views import VIEWS, View
 
     if quick and full:
         raise BadRequest("--quick and --full are two depths: ask for one")
+    if state is not None and max_duration is None:
+        raise BadRequest("--state is for runs that end in time: give --max-duration too")
     if broker_version is not None:
         parse_version(broker_version)  # before hours of reading
     voice = Voice(verbose, quiet)
@@ -114,6 +135,7 @@ def command(
     listing = Listing(FINDINGS, view, output_format, output, fields, where, fail_on, limit, voice, with_meta)
     opened = open_stores(store, commit_log)
     refuse_inside(output, opened.stores)
+    refuse_inside(state, opened.stores)
     for one in opened.stores:
         voice.note(f"{one.root}: {consistency(one)}")
     counted = _Counted()
@@ -122,7 +144,10 @@ def command(
         level = QUICK if quick else FULL if full else DEFAULT
         conf_pairs = tuple(sorted(read_broker_conf(broker_conf).items())) if broker_conf else ()
         job = Verify(level, broker_version, conf_pairs)
-        reading = given.run_job(job, opened.stores, progress=progress)
+        if max_duration is None:
+            reading = given.run_job(job, opened.stores, progress=progress)
+        else:
+            reading = within_budget(job, opened.stores, given, max_duration, state, voice, progress)
         listing.write(counted.watching(reading), to_the_end=True)
     for line in counted.lines():
         voice.note(line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -64,6 +65,7 @@ def main() -> int:
     """Exit status 1 if anything was not foreseen."""
     parser = argparse.ArgumentParser(prog="python -m tests.brokers.starts", description=__doc__)
     parser.add_argument("--version", action="append", help="a version (default: three)")
+    parser.add_argument("--seconds", type=float, default=7200, help="begin no further start after so many")
     parser.add_argument("--only", help="cases with this in their name; the page is not written then")
     options = parser.parse_args()
     why_not = maven.why_not()
@@ -71,10 +73,11 @@ def main() -> int:
         print(f"no broker can be run: {why_not}", file=sys.stderr)
         return 1
     results = []
+    end = time.monotonic() + options.seconds
     with tempfile.TemporaryDirectory(prefix="rmqtx-starts-") as directory:
         for case in CASES:
             for version in options.version or VERSIONS:
-                if options.only and options.only not in case.name:
+                if (options.only and options.only not in case.name) or time.monotonic() > end:
                     continue
                 one = compare(case, version, Path(directory) / "case")
                 print(f"{version} {case.name}: {one.observed.told()}; {'; '.join(one.differences) or 'as foreseen'}",
