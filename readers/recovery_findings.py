@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from readers.broker_settings import BrokerSettings
 from readers.checkpoint import checkpoint_values
+from readers.columns import Int64s
 from readers.errors import SourceError
 from readers.findings import KINDS, Finding
 from readers.index import open_index
@@ -155,29 +156,29 @@ def _queue_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Findin
 
 
 def _entered_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Finding]:
-    skipped = [fate for fate in fates if fate.skipped]
+    skipped = [fate for fate in fates if len(fate.skipped)]
     for fate in skipped[:_QUEUES_TOLD_MAX]:
         yield _records_finding(
             store, "start-skips", fate.skipped, f"its slot in {queue_text(fate.facts.name)}",
             f"none; the queue goes on at {fate.end}", skipped_meaning(store, fate.facts.name, fate.skipped),
         )
-    for fate in [fate for fate in fates if fate.shifted][:_QUEUES_TOLD_MAX]:
-        number = fate.shifted[0][2]
+    for fate in [fate for fate in fates if len(fate.shifted)][:_QUEUES_TOLD_MAX]:
+        number = int(fate.shifted[0, 2])
         yield _records_finding(
             store, "start-shifts", fate.shifted, f"slot {number} of {queue_text(fate.facts.name)}",
             "another slot", None,
         )
-    for fate in [fate for fate in fates if fate.entered][:_QUEUES_TOLD_MAX]:
+    for fate in [fate for fate in fates if len(fate.entered)][:_QUEUES_TOLD_MAX]:
         yield _records_finding(
             store, "start-enters", fate.entered, f"its slot in {queue_text(fate.facts.name)}", None, None,
         )
 
 
 def _records_finding(
-    store: Store, code: str, rows: list[tuple[int, int, int]], expected: str, actual: str | None,
+    store: Store, code: str, rows: Int64s, expected: str, actual: str | None,
     meaning: str | None,
 ) -> Finding:
-    offset, length, _ = rows[0]
+    offset, length, _ = rows[0].tolist()
     log = store.log()
     segment = log.segment_at(offset)
     log.close()

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from readers.columns import Int64s
+from readers.cursors import check_cursors
 from readers.errors import SourceError
 from readers.properties import UNIQ_KEY
 from readers.record_at import blocks_at
@@ -40,19 +42,28 @@ def cut_meaning(store: Store, from_offset: int) -> str:
     return _said("lost", counts, ids)
 
 
-def skipped_meaning(store: Store, name: QueueName, rows: list[tuple[int, int, int]]) -> str:
+def skipped_meaning(store: Store, name: QueueName, rows: Int64s) -> str:
     """What it means that records are never in their queue."""
     counts: Counter[str] = Counter()
     ids: list[str] = []
     log = store.log()
     try:
-        for block in _blocks(log, sorted(offset for offset, _, _ in rows[:_LOOKED_AT_MAX])):
+        for block in _blocks(log, rows[:_LOOKED_AT_MAX, 0].tolist()):
             _count(block, counts, ids)
     finally:
         log.close()
     if topic_text(name[1]) == HALF_TOPIC and counts["half"]:
-        return f"{_amount('half', counts['half'])} never checked: {_MEANINGS['half']}{_named(ids)}"
-    return _said("never seen", counts, ids)
+        return f"{_amount('half', len(rows))} never checked{_open(store, rows)}: {_MEANINGS['half']}{_named(ids)}"
+    more = f"; of {len(rows)} records, the first {_LOOKED_AT_MAX} were counted" if len(rows) > _LOOKED_AT_MAX else ""
+    return _said("never seen", counts, ids) + more
+
+
+def _open(store: Store, rows: Int64s) -> str:
+    """How many of some half copies the check has not come to yet; nothing where its cursor is not known."""
+    cursor = (check_cursors(store).half or {}).get(0)
+    if cursor is None:
+        return ""
+    return f", {int((rows[:, 2] >= cursor).sum())} of which the check has not come to yet"
 
 
 def _blocks(log: SegmentedLog, offsets: list[int]) -> Iterator[Block]:

@@ -7,16 +7,20 @@ record agrees with, and the records without a slot, are looked at: of the others
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from readers.columns import Bools, Int64s
 from readers.recovery_rules import RecoveryRules
 from readers.slot_files import QueueName, SlotFiles
 from readers.verify_queues import QueuePart
 from readers.verify_ranges import inside
+
+#: What becomes of a record that a queue lacks.
+_SKIPPED, _ENTERED, _SHIFTED = range(3)
 
 
 @dataclass(slots=True)
@@ -40,7 +44,8 @@ class QueueFate:
     """What a start does with one queue.
 
     Shape: numbers of slots: what was there ended at `used_end`, what is left at `cut_end`, and after all was entered
-           again at `end`. `reason` of the cut. The lists are of records: commit-log offset, length, number.
+           again at `end`. `reason` of the cut. `rows` are of records that the queue lacks: commit-log offset, length,
+           number; `outcomes` go with them.
     """
 
     facts: QueueFacts
@@ -48,9 +53,27 @@ class QueueFate:
     maximum: int
     reason: str = ""
     end: int = 0
-    entered: list[tuple[int, int, int]] = field(default_factory=list)
-    shifted: list[tuple[int, int, int]] = field(default_factory=list)
-    skipped: list[tuple[int, int, int]] = field(default_factory=list)
+    rows: Int64s = field(default_factory=lambda: np.empty((0, 3), np.int64))
+    outcomes: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+
+    @property
+    def entered(self) -> Int64s:
+        """The records that get the slot that they say."""
+        return self._of(_ENTERED)
+
+    @property
+    def shifted(self) -> Int64s:
+        """The records that get another slot."""
+        return self._of(_SHIFTED)
+
+    @property
+    def skipped(self) -> Int64s:
+        """The records that get none."""
+        return self._of(_SKIPPED)
+
+    def _of(self, outcome: int) -> Int64s:
+        found: Int64s = self.rows[self.outcomes == outcome]
+        return found
 
 
 def recovered(facts: QueueFacts, rules: RecoveryRules) -> QueueFate:
@@ -118,9 +141,7 @@ def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubt
         return
 
 
-def enter(
-    fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s], Bools], end_offset: int
-) -> None:
+def enter(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s], Bools], end_offset: int) -> None:
     """Enter into a queue what it lacks, by the broker's rules. `is_dispatched`: which places a start dispatches.
 
     Raises: FileChanged, UnreadableFile.
@@ -128,38 +149,32 @@ def enter(
     """
     current, maximum = fate.cut_end, fate.maximum
     has_files = bool(fate.facts.files.segments)
-    rows = sorted(_lacking(fate, end_offset))
-    offsets = np.array([row[0] for row in rows], np.int64)
-    dispatched = is_dispatched(offsets) if rows else np.empty(0, np.bool_)
-    for row, is_tried in zip(rows, dispatched.tolist(), strict=True):
-        offset, length, number = row
-        is_known = offset + length <= maximum if rules.queue_maximum_is_end else offset <= maximum
-        if not is_tried or is_known or (number and current > number):
-            fate.skipped.append(row)
+    rows = _lacking(fate, end_offset)
+    fate.rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    fate.outcomes = np.full(len(rows), _SKIPPED, np.uint8)
+    for place in np.flatnonzero(is_dispatched(fate.rows[:, 0])):
+        offset, length, number = fate.rows[place].tolist()
+        reached = offset + length if rules.queue_maximum_is_end else offset
+        if reached <= maximum or (number and current > number):
             continue
         if not has_files:
             current, has_files = number, True
-        if current != number:
-            fate.shifted.append(row)
-        else:
-            fate.entered.append(row)
+        fate.outcomes[place] = _ENTERED if current == number else _SHIFTED
         current += 1
-        maximum = offset + length if rules.queue_maximum_is_end else offset
+        maximum = reached
     fate.end, fate.maximum = current, maximum
 
 
-def _lacking(fate: QueueFate, end_offset: int) -> Iterable[tuple[int, int, int]]:
-    """Records before the end of the log that are not in the queue as it was cut."""
+def _lacking(fate: QueueFate, end_offset: int) -> Int64s:
+    """Records before the end of the log that are not in the queue as it was cut: offset, length, number."""
     facts = fate.facts
     records = facts.records
     rows = (records.numbers >= fate.cut_end) & (records.offsets < end_offset)
-    columns = (records.offsets, records.lengths, records.numbers)
-    yield from zip(*(column[rows].tolist() for column in columns), strict=True)
-    if fate.cut_end < facts.used_end:
-        numbers = np.arange(fate.cut_end, facts.used_end)
-        slots = facts.files.read(fate.cut_end, facts.used_end)
-        offsets = slots["commit_log_offset"].astype(np.int64)
-        good = inside(records.runs, numbers) & (offsets < end_offset)
-        lengths = slots["record_length_bytes"].astype(np.int64)
-        yield from zip(offsets[good].tolist(), lengths[good].tolist(), numbers[good].tolist(), strict=True)
-
+    lacking = np.stack([records.offsets[rows], records.lengths[rows], records.numbers[rows]], axis=1)
+    if fate.cut_end >= facts.used_end:
+        return lacking
+    numbers = np.arange(fate.cut_end, facts.used_end)
+    slots = facts.files.read(fate.cut_end, facts.used_end)
+    offsets, lengths = (slots[name].astype(np.int64) for name in ("commit_log_offset", "record_length_bytes"))
+    good = inside(records.runs, numbers) & (offsets < end_offset)
+    return np.concatenate([lacking, np.stack([offsets[good], lengths[good], numbers[good]], axis=1)])

@@ -56,7 +56,10 @@ EXAMPLES = (
 )
 
 QuickOption = Annotated[
-    bool, typer.Option("--quick", help="Headers and the ends of the derived files only: no body CRC, no cross-check.")
+    bool, typer.Option(
+        "--quick",
+        help="Headers and the ends of the derived files only: no cross-check and no body CRC (which may end a start).",
+    ),
 ]
 FullOption = Annotated[
     bool, typer.Option("--full", help="Also inflate compressed bodies and read every property.")
