@@ -225,7 +225,13 @@ KINDS: dict[str, Kind] = {
         "error",
         "a file on which the broker would end at its start",
         "no transaction is checked, committed or delivered until it is mended",
-        "move a stranger away; bring a file of the log or of a queue to its full length with zeros",
+        "move a stranger away; replace what was cut from a backup or a slave",
+    ),
+    "start-endless": Kind(
+        "error",
+        "a range without a file, for which the broker would wait at its start for ever",
+        "no transaction is checked, committed or delivered: the broker runs and listens to nobody",
+        "bring the missing file back from a backup or a slave",
     ),
     "start-cuts-log": Kind(
         "error",

@@ -38,12 +38,17 @@ class LogFacts:
 
 @dataclass(slots=True)
 class Start:
-    """All that a start does. `walk` is None where no log is left, `refused` is not empty where the broker ends."""
+    """All that a start does.
+
+    Shape: `walk` is None where no log is left, `refused` is not empty where the broker ends. `waits_at`: the commit-log
+           offset, in no file, that it waits for before it serves anyone; what it enters until then is not foreseen.
+    """
 
     rules: RecoveryRules
     refused: list[Finding]
     walk: LogWalk | None = None
     fates: Sequence[QueueFate] = ()
+    waits_at: int | None = None
 
 
 
@@ -74,12 +79,15 @@ def foresee(
     if is_cut:
         for fate in fates:
             cut_at(fate, walk.end_offset, rules, only_doubted=walk.end_offset >= log.end_offset)
-    if with_dispatch:
-        after = max((fate.maximum for fate in fates), default=-1)
+    after = max((fate.maximum for fate in fates), default=-1)
+    waits_at = None
+    if rules.dispatches == "behind_queues":
+        waits_at = _gap_behind(segments, max(after, segments[0].base_offset), walk.end_offset)
+    if with_dispatch and waits_at is None:
         dispatched = _dispatched(store, segments, walk, maximum, after, rules)
         for fate in fates:
             enter(fate, rules, dispatched, walk.end_offset)
-    return Start(rules, [], walk, fates)
+    return Start(rules, [], walk, fates, waits_at)
 
 
 def loaded(store: Store, rules: RecoveryRules) -> list[Segment]:
@@ -143,6 +151,19 @@ def _dispatched(
         return chosen
 
     return dispatched
+
+
+def _gap_behind(segments: Sequence[Segment], from_offset: int, end_offset: int) -> int | None:
+    """Where the dispatch behind the queues comes to a range without a file: there it waits for ever.
+
+    Source: store/DefaultMessageStore.java start waits until dispatchBehindBytes() is 0 (4.5.1 to 4.9.8).
+    """
+    place = from_offset
+    for segment in segments:
+        if segment.base_offset > place and place < end_offset:
+            return place
+        place = max(place, segment.end_offset)
+    return None
 
 
 def _place_to_follow(segments: Sequence[Segment], offset: int, end_offset: int, rules: RecoveryRules) -> int:

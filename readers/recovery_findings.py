@@ -93,12 +93,17 @@ def _findings(store: Store, start: Start, log: LogFacts, *, with_dispatch: bool)
             yield Finding(store.root, "start-deletes-queues", store.place("consumequeue"),
                           actual=f"{len(start.fates)} consume queues")
         return
+    if start.waits_at is not None:
+        yield Finding(
+            store.root, "start-endless", commit_log_offset=start.waits_at,
+            expected=f"a file with commit-log offset {start.waits_at}", actual="none",
+        )
     yield from _log_findings(store, start.walk, log)
     if store.aborted:
         yield from _index_findings(store, store.commit_log[start.walk.start].base_offset)
     if start.walk.end_offset >= log.end_offset:
         yield from _queue_findings(store, start.fates)
-    if with_dispatch:
+    if with_dispatch and start.waits_at is None:
         yield from _entered_findings(store, start.fates)
 
 

@@ -230,3 +230,12 @@ def test_a_real_store_cut_in_its_middle(tmp_path: Path) -> None:
     row = foreseen(root, "5.3.3")["start-cuts-log"]
     assert row["commit_log_offset"] == place
     assert re.search(r"\d+ halves are lost", row["meaning"])
+
+
+def test_a_start_that_waits_for_a_file_that_is_gone(tmp_path: Path) -> None:
+    """4.5.1 to 4.9.8 dispatch what lies behind the queues before they serve: in a gap they wait for ever."""
+    root = copy_of("killed-4.9.7", tmp_path)
+    damage.drop([file for file in log_files(root) if records_in(file)][-1])
+    assert "start-endless" in foreseen(root, "4.9.7")
+    for version in ("4.4.0", "5.1.4", "5.3.3"):
+        assert "start-endless" not in foreseen(root, version)
