@@ -44,8 +44,8 @@ class QueueFate:
     """What a start does with one queue.
 
     Shape: numbers of slots: what was there ended at `used_end`, what is left at `cut_end`, and after all was entered
-           again at `end`. `reason` of the cut. `rows` are of records that the queue lacks: commit-log offset, length,
-           number; `outcomes` go with them.
+           again at `end`; `first` is the first that is no filler. `reason` of the cut. `rows` are of records that the
+           queue lacks: commit-log offset, length, number; `outcomes` go with them.
     """
 
     facts: QueueFacts
@@ -53,6 +53,7 @@ class QueueFate:
     maximum: int
     reason: str = ""
     end: int = 0
+    first: int = 0
     rows: Int64s = field(default_factory=lambda: np.empty((0, 3), np.int64))
     outcomes: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
 
@@ -149,6 +150,7 @@ def enter(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s
     """
     current, maximum = fate.cut_end, fate.maximum
     has_files = bool(fate.facts.files.segments)
+    fate.first = fate.facts.files.first
     rows = _lacking(fate, end_offset)
     fate.rows = rows[np.argsort(rows[:, 0], kind="stable")]
     fate.outcomes = np.full(len(rows), _SKIPPED, np.uint8)
@@ -158,7 +160,7 @@ def enter(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s
         if reached <= maximum or (number and current > number):
             continue
         if not has_files:
-            current, has_files = number, True
+            fate.first, current, has_files = number, number, True
         fate.outcomes[place] = _ENTERED if current == number else _SHIFTED
         current += 1
         maximum = reached
