@@ -22,8 +22,8 @@ brokers: each damage is done to a copy of a store that a broker of the version w
 files, then the broker is started on it with its check held still, and asked where its log and each of its queues end;
 its files are listed. `make test-starts` does it again and writes this page.
 
-{count} starts, {right} as foreseen. "cut" is how many bytes of the log the broker forgot; "queues" how many entries that
-lead to a record are lost from all queues, as foreseen (a queue made anew begins with fillers that the broker counts);
+{count} starts, {right} as foreseen. "cut" is how many bytes of the log the broker forgot; "queues" how many entries
+that lead to a record all queues lost, as foreseen (a queue made anew begins with fillers that the broker counts);
 both against a start on the same store undamaged. That 4.9.7 waits for ever where the file with the place behind its
 last queue entry is gone was learned here, and is foretold since.
 """
