@@ -79,8 +79,9 @@ rewrite: $(INSTALLED) ## write the transcripts and the README's session again; r
 	@$(BIN)/python -m pytest -q tests/cli --rewrite
 
 .PHONY: fuzz
-fuzz: $(INSTALLED) ## mutated real stores, for FUZZ_SECONDS (600)
+fuzz: $(INSTALLED) ## mutated real stores, for FUZZ_SECONDS (600); then FUZZ_CASES (10000) of the damage matrix
 	@$(BIN)/python -m tests.fuzz --seconds $${FUZZ_SECONDS:-600}
+	@$(BIN)/python -m tests.fuzz.matrix --cases $${FUZZ_CASES:-10000}
 
 .PHONY: corpus
 corpus: $(INSTALLED) ## have real brokers write the test stores again (Maven, a JDK, half an hour)
@@ -99,6 +100,10 @@ test-forcing: $(INSTALLED) ## force transactions on real brokers: guards, faults
 .PHONY: test-crashes
 test-crashes: $(INSTALLED) ## crashes at every write, rename and sync of changes in place, and again while they are mended
 	@RMQTX_CRASHES=1 $(BIN)/python -m pytest tests/repairs/test_crashes.py
+
+.PHONY: test-starts
+test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify foretold? (10 minutes), into docs/starts.md
+	@$(BIN)/python -m tests.brokers.starts
 
 .PHONY: benchmark
 benchmark: $(INSTALLED) ## measure against RocketMQ's own tools, into docs/performance.md

@@ -221,6 +221,68 @@ KINDS: dict[str, Kind] = {
         "prepared or rollback records of RocketMQ before 4.3 are in the log",
         "they are decoded but not judged: half and op topics alone decide here",
     ),
+    "start-refused": Kind(
+        "error",
+        "a file on which the broker would end at its start",
+        "no transaction is checked, committed or delivered until it is mended",
+        "move a stranger away; replace what was cut from a backup or a slave",
+    ),
+    "start-endless": Kind(
+        "error",
+        "a range without a file, for which the broker would wait at its start for ever",
+        "no transaction is checked, committed or delivered: the broker runs and listens to nobody",
+        "bring the missing file back from a backup or a slave",
+    ),
+    "start-cuts-log": Kind(
+        "error",
+        "records that the next start of the broker would cut off",
+        "the broker takes the log to end before them and writes over them",
+        "save a copy before the broker starts; rmqtx audit reads what is behind the damage",
+    ),
+    "start-deletes-segment": Kind(
+        "error",
+        "a file of the commit log with records that the next start of the broker would delete",
+        "all records in it are gone for ever",
+        "save a copy before the broker starts; rmqtx audit reads what is in it",
+    ),
+    "start-deletes-queues": Kind(
+        "error",
+        "consume queues that the next start of the broker would delete, for there is no commit log",
+        "all that is known of where records stood is gone",
+        "find the commit log in a backup or on a slave",
+    ),
+    "start-deletes-index": Kind(
+        "note",
+        "an index file that the next start of the broker would delete and make again only in part",
+        "older keys are not found by a search any more; the check of transactions does without",
+    ),
+    "start-cuts-queue": Kind(
+        "warning",
+        "consume-queue entries that the next start of the broker would cut off",
+        "what it does not enter again afterwards is told as start-skips",
+        "a broker that finds an empty file `abort` at its start enters what follows its checkpoint; try it on a copy",
+    ),
+    "start-skips": Kind(
+        "error",
+        "records that stay without a slot in their consume queue when the broker starts",
+        "no consumer gets them; half messages among them are never checked, op messages never read",
+        "a broker that finds an empty file `abort` at its start enters what follows its checkpoint; try it on a copy",
+    ),
+    "start-shifts": Kind(
+        "error",
+        "records that the next start of the broker would enter at another slot than they say",
+        "op messages name halves by what these say: such a half is taken for another one",
+    ),
+    "start-enters": Kind(
+        "note",
+        "records without a slot that the next start of the broker enters into their consume queue",
+        "nothing is lost by the start",
+    ),
+    "start-unforeseen": Kind(
+        "note",
+        "a store whose next start cannot be foreseen",
+        "what a broker would truncate, skip or delete is not told",
+    ),
     "metrics-drift": Kind(
         "note",
         "config/transactionMetrics counts other open transactions than the log shows",

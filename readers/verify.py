@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from readers.broker_settings import broker_settings
 from readers.columns import Int64s
 from readers.commit_log import span_findings
 from readers.cursors import check_cursors
@@ -22,6 +23,8 @@ from readers.findings import Finding, findings_table
 from readers.half_queue import marks_of, op_findings, ops_of
 from readers.missing import derived_findings
 from readers.record_block import Block
+from readers.recovery import LogFacts
+from readers.recovery_findings import start_findings
 from readers.scan_job import SplitResult
 from readers.segment_scan import SegmentScan, Span, merged_spans
 from readers.splits import Split
@@ -36,6 +39,7 @@ from readers.verify_records import TIME_MS_MAX, older_design_rows, record_findin
 from readers.verify_store import (
     backwards_finding,
     checkpoint_findings,
+    configuration_findings,
     cursor_findings,
     half_end,
     index_file_findings,
@@ -57,11 +61,14 @@ class VerifiedSplit:
 
     Units: commit-log offsets in bytes. `damaged`: rows [begin, end) of what is no record and no filler, or was not
            read. `backwards`: rows (record, its time, record before it, that one's time). `op_marks`: rows (op message,
-           half queue offset) of numbers that no half message has. `spans`: what is no record and no filler.
+           half queue offset) of numbers that no half message has. `spans`: what is no record and no filler. `breaks`:
+           rows [from, to) of the file, in bytes, where the walk of a broker that starts may end. `is_unread`: the time
+           was over, and nothing is known of it.
     """
 
     damaged: Int64s
     file: str = ""
+    breaks: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
     spans: list[Span] = field(default_factory=list)
     end_offset: int = 0
     first: tuple[int, int] | None = None
@@ -71,6 +78,7 @@ class VerifiedSplit:
     op_marks: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
     older_offsets: Int64s = field(default_factory=_none)
     has_halves: bool = False
+    is_unread: bool = False
     queues: QueueParts = field(default_factory=QueueParts)
     index: IndexPart = field(default_factory=IndexPart)
 
@@ -78,10 +86,13 @@ class VerifiedSplit:
 @dataclass(frozen=True, slots=True)
 class Verify:
     """The job. `level`: `quick` reads headers and the ends of the derived files; `default` also bodies' CRCs and every
-    slot and index entry; `full` also inflates what is compressed and reads every property area.
+    slot and index entry; `full` also inflates what is compressed and reads every property area. `version` and `conf` of
+    the broker, where they are known: they decide what its next start does.
     """
 
     level: str = DEFAULT
+    version: str | None = None
+    conf: tuple[tuple[str, str], ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -111,7 +122,8 @@ class Verify:
 
     def _store_findings(self, store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
         is_quick = self.level == QUICK
-        ranges = _ranges(store, splits)
+        is_partial = any(split.is_unread for split in splits)
+        ranges = log_ranges(store, splits)
         yield from store.findings
         spans: dict[str, list[Span]] = defaultdict(list)
         for split in splits:
@@ -123,23 +135,37 @@ class Verify:
         yield from _log_findings(store, splits)
         if store.has_rocksdb_queues:
             yield Finding(store.root, "queues-unchecked", store.place("consumequeue"))
-        queues = Leftovers(store, [split.queues for split in splits], ranges, only_ends=is_quick)
+        queues = Leftovers(
+            store, [split.queues for split in splits], ranges, only_ends=is_quick, is_partial=is_partial
+        )
         yield from queues.findings()
-        yield from index_file_findings(store, whole=not is_quick)
+        yield from index_file_findings(store, whole=not is_quick and not is_partial)
         if not is_quick:
-            yield from IndexLeftovers(store, [split.index for split in splits], ranges, queues.told_offsets).findings()
+            index = [split.index for split in splits]
+            yield from IndexLeftovers(store, index, ranges, queues.told_offsets, is_partial=is_partial).findings()
         times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
         yield from checkpoint_findings(store, max(times, default=None))
         yield from cursor_findings(store)
+        yield from configuration_findings(store)
         has_halves = is_quick and any(split.has_halves for split in splits)
         yield from derived_findings(store, check_cursors(store).half, has_halves)
+        if is_partial:
+            if not store.in_use:
+                yield Finding(store.root, "start-unforeseen", actual="not all of its log was read")
+            return
+        conf = dict(self.conf)
+        settings = broker_settings(store, conf=conf, version=self.version)
+        yield from start_findings(
+            store, settings, conf, log_facts(splits), queues.facts, with_dispatch=not is_quick
+        )
 
 
 def _rows(findings: list[Finding]) -> list[pa.RecordBatch]:
     return list(findings_table(findings).to_batches()) if findings else []
 
 
-def _ranges(store: Store, splits: list[VerifiedSplit]) -> LogRanges:
+def log_ranges(store: Store, splits: list[VerifiedSplit]) -> LogRanges:
+    """Which parts of a log can hold records, by what its splits said."""
     held = merged([np.array([(s.base_offset, s.end_offset) for s in store.commit_log], np.int64).reshape(-1, 2)])
     gaps = np.stack([held[:-1, 1], held[1:, 0]], axis=1)
     end = max((split.end_offset for split in splits), default=0)
@@ -147,6 +173,20 @@ def _ranges(store: Store, splits: list[VerifiedSplit]) -> LogRanges:
         store.log_begin_offset, max(end, store.log_begin_offset), merged([gaps, *(split.damaged for split in splits)]),
         held,
     )
+
+
+def log_facts(splits: list[VerifiedSplit]) -> LogFacts:
+    """What the splits of a log say of it together, as what foresees a start takes it."""
+    breaks: dict[str, list[Int64s]] = defaultdict(list)
+    for split in splits:
+        breaks[split.file].append(split.breaks)
+    end = max((split.end_offset for split in splits), default=0)
+    return LogFacts({file: _in_order(rows) for file, rows in breaks.items()}, end)
+
+
+def _in_order(rows: list[Int64s]) -> Int64s:
+    every = np.concatenate(rows)
+    return every[np.argsort(every[:, 0], kind="stable")]
 
 
 def _log_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
@@ -157,7 +197,7 @@ def _log_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding
             yield backwards_finding(store, *split.first, *before)
         for row in split.backwards.tolist():
             yield backwards_finding(store, *row)
-        before = split.last or before
+        before = None if split.is_unread else split.last or before
         yield from op_number_findings(store, split.op_marks[:, 0], split.op_marks[:, 1])
     older = np.concatenate([_none(), *(split.older_offsets for split in splits)])
     if len(older):
@@ -175,6 +215,7 @@ class _SplitWork:
         self._backwards: list[Int64s] = []
         self._op_marks: list[Int64s] = []
         self._older: list[Int64s] = []
+        self._breaks: list[Int64s] = []
         self.is_unreadable = False
 
     def findings(self, block: Block) -> Iterator[Finding]:
@@ -188,6 +229,10 @@ class _SplitWork:
         if is_quick:
             self._known.has_halves |= bool(block.topic_is(HALF_TOPIC).any())
             return
+        wrong = (~block.body_crc_matches() | (block.header("body_crc") < 0)) & (block.body_lengths > 0)
+        if wrong.any():
+            begins = block.positions[wrong]
+            self._breaks.append(np.stack([begins, begins + block.lengths[wrong]], axis=1))
         self._queues.add(block)
         self._index.add(block)
         is_op = block.topic_is(OP_TOPIC)
@@ -235,6 +280,8 @@ class _SplitWork:
         damaged = [(segment.base_offset + place, segment.base_offset + place + length) for place, length in spans]
         if self.is_unreadable:
             damaged.append(self._split.offsets)
+        ends = [(span.position_bytes, span.position_bytes + span.length_bytes) for span in scan.spans]
+        known.breaks = np.concatenate([np.array(ends, np.int64).reshape(-1, 2), *self._breaks])
         known.damaged = np.array(damaged, np.int64).reshape(-1, 2)
         known.backwards = np.concatenate([known.backwards, *self._backwards])
         known.op_marks = np.concatenate([known.op_marks, *self._op_marks])

@@ -25,7 +25,7 @@ from readers.slot_files import boundary, cache_of
 from readers.sources import OpenFile
 from readers.store import Store
 from readers.verify_leftovers import FINDINGS_MAX
-from readers.verify_ranges import LogRanges, merged, runs_of
+from readers.verify_ranges import LogRanges, between, merged, runs_of
 
 _HASH_BITS = 31
 #: Entries that no split explains and that are looked at one by one; more are told as one.
@@ -181,9 +181,14 @@ class IndexLeftovers:
     """The findings about the index of a store, when all splits have compared their records with it.
 
     `told_offsets`: places of the log about which another finding was made; it explains what the index says of them.
+    `is_partial`: not all splits were read; entries are looked at between those that the same split explains.
     """
 
-    def __init__(self, store: Store, parts: list[IndexPart], ranges: LogRanges, told_offsets: set[int]) -> None:
+    def __init__(
+        self, store: Store, parts: list[IndexPart], ranges: LogRanges, told_offsets: set[int], *,
+        is_partial: bool = False,
+    ) -> None:
+        self._is_partial = is_partial
         self._store = store
         self._parts = parts
         self._ranges = ranges
@@ -198,7 +203,11 @@ class IndexLeftovers:
         """
         for index in index_files(self._store):
             name = index.segment.file
-            runs = merged([part.runs[name] for part in self._parts if name in part.runs])
+            mine = [part.runs[name] for part in self._parts if name in part.runs]
+            runs = merged(mine)
+            if self._is_partial:
+                seen = merged([np.array([[rows[0, 0], rows[-1, 1]]], np.int64) for rows in mine if len(rows)])
+                runs = merged([runs, between(seen, 1, index.entries_count + 1)])
             try:
                 yield from self._unexplained(index, runs)
             except SourceError as error:

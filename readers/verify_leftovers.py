@@ -7,6 +7,7 @@ wrong with are one finding.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -17,10 +18,11 @@ from readers.consume_queue import BLOCK_SLOTS, Slots, are_pre_blank, are_sound, 
 from readers.errors import SourceError
 from readers.findings import Finding, as_text
 from readers.record_at import block_at
+from readers.recovery_queues import QueueFacts
 from readers.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, queue_text, slot_files
 from readers.store import Store
 from readers.verify_queues import RECORD_COLUMNS, QueuePart, QueueParts
-from readers.verify_ranges import LogRanges, inside, merged
+from readers.verify_ranges import LogRanges, between, inside, merged
 
 #: Findings of one kind about one queue; what is beyond is told in one.
 FINDINGS_MAX = 100
@@ -64,6 +66,17 @@ class _Parts:
         self.record_owners = record_owners[order]
         self.records = np.concatenate([none.records, *(part.records for part in parts)], axis=1)[:, order]
         self._record_cuts = np.searchsorted(self.record_owners, np.arange(len(self.names) + 1))
+        self._parts, self._owners = parts, owners
+
+    def spans(self) -> dict[QueueName, Int64s]:
+        """The ranges of slots between the first and the last that each split saw agree, of each queue."""
+        names = list(self.names)
+        rows: dict[QueueName, list[Int64s]] = defaultdict(list)
+        for part, owners in zip(self._parts, self._owners, strict=True):
+            for owner in np.unique(part.run_owners).tolist():
+                runs = part.runs[part.run_owners == owner]
+                rows[names[owners[owner]]].append(np.array([[runs[:, 0].min(), runs[:, 1].max()]], np.int64))
+        return {name: merged(found) for name, found in rows.items()}
 
     def of(self, name: QueueName) -> QueuePart:
         """What all splits know of a queue."""
@@ -79,19 +92,27 @@ class Leftovers:
     """The findings about the queues of a store."""
 
     def __init__(
-        self, store: Store, parts: list[QueueParts], log: LogRanges, *, only_ends: bool = False
+        self, store: Store, parts: list[QueueParts], log: LogRanges, *, only_ends: bool = False,
+        is_partial: bool = False,
     ) -> None:
-        """`only_ends`: nothing was compared, and only the last slot of each queue is looked at."""
+        """`only_ends`: nothing was compared, and only the last slot of each queue is looked at.
+
+        `is_partial`: not all splits were read; slots are looked at between those that agree with the same split.
+        """
         self._store = store
+        self._is_partial = is_partial
         self._only_ends = only_ends
         self._ranges = log
         self._log = store.log()
         self._parts = _Parts(parts)
         offsets, numbers = (self._parts.records[RECORD_COLUMNS.index(name)] for name in ("offsets", "numbers"))
+        self._spans = self._parts.spans() if is_partial else {}
         names = list(self._parts.names)
         rows = zip(offsets.tolist(), self._parts.record_owners.tolist(), numbers.tolist(), strict=True)
         self._claims = {offset: (names[owner], number) for offset, owner, number in rows}
         self.told_offsets: set[int] = set()
+        #: Simple queues, as what foresees a start wants to know them.
+        self.facts: list[QueueFacts] = []
 
     def findings(self) -> Iterator[Finding]:
         """All of them.
@@ -135,6 +156,10 @@ class Leftovers:
             queue.used_end = used_end(queue.files.segments, queue.files.layout)
             if self._only_ends:
                 queue.records.runs = np.array([(queue.files.first, queue.used_end - 1)], np.int64)
+            elif self._is_partial:
+                seen = self._spans.get(queue.name, np.empty((0, 2), np.int64))
+                unseen = between(seen, queue.files.first, queue.used_end - 1)
+                queue.records.runs = merged([queue.records.runs, unseen])
             runs: list[_Run] = []
             for first, slots in self._unclaimed(queue):
                 self._add_runs(queue, runs, first, slots)
@@ -142,6 +167,11 @@ class Leftovers:
             queue.is_readable = False
             yield Finding(self._store.root, "unreadable-file", error.file, error.position_bytes, actual=error.message)
             return
+        if kind == SIMPLE:
+            invalid = [(run.begin, run.end) for run in runs if run.kind == _INVALID]
+            told = merged([np.array(queue.told, np.int64).reshape(-1, 2)])
+            self.facts.append(QueueFacts(queue.name, queue.files, queue.used_end, queue.records,
+                                         np.array(invalid, np.int64).reshape(-1, 2), told))
         for code in _CODES:
             yield from self._told_runs(queue, [run for run in runs if run.kind == code])
 

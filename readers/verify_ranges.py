@@ -55,6 +55,13 @@ def merged(runs: list[Int64s]) -> Int64s:
     return np.stack([every[np.r_[0, cuts + 1], 0], ends[np.r_[cuts, len(every) - 1]]], axis=1)
 
 
+def between(ranges: Int64s, begin: int, end: int) -> Int64s:
+    """What of [begin, end) lies outside some ranges, which are ascending and do not overlap."""
+    edges = np.clip(np.concatenate([[begin], ranges.ravel(), [end]]), begin, max(begin, end)).reshape(-1, 2)
+    kept: Int64s = edges[edges[:, 0] < edges[:, 1]]
+    return kept
+
+
 def runs_of(numbers: Int64s) -> Int64s:
     """Numbers as runs [from, to) without gaps, one row each, ascending."""
     unique = numbers if (np.diff(numbers) > 0).all() else np.unique(numbers)

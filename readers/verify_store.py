@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from readers.columns import Int64s
 from readers.consume_queue import used_end
 from readers.cursors import read_cursors
 from readers.errors import SourceError
+from readers.fastjson import read_config
 from readers.findings import Finding
 from readers.index import open_index, scan_entries
 from readers.slot_files import BATCH, SIMPLE, slot_files
@@ -18,6 +20,12 @@ from readers.store import CHECK_GROUP, HALF_TOPIC, Store
 
 #: The year 2200: what is beyond is no time that a broker wrote.
 _TIME_MS_MAX = 7_258_118_400_000
+#: Configuration that brokers write beside the cursors, and what it means if it cannot be read or is old.
+_CONFIGURATIONS = {
+    "topics.json": "topics made or changed since are unknown to the broker until a producer or an operator makes them",
+    "subscriptionGroup.json": "consumer groups and their retries may be other than before",
+    "delayOffset.json": "delayed messages, finals among them, may be delivered once more, or wait for ever",
+}
 _TIMES = ("physic_msg_time_ms", "logics_msg_time_ms", "index_msg_time_ms")
 
 
@@ -75,6 +83,17 @@ def cursor_findings(store: Store) -> Iterator[Finding]:
                 store.root, "group-cursor-before-begin", row["file"], expected=f"at least {first} for {of}",
                 actual=str(cursor),
             )
+
+
+def configuration_findings(store: Store) -> Iterator[Finding]:
+    """Configuration files beside the cursors that no broker can read; what is not there is not missed.
+
+    Order: as in _CONFIGURATIONS.
+    """
+    for name, meaning in _CONFIGURATIONS.items():
+        for finding in read_config(store, name).findings:
+            if finding.code != "config-missing":
+                yield replace(finding, meaning=meaning)
 
 
 def _bounds(store: Store, topic: str, queue_id: int) -> tuple[int, int] | None:

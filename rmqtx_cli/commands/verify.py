@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,8 @@ from readers.errors import BadRequest
 from rmqtx_cli import exit_status
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
     CommitLogOption,
     ConfOption,
     EngineName,
@@ -45,16 +48,35 @@ SHORT = "whether a store is whole: log, queues, index, checkpoint, cursors"
 EXAMPLES = (
     Example("rmqtx verify STORE", "every record, slot and index entry against each other"),
     Example("rmqtx verify STORE --quick", "headers and the ends of the derived files only"),
+    Example("rmqtx verify STORE --where 'code ~ start-' --broker-version 5.3.3", "what a start would destroy"),
     Example("rmqtx verify STORE --where 'severity = error' --format jsonl", "what is lost, for a script"),
+    Example("rmqtx verify STORE --max-duration 10m", "nightly from cron: all of a large store in some nights"),
     Example("rmqtx verify STORE --fail-on 'code = record-body-crc'", "only this is a failure"),
     Example("rmqtx verify s3://evidence/broker-a/store --engine spark", "many cores, nothing downloaded"),
 )
 
 QuickOption = Annotated[
-    bool, typer.Option("--quick", help="Headers and the ends of the derived files only: no body CRC, no cross-check.")
+    bool, typer.Option(
+        "--quick",
+        help="Headers and the ends of the derived files only: no cross-check and no body CRC (which may end a start).",
+    ),
 ]
 FullOption = Annotated[
     bool, typer.Option("--full", help="Also inflate compressed bodies and read every property.")
+]
+MaxDurationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--max-duration", metavar="DURATION",
+        help="Begin no file of the log that would not be read within this time; those checked longest ago come first.",
+    ),
+]
+StateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state", metavar="FILE",
+        help="Where a run with --max-duration keeps which file was checked when; in $XDG_STATE_HOME/rmqtx by default.",
+    ),
 ]
 
 
@@ -63,6 +85,8 @@ def command(
     store: StoreArguments,
     quick: QuickOption = False,
     full: FullOption = False,
+    max_duration: MaxDurationOption = None,
+    state: StateOption = None,
     where: WhereOption = None,
     limit: LimitOption = None,
     fail_on: FailOnOption = None,
@@ -79,14 +103,18 @@ def command(
     hash_all: HashOption = False,
     with_meta: WithMetaOption = False,
     commit_log: CommitLogOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Verify the stores: the chain of records, CRCs, and log, queues, index, checkpoint and cursors against each other.
 
-    Each row is something wrong, where, and what it means for transactions. Exits with 1 where any of it is an error or
-    a warning, or with --fail-on where a row fulfils that; notes are no failure.
+    Each row is something wrong, where, and what it means for transactions; also what the broker's next start would
+    truncate, skip or delete, by the rules of its version (--broker-version, else what the store tells of it). Exits
+    with 1 where any of it is an error or a warning, or with --fail-on where a row fulfils that; notes are no failure.
     """
+    from readers.broker_settings import parse_version, read_broker_conf
     from readers.tables import FINDINGS
     from readers.verify import DEFAULT, FULL, QUICK, Verify
     from rmqtx_cli.accounting import accounting
@@ -95,23 +123,34 @@ def command(
     from rmqtx_cli.listing import Listing
     from rmqtx_cli.opening import consistency, open_stores, refuse_inside
     from rmqtx_cli.progress import shown
+    from rmqtx_cli.verify_memory import within_budget
     from rmqtx_cli.views import VIEWS, View
 
     if quick and full:
         raise BadRequest("--quick and --full are two depths: ask for one")
+    if state is not None and max_duration is None:
+        raise BadRequest("--state is for runs that end in time: give --max-duration too")
+    if broker_version is not None:
+        parse_version(broker_version)  # before hours of reading
     voice = Voice(verbose, quiet)
     engine_options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
     view = View(VIEWS["findings"].columns, "no findings")
     listing = Listing(FINDINGS, view, output_format, output, fields, where, fail_on, limit, voice, with_meta)
     opened = open_stores(store, commit_log)
     refuse_inside(output, opened.stores)
+    refuse_inside(state, opened.stores)
     for one in opened.stores:
         voice.note(f"{one.root}: {consistency(one)}")
     counted = _Counted()
     with chosen_engine(engine_options, opened.stores, voice) as given, shown("verifying", voice) as progress:
         take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice)
-        job = Verify(QUICK if quick else FULL if full else DEFAULT)
-        reading = given.run_job(job, opened.stores, progress=progress)
+        level = QUICK if quick else FULL if full else DEFAULT
+        conf_pairs = tuple(sorted(read_broker_conf(broker_conf).items())) if broker_conf else ()
+        job = Verify(level, broker_version, conf_pairs)
+        if max_duration is None:
+            reading = given.run_job(job, opened.stores, progress=progress)
+        else:
+            reading = within_budget(job, opened.stores, given, max_duration, state, voice, progress)
         listing.write(counted.watching(reading), to_the_end=True)
     for line in counted.lines():
         voice.note(line)

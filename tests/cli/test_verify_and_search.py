@@ -43,8 +43,8 @@ def test_the_status_says_whether_anything_is_wrong(rmqtx: Run, common: Path, dam
     assert "nothing is wrong" in sound.err
     found = rmqtx("verify", damaged, "--format", "jsonl")
     assert found.status == 1
-    assert [row["code"] for row in rows_of(found.out)] == ["record-body-crc", "slot-mismatch"]
-    assert "2 errors: 1 record-body-crc, 1 slot-mismatch" in found.err
+    assert [row["code"] for row in rows_of(found.out)] == ["record-body-crc", "slot-mismatch", "start-cuts-log"]
+    assert "3 errors: 1 record-body-crc, 1 slot-mismatch, 1 start-cuts-log" in found.err
     assert "+ 0 unread = " in found.err
 
 
@@ -63,7 +63,7 @@ def test_quick_reads_no_bodies(rmqtx: Run, damaged: Path) -> None:
 def test_findings_go_into_files(rmqtx: Run, damaged: Path, tmp_path: Path) -> None:
     file = tmp_path / "findings.parquet"
     assert rmqtx("verify", damaged, "-o", file, "--quiet").status == 1
-    assert pq.read_table(file)["code"].to_pylist() == ["record-body-crc", "slot-mismatch"]
+    assert pq.read_table(file)["code"].to_pylist() == ["record-body-crc", "slot-mismatch", "start-cuts-log"]
     inside = rmqtx("verify", damaged, "-o", damaged / "commitlog" / "x.parquet")
     assert inside.status == 2
     assert "lies inside the store" in inside.err

@@ -1,0 +1,176 @@
+"""What a start of a broker does with a store as it is: nothing is read that a verification has not seen before.
+
+A start loads the files, recovers each queue, walks the log from some file on to where it ends, cuts files and queues
+there, and enters what the queues lack. The order is the broker's, because each step rests on the one before it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from readers.checkpoint import checkpoint_values
+from readers.columns import Bools, Int64s
+from readers.findings import Finding
+from readers.recovery_queues import QueueFacts, QueueFate, cut_at, enter, recovered
+from readers.recovery_refusals import refusals
+from readers.recovery_rules import RecoveryRules
+from readers.recovery_walk import LogWalk, check_record, first_record, walk_log
+from readers.sources import Segment
+from readers.store import Store
+
+_CHECKPOINT_LAG_MS = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """What a verification knows of a log.
+
+    Shape: `breaks`: file → rows [from, to) of all that is no sound record with a right CRC; ascending.
+    Units: `end_offset`: commit-log offset past the last sound record, in bytes.
+    """
+
+    breaks: Mapping[str, Int64s]
+    end_offset: int
+
+
+@dataclass(slots=True)
+class Start:
+    """All that a start does.
+
+    Shape: `walk` is None where no log is left, `refused` is not empty where the broker ends. `waits_at`: the commit-log
+           offset, in no file, that it waits for before it serves anyone; what it enters until then is not foreseen.
+    """
+
+    rules: RecoveryRules
+    refused: list[Finding]
+    walk: LogWalk | None = None
+    fates: Sequence[QueueFate] = ()
+    waits_at: int | None = None
+
+
+
+def foresee(
+    store: Store,
+    conf: Mapping[str, str],
+    log: LogFacts,
+    queues: Sequence[QueueFacts],
+    rules: RecoveryRules,
+    *,
+    with_dispatch: bool = True,
+) -> Start:
+    """What a start by some rules does.
+
+    Raises: SourceError where something that it depends on cannot be read.
+    """
+    refused = list(refusals(store, conf, rules))
+    if refused:
+        return Start(rules, refused)
+    fates = [recovered(facts, rules) for facts in queues]
+    maximum = max((fate.maximum for fate in fates), default=-1)
+    segments = loaded(store, rules)
+    if not segments:
+        return Start(rules, [], None, fates)
+    start = _start_file(store, segments, conf, maximum, rules)
+    walk = walk_log(segments, start, log.breaks, rules, is_abnormal=store.aborted)
+    is_cut = maximum >= walk.end_offset if rules.cuts_queues_after_clean_stop else store.aborted
+    if is_cut:
+        for fate in fates:
+            cut_at(fate, walk.end_offset, rules, only_doubted=walk.end_offset >= log.end_offset)
+    after = max((fate.maximum for fate in fates), default=-1)
+    waits_at = None
+    if rules.dispatches == "behind_queues":
+        waits_at = _gap_behind(segments, max(after, segments[0].base_offset), walk.end_offset)
+    if with_dispatch and waits_at is None:
+        dispatched = _dispatched(store, segments, walk, maximum, after, rules)
+        for fate in fates:
+            enter(fate, rules, dispatched, walk.end_offset)
+    return Start(rules, [], walk, fates, waits_at)
+
+
+def loaded(store: Store, rules: RecoveryRules) -> list[Segment]:
+    """The files of the log that a start loads: an empty last one is deleted from 5.1.3 on.
+
+    Brokers that do not refuse a file of another length leave it out, and all that come after it.
+    """
+    segments = list(store.commit_log)
+    if segments and not segments[-1].size_bytes and rules.deletes_empty_last:
+        segments.pop()
+    if rules.refuses_other_sizes or not segments:
+        return segments
+    usual = Counter(segment.size_bytes for segment in segments).most_common(1)[0][0]
+    return list(itertools.takewhile(lambda segment: segment.size_bytes == usual, segments))
+
+
+def _start_file(
+    store: Store, segments: Sequence[Segment], conf: Mapping[str, str], maximum: int, rules: RecoveryRules
+) -> int:
+    """Number of the file with which the walk begins.
+
+    Source: store/CommitLog.java recoverNormally, recoverAbnormally, isMappedFileMatchedRecover; FORMATS 2.11.
+    """
+    if not store.aborted:
+        if rules.starts_three_files_back:
+            return max(0, len(segments) - 3)
+        return next(
+            (number for number in range(len(segments) - 1, 0, -1) if segments[number].base_offset <= maximum), 0
+        )
+    values = checkpoint_values(store)
+    times = [values.get(name, 0) for name in ("physic_msg_time_ms", "logics_msg_time_ms")]
+    until_ms = max(0, min(times) - _CHECKPOINT_LAG_MS)
+    if conf.get("messageIndexSafe") == "true" and conf.get("messageIndexEnable", "true") == "true":
+        until_ms = min(until_ms, values.get("index_msg_time_ms", 0))
+    until_offset = values.get("logics_offset", 0) if rules.starts_at_queues_offset else 0
+    for number in range(len(segments) - 1, -1, -1):
+        found = first_record(segments[number], rules)
+        if found is None or not found[1]:
+            continue
+        if found[0] <= until_offset if until_offset else found[1] <= until_ms:
+            return number
+    return 0
+
+
+def _dispatched(
+    store: Store, segments: Sequence[Segment], walk: LogWalk, maximum: int, after: int, rules: RecoveryRules
+) -> Callable[[Int64s], Bools]:
+    """Which places of the log a start dispatches: those that the walk does, and those that follow when it is done.
+
+    Source: store/DefaultMessageStore.java start; FORMATS 2.11.
+    """
+    walked_from = segments[walk.start].base_offset
+    if not store.aborted:
+        walked_from = walk.end_offset if rules.dispatches != "past_queues" else max(walked_from, maximum + 1)
+    behind = walk.end_offset
+    if rules.dispatches == "behind_queues":
+        behind = _place_to_follow(segments, max(after, segments[0].base_offset), walk.end_offset, rules)
+
+    def dispatched(offsets: Int64s) -> Bools:
+        chosen: Bools = (offsets >= walked_from) | (offsets >= behind)
+        return chosen
+
+    return dispatched
+
+
+def _gap_behind(segments: Sequence[Segment], from_offset: int, end_offset: int) -> int | None:
+    """Where the dispatch behind the queues comes to a range without a file: there it waits for ever.
+
+    Source: store/DefaultMessageStore.java start waits until dispatchBehindBytes() is 0 (4.5.1 to 4.9.8).
+    """
+    place = from_offset
+    for segment in segments:
+        if segment.base_offset > place and place < end_offset:
+            return place
+        place = max(place, segment.end_offset)
+    return None
+
+
+def _place_to_follow(segments: Sequence[Segment], offset: int, end_offset: int, rules: RecoveryRules) -> int:
+    """Where the dispatch behind the queues begins; at a place that is no record it leaves out the rest of the file."""
+    for segment in segments:
+        if segment.base_offset <= offset < min(segment.end_offset, end_offset):
+            with segment.open() as file:
+                found = check_record(file, offset - segment.base_offset, rules)
+            return segment.end_offset if found.kind == "end" else offset
+    return max(offset, segments[0].base_offset)

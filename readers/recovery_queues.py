@@ -1,0 +1,182 @@
+"""What a start makes of the consume queues: where each is cut, and which records it enters again, or never.
+
+A broker reads the last three files of a queue up to the first entry that cannot be, cuts what points behind the end of
+the log, and then enters records by rules that can leave some out for ever (FORMATS 3.2, 3.3). Only the slots that no
+record agrees with, and the records without a slot, are looked at: of the others nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from readers.columns import Bools, Int64s
+from readers.recovery_rules import RecoveryRules
+from readers.slot_files import QueueName, SlotFiles
+from readers.verify_queues import QueuePart
+from readers.verify_ranges import inside
+
+#: What becomes of a record that a queue lacks.
+_SKIPPED, _ENTERED, _SHIFTED = range(3)
+
+
+@dataclass(slots=True)
+class QueueFacts:
+    """What a verification knows of one simple queue.
+
+    Shape: `invalid`: rows [from, to) of slots that cannot be; `doubted`: of all that no record agrees with.
+           `records`: the runs of slots that agree with a record, and the records that lack theirs.
+    """
+
+    name: QueueName
+    files: SlotFiles
+    used_end: int
+    records: QueuePart
+    invalid: Int64s
+    doubted: Int64s
+
+
+@dataclass(slots=True)
+class QueueFate:
+    """What a start does with one queue.
+
+    Shape: numbers of slots: what was there ended at `used_end`, what is left at `cut_end`, and after all was entered
+           again at `end`; `first` is the first that is no filler. `reason` of the cut. `rows` are of records that the
+           queue lacks: commit-log offset, length, number; `outcomes` go with them.
+    """
+
+    facts: QueueFacts
+    cut_end: int
+    maximum: int
+    reason: str = ""
+    end: int = 0
+    first: int = 0
+    rows: Int64s = field(default_factory=lambda: np.empty((0, 3), np.int64))
+    outcomes: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+
+    @property
+    def entered(self) -> Int64s:
+        """The records that get the slot that they say."""
+        return self._of(_ENTERED)
+
+    @property
+    def shifted(self) -> Int64s:
+        """The records that get another slot."""
+        return self._of(_SHIFTED)
+
+    @property
+    def skipped(self) -> Int64s:
+        """The records that get none."""
+        return self._of(_SKIPPED)
+
+    def _of(self, outcome: int) -> Int64s:
+        found: Int64s = self.rows[self.outcomes == outcome]
+        return found
+
+
+def recovered(facts: QueueFacts, rules: RecoveryRules) -> QueueFate:
+    """A queue as it is before the log is walked: read up to the first entry that cannot be.
+
+    Raises: FileChanged, UnreadableFile.
+    Source: store/ConsumeQueue.java recover.
+    """
+    end = last = facts.files.first
+    segments = facts.files.segments
+    size = facts.files.layout.size_bytes
+    is_cut = False
+    for segment in segments[max(0, len(segments) - 3) :]:
+        begin = segment.base_offset // size
+        past = segment.end_offset // size
+        bad = facts.invalid[facts.invalid[:, 1] > begin]
+        stop = min(past, facts.used_end, int(bad[0, 0]) if len(bad) else past)
+        end = max(begin, stop)
+        last = end if end > begin else last
+        if end < past:
+            is_cut = end < facts.used_end
+            break
+    maximum = _maximum(facts, last, rules) if last > facts.files.first else -1
+    reason = f"slot {end} cannot be" if is_cut else ""
+    return QueueFate(facts, end, maximum, reason)
+
+
+def _maximum(facts: QueueFacts, end: int, rules: RecoveryRules) -> int:
+    """How far into the log a queue reaches, as the broker counts it, if it ends before slot `end`."""
+    slot = facts.files.read(end - 1, end)[0]
+    offset = int(slot["commit_log_offset"])
+    return offset + int(slot["record_length_bytes"]) if rules.queue_maximum_is_end else offset
+
+
+def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubted: bool) -> None:
+    """Cut a queue where it points behind the end of the log. `only_doubted`: slots that agree with records do not.
+
+    Raises: FileChanged, UnreadableFile.
+    Source: store/ConsumeQueue.java truncateDirtyLogicFiles.
+    """
+    facts = fate.facts
+    if not facts.files.segments:
+        fate.maximum = end_offset
+        return
+    if only_doubted and not len(facts.doubted):
+        return
+    size = facts.files.layout.size_bytes
+    for segment in reversed(facts.files.segments):
+        begin, past = segment.base_offset // size, min(segment.end_offset // size, facts.used_end)
+        if begin >= max(fate.cut_end, facts.files.first + 1) and begin > facts.files.first:
+            continue  # recovery has deleted it
+        slots = facts.files.read(begin, max(begin + 1, past))
+        offsets = slots["commit_log_offset"].astype(np.int64)
+        if offsets[0] >= end_offset:
+            fate.cut_end, fate.maximum = begin, end_offset
+            fate.reason = f"it points behind {end_offset}, the end of the log"
+            continue
+        stops = (offsets >= end_offset) | (offsets < 0) | (slots["record_length_bytes"] <= 0)
+        stops[0] = False
+        kept = int(stops.argmax()) if stops.any() else len(slots)
+        if begin + kept < fate.cut_end:
+            fate.reason = f"slot {begin + kept} points behind {end_offset}, the end of the log"
+        fate.cut_end = min(fate.cut_end, begin + kept)
+        fate.maximum = _maximum(facts, fate.cut_end, rules) if fate.cut_end > begin else end_offset
+        return
+
+
+def enter(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s], Bools], end_offset: int) -> None:
+    """Enter into a queue what it lacks, by the broker's rules. `is_dispatched`: which places a start dispatches.
+
+    Raises: FileChanged, UnreadableFile.
+    Source: store/ConsumeQueue.java putMessagePositionInfo; FORMATS 3.3.
+    """
+    current, maximum = fate.cut_end, fate.maximum
+    has_files = bool(fate.facts.files.segments)
+    fate.first = fate.facts.files.first
+    rows = _lacking(fate, end_offset)
+    fate.rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    fate.outcomes = np.full(len(rows), _SKIPPED, np.uint8)
+    for place in np.flatnonzero(is_dispatched(fate.rows[:, 0])):
+        offset, length, number = fate.rows[place].tolist()
+        reached = offset + length if rules.queue_maximum_is_end else offset
+        if reached <= maximum or (number and current > number):
+            continue
+        if not has_files:
+            fate.first, current, has_files = number, number, True
+        fate.outcomes[place] = _ENTERED if current == number else _SHIFTED
+        current += 1
+        maximum = reached
+    fate.end, fate.maximum = current, maximum
+
+
+def _lacking(fate: QueueFate, end_offset: int) -> Int64s:
+    """Records before the end of the log that are not in the queue as it was cut: offset, length, number."""
+    facts = fate.facts
+    records = facts.records
+    rows = (records.numbers >= fate.cut_end) & (records.offsets < end_offset)
+    lacking = np.stack([records.offsets[rows], records.lengths[rows], records.numbers[rows]], axis=1)
+    if fate.cut_end >= facts.used_end:
+        return lacking
+    numbers = np.arange(fate.cut_end, facts.used_end)
+    slots = facts.files.read(fate.cut_end, facts.used_end)
+    offsets, lengths = (slots[name].astype(np.int64) for name in ("commit_log_offset", "record_length_bytes"))
+    good = inside(records.runs, numbers) & (offsets < end_offset)
+    return np.concatenate([lacking, np.stack([offsets[good], lengths[good], numbers[good]], axis=1)])

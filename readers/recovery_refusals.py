@@ -1,0 +1,99 @@
+"""Files on which a broker ends at its start: strangers, wrong lengths, configuration that cannot be parsed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from readers.fastjson import read_config
+from readers.findings import Finding, as_text
+from readers.places import Entry
+from readers.recovery_rules import RecoveryRules
+from readers.store import Store
+
+#: Configuration that a start needs: without a readable file and with an unreadable backup the broker ends.
+_CONFIGURATIONS = ("topics.json", "consumerOffset.json", "subscriptionGroup.json", "delayOffset.json")
+_JAVA_LONG = re.compile(r"[+-]?\d{1,40}")
+_SLOT_BYTES = 20
+
+
+def refusals(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Iterator[Finding]:
+    """What would keep a broker from starting on a store.
+
+    Source: store/MappedFileQueue.java load, common/ConfigManager.java load; FORMATS 1.2.
+    """
+    directories = list(store.commit_log_directories) or [store.place("commitlog")]
+    logs = [_entries(store, directory) for directory in directories]
+    size = _configured(conf, "mappedFileSizeCommitLog", "mapedFileSizeCommitLog") or _usual(logs)
+    for entries in logs:
+        yield from _of_directory(store, entries, size, rules, "mappedFileSizeCommitLog")
+    yield from _of_queues(store, conf, rules)
+    yield from _of_configuration(store)
+
+
+def _of_queues(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Iterator[Finding]:
+    queues = [
+        _entries(store, store.queue_directory(topic, queue_id)) for topic, queue_id in store.queues()
+    ]
+    size = _configured(conf, "mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue")
+    size = -(-size // _SLOT_BYTES) * _SLOT_BYTES if size else _usual(queues)
+    for entries in queues:
+        yield from _of_directory(store, entries, size, rules, "mappedFileSizeConsumeQueue")
+
+
+def _of_directory(
+    store: Store, entries: list[Entry], size: int, rules: RecoveryRules, key: str
+) -> Iterator[Finding]:
+    """What is wrong in a directory of one log or queue. Brokers before 4.5 load what comes before it, and start."""
+    for number, entry in enumerate(entries):
+        if entry.is_directory and rules.skips_directories:
+            continue
+        if not entry.size_bytes and number == len(entries) - 1 and rules.deletes_empty_last:
+            continue
+        if entry.size_bytes != size or entry.is_directory:
+            if rules.refuses_other_sizes:
+                yield Finding(
+                    store.root, "start-refused", as_text(entry.path), 0, entry.size_bytes,
+                    expected=f"{size} bytes ({key})",
+                    actual="a directory" if entry.is_directory else f"{entry.size_bytes} bytes",
+                )
+            return
+        if not _JAVA_LONG.fullmatch(entry.name) or not -(1 << 63) <= int(entry.name) < 1 << 63:
+            yield Finding(
+                store.root, "start-refused", as_text(entry.path), expected="a name of 20 digits",
+                actual=as_text(entry.name),
+            )
+            return
+
+
+def _of_configuration(store: Store) -> Iterator[Finding]:
+    for name in _CONFIGURATIONS:
+        if not store.size_bytes("config", f"{name}.bak"):
+            continue  # no backup, or an empty one, is no error: the broker begins with an empty table
+        for finding in read_config(store, name).findings:
+            if finding.code == "config-damaged":
+                yield Finding(store.root, "start-refused", finding.file, expected="JSON", actual=finding.actual)
+
+
+def _entries(store: Store, directory: str) -> list[Entry]:
+    try:
+        return sorted(store.files.entries(directory), key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def _configured(conf: Mapping[str, str], *names: str) -> int | None:
+    for name in names:
+        text = conf.get(name, "")
+        if text.isdecimal():
+            return int(text)
+    return None
+
+
+def _usual(directories: list[list[Entry]]) -> int:
+    """The length that most files have: the configured one is not in the store."""
+    sizes = Counter(
+        entry.size_bytes for entries in directories for entry in entries if entry.is_file and entry.size_bytes
+    )
+    return sizes.most_common(1)[0][0] if sizes else 0

@@ -1,0 +1,1 @@
+"""Damaged stores, opened by real brokers: did the start do what was foreseen?"""

@@ -1,0 +1,18 @@
+"""Some hundred cases of the damage matrix; `make fuzz` plays ten thousand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.matrix import CELLS, play
+
+#: Prime to the number of kinds, deeds and places, so that all of them come together in time.
+STRIDE = 5
+PARTS = 8
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_damage_is_found_or_cannot_be(part: int) -> None:
+    played = [play(number) for number in range(part * STRIDE, len(CELLS), PARTS * STRIDE)]
+    assert [(one.number, one.cell, one.done, one.wrong) for one in played if one.wrong] == []
+    assert sum(one.is_found for one in played) > len(played) / 2
