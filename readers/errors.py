@@ -92,3 +92,11 @@ class BadRequest(RmqtxError):
 
 class NoSuchTransaction(RmqtxError):
     """No witness of the given id, message id or key was found."""
+
+
+class StoreInUse(RmqtxError):
+    """A broker, or another rmqtx, uses the store: nothing may be changed in it."""
+
+
+class StoreChanged(RmqtxError):
+    """A store is not as what was planned for it supposes."""

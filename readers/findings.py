@@ -136,6 +136,17 @@ KINDS: dict[str, Kind] = {
         "the newest records of the log are not in their consume queues yet",
         "the broker enters them as it goes on, or when it starts again",
     ),
+    "queue-number-missing": Kind(
+        "warning",
+        "numbers of a consume queue whose records are not in the log",
+        "their records are lost; in a queue that is made anew fillers take their places, and the numbers of all others "
+        "stay what cursors and op messages say",
+    ),
+    "queue-number-taken": Kind(
+        "warning",
+        "a record with a number that its consume queue cannot give it",
+        "it is in no queue that is made anew: another record has the number, or the record's header is damaged",
+    ),
     "queues-unchecked": Kind(
         "note",
         "consume queues in RocksDB",

@@ -7,6 +7,7 @@ FINDINGS = 1
 USAGE = 2
 INCOMPLETE = 3
 UNREADABLE = 10
+STORE_IN_USE = 11
 REFUSED_BY_GUARD = 12
 STALE_PLAN = 13
 UNREACHABLE = 14
@@ -25,9 +26,9 @@ MEANINGS: dict[int, str] = {
     USAGE: "the command line is wrong: an unknown option, column or format",
     INCOMPLETE: "answered, but evidence is missing or damaged, or a transaction is UNDECIDABLE",
     UNREADABLE: "not a store, or a file cannot be read or written",
-    11: "the store is in use (commands that change a store)",
+    STORE_IN_USE: "the store is in use (commands that change a store)",
     REFUSED_BY_GUARD: "refused, a guard said no: nothing was sent (commands that act)",
-    STALE_PLAN: "the plan is stale: what it relied on has changed, and nothing was sent (apply)",
+    STALE_PLAN: "the plan is stale: what it relied on has changed, and nothing was done (apply, undo)",
     UNREACHABLE: "the broker cannot be reached, or does not answer (live brokers)",
     REFUSED_BY_BROKER: "the broker refused (live brokers)",
     NO_SUCH_TRANSACTION: "no such transaction: nothing bears this id, message id or key",

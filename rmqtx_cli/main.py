@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from readers.errors import BadRequest, NoSuchTransaction, RmqtxError
+from readers.errors import BadRequest, NoSuchTransaction, RmqtxError, StoreChanged, StoreInUse
 from remoting.errors import Refused, RemotingError
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.commands import (
@@ -31,6 +31,7 @@ from rmqtx_cli.commands import (
     pending,
     plan,
     probe,
+    rebuild,
     receipts,
     reconcile,
     resume,
@@ -77,6 +78,7 @@ def rmqtx(
 COMMANDS = (
     stores, pending, show, audit, verify, search, export, diff, reconcile, check,
     commit, rollback, discard, resume, close, plan, apply, receipts, answer, probe,
+    rebuild,
 )  # fmt: skip
 for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)
@@ -111,6 +113,10 @@ def status_of(arguments: list[str]) -> int:
         status, message = exit_status.USAGE, str(error)
     except NoSuchTransaction as error:
         status, message = exit_status.NO_SUCH_TRANSACTION, str(error)
+    except StoreInUse as error:
+        status, message = exit_status.STORE_IN_USE, str(error)
+    except StoreChanged as error:
+        status, message = exit_status.STALE_PLAN, str(error)
     except SparkUnavailable as error:
         status, message = exit_status.SPARK_UNAVAILABLE, str(error)
     except Refused as error:
