@@ -39,13 +39,14 @@ class BuiltQueue:
     """One queue as far as it is made.
 
     Shape: `first` and `end` are queue offsets; `lost` are ranges [from, to) of numbers without a record, each with the
-           commit-log offsets of the records on both sides. `last_offset` is that of the newest record entered,
-           `slots_count` how many were.
+           commit-log offsets of the records on both sides. `first_offset` and `last_offset` are those of the first
+           and the newest record entered, `slots_count` how many were.
     """
 
     name: QueueName
     first: int = 0
     end: int = 0
+    first_offset: int = 0
     last_offset: int = -1
     slots_count: int = 0
     extension_bytes: int = 0
@@ -127,6 +128,7 @@ class QueueBuilder:
                 self._refuse(queue.name, rows, row, f"number {number}, more records than fit before it")
                 return False
             queue.first = queue.end = number
+            queue.first_offset = offset
             if not queue.is_batch:
                 self._begin(queue, number)
             return True
@@ -156,7 +158,7 @@ class QueueBuilder:
             for file in self._directory(kind, queue.name).glob("*"):
                 file.unlink()
         self._find("queue-number-taken", queue.name, queue.last_offset, f"{queue.end} numbers, then again from 0 on")
-        queue.first = queue.end = queue.slots_count = queue.extension_bytes = 0
+        queue.first = queue.end = queue.slots_count = queue.extension_bytes = queue.first_offset = 0
         queue.waiting, queue.waiting_at, queue.waiting_count, queue.lost = [], 0, 0, []
 
     # --- slots

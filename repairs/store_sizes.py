@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from readers.consume_queue import BATCH_SLOT, SLOT
@@ -67,6 +67,17 @@ def store_sizes(store: Store | None, conf: Mapping[str, str] | None = None) -> S
         _number(given, "maxIndexNum") or entries or 20_000_000,
         _delays(given.get("messageDelayLevel", _DELAY_LEVELS)),
     )  # fmt: skip
+
+
+def with_log_files_of(sizes: StoreSizes, log_file_bytes: int | None) -> StoreSizes:
+    """The same with another length of log files, if one is given."""
+    return sizes if log_file_bytes is None else replace(sizes, log_file_bytes=log_file_bytes)
+
+
+def usual_log_file_bytes(files: Iterable[tuple[str, int]]) -> int | None:
+    """The length of most files (name, bytes) that are named like segments; None where none is."""
+    sizes = Counter(size for name, size in files if re.fullmatch(r"[0-9]{20}", name) and size)
+    return sizes.most_common(1)[0][0] if sizes else None
 
 
 def _number(conf: Mapping[str, str], *keys: str) -> int | None:

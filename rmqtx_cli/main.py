@@ -36,6 +36,7 @@ from rmqtx_cli.commands import (
     reconcile,
     resume,
     rollback,
+    salvage,
     search,
     show,
     stores,
@@ -78,7 +79,7 @@ def rmqtx(
 COMMANDS = (
     stores, pending, show, audit, verify, search, export, diff, reconcile, check,
     commit, rollback, discard, resume, close, plan, apply, receipts, answer, probe,
-    rebuild,
+    salvage, rebuild,
 )  # fmt: skip
 for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)
