@@ -21,6 +21,7 @@ import numpy as np
 
 from readers.columns import SLACK_BYTES, Bools, Int64s
 from readers.kernels import accelerated
+from readers.properties import CHECK_TIMES
 from readers.record_block import Block
 from readers.record_layout import (
     AT,
@@ -35,6 +36,7 @@ from readers.record_layout import (
     STORE_V6,
 )
 from readers.sources import OpenFile, Segment
+from readers.store import DISCARD_TOPIC
 
 #: Bytes read at a time: some ten thousand records. Larger windows leave the processor's caches and are slower.
 WINDOW_BYTES = 8 << 20
@@ -170,9 +172,15 @@ class SegmentScan:
                 self._account_behind(file, position)
 
     def _without_fillers(self, block: Block) -> Block:
-        """A filler of `rmqtx salvage` says that something was lost there, and is counted as that."""
+        """A filler of `rmqtx salvage` says that something was lost there, and is counted as that.
+
+        The check gives up on half messages among them at once: what it writes then is a record like any other, and
+        evidence of nothing too.
+        """
         fillers = block.are_fillers()
-        for row in np.flatnonzero(fillers).tolist():
+        given_up = fillers & block.topic_is(DISCARD_TOPIC) & block.properties.locate(CHECK_TIMES)[2]
+        self.decoded_bytes += int(block.lengths[given_up].sum())
+        for row in np.flatnonzero(fillers & ~given_up).tolist():
             position, length = int(block.positions[row]), int(block.lengths[row])
             last = self.spans[-1] if self.spans else None
             if last is not None and last.kind == "damaged" and last.position_bytes + last.length_bytes == position:

@@ -20,7 +20,7 @@ from readers.errors import NotAStore, UnreadableFile
 from readers.findings import Finding, as_text
 from readers.reading import Coverage
 from readers.record_block import Block
-from readers.record_layout import MAGIC_BLANK, RECORD_BYTES_MIN
+from readers.record_layout import FILLER_MARK, MAGIC_BLANK, RECORD_BYTES_MIN
 from readers.segment_scan import sound_length, walk
 from readers.sources import OpenFile, open_file
 
@@ -150,9 +150,12 @@ class FoundRuns:
                     position += max(1, len(data) - _HEAD_BYTES) if position + len(data) < file.size_bytes else len(data)
                     continue
                 self._account(file, accounted, found)
-                for run in self._runs_from(file, found):
-                    self.coverage.decoded_bytes += run.length_bytes
+                for run, is_filler in self._runs_from(file, found):
                     accounted = position = run.position_bytes + run.length_bytes
+                    if is_filler:  # of an earlier salvage: another file may have what was there
+                        self.coverage.damaged_bytes += run.length_bytes
+                        continue
+                    self.coverage.decoded_bytes += run.length_bytes
                     yield run
             self._account(file, accounted, self.source.size_bytes)
         unread = sum(length for _, length in self._unread)
@@ -199,8 +202,8 @@ class FoundRuns:
         except UnreadableFile:
             return False
 
-    def _runs_from(self, file: OpenFile, position: int) -> Iterator[Run]:
-        """The runs of records that follow one another from a sound one on."""
+    def _runs_from(self, file: OpenFile, position: int) -> Iterator[tuple[Run, bool]]:
+        """The runs of records that follow one another from a sound one on, and whether they are fillers."""
         data = self._read(file, position, _HEAD_BYTES)
         base = int.from_bytes(data[28:36], "big", signed=True) - position
         wanted = max(_WINDOW_BYTES, int.from_bytes(data[:4], "big"))
@@ -222,24 +225,25 @@ class FoundRuns:
                 return
             wanted = max(_WINDOW_BYTES, int.from_bytes(head, "big"))
 
-    def _cut(self, block: Block, position: int, stop: int) -> Iterator[Run]:
-        """The records of a window as runs, those with a wrong body apart."""
+    def _cut(self, block: Block, position: int, stop: int) -> Iterator[tuple[Run, bool]]:
+        """The records of a window as runs, those with a wrong body apart, and fillers."""
         if not len(block):
             return
         good = block.body_crc_matches()
-        cuts = np.flatnonzero(good[1:] != good[:-1]) + 1
-        wrong = np.flatnonzero(~good)
-        cuts = np.unique(np.concatenate([cuts, wrong, wrong + 1]))
+        fillers = block.are_fillers() if FILLER_MARK in block.raw else np.zeros(len(block), np.bool_)
+        alone = np.flatnonzero(~good | fillers)
+        cuts = np.unique(np.concatenate([alone, alone + 1]))
         cuts = cuts[(cuts > 0) & (cuts < len(block))]
         edges = [0, *cuts.tolist(), len(block)]
         times: Int64s = block.header("store_time_ms")
         for begin, end in pairwise(edges):
             first = int(block.starts[begin])
             last = int(block.starts[end]) if end < len(block) else stop
-            yield Run(
+            run = Run(
                 self.number, position + first, int(block.commit_log_offsets[begin]), last - first, end - begin,
                 bool(good[begin]), int(times[begin]), int(times[end - 1]),
             )
+            yield run, bool(fillers[begin])
 
     def _unread_between(self, begin: int, end: int) -> int:
         return sum(max(0, min(at + length, end) - max(at, begin)) for at, length in self._unread)

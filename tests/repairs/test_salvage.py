@@ -193,6 +193,22 @@ def test_of_two_copies_the_sound_one_is_taken(tmp_path: Path) -> None:
     assert changed <= {records[30][0] + 23}
 
 
+def test_what_a_filler_stands_for_is_taken_from_another_file(tmp_path: Path) -> None:
+    root = corpus.unpack("common-5.3.3", tmp_path)
+    before = files_below(root, "commitlog", "consumequeue")
+    backup = tmp_path / "backup"
+    backup.write_bytes(damage.log_files(root)[0].read_bytes())
+    damaged(root)
+    salvaged(root, tmp_path / "poor")
+    again = salvaged(root, tmp_path / "again", tmp_path / "poor" / "commitlog")
+    assert files_below(tmp_path / "again", "commitlog") == files_below(tmp_path / "poor", "commitlog")
+    assert again.stand_ins_count == again.lost_numbers_count > 0
+    rich = salvaged(root, tmp_path / "rich", tmp_path / "poor", backup)
+    assert files_below(tmp_path / "rich", "commitlog", "consumequeue") == before
+    assert not rich.lost_bytes
+    assert not rich.findings
+
+
 def test_records_that_recovery_had_cut_off_stay_away(tmp_path: Path) -> None:
     root = corpus.unpack("common-5.3.3", tmp_path)
     (log,) = damage.log_files(root)
