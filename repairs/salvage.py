@@ -16,9 +16,11 @@ from readers.commit_log import scan_segments
 from readers.errors import BadRequest, NotAStore
 from readers.findings import Finding, as_text
 from readers.reading import Coverage
+from readers.slot_files import SIMPLE
 from readers.store import Store, open_store
 from repairs.fillers import BLANK_BYTES, FILLER_BYTES_MIN, Lost, Surroundings, blank, filled, stand_in
 from repairs.found_runs import FoundRuns, Run, sources_of
+from repairs.known_ends import known_ends
 from repairs.new_stores import UNFINISHED_SUFFIX, copy_tree, new_store, write_at
 from repairs.pieces import Chosen, OpenSources, Piece, chosen_pieces
 from repairs.rebuild import PARTS, DerivedBuilder, Rebuilt
@@ -68,11 +70,12 @@ def salvage(
     *,
     config: Path | None = None,
     with_tags: bool = False,
+    old_store: Store | None = None,
     progress: Progress | None = None,
 ) -> Salvaged:
     """A store at `target` with all records that are found in files, devices and directories.
 
-    `config`: a broker's directory config/, copied.
+    `config`: a broker's directory config/, copied. `old_store`: the damaged store, whose queues say how far they went.
     Raises: BadRequest, NotAStore where no record is found, UnreadableFile, FileChanged, UnwritableFile.
     """
     _refuse(paths, target, config)
@@ -100,7 +103,7 @@ def salvage(
         with new_store(target) as root:
             if config is not None:
                 copy_tree(config, root / "config")
-            _write_log(root, files, result, sizes)
+            _write_log(root, files, result, sizes, old_store)
             _derive(root, result, sizes, with_tags=with_tags)
     finally:
         files.close()
@@ -119,8 +122,10 @@ def _refuse(paths: list[Path], target: Path, config: Path | None) -> None:
 # --- the log ----------------------------------------------------------------------------------------------------------
 
 
-def _write_log(root: Path, files: OpenSources, result: Salvaged, sizes: StoreSizes) -> None:
-    """The pieces at their places, then what stands in the holes between them."""
+def _write_log(
+    root: Path, files: OpenSources, result: Salvaged, sizes: StoreSizes, old_store: Store | None
+) -> None:
+    """The pieces at their places, then what stands in the holes between them, and behind the last one."""
     pieces, size = result.chosen.pieces, sizes.log_file_bytes
     log = root / "commitlog"
     first, last = pieces[0].offset // size, pieces[-1].offset // size
@@ -133,9 +138,29 @@ def _write_log(root: Path, files: OpenSources, result: Salvaged, sizes: StoreSiz
     result.begin_offset, result.end_offset = pieces[0].offset, pieces[-1].end_offset
     holes = _holes(pieces, size)
     result.lost_bytes = sum(hole.end - hole.begin for hole in holes if not hole.ends_segment)
-    wanted = _lost_numbers(root, sizes, holes, result)
+    wanted, behind = _lost_numbers(root, sizes, holes, result, old_store)
     for hole in holes:
         result.stand_ins_count += _fill(log, hole, wanted[hole.begin], size)
+
+
+    result.end_offset = _append(log, result.end_offset, behind, pieces[-1].last_time_ms, size)
+    result.stand_ins_count += len(behind)
+
+
+def _append(log: Path, end: int, lost: list[Lost], store_time_ms: int, size: int) -> int:
+    """Write stand-ins behind the last record; gives the new end of the log."""
+    near = Surroundings(store_time_ms)
+    for one in lost:
+        base = end - end % size
+        left = base + size - end
+        record = stand_in(end, one, near)
+        if len(record) + BLANK_BYTES > left:
+            write_at(log / f"{base:020d}", size, end - base, blank(left))
+            end = base = base + size
+            record = stand_in(end, one, near)
+        write_at(log / f"{base:020d}", size, end - base, record)
+        end += len(record)
+    return end
 
 
 def _copy(log: Path, files: OpenSources, piece: Piece, size: int) -> None:
@@ -198,8 +223,10 @@ def _fill(log: Path, hole: _Hole, wanted: list[Lost], size: int) -> int:
 # --- lost numbers -----------------------------------------------------------------------------------------------------
 
 
-def _lost_numbers(root: Path, sizes: StoreSizes, holes: list[_Hole], result: Salvaged) -> dict[int, list[Lost]]:
-    """The numbers that stand-ins must bear, by the hole (its begin) that they go into.
+def _lost_numbers(
+    root: Path, sizes: StoreSizes, holes: list[_Hole], result: Salvaged, old_store: Store | None
+) -> tuple[dict[int, list[Lost]], list[Lost]]:
+    """The numbers that stand-ins must bear, by the hole (its begin) that they go into, and those behind all records.
 
     A number is lost in a hole between the records that have its neighbours. In most queues nothing needs to stand in:
     an entry before the log's begin makes a broker go on (FORMATS 3.1). But the check reads halves one by one and takes
@@ -224,11 +251,29 @@ def _lost_numbers(root: Path, sizes: StoreSizes, holes: list[_Hole], result: Sal
     target = as_text(root).removesuffix(UNFINISHED_SUFFIX)
     result.findings.extend(replace(finding, store=target) for finding in builder.findings)
     shutil.rmtree(scratch, ignore_errors=True)
-    return wanted
+    behind = _lost_behind(builder, known_ends(store, old_store))
+    result.lost_numbers_count += len(behind)
+    return wanted, behind
+
+
+def _lost_behind(builder: QueueBuilder, ends: dict[tuple[bytes, int], int]) -> list[Lost]:
+    """Numbers that were given and whose records are lost at the log's end: of very many the last one is enough.
+
+    Of a queue without any record too: what comes first in it then has the number that follows.
+    """
+    lost: list[Lost] = []
+    for (topic, queue_id), end in sorted(ends.items()):
+        queue = builder.queues.get((SIMPLE, topic, queue_id))
+        first = end - 1 if queue is None else queue.end
+        if end - first > _BEHIND_MAX:
+            first = end - 1
+        lost += [Lost(topic, queue_id, number) for number in range(first, end)]
+    return lost
 
 
 #: Of one range of lost numbers; each takes a record.
 _STAND_INS_MAX = 1 << 20
+_BEHIND_MAX = 1 << 16
 
 
 def _distribute(lost: list[Lost], holes: list[_Hole], wanted: dict[int, list[Lost]], room: dict[int, int]) -> None:

@@ -80,7 +80,9 @@ def command(
     sizes = _sizes(files, store, conf, segment_bytes)
     with_tags = store is not None and index_has_tags(store, broker_settings(store, conf=conf))
     with shown("salvaging", voice) as progress:
-        result = salvage(files, to, sizes, config=config, with_tags=with_tags, progress=progress)
+        result = salvage(
+            files, to, sizes, config=config, with_tags=with_tags, old_store=store, progress=progress
+        )
     voice.findings(result.findings)
     for line in _lines(result):
         voice.note(f"{to}: {line}")
