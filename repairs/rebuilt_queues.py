@@ -7,6 +7,7 @@ whose records are lost are filled with what brokers themselves put in front of a
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -32,6 +33,7 @@ _NAME_BYTES_MAX = 255
 _EXTENSION_BASE = -(1 << 63)
 _EXTENSION_END_BYTES = 4
 _FINDINGS_MAX = 100
+_REFUSED_KEPT = 64
 
 
 @dataclass(slots=True)
@@ -40,7 +42,8 @@ class BuiltQueue:
 
     Shape: `first` and `end` are queue offsets; `lost` are ranges [from, to) of numbers without a record, each with the
            commit-log offsets of the records on both sides. `first_offset` and `last_offset` are those of the first
-           and the newest record entered, `slots_count` how many were.
+           and the newest record entered, `slots_count` how many were; `again` is a later record of number 0, with
+           which it may have begun again.
     """
 
     name: QueueName
@@ -51,6 +54,7 @@ class BuiltQueue:
     slots_count: int = 0
     extension_bytes: int = 0
     lost: list[tuple[int, int, int, int]] = field(default_factory=list)
+    again: ClaimedRows | None = None
     waiting: list[Slots] = field(default_factory=list)
     waiting_at: int = 0
     waiting_count: int = 0
@@ -59,6 +63,41 @@ class BuiltQueue:
     def is_batch(self) -> bool:
         """Whether its slots carry their number."""
         return self.name[0] == BATCH
+
+
+@dataclass(slots=True)
+class LogHoles:
+    """How many records can be lost between two places of the log: a number that is too high is damage itself.
+
+    One always can: a damaged header may have put it into another queue.
+    """
+
+    _ends: list[int] = field(default_factory=list)
+    _sums: list[int] = field(default_factory=lambda: [0])
+    _refused: list[tuple[int, int]] = field(default_factory=list)
+    _end: int = 0
+
+    def add(self, block: Block) -> None:
+        """The records of the next block; what lies between them, and before the first one of all, is a hole."""
+        if not len(block):
+            return
+        begins = block.commit_log_offsets
+        before = np.concatenate([[self._end], (begins + block.lengths)[:-1]])
+        for row in np.flatnonzero(begins > before).tolist():
+            self._ends.append(int(begins[row]))
+            self._sums.append(self._sums[-1] + int(begins[row] - before[row]))
+        self._end = int(begins[-1] + block.lengths[-1])
+
+    def refuse(self, offset: int, length: int) -> None:
+        """A record that is in no queue: where it belongs a number is missing."""
+        self._refused.append((offset, length))
+        del self._refused[:-_REFUSED_KEPT]
+
+    def records_between(self, low: int, high: int) -> int:
+        """At most so many records are lost between two places."""
+        holes = self._sums[bisect_right(self._ends, high)] - self._sums[bisect_right(self._ends, low)]
+        refused = sum(length for offset, length in self._refused if low < offset < high)
+        return max(1, (holes + refused) // RECORD_BYTES_MIN)
 
 
 @dataclass(slots=True)
@@ -80,12 +119,14 @@ class QueueBuilder:
     last_store_time_ms: int = 0
     _claims: QueueClaims = field(init=False)
     _refused: int = 0
+    _holes: LogHoles = field(default_factory=LogHoles)
 
     def __post_init__(self) -> None:
         self._claims = QueueClaims(self.store)
 
     def add(self, block: Block) -> None:
         """Enter the records of a block."""
+        self._holes.add(block)
         self._claims.add(block)
         for name, rows in self._claims.taken():
             if not _can_be_directory(name):
@@ -112,6 +153,9 @@ class QueueBuilder:
         for begin, end in pairwise([0, *cuts, len(before)]):
             first = begin
             while first < end and not self._takes(queue, rows, first):
+                if queue.again is not None:
+                    first += 1
+                    continue
                 # further on in the run a number may be reached that is free
                 ahead = int(np.searchsorted(rows.queue_offsets[first + 1 : end], queue.end))
                 is_ahead = first + 1 + ahead < end and rows.queue_offsets[first + 1 + ahead] == queue.end
@@ -122,9 +166,9 @@ class QueueBuilder:
     def _takes(self, queue: BuiltQueue, rows: ClaimedRows, row: int) -> bool:
         """Whether a record can follow what the queue has; makes room for the numbers that are lost before it."""
         number, offset = int(rows.queue_offsets[row]), int(rows.offsets[row])
-        possible = (offset - max(queue.last_offset, 0)) // RECORD_BYTES_MIN
         if queue.last_offset < 0:
-            if not 0 <= number <= possible:
+            if not 0 <= number <= self._holes.records_between(-1, offset):
+                self._holes.refuse(offset, int(rows.lengths[row]))
                 self._refuse(queue.name, rows, row, f"number {number}, more records than fit before it")
                 return False
             queue.first = queue.end = number
@@ -134,11 +178,15 @@ class QueueBuilder:
             return True
         if number == queue.end:
             return True
-        if number == 0:  # the queue was deleted, and began again
+        if queue.again is not None and number == int(queue.again.sizes[0]):  # it was deleted, and began again
+            again = queue.again
             self._flush(queue)
             self._restart(queue)
+            self._append(queue, again, 0, 1)
             return True
-        if number < queue.end or number - queue.end > possible:
+        queue.again = _one(rows, row) if number == 0 else None
+        if number < queue.end or number - queue.end > self._holes.records_between(queue.last_offset, offset):
+            self._holes.refuse(offset, int(rows.lengths[row]))
             self._refuse(queue.name, rows, row, f"number {number} where {queue.end} follows")
             return False
         queue.lost.append((queue.end, number, queue.last_offset, offset))
@@ -160,6 +208,7 @@ class QueueBuilder:
         self._find("queue-number-taken", queue.name, queue.last_offset, f"{queue.end} numbers, then again from 0 on")
         queue.first = queue.end = queue.slots_count = queue.extension_bytes = queue.first_offset = 0
         queue.waiting, queue.waiting_at, queue.waiting_count, queue.lost = [], 0, 0, []
+        queue.again = None
 
     # --- slots
 
@@ -253,6 +302,10 @@ class QueueBuilder:
             self.findings.append(
                 Finding(self.store.root, code, commit_log_offset=offset, actual=f"{queue_text(name)}: {actual}")
             )
+
+
+def _one(rows: ClaimedRows, row: int) -> ClaimedRows:
+    return ClaimedRows(*(getattr(rows, name)[row : row + 1] for name in ClaimedRows.__slots__))
 
 
 def _can_be_directory(name: QueueName) -> bool:

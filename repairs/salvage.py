@@ -134,17 +134,15 @@ def _write_log(
     for piece in pieces:
         _copy(log, files, piece, size)
     result.records_count = sum(piece.records_count for piece in pieces)
-    result.segments_count = last - first + 1
     result.begin_offset, result.end_offset = pieces[0].offset, pieces[-1].end_offset
     holes = _holes(pieces, size)
     result.lost_bytes = sum(hole.end - hole.begin for hole in holes if not hole.ends_segment)
     wanted, behind = _lost_numbers(root, sizes, holes, result, old_store)
     for hole in holes:
         result.stand_ins_count += _fill(log, hole, wanted[hole.begin], size)
-
-
     result.end_offset = _append(log, result.end_offset, behind, pieces[-1].last_time_ms, size)
     result.stand_ins_count += len(behind)
+    result.segments_count = (result.end_offset - 1) // size - first + 1
 
 
 def _append(log: Path, end: int, lost: list[Lost], store_time_ms: int, size: int) -> int:
@@ -241,7 +239,8 @@ def _lost_numbers(
     room = {hole.begin: hole.end - hole.begin for hole in holes}
     for name, queue in builder.finish().items():
         ranges = list(queue.lost)
-        if queue.first and result.begin_offset < sizes.log_file_bytes:
+        # a queue of one record may be one that a damaged header made up
+        if queue.first and queue.slots_count > 1 and result.begin_offset < sizes.log_file_bytes:
             ranges.insert(0, (0, queue.first, -1, queue.first_offset))
         result.lost_numbers_count += sum(high - low for low, high, _, _ in ranges)
         for low, high, before, after in ranges if not queue.is_batch else ():

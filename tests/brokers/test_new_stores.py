@@ -55,7 +55,7 @@ def served(version: str, out: Path, name: str) -> None:
             assert [(one["queue_offset"], one["commit_log_offset"]) for one in got] == wanted, (topic, queue)
         agent.kill()
         rig.stop("broker")
-    assert records_of(out / "store") == before
+    assert records_of(out / "store")[: len(before)] == before  # 5.5.0 checks once more when it stops
 
 
 def available(version: str, kind: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from readers.broker_settings import broker_settings
+from readers.consume_queue import open_queue
 from readers.errors import BadRequest, NotAStore, StoreInUse
 from readers.index import ENTRY, HEADER
 from readers.local_engine import audit
@@ -102,6 +103,36 @@ def test_numbers_keep_their_places_where_records_are_lost(tmp_path: Path) -> Non
                 changed += 1
                 assert after[name][place : place + 20] == bytes(8) + b"\x7f\xff\xff\xff" + bytes(8)
     assert changed == len(lost)
+
+
+@pytest.mark.parametrize("bit", [0, 1, 3, 5])
+def test_one_wrong_number_costs_no_more_than_its_neighbour(bit: int, tmp_path: Path) -> None:
+    root = corpus.unpack("common-5.3.3", tmp_path)
+    before = files_below(root, "consumequeue")
+    (log,) = damage.log_files(root)
+    position, _ = damage.records_in(log)[200]
+    damage.flip_byte(log, position + 27, 1 << bit)
+    built = made(root, tmp_path / "new", "queues")
+    after = files_below(tmp_path / "new", "consumequeue")
+    places = [(name, place) for name, data in before.items() for place in range(0, len(data), 20)]
+    changed = [one for one in places if before[one[0]][one[1] : one[1] + 20] != after[one[0]][one[1] : one[1] + 20]]
+    assert 1 <= len(changed) <= 2
+    assert {finding.code for finding in built.findings} <= {"queue-number-taken", "queue-number-missing"}
+
+
+def test_a_queue_that_was_deleted_begins_again(tmp_path: Path) -> None:
+    root = corpus.unpack("common-5.3.3", tmp_path)
+    (log,) = damage.log_files(root)
+    store = open_store(root)
+    with open_queue(store, "orders", 1) as queue:
+        _, offsets, _, _ = queue.read(0, queue.max_offset)
+    half = len(offsets) // 2
+    for number, offset in enumerate(offsets[half:].tolist()):
+        damage.write_bytes(log, offset + 20, number.to_bytes(8, "big"))
+    made(root, tmp_path / "new", "queues")
+    with open_queue(open_store(tmp_path / "new"), "orders", 1) as queue:
+        _, again, _, _ = queue.read(0, queue.max_offset)
+    assert again.tolist() == offsets[half:].tolist()
 
 
 def test_queues_whose_records_expired_are_kept(tmp_path: Path) -> None:
