@@ -102,8 +102,11 @@ def scan_segments(
     *,
     from_offset: int | None = None,
     to_offset: int | None = None,
+    with_fillers: bool = False,
 ) -> Iterator[Block]:
     """Every block of the commit log, or of a range of it; findings and coverage grow as it goes.
+
+    `with_fillers`: those of `rmqtx salvage` too, as a broker sees them.
 
     Units: commit-log offsets in bytes; a record belongs to the range if it begins in it.
     Order: commit-log offset ascending.
@@ -117,7 +120,10 @@ def scan_segments(
         coverage.append(part)
         if begin >= end:
             continue
-        scan = SegmentScan(segment, from_position=begin, to_position=end, is_last=segment.base_offset >= last)
+        scan = SegmentScan(
+            segment, from_position=begin, to_position=end, is_last=segment.base_offset >= last,
+            with_fillers=with_fillers,
+        )
         try:
             yield from scan
         except SourceError as error:

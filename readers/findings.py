@@ -136,6 +136,29 @@ KINDS: dict[str, Kind] = {
         "the newest records of the log are not in their consume queues yet",
         "the broker enters them as it goes on, or when it starts again",
     ),
+    "queue-number-missing": Kind(
+        "warning",
+        "numbers of a consume queue whose records are not in the log",
+        "their records are lost; in a queue that is made anew fillers take their places, and the numbers of all others "
+        "stay what cursors and op messages say",
+    ),
+    "queue-number-taken": Kind(
+        "warning",
+        "a record with a number that its consume queue cannot give it",
+        "it is in no queue that is made anew: another record has the number, or the record's header is damaged",
+    ),
+    "copies-contradict": Kind(
+        "error",
+        "two records that claim one place of the log and are not the same",
+        "the one with a sound body was taken, of two sound ones that of the longer run of records; what the other says "
+        "of its transaction does not count",
+        "look at both: rmqtx decode commitlog",
+    ),
+    "record-left-out": Kind(
+        "error",
+        "a record that was found and is not in the new store",
+        "what it says of its transaction does not count there; the file that it was found in is unchanged",
+    ),
     "queues-unchecked": Kind(
         "note",
         "consume queues in RocksDB",

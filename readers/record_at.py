@@ -14,6 +14,7 @@ from readers.record_block import Block
 from readers.record_layout import (
     AT,
     BORN_V6,
+    FILLER_MARK,
     IPV6_EXTRA_BYTES,
     MAGIC_V1,
     MAGIC_V2,
@@ -49,7 +50,9 @@ def block_at(log: SegmentedLog, offset: int) -> Block | None:
     if length > len(data):
         data = log.read(offset, length)
     block = _block(data[:length], offset, segment.file, offset - segment.base_offset)
-    return block if block is not None and block.sound().all() else None
+    if block is None or not block.sound().all() or (FILLER_MARK in data and block.are_fillers().any()):
+        return None
+    return block
 
 
 def _block(data: bytes, offset: int, file: str, position: int) -> Block | None:
@@ -142,6 +145,8 @@ class _Gathered:
         good &= (magic == MAGIC_V1) | (magic == MAGIC_V2)
         block = block.take(good)
         block = block.take(block.sound())
+        if FILLER_MARK in block.raw and len(block):
+            block = block.take(~block.are_fillers())
         if len(block):
             yield block
 
@@ -150,8 +155,10 @@ def mended_blocks(raw: bytes, offset: int, file: str, position: int) -> list[Blo
     """Damaged bytes as the records they must have been, if they are whole records with one damaged field each.
 
     Shape: one block per record; None where the bytes cannot be cut into records. What is read of them is a hint of
-           whom they concern, never evidence.
+           whom they concern, never evidence. Fillers of `rmqtx salvage` concern nobody.
     """
+    if FILLER_MARK in raw:
+        return None
     blocks = []
     place = 0
     while place < len(raw):

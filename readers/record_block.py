@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from readers.columns import Bools, Int64s, hosts, integers_at, message_ids, strings, views
 from readers.properties import PropertyAreas, properties_of
-from readers.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES, MAGIC_V2, RECORD, STORE_V6
+from readers.record_layout import AT, BORN_V6, FILLER, IPV6_EXTRA_BYTES, MAGIC_V2, RECORD, STORE_V6
 
 
 class Block:
@@ -188,6 +188,10 @@ class Block:
         mask = np.zeros(len(self), np.bool_)
         mask[rows] = True
         return mask
+
+    def are_fillers(self) -> Bools:
+        """Which records stand where `rmqtx salvage` found none: they are sound, and evidence of nothing."""
+        return self.topic_is(FILLER) | self.properties.locate(FILLER)[2]
 
     def topics(self) -> pa.Array:
         """Topics as bytes (a binary view)."""

@@ -56,3 +56,8 @@ TRANSACTION_MASK, PREPARED, COMMIT, ROLLBACK = 0xC, 0x4, 0x8, 0xC
 
 #: A property is `name` NAME_END `value` VALUE_END.
 NAME_END, VALUE_END = 1, 2
+
+#: Topic of records that `rmqtx salvage` puts where records were lost, and property of those that also take a lost
+#: record's number in its queue: brokers walk over both, and readers take them for the damage that they stand for.
+FILLER = "RMQTX_FILLER"
+FILLER_MARK = FILLER.encode()

@@ -4,6 +4,9 @@ A record is *sound* when its magic code is known, its stored offset is the place
 to its length. Everything else that is not zero is damage, torn or foreign; after it the scan goes on at the next
 sound record, which its own stored offset proves. So for any file: decoded + filler + damaged + unread = size.
 
+Records that `rmqtx salvage` put into holes are sound too, so that brokers walk over them; here they count as the damage
+that they stand for.
+
 A broker's recovery is stricter: it stops at the first unsound record and forgets what follows (FORMATS 2.11). The two
 differ only in a log that was damaged in its middle, and then what follows is exactly what is wanted.
 """
@@ -18,10 +21,12 @@ import numpy as np
 
 from readers.columns import SLACK_BYTES, Bools, Int64s
 from readers.kernels import accelerated
+from readers.properties import CHECK_TIMES
 from readers.record_block import Block
 from readers.record_layout import (
     AT,
     BORN_V6,
+    FILLER_MARK,
     IPV6_EXTRA_BYTES,
     MAGIC_BLANK,
     MAGIC_V1,
@@ -31,6 +36,7 @@ from readers.record_layout import (
     STORE_V6,
 )
 from readers.sources import OpenFile, Segment
+from readers.store import DISCARD_TOPIC
 
 #: Bytes read at a time: some ten thousand records. Larger windows leave the processor's caches and are slower.
 WINDOW_BYTES = 8 << 20
@@ -118,10 +124,12 @@ class SegmentScan:
         is_last: bool = True,
         window_bytes: int = WINDOW_BYTES,
         stops_at_break: bool = False,
+        with_fillers: bool = False,
     ) -> None:
         """`is_last`: no later segment holds data, so zeros up to the end are preallocated space.
 
         `stops_at_break`: end at the first place that is no record, as recovery does, and account for nothing behind.
+        `with_fillers`: give the fillers of `rmqtx salvage` too, as a broker sees them.
         """
         self.segment = segment
         self.spans: list[Span] = []
@@ -132,6 +140,7 @@ class SegmentScan:
         # A window far beyond a small range would be read for the one record that ends past it; it grows where it must.
         self._window_bytes = min(window_bytes, max(self._to - self._from, 0) + _PAST_RANGE_BYTES)
         self._stops_at_break = stops_at_break
+        self._with_fillers = with_fillers
         self._record_bytes = 0
         self.last_store_time_ms = 0
 
@@ -149,6 +158,8 @@ class SegmentScan:
                     limit = len(data)
                     data += bytes(SLACK_BYTES)
                 block, stop = self._block(file, data, position, limit)
+                if FILLER_MARK in data and len(block) and not self._with_fillers:
+                    block = self._without_fillers(block)
                 if len(block):
                     self.decoded_bytes += int(block.lengths.sum())
                     self.last_store_time_ms = int(block.take(np.array([len(block) - 1])).header("store_time_ms")[0])
@@ -160,6 +171,24 @@ class SegmentScan:
             if is_begun and position is not None and not self._stops_at_break:
                 self._account_behind(file, position)
 
+    def _without_fillers(self, block: Block) -> Block:
+        """A filler of `rmqtx salvage` says that something was lost there, and is counted as that.
+
+        The check gives up on half messages among them at once: what it writes then is a record like any other, and
+        evidence of nothing too.
+        """
+        fillers = block.are_fillers()
+        given_up = fillers & block.topic_is(DISCARD_TOPIC) & block.properties.locate(CHECK_TIMES)[2]
+        self.decoded_bytes += int(block.lengths[given_up].sum())
+        for row in np.flatnonzero(fillers & ~given_up).tolist():
+            position, length = int(block.positions[row]), int(block.lengths[row])
+            last = self.spans[-1] if self.spans else None
+            if last is not None and last.kind == "damaged" and last.position_bytes + last.length_bytes == position:
+                self.spans[-1] = Span("damaged", last.position_bytes, last.length_bytes + length)
+            else:
+                self.spans.append(Span("damaged", position, length))
+        return block.take(~fillers)
+
     def _wanted_bytes(self, position: int) -> int:
         """How much to read at a position: a window, but not far behind the range, and at least the record there."""
         return max(self._record_bytes, min(self._window_bytes, self._to - position + _BEHIND_BYTES))
@@ -167,7 +196,7 @@ class SegmentScan:
     def _account_behind(self, file: OpenFile, position: int) -> None:
         """Account for what is no record behind the last one of this scan's range: a scan from there on begins later."""
         is_behind = self._to <= position < self.segment.size_bytes
-        if is_behind and _sound_length(file, position, self.segment.base_offset) is None:
+        if is_behind and sound_length(file, position, self.segment.base_offset) is None:
             self._skip(file, position)
 
     def _block(self, file: OpenFile, data: bytes, position: int, limit: int) -> tuple[Block, int]:
@@ -216,7 +245,7 @@ class SegmentScan:
     def _records_inside(self, file: OpenFile, position: int, end: int) -> list[tuple[int, int]]:
         found: list[tuple[int, int]] = []
         while (place := self._resync(file, position, end)) is not None:
-            length = _sound_length(file, place, self.segment.base_offset)
+            length = sound_length(file, place, self.segment.base_offset)
             if length is None or place + length > end:
                 break
             found.append((place, length))
@@ -231,7 +260,7 @@ class SegmentScan:
 
     def _goes_on(self, file: OpenFile, position: int, walked_bytes: int) -> bool:
         """Whether the walk only ended because its window did."""
-        length = _sound_length(file, position, self.segment.base_offset)
+        length = sound_length(file, position, self.segment.base_offset)
         if length is None:
             return False
         if not walked_bytes:  # one record larger than what was read
@@ -301,7 +330,7 @@ class SegmentScan:
             while found >= 0:
                 place = found - 4
                 if place + _HEAD_BYTES <= len(data) and _HEAD(data, place)[2] == base + start + place:
-                    length = _sound_length(file, start + place, base)
+                    length = sound_length(file, start + place, base)
                     if length is not None and (end is None or start + place < end):
                         return start + place
                 found = data.find(_MAGIC_START, found + 1)
@@ -349,7 +378,7 @@ def _is_blank(head: bytes, left_bytes: int) -> bool:
     return len(head) >= 8 and int.from_bytes(head[:4], "big") == left_bytes and head[4:8] == _BLANK_BYTES
 
 
-def _sound_length(file: OpenFile, position: int, base_offset: int) -> int | None:
+def sound_length(file: OpenFile, position: int, base_offset: int) -> int | None:
     """The length of the record that begins at a position, if it is sound; a few small reads, whatever its length."""
     head = file.read(position, RECORD.size_bytes + 2 * IPV6_EXTRA_BYTES)
     if len(head) < RECORD_BYTES_MIN - 3:

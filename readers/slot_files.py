@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from readers.columns import Int64s, strings
 from readers.consume_queue import BATCH_SLOT, SLOT, Slots
+from readers.fastjson import read_config
 from readers.layout import Layout
 from readers.sources import SegmentedLog
 from readers.store import Store
@@ -107,12 +108,23 @@ def slot_files(store: Store, name: QueueName) -> SlotFiles:
 
 
 def batch_queues(store: Store) -> frozenset[tuple[str, int]]:
-    """The batch queues of a store; listed once in each process."""
+    """The batch queues of a store, by their files and its topics' configuration; listed once in each process."""
     cache = cache_of(store)
     found = cache.get(BATCH)
     if not isinstance(found, frozenset):
-        found = cache[BATCH] = frozenset(store.queues(BATCH))
+        found = cache[BATCH] = frozenset([*store.queues(BATCH), *_configured_as_batch(store)])
     return found
+
+
+def _configured_as_batch(store: Store) -> Iterator[tuple[str, int]]:
+    """The queues of topics with `queue.type=BatchCQ` (5.0.0+); none where the configuration cannot be read."""
+    config = read_config(store, "topics.json").value
+    table = config.get("topicConfigTable") if isinstance(config, dict) else None
+    for topic, about in table.items() if isinstance(table, dict) else ():
+        attributes = about.get("attributes") if isinstance(about, dict) else None
+        if isinstance(attributes, dict) and attributes.get("queue.type") == "BatchCQ":
+            count = about.get("writeQueueNums")
+            yield from ((topic, number) for number in range(count if isinstance(count, int) and count < 65_536 else 0))
 
 
 def slots_of(files: SlotFiles, numbers: Int64s) -> Iterator[tuple[Int64s, Slots]]:

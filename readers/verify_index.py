@@ -64,7 +64,7 @@ class IndexClaims:
             offsets, hashes = key_pairs(block)
             self._offsets.append(offsets)
             self._hashes.append(hashes)
-            if _has_tags(self.store):
+            if newest_entries_have_tags(self.store):
                 self._tags.append(tag_pairs(block))
 
     def compared(self, begin_offset: int) -> IndexPart:
@@ -146,14 +146,15 @@ def index_files(store: Store) -> list[IndexFile]:
     return files
 
 
-def _has_tags(store: Store) -> bool:
+def newest_entries_have_tags(store: Store) -> bool:
     """Whether the newest entries are of tags too, as 5.5.0 makes them; asked once in each process.
 
     Where a store has seen several versions and this is wrong, its entries are explained one by one in the end.
     """
     cache = cache_of(store)
     if "tags" not in cache:
-        cache["tags"] = _newest_have_tags(store, index_files(store)[-1])
+        files = index_files(store)
+        cache["tags"] = bool(files) and _newest_have_tags(store, files[-1])
     return bool(cache["tags"])
 
 

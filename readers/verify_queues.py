@@ -9,6 +9,7 @@ record misleads nothing. Queues are derived: where the two differ the log is bel
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -97,8 +98,8 @@ class QueueParts:
 
 
 @dataclass(slots=True)
-class _Rows:
-    """Records of one block that should have a slot."""
+class ClaimedRows:
+    """Records of one block that should have a slot, and what it should hold; `tags_codes` where nothing is delayed."""
 
     queue_numbers: Int64s
     queue_offsets: Int64s
@@ -116,7 +117,7 @@ class QueueClaims:
 
     store: Store
     _names: dict[QueueName, int] = field(default_factory=dict)
-    _rows: list[_Rows] = field(default_factory=list)
+    _rows: list[ClaimedRows] = field(default_factory=list)
     _hashes: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, block: Block) -> None:
@@ -138,7 +139,7 @@ class QueueClaims:
         if batch_queues(self.store):
             sizes = _batch_sizes(rows)
         self._rows.append(
-            _Rows(
+            ClaimedRows(
                 names, rows.header("queue_offset").astype(np.int64), rows.commit_log_offsets, rows.lengths, tags,
                 rows.header("store_time_ms"), is_delayed, sizes,
             )
@@ -188,18 +189,32 @@ class QueueClaims:
                 queue_id = 0 if queue.startswith("%LMQ%") else int(one.header("queue_id")[0])
                 number = self._number((SIMPLE, queue.encode("utf-8", "surrogateescape"), queue_id))
                 self._rows.append(
-                    _Rows(
+                    ClaimedRows(
                         np.array([number]), np.array([int(offset)]), one.commit_log_offsets, one.lengths,
                         tags[row : row + 1], one.header("store_time_ms"), np.zeros(1, np.bool_), np.ones(1, np.int64),
                     )
                 )
+
+    def taken(self) -> Iterator[tuple[QueueName, ClaimedRows]]:
+        """What was added since the last call, queue by queue, and forget it: what their slots should hold.
+
+        Order: within a queue that of the log.
+        """
+        parts, self._rows = self._rows, []
+        names = list(self._names)
+        for rows in parts:
+            columns = [getattr(rows, name) for name in ClaimedRows.__slots__]
+            numbers = rows.queue_numbers
+            order = np.argsort(numbers, kind="stable")
+            for mine in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
+                yield names[int(numbers[mine[0]])], ClaimedRows(*(column[mine] for column in columns))
 
     def compared(self) -> QueueParts:
         """Each queue's part, when all blocks were added."""
         if not self._rows:
             return QueueParts()
         numbers, *columns = (
-            np.concatenate([getattr(rows, name) for rows in self._rows]) for name in _Rows.__slots__
+            np.concatenate([getattr(rows, name) for rows in self._rows]) for name in ClaimedRows.__slots__
         )
         order = np.argsort(numbers, kind="stable")
         cuts = np.searchsorted(numbers[order], np.arange(len(self._names) + 1))

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING
 from rmqtx_cli.text import count
 
 if TYPE_CHECKING:
-    from readers.reading import Reading
+    from collections.abc import Sequence
+
+    from readers.reading import Coverage, Reading
 
 
 def accounting(reading: Reading) -> str | None:
     """That decoded + filler + damaged + unread = size, over all files; None where no file was read."""
-    files = reading.coverage
+    return amounts_of(reading.coverage)
+
+
+def amounts_of(files: Sequence[Coverage]) -> str | None:
+    """The same of the coverage itself."""
     if not files:
         return None
     parts = {

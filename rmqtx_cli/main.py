@@ -33,10 +33,12 @@ from rmqtx_cli.commands import (
     pending,
     plan,
     probe,
+    rebuild,
     receipts,
     reconcile,
     resume,
     rollback,
+    salvage,
     search,
     show,
     simulate,
@@ -81,6 +83,7 @@ def rmqtx(
 COMMANDS = (
     stores, pending, show, audit, verify, search, export, diff, reconcile, check, simulate,
     commit, rollback, discard, resume, close, plan, apply, undo, receipts, answer, probe,
+    salvage, rebuild,
 )  # fmt: skip
 for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)

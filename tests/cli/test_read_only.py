@@ -37,9 +37,13 @@ def fingerprint(store: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", ["fifteen-5.3.3", "killed-5.1.4", "common-4.3.0"])
-def test_the_source_is_untouched(rmqtx: Run, corpus_store: Callable[[str], Path], name: str) -> None:
+def test_the_source_is_untouched(rmqtx: Run, corpus_store: Callable[[str], Path], name: str, tmp_path: Path) -> None:
     store = corpus_store(name)
     before = fingerprint(store)
     for verb in VERBS:
         rmqtx(*verb, store)
+        assert fingerprint(store) == before, verb
+    for number, verb in enumerate((["salvage"], ["rebuild", "all"])):
+        rmqtx(*verb, store, "--to", tmp_path / str(number))
+        assert (tmp_path / str(number) / "commitlog").is_dir()
         assert fingerprint(store) == before, verb

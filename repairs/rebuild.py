@@ -1,0 +1,189 @@
+"""Derived files made anew from the log: a copy of a store whose queues, index or checkpoint are as its records say.
+
+The store that is read is not changed. What nothing in the log says stays as it was: queues without a record (theirs
+have expired, and the numbers go on), the checkpoint's word about replicas, the configuration.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from readers.broker_settings import BrokerSettings
+from readers.checkpoint import checkpoint_values
+from readers.commit_log import log_bytes, scan_segments
+from readers.errors import BadRequest, NotAStore, StoreInUse
+from readers.findings import Finding
+from readers.reading import Coverage
+from readers.record_block import Block
+from readers.slot_files import BATCH, SIMPLE
+from readers.store import Store
+from readers.verify_index import newest_entries_have_tags
+from repairs.new_stores import copy_tree, new_store, refuse_within
+from repairs.rebuilt_checkpoint import write_checkpoint
+from repairs.rebuilt_index import IndexBuilder
+from repairs.rebuilt_queues import QueueBuilder
+from repairs.store_sizes import EXTENSION, StoreSizes
+
+QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
+PARTS = (QUEUES, INDEX, CHECKPOINT)
+_TAGS_SINCE = (5, 5, 0)
+Progress = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """What was made: counts, and what had to be said about reading the log.
+
+    Shape: `lost_numbers_count` are numbers of queues whose records the log does not hold.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    coverage: list[Coverage] = field(default_factory=list)
+    records_count: int = 0
+    queues_count: int = 0
+    kept_queues: list[tuple[str, int]] = field(default_factory=list)
+    slots_count: int = 0
+    lost_numbers_count: int = 0
+    index_files_count: int = 0
+    index_entries_count: int = 0
+    checkpoint: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class DerivedBuilder:
+    """Makes the asked-for derived files of a store below `root` from blocks that come in the order of the log.
+
+    `with_tags`: the index holds tags too, as that of 5.5.0 does.
+    Raises: OSError where a file cannot be written.
+    """
+
+    parts: frozenset[str]
+    store: Store
+    root: Path
+    sizes: StoreSizes
+    with_tags: bool = False
+    made: Rebuilt = field(default_factory=Rebuilt)
+    _queues: QueueBuilder = field(init=False)
+    _index: IndexBuilder = field(init=False)
+    _last_time_ms: int = 0
+
+    def __post_init__(self) -> None:
+        extended = {(os.fsencode(topic), number) for topic, number in self.store.queues(EXTENSION)}
+        self._queues = QueueBuilder(self.store, self.root, self.sizes, frozenset(extended))
+        self._index = IndexBuilder(self.root, self.sizes, with_tags=self.with_tags)
+
+    def add(self, block: Block) -> None:
+        """The records of a block."""
+        if not len(block):
+            return
+        self.made.records_count += len(block)
+        self._last_time_ms = max(self._last_time_ms, int(block.header("store_time_ms").max()))
+        if QUEUES in self.parts:
+            self._queues.add(block)
+        if INDEX in self.parts:
+            self._index.add(block)
+
+    def finish(self) -> Rebuilt:
+        """Write what is held back, and the checkpoint."""
+        made = self.made
+        if QUEUES in self.parts:
+            queues = self._queues.finish()
+            made.queues_count = len(queues)
+            made.slots_count = sum(queue.slots_count for queue in queues.values())
+            made.lost_numbers_count = sum(high - low for queue in queues.values() for low, high, _, _ in queue.lost)
+            made.findings.extend(self._queues.findings)
+        if INDEX in self.parts:
+            made.index_files_count = self._index.finish()
+            made.index_entries_count = self._index.entries_count
+        if CHECKPOINT in self.parts:
+            made.checkpoint = write_checkpoint(
+                self.root, self.store, log_time_ms=self._last_time_ms, queues_time_ms=self._last_time_ms,
+                index_time_ms=self._index_time_ms(),
+            )
+        return made
+
+    def _index_time_ms(self) -> int:
+        """The store time of the last entry of the last index file that is full."""
+        if INDEX in self.parts:
+            return self._index.completed_time_ms
+        known = checkpoint_values(self.store).get("index_msg_time_ms", 0)
+        return known if 0 <= known <= self._last_time_ms else 0
+
+
+def index_has_tags(store: Store, settings: BrokerSettings) -> bool:
+    """Whether a store's broker puts tags into the index (5.5.0): by its version, else by the newest entries."""
+    is_exact = settings.version_low is not None and settings.version_low == settings.version_high
+    if is_exact or (settings.version_high is not None and settings.version_high < _TAGS_SINCE):
+        return settings.version_low is not None and settings.version_low >= _TAGS_SINCE
+    return newest_entries_have_tags(store)
+
+
+def rebuild(
+    parts: Iterable[str],
+    store: Store,
+    target: Path,
+    sizes: StoreSizes,
+    *,
+    with_tags: bool = False,
+    progress: Progress | None = None,
+) -> Rebuilt:
+    """A copy of a store at `target`, with some of PARTS made anew from its log.
+
+    Damage: findings and coverage of the log's reading; what is damaged there is in no queue and no index.
+    Raises: BadRequest, StoreInUse, NotAStore, UnreadableFile, UnwritableFile.
+    """
+    wanted = frozenset(parts)
+    _refuse(wanted, store)
+    refuse_within(target, [store])
+    total = log_bytes(store.commit_log)
+    with new_store(target) as root:
+        builder = DerivedBuilder(wanted, store, root, sizes, with_tags)
+        made = builder.made
+        made.findings.extend(store.findings)
+        done = 0
+        for block in scan_segments(store, made.findings, made.coverage):
+            builder.add(block)
+            done += int(block.lengths.sum())
+            if progress is not None:
+                progress(min(done, total), total)
+        builder.finish()
+        _copy_rest(wanted, store, root, made)
+    return made
+
+
+def _refuse(parts: frozenset[str], store: Store) -> None:
+    if store.is_remote:
+        raise BadRequest(f"{store.root} is not on this machine", advice="copy it here first")
+    if store.in_use:
+        raise StoreInUse(
+            f"a broker uses {store.root} (process {store.used_by_process})", advice="stop it, or give a copy"
+        )
+    if not store.commit_log:
+        raise NotAStore(f"{store.root} has no commit log to make anything from", advice="rmqtx salvage finds records")
+    if QUEUES in parts and store.has_rocksdb_queues:
+        raise BadRequest(
+            f"the consume queues of {store.root} are in RocksDB", advice="its broker makes them anew from the log"
+        )
+
+
+def _copy_rest(parts: frozenset[str], store: Store, root: Path, made: Rebuilt) -> None:
+    """Everything that was not made anew, and the queues that the log has no record of."""
+    own = {
+        QUEUES: {SIMPLE, BATCH, EXTENSION},
+        INDEX: {"index"},
+        CHECKPOINT: {"checkpoint"},
+    }
+    left_out = frozenset(name for part in parts for name in own[part])
+    copy_tree(Path(store.root), root, left_out)
+    for directory in store.commit_log_directories:
+        if not Path(directory).is_relative_to(store.root):
+            copy_tree(Path(directory), root / Path(directory).name)
+    for kind in (SIMPLE, BATCH, EXTENSION) if QUEUES in parts else ():
+        for topic, number in store.queues(kind):
+            place = root / kind / topic / str(number)
+            if not place.exists() and store.queue_segments(topic, number, kind)[0]:
+                copy_tree(Path(store.queue_directory(topic, number, kind)), place)
+                made.kept_queues.append((topic, number))

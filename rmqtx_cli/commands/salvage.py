@@ -1,0 +1,159 @@
+"""`rmqtx salvage`: a clean store from records wherever they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from readers.errors import BadRequest
+from rmqtx_cli import exit_status
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options import BrokerConfOption, QuietOption, VerboseOption
+from rmqtx_cli.say import Voice
+from rmqtx_cli.sizes import parse_size_bytes
+from rmqtx_cli.text import count, size
+
+if TYPE_CHECKING:
+    from readers.store import Store
+    from repairs.salvage import Salvaged
+    from repairs.store_sizes import StoreSizes
+
+NAME = "salvage"
+SHORT = "a clean store from damaged, misnamed or loose files, or a disk image"
+EXAMPLES = (
+    Example("rmqtx salvage STORE --to NEW", "a damaged store: its log without holes, everything else from it"),
+    Example("rmqtx salvage disk.img --to NEW --segment-size 1GiB --config etc/config", "an image of a disk"),
+    Example("rmqtx salvage lost+found STORE --to NEW", "loose files and what is left of the store, together"),
+)
+
+FileArguments = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE", help="Files of any name, devices, directories of files, roots of stores."),
+]
+ToOption = Annotated[
+    Path, typer.Option("--to", metavar="DIR", help="Where the new store goes: a directory that is not there yet.")
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="DIR", help="The broker's config/, copied; without it that of a STORE given."),
+]
+SegmentSizeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--segment-size", parser=parse_size_bytes, metavar="SIZE",
+        help="Length of the log's files (mappedFileSizeCommitLog), where no file or --broker-conf says it; else 1GiB.",
+    ),
+]
+
+
+def command(
+    files: FileArguments,
+    to: ToOption,
+    config: ConfigOption = None,
+    segment_bytes: SegmentSizeOption = None,
+    broker_conf: BrokerConfOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Make a store that a broker can open from every record that is found, wherever it lies.
+
+    A record says itself where in the log it belongs: names of files and places in them do not matter. Where copies of
+    a record contradict each other, the one with a sound body is taken. Holes between records are filled, so that
+    brokers walk over them; queues, index and checkpoint are made anew. What is read is not changed.
+    """
+    from readers.broker_settings import broker_settings, read_broker_conf
+    from repairs.rebuild import index_has_tags
+    from repairs.salvage import salvage
+    from rmqtx_cli.accounting import amounts_of
+    from rmqtx_cli.progress import shown
+
+    voice = Voice(verbose, quiet)
+    conf = None if broker_conf is None else read_broker_conf(broker_conf)
+    store = _store_of(files)
+    if config is None and store is not None and store.has("config"):
+        config = Path(store.root) / "config"
+    if config is None:
+        voice.note("no config/: the new store knows no topics and no cursors (--config gives them)")
+    sizes = _sizes(files, store, conf, segment_bytes)
+    with_tags = store is not None and index_has_tags(store, broker_settings(store, conf=conf))
+    with shown("salvaging", voice) as progress:
+        result = salvage(
+            files, to, sizes, config=config, with_tags=with_tags, old_store=store, progress=progress
+        )
+    voice.findings(result.findings)
+    for line in _lines(result):
+        voice.note(f"{to}: {line}")
+    amounts = amounts_of(result.coverage)
+    if amounts is not None:
+        voice.note(amounts)
+    is_whole = not any(finding.kind.severity == "error" for finding in result.findings) and not result.lost_bytes
+    return exit_status.DONE if is_whole else exit_status.INCOMPLETE
+
+
+def _store_of(files: list[Path]) -> Store | None:
+    """The store among what was given, whose configuration and lengths of files hold for the new one.
+
+    Raises: BadRequest where there are several; StoreInUse.
+    """
+    from readers.errors import NotAStore, StoreInUse
+    from readers.store import open_store
+
+    found = []
+    for path in files:
+        if path.is_dir():
+            try:
+                found.append(open_store(path))
+            except NotAStore:
+                continue
+    for store in found:
+        if store.in_use:
+            raise StoreInUse(f"a broker uses {store.root} (process {store.used_by_process})", advice="stop it first")
+    if len(found) > 1 and len({store.root for store in found}) > 1:
+        raise BadRequest(
+            "several stores are given", advice="give one, and of others the files of their logs: STORE/commitlog"
+        )
+    return found[0] if found else None
+
+
+def _sizes(
+    files: list[Path], store: Store | None, conf: Mapping[str, str] | None, segment_bytes: int | None
+) -> StoreSizes:
+    """The lengths of the new store's files: as said, as configured, as the files are that are named like segments."""
+    from repairs.found_runs import sources_of
+    from repairs.store_sizes import store_sizes, usual_log_file_bytes, with_log_files_of
+
+    sizes = store_sizes(store, conf)
+    is_configured = any(key.lower().endswith("filesizecommitlog") for key in conf or ())
+    if segment_bytes is None and not is_configured:
+        found = sources_of(files)
+        segment_bytes = usual_log_file_bytes((Path(source.file).name, source.size_bytes) for source in found)
+    return with_log_files_of(sizes, segment_bytes)
+
+
+def _lines(result: Salvaged) -> list[str]:
+    """What was found and made."""
+    chosen, made = result.chosen, result.made
+    twice = f", {count(chosen.duplicates_count, 'copy', 'copies')} of them too" if chosen.duplicates_count else ""
+    lines = [
+        f"{count(result.records_count, 'record')} in {count(result.segments_count, 'segment')}, "
+        f"from {result.begin_offset} to {result.end_offset}{twice}"
+    ]
+    if chosen.left_out_count or chosen.contradictions_count:
+        lines.append(
+            f"left out: {count(chosen.left_out_count, 'record')}, "
+            f"{count(chosen.contradictions_count, 'contradicting copy', 'contradicting copies')}"
+        )
+    if result.lost_bytes or result.lost_numbers_count:
+        lines.append(
+            f"lost: {size(result.lost_bytes)} inside the log, {count(result.lost_numbers_count, 'number')} of queues; "
+            f"{count(result.stand_ins_count, 'empty message')} in their place"
+        )
+    entries = count(made.slots_count, "entry", "entries")
+    lines.append(
+        f"{count(made.queues_count, 'queue')} with {entries}, {count(made.index_files_count, 'index file')} with "
+        f"{count(made.index_entries_count, 'entry', 'entries')}"
+    )
+    return lines
