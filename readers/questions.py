@@ -83,6 +83,9 @@ def show(
         return named
 
     table = None if scan or at_ms is not None else _by_derived_files(reading, facts, by_name)
+    if table is not None and _rests_on_most_checks(table, facts):
+        reading.notes.append("the log is scanned, because the most checks that any half copy shows decide it")
+        table = None
     if table is None:
         def chosen(rows: pa.Table) -> pa.Table:
             return rows.filter(_is_named(rows, identity))
@@ -95,6 +98,20 @@ def show(
         )
     reading.batches = table.to_batches()
     return reading
+
+
+def _rests_on_most_checks(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
+    """Whether a row would be DISCARDED, not LOST, if its checks are the most that the broker makes.
+
+    Where a version writes no discard copy and transactionCheckMax was not given, the most checks in the whole log stand
+    for it, and derived files lead to some copies only.
+    """
+    silent = [
+        root for root, fact in facts.items()
+        if fact.settings.writes_discard_copy is not True and not fact.settings.check_max_is_configured
+    ]
+    lost = rows.filter(pc.and_(pc.equal(rows["state"], "LOST"), pc.greater(rows["checks_count"], 0)))
+    return bool(set(lost["store"].to_pylist()) & set(silent))
 
 
 def _by_derived_files(

@@ -30,6 +30,8 @@ CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 #: Topics where a final waits for its time before it reaches its real topic.
 SCHEDULE_TOPIC, TIMER_TOPIC = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
+#: The topic of records that a bundle has in the place of those that it left out; no queue knows them.
+LEFT_OUT_TOPIC = "RMQTX_LEFT_OUT"
 
 #: Queues whose files are opened together.
 _PREPARED_QUEUES = 32

@@ -19,6 +19,7 @@ from rmqtx_cli.commands import (
     answer,
     apply,
     audit,
+    bundle,
     check,
     close,
     commit,
@@ -77,6 +78,7 @@ def rmqtx(
 COMMANDS = (
     stores, pending, show, audit, verify, search, export, diff, reconcile, check,
     commit, rollback, discard, resume, close, plan, apply, receipts, answer, probe,
+    bundle,
 )  # fmt: skip
 for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)
