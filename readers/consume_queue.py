@@ -441,7 +441,8 @@ def scan_slots(
 ) -> Reading:
     """Every slot of the consume queues, or of one topic, one queue number, one range of queue offsets.
 
-    Shape:  rows of QUEUE_SLOTS, at most 65,536 a batch; pre-blank slots are rows without offset and length.
+    Shape:  rows of QUEUE_SLOTS, at most 65,536 a batch; pre-blank slots are rows without offset and length, slots whose
+            record a bundle left out are none.
     Order:  simple queues, then batch queues; topic, queue number, position.
     Damage: slot-invalid (no row), slot-expired and slot-dangling (a row), queue-gap, segment-size, stray-file,
             unreadable-file.

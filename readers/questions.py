@@ -88,16 +88,21 @@ def show(
         table = None
     if table is None:
         def chosen(rows: pa.Table) -> pa.Table:
-            return rows.filter(_is_named(rows, identity))
+            return rows_named(rows, identity)
 
         table = pa.Table.from_batches(_scanned(reading, stores, settings_of, at_ms, progress, chosen), TRANSACTIONS)
     if not table.num_rows:
-        raise NoSuchTransaction(
-            f"no transaction {identity} in {', '.join(store.root for store in stores)}",
-            advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
-        )
+        raise no_such_transaction(stores, identity)
     reading.batches = table.to_batches()
     return reading
+
+
+def no_such_transaction(stores: list[Store], identity: str) -> NoSuchTransaction:
+    """What to raise if nothing in the stores has a name."""
+    return NoSuchTransaction(
+        f"no transaction {identity} in {', '.join(store.root for store in stores)}",
+        advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
+    )
 
 
 def _rests_on_most_checks(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
@@ -177,6 +182,11 @@ def _undecidable_findings(undecidable: Counter[tuple[str, str]]) -> list[Finding
 def open_rows(rows: pa.Table) -> pa.Table:
     """The rows that the broker still has before it: PENDING, and decided ones that it will ask again."""
     return rows_where(rows, pc.or_(pc.equal(rows["state"], "PENDING"), pc.equal(rows["advice"], "close")))
+
+
+def rows_named(rows: pa.Table, identity: str) -> pa.Table:
+    """The rows that an id, the message id of any of their records, or a business key names."""
+    return rows.filter(_is_named(rows, identity))
 
 
 def _is_named(rows: pa.Table, identity: str) -> pa.Array:

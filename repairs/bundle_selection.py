@@ -12,11 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from readers.conclusion import conclude, without_stale
 from readers.errors import BadRequest, NoSuchTransaction
 from readers.findings import KINDS
 from readers.job_runner import run_job
-from readers.questions import show
+from readers.local_engine import audit
+from readers.questions import no_such_transaction, rows_named, show
 from readers.record_at import block_at
 from readers.record_block import Block
 from readers.sources import SegmentedLog
@@ -118,18 +121,36 @@ def _without(one: KeptRange, taken: list[KeptRange]) -> Iterator[KeptRange]:
         yield KeptRange(begin, end - begin, one.kind)
 
 
-def selected(store: Store, settings_of: SettingsOf, identities: Iterable[str], codes: Iterable[str]) -> Selection:
+def selected(
+    store: Store, settings_of: SettingsOf, identities: Iterable[str], codes: Iterable[str], *, scan: bool
+) -> Selection:
     """The transactions that some ids, message ids or keys name, and what shows some findings of `verify`.
 
+    `scan`: judge them by the whole log, as an audit does; else by queues and index, which see no damage elsewhere.
     Raises: NoSuchTransaction; BadRequest for a code that there is not, or that no bundle can show.
     """
     selection = Selection(store)
-    for identity in identities:
-        selection.add_transactions(show([store], settings_of, identity).table().to_pylist(), asked=True)
+    if scan:
+        _add_by_scan(selection, settings_of, list(identities))
+    else:
+        for identity in identities:
+            selection.add_transactions(show([store], settings_of, identity).table().to_pylist(), asked=True)
     wanted = frozenset(codes)
     if wanted:
         _add_findings(selection, wanted)
     return selection
+
+
+def _add_by_scan(selection: Selection, settings_of: SettingsOf, identities: list[str]) -> None:
+    found: dict[str, list[dict[str, Any]]] = {identity: [] for identity in identities}
+    for batch in audit([selection.store], settings_of) if identities else ():
+        rows = pa.Table.from_batches([batch])
+        for identity, mine in found.items():
+            mine.extend(rows_named(rows, identity).to_pylist())
+    for identity, mine in found.items():
+        if not mine:
+            raise no_such_transaction([selection.store], identity)
+        selection.add_transactions(mine, asked=True)
 
 
 # --- findings ---------------------------------------------------------------------------------------------------------
@@ -206,9 +227,15 @@ def loose(offset: int, length: int) -> Iterator[KeptRange]:
 # --- what else a verdict can rest on ----------------------------------------------------------------------------------
 
 
-def complete(selection: Selection, settings_of: SettingsOf) -> None:
-    """Add what only a scan of the whole log shows to matter for the transactions' verdicts."""
+def complete(selection: Selection, settings_of: SettingsOf, offsets: Iterable[int] = ()) -> None:
+    """Add what only a scan of the whole log shows to matter for the transactions' verdicts.
+
+    `offsets`: of records that turned out to be of other transactions too, which then come along.
+    """
     store = selection.store
+    _judge_again(selection, settings_of)
+    for identity in _message_ids(store, offsets):
+        _bring(selection, identity, settings_of)
     facts = store_facts(store, settings_of)
     scanned = _scanned(selection)
     conclude(facts, scanned)
@@ -224,6 +251,25 @@ def complete(selection: Selection, settings_of: SettingsOf) -> None:
         for slot in part.unfound:
             if any(one.begin_offset <= slot.commit_log_offset < one.end_offset for one in unidentified):
                 selection.slots.setdefault((slot.topic, 0), set()).add(slot.queue_offset)
+
+
+def _judge_again(selection: Selection, settings_of: SettingsOf) -> None:
+    """The rows as an audit gives them: derived files that are damaged may have led to less."""
+    asked = {row["transaction_id"] for row in selection.rows}
+    rows = [row for batch in audit([selection.store], settings_of) for row in batch.to_pylist()]
+    mine = [row for row in rows if row["transaction_id"] in asked]
+    if {row["transaction_id"] for row in mine} == asked:
+        selection.rows = []
+        selection.add_transactions(mine, asked=True)
+
+
+def _message_ids(store: Store, offsets: Iterable[int]) -> list[str]:
+    log = store.log()
+    try:
+        blocks = [block_at(log, offset) for offset in sorted(set(offsets))]
+        return [block.message_ids().to_pylist()[0] for block in blocks if block is not None]
+    finally:
+        log.close()
 
 
 def _scanned(selection: Selection) -> list[Scanned]:

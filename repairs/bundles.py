@@ -91,16 +91,17 @@ class Bundle:
 
 def make_bundle(
     source: Source, identities: Iterable[str], codes: Iterable[str], target: Path, *, is_archive: bool,
-    key: bytes | None = None,
+    key: bytes | None = None, scan: bool = True,
 ) -> Bundle:
     """Write a bundle of the transactions that some ids name and of the findings of some codes.
 
     `target`: what must not exist yet, an archive or a directory. `key`: redact, with pseudonyms by this key.
+    `scan`: read the whole log for the rows; else follow queues and index.
     Raises: BadRequest, NoSuchTransaction, UnwritableFile; then nothing is left at the target.
     """
     refuse_target(target, is_archive=is_archive)
     redactor = None if key is None else Redactor(key)
-    selection = selected(source.store, source.settings_of, identities, codes)
+    selection = selected(source.store, source.settings_of, identities, codes, scan=scan)
     try:
         work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
@@ -108,7 +109,7 @@ def make_bundle(
     try:
         draft = _Draft(source, selection, redactor, work / "first")
         if draft.differences:
-            complete(selection, source.settings_of)
+            complete(selection, source.settings_of, draft.foreign_offsets)
             draft = _Draft(source, selection, redactor, work / "second")
         _name(draft, target, is_archive=is_archive)
         return draft.bundle(target)
@@ -153,6 +154,7 @@ class _Draft:
         root.mkdir()
         for directory in directories(source.store):
             (root / directory).mkdir(parents=True, exist_ok=True)
+        self.foreign_offsets: list[int] = []
         self.facts = list(write_files(self._files(), root))
         self.differences = list(dict.fromkeys(self._differences()))
         manifest = json.dumps(self._manifest(), indent=1, ensure_ascii=True).encode("ascii") + b"\n"
@@ -212,6 +214,7 @@ class _Draft:
                 if mine[column] != others[column]:
                     yield f"{name}: {column} is {others[column]}, in the store {mine[column]}"
         for row in found.values():
+            self.foreign_offsets.extend(_places(row))
             yield f"{row['transaction_id']} is in the bundle and was not chosen"
         if self.selection.findings:
             yield from self._other_findings(copy.store)

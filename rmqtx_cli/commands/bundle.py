@@ -70,6 +70,12 @@ KeyOption = Annotated[
         help="The key of the pseudonyms, made if FILE does not exist; without it nobody ever knows the key.",
     ),
 ]
+NoScanOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-scan", help="Follow queues and index instead of reading the whole log: quick, and blind to damage in it."
+    ),
+]
 
 
 def command(
@@ -80,6 +86,7 @@ def command(
     to: DirectoryOption = None,
     redact: RedactOption = False,
     redact_key_file: KeyOption = None,
+    no_scan: NoScanOption = False,
     output_format: FormatOption = None,
     commit_log: CommitLogOption = None,
     broker_conf: BrokerConfOption = None,
@@ -124,7 +131,9 @@ def command(
     source = Source(
         opened.stores[0], None if broker_conf is None else read_broker_conf(broker_conf), broker_version
     )
-    made = make_bundle(source, transaction or (), finding or (), target, is_archive=output is not None, key=key)
+    made = make_bundle(
+        source, transaction or (), finding or (), target, is_archive=output is not None, key=key, scan=not no_scan
+    )
     listing.write(iter(made.transactions.to_batches()))
     return _told(made, voice)
 
