@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from readers.columns import Int64s
+from readers.columns import Bools, Int64s
 from readers.commit_log import written_bytes
 from readers.consume_queue import BLOCK_SLOTS, LEFT_OUT_TAGS, PRE_BLANK_LENGTH, SLOT, Slots, are_pre_blank, are_sound
 from readers.record_layout import BLANK, MAGIC_BLANK, MAGIC_V1, RECORD, RECORD_BYTES_MIN
@@ -27,6 +27,8 @@ from readers.store import LEFT_OUT_TOPIC, Store
 #: Longer gaps are several records: whatever reads one takes its length in memory.
 _LEFT_OUT_BYTES_MAX = 4 << 20
 _PIECE_BYTES = 1 << 20
+#: A queue that ends at most so many files behind its last kept slot is followed to its end.
+_FILES_BEHIND_MAX = 16
 
 Change = Callable[[bytes], bytes]
 
@@ -154,31 +156,41 @@ def _signed(magic: int) -> int:
 
 
 def planned_queue(
-    store: Store, topic: str, queue_id: int, directory: str, offsets: Int64s, tags_codes: Mapping[int, int],
-    numbers: frozenset[int] = frozenset(), *, whole: bool,
+    store: Store, topic: str, queue_id: int, directory: str, kept: KeptSlots, *, whole: bool
 ) -> Iterator[PlannedFile]:
     """The files of a queue with the slots of kept records.
 
-    `offsets`: commit-log offsets of all kept records, ascending; `tags_codes`: what their slots say instead of what
-    they said, where it differs. `numbers`: slots that are kept whatever they point at. `whole`: from the first file to
-    the last slot, so that the queue's ends are those of the original; else only the files that hold kept slots, and
-    those between.
+    `whole`: from the first file to the last slot, so that the queue's ends are those of the original; else from the
+    first file that holds a kept slot to the last, and to the queue's end where that is near.
     """
     files = slot_files(store, (SIMPLE, topic.encode("utf-8", "surrogateescape"), queue_id))
     files.close()
-    work = _QueueWork(store, offsets, tags_codes, numbers)
-    planned: list[tuple[Segment, int, bool]] = []
-    for segment in files.segments:
-        used, has_kept = work.looked_at(segment)
-        planned.append((segment, used, has_kept))
-    rows = [row for row, (_, _, has_kept) in enumerate(planned) if has_kept]
-    last = max((row for row, (_, used, _) in enumerate(planned) if used), default=-1)
-    chosen = planned[: last + 1] if whole else planned[rows[0] : rows[-1] + 1] if rows else []
-    if whole and planned and not chosen:
-        chosen = planned[:1]
-    for segment, used, _ in chosen:
+    work = _QueueWork(store, kept)
+    segments = list(files.segments)
+    if not whole:
+        rows = [row for row, segment in enumerate(segments) if work.holds_kept(segment)]
+        near = rows[-1] + _FILES_BEHIND_MAX if rows and len(segments) - rows[-1] <= _FILES_BEHIND_MAX else 0
+        segments = segments[rows[0] : max(rows[-1] + 1, near)] if rows else []
+    used = [work.used_slots(segment) for segment in segments]
+    last = max((row for row, count in enumerate(used) if count), default=0)
+    for segment, count in zip(segments[: last + 1], used, strict=False):
         name = f"{directory}/{segment.base_offset:020d}"
-        yield PlannedFile(name, segment.size_bytes, tuple(work.extents(segment, used)))
+        yield PlannedFile(name, segment.size_bytes, tuple(work.extents(segment, count)))
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSlots:
+    """Which slots of a queue are kept.
+
+    Shape: `offsets` are the commit-log offsets of all kept records, ascending; `numbers` the slots that records of this
+           queue claim; `forced` are kept whatever they point at. `tags_codes`: what the slots of some records (by their
+           commit-log offset) say instead of what they said.
+    """
+
+    offsets: Int64s
+    numbers: frozenset[int]
+    forced: frozenset[int]
+    tags_codes: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,19 +198,22 @@ class _QueueWork:
     """One queue on its way into a bundle."""
 
     store: Store
-    offsets: Int64s
-    tags_codes: Mapping[int, int]
-    numbers: frozenset[int]
+    kept: KeptSlots
 
-    def looked_at(self, segment: Segment) -> tuple[int, bool]:
-        """How many slots of a file are used, and whether one is kept."""
-        used, has_kept = 0, False
+    def holds_kept(self, segment: Segment) -> bool:
+        """Whether a file holds a slot that is kept."""
+        first = segment.base_offset // SLOT.size_bytes
+        end = segment.end_offset // SLOT.size_bytes
+        return any(first <= number < end for number in (*self.kept.numbers, *self.kept.forced))
+
+    def used_slots(self, segment: Segment) -> int:
+        """How many slots of a file are used."""
+        used = 0
         for first, slots in self._blocks(segment, segment.size_bytes // SLOT.size_bytes):
             rows = np.flatnonzero((slots["record_length_bytes"] != 0) | (slots["commit_log_offset"] != 0))
             if len(rows):
                 used = first + int(rows[-1]) + 1
-                has_kept = has_kept or bool(self._is_kept(segment, first, slots).any())
-        return used, has_kept
+        return used
 
     @staticmethod
     def _blocks(segment: Segment, count: int) -> Iterator[tuple[int, Slots]]:
@@ -210,20 +225,25 @@ class _QueueWork:
                     continue
                 yield first, np.frombuffer(file.read(first * size, (end - first) * size), SLOT.dtype)
 
-    def _is_kept(self, segment: Segment, first: int, slots: Slots) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _is_kept(self, segment: Segment, first: int, slots: Slots) -> Bools:
         places = slots["commit_log_offset"].astype(np.int64)
-        kept = are_sound(slots) & np.isin(places, self.offsets)
-        if self.numbers:
+        kept: Bools = are_sound(slots) & np.isin(places, self.kept.offsets)
+        if self.kept.forced:
             own = segment.base_offset // SLOT.size_bytes + first + np.arange(len(slots))
-            kept |= np.isin(own, np.array(sorted(self.numbers), np.int64))
+            kept |= np.isin(own, np.array(sorted(self.kept.forced), np.int64))
         return kept
 
     def extents(self, segment: Segment, used: int) -> Iterator[Extent]:
-        """The slots of a file, in blocks."""
+        """The slots of a file, in blocks that are read when they are written."""
         size = SLOT.size_bytes
         for first, slots in self._blocks(segment, used):
-            data = self._changed(segment, first, slots).tobytes()
-            yield Extent.of(first * size, data)
+            yield Extent(first * size, len(slots) * size, functools.partial(self._pieces, segment, first, len(slots)))
+
+    def _pieces(self, segment: Segment, first: int, count: int) -> Iterator[bytes]:
+        size = SLOT.size_bytes
+        with segment.open() as file:
+            slots = np.frombuffer(file.read(first * size, count * size), SLOT.dtype)
+        yield self._changed(segment, first, slots).tobytes()
 
     def _changed(self, segment: Segment, first: int, slots: Slots) -> Slots:
         kept = self._is_kept(segment, first, slots)
@@ -231,8 +251,8 @@ class _QueueWork:
         sound, end = are_sound(slots), self.store.log().end_offset
         changed = slots.copy()
         left_out = sound & ~kept & (places < end)
-        floor = np.concatenate([[max(self.store.log_begin_offset, 1)], self.offsets])
-        nearest = floor[np.searchsorted(self.offsets, places, "right")]
+        floor = np.concatenate([[max(self.store.log_begin_offset, 1)], self.kept.offsets])
+        nearest = floor[np.searchsorted(self.kept.offsets, places, "right")]
         is_expired = places < self.store.log_begin_offset
         changed["commit_log_offset"][left_out] = np.where(is_expired, 0, nearest)[left_out]
         changed["record_length_bytes"][left_out] = PRE_BLANK_LENGTH
@@ -240,7 +260,7 @@ class _QueueWork:
         changed["tags_code"][sound & ~kept & (places >= end)] = 0  # it points behind the log: that is what matters
         changed[~(sound | kept | are_pre_blank(slots))] = np.zeros((), SLOT.dtype)
         for row in np.flatnonzero(kept).tolist():
-            tags_code = self.tags_codes.get(int(places[row]))
+            tags_code = self.kept.tags_codes.get(int(places[row]))
             if tags_code is not None:
                 changed["tags_code"][row] = tags_code
         return changed

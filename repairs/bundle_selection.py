@@ -32,6 +32,8 @@ from readers.witness_scan import IDENTIFIED, Scanned, scan_witnesses
 from repairs.bundle_files import KeptRange
 
 WITNESSES = ("half_copies", "op_marks", "final_records", "discard_copies")
+#: Findings whose bytes are no records; those of others may lie over records that were not chosen.
+_LOOSE_CODES = frozenset({"record-damaged", "tail-torn", "tail-foreign", "blank-length"})
 #: Of damaged bytes so many are kept, and the place of the rest.
 _LOOSE_BYTES_MAX = 64 << 10
 _OTHER_RECORD = re.compile(r"the record at (\d+)$")
@@ -193,8 +195,13 @@ def _add_finding(selection: Selection, log: SegmentedLog, row: dict[str, Any]) -
     selection.add_records([int(other[1])] if other else [])
     if offset is not None:
         selection.add_records([offset])
+    record = selection.records.get(offset)
+    if record is not None and row["code"].startswith("slot-"):
+        selection.slots.setdefault((record.topic, record.queue_id), set())
     segment = next((one for one in selection.store.commit_log if one.file == file), None)
-    if segment is not None and row["position_bytes"] is not None and length:
+    if segment is not None:
+        if row["code"] not in _LOOSE_CODES or row["position_bytes"] is None or not length:
+            return
         begin = segment.base_offset + row["position_bytes"]
         if begin not in selection.records and log.segment_at(begin) is not None:
             selection.ranges.extend(loose(begin, min(length, segment.size_bytes - row["position_bytes"])))

@@ -15,7 +15,7 @@ from readers.fastjson import read_config
 from readers.index import java_hash
 from readers.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, Store
 from readers.store_view import StoreFacts
-from repairs.bundle_files import PlannedFile, planned_queue
+from repairs.bundle_files import KeptSlots, PlannedFile, planned_queue
 from repairs.bundle_redaction import SYSTEM_NAMES, Redactor
 from repairs.bundle_selection import Selection
 
@@ -46,10 +46,12 @@ def planned_queues(selection: Selection, redactor: Redactor | None) -> Iterator[
         if not (_is_file_name(topic) and _is_file_name(renamed) and queue_id >= 0):
             continue
         directory = f"store/consumequeue/{renamed}/{queue_id}"
-        numbers = frozenset(selection.slots.get((topic, queue_id), ()))
-        yield from planned_queue(
-            store, topic, queue_id, directory, offsets, tags_codes, numbers, whole=(topic, queue_id) in whole
+        claimed = (
+            one.queue_offset for one in selection.records.values() if (one.topic, one.queue_id) == (topic, queue_id)
         )
+        forced = frozenset(selection.slots.get((topic, queue_id), ()))
+        kept = KeptSlots(offsets, frozenset(claimed), forced, tags_codes)
+        yield from planned_queue(store, topic, queue_id, directory, kept, whole=(topic, queue_id) in whole)
 
 
 def _is_file_name(name: str) -> bool:
@@ -79,7 +81,10 @@ def _is_extended(store: Store, topic: str, queue_id: int) -> bool:
 
 
 def small_files(selection: Selection, facts: StoreFacts, redactor: Redactor | None) -> Iterator[PlannedFile]:
-    """Cursors, topics, checkpoint, `abort`, and empty files for those that tell versions apart."""
+    """Cursors, topics, checkpoint, `abort`, and empty files for those that tell versions apart.
+
+    Shape: a path may come twice; the first one is meant.
+    """
     store = selection.store
     name_of = naming(redactor)
     cursors = _cursors(selection, name_of)
@@ -88,6 +93,9 @@ def small_files(selection: Selection, facts: StoreFacts, redactor: Redactor | No
     topics = _topics(selection, name_of)
     if topics is not None:
         yield PlannedFile.of("store/config/topics.json", _json(topics))
+    if redactor is None:
+        for name in selection.files:
+            yield from _whole(store, name)
     values = checkpoint_times(store, facts.reference_time_ms)
     yield PlannedFile.of("store/checkpoint", CHECKPOINT_FIELDS.pack(**values).ljust(SIZE_BYTES, b"\0"))
     if store.aborted:
@@ -98,9 +106,6 @@ def small_files(selection: Selection, facts: StoreFacts, redactor: Redactor | No
     for mark in VERSION_MARKS:
         if not is_directory(store, mark) and store.has(*mark.split("/")):
             yield PlannedFile.of(f"store/{mark}", b"")
-    if redactor is None:
-        for name in selection.files:
-            yield from _whole(store, name)
 
 
 def directories(store: Store) -> list[str]:
@@ -119,9 +124,7 @@ def is_directory(store: Store, mark: str) -> bool:
 
 
 def _whole(store: Store, name: str) -> Iterator[PlannedFile]:
-    """A small file that a finding is about, as it is; it may be one that stands in the bundle already, cut."""
-    if name in ("checkpoint", f"config/{FILE_NAME}", "config/topics.json", "abort", "lock"):
-        return
+    """A small file that a finding is about, as it is; what the bundle has in its place without that comes later."""
     data = store.files.content(store.place(*name.split("/")), 1 << 20)
     if data is not None:
         yield PlannedFile.of(f"store/{name}", data[: 1 << 20])
