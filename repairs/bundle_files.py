@@ -193,6 +193,10 @@ class KeptSlots:
     tags_codes: Mapping[int, int]
 
 
+#: A slot that cannot be: no place of a log is negative.
+_NO_SLOT = np.array([(-1, 0, 0)], SLOT.dtype)[0]
+
+
 @dataclass(frozen=True, slots=True)
 class _QueueWork:
     """One queue on its way into a bundle."""
@@ -258,7 +262,8 @@ class _QueueWork:
         changed["record_length_bytes"][left_out] = PRE_BLANK_LENGTH
         changed["tags_code"][left_out] = np.where(is_expired, 0, LEFT_OUT_TAGS)[left_out]
         changed["tags_code"][sound & ~kept & (places >= end)] = 0  # it points behind the log: that is what matters
-        changed[~(sound | kept | are_pre_blank(slots))] = np.zeros((), SLOT.dtype)
+        strange = ~(sound | kept | are_pre_blank(slots)) & (slots != np.zeros((), SLOT.dtype))
+        changed[strange] = _NO_SLOT  # what cannot be stays so, without its bytes
         for row in np.flatnonzero(kept).tolist():
             tags_code = self.kept.tags_codes.get(int(places[row]))
             if tags_code is not None:

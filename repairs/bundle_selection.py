@@ -36,6 +36,7 @@ WITNESSES = ("half_copies", "op_marks", "final_records", "discard_copies")
 _LOOSE_CODES = frozenset({"record-damaged", "tail-torn", "tail-foreign", "blank-length"})
 #: Of damaged bytes so many are kept, and the place of the rest.
 _LOOSE_BYTES_MAX = 64 << 10
+_GROUP_CURSOR = re.compile(r" for (?P<group>.+) in queue (?P<queue>\d+) of (?P<topic>.+)$")
 _OTHER_RECORD = re.compile(r"the record at (\d+)$")
 
 
@@ -70,7 +71,8 @@ class Selection:
 
     Shape: `rows` of TRANSACTIONS that were asked for, `brought` those that came along because a verdict needs them;
            `records` by commit-log offset; `ranges` are bytes and holes beside them; `slots` by (topic, queue number)
-           are kept whatever they point at. `check_max`: what must stand for transactionCheckMax.
+           are kept whatever they point at; `files` are small ones that a finding is about; `cursors` are kept ones of
+           groups (topic, group, queue number). `check_max`: what must stand for transactionCheckMax.
     """
 
     store: Store
@@ -81,6 +83,7 @@ class Selection:
     ranges: list[KeptRange] = field(default_factory=list)
     slots: dict[tuple[str, int], set[int]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
+    cursors: set[tuple[str, str, int]] = field(default_factory=set)
     check_max: int | None = None
 
     def add_records(self, offsets: Iterable[int]) -> None:
@@ -207,11 +210,17 @@ def _add_finding(selection: Selection, log: SegmentedLog, row: dict[str, Any]) -
             selection.ranges.extend(loose(begin, min(length, segment.size_bytes - row["position_bytes"])))
         return
     parts = (file or "").removeprefix(selection.store.root).strip("/").split("/")
-    if len(parts) == 4 and parts[0] == "consumequeue" and row["position_bytes"] is not None:
+    is_queue = len(parts) == 4 and parts[0] == "consumequeue" and parts[2].isdecimal() and parts[3].isdecimal()
+    if is_queue and row["position_bytes"] is not None:
         first = (int(parts[3]) + row["position_bytes"]) // 20
         numbers = range(first, first + max(1, (length or 20) // 20))
         selection.slots.setdefault((parts[1], int(parts[2])), set()).update(numbers)
         selection.add_records(_pointed_at(selection.store, parts[1], int(parts[2]), numbers))
+    cursor = _GROUP_CURSOR.search(row["expected"] or "") if row["code"].startswith("group-cursor-") else None
+    if cursor is not None:
+        topic, queue_id = cursor["topic"], int(cursor["queue"])
+        selection.cursors.add((topic, cursor["group"], queue_id))
+        selection.slots.setdefault((topic, queue_id), set())
     elif len(parts) <= 2 and file and parts[-1]:
         selection.files.append("/".join(parts))
 

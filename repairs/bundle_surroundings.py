@@ -25,6 +25,7 @@ _ROCKSDB_MARKS = (
     "config/metadata/CURRENT", "config/rdb/CURRENT",
 )
 _NAME_BYTES_MAX = 255
+_WHOLE_BYTES_MAX = 1 << 20
 Naming = Callable[[str], str]
 
 
@@ -87,17 +88,18 @@ def small_files(selection: Selection, facts: StoreFacts, redactor: Redactor | No
     """
     store = selection.store
     name_of = naming(redactor)
-    cursors = _cursors(selection, name_of)
+    raw = frozenset(selection.files if redactor is None else ())
+    for name in sorted(raw):
+        yield from _whole(store, name)
+    cursors = None if f"config/{FILE_NAME}" in raw else _cursors(selection, name_of)
     if cursors is not None:
         yield PlannedFile.of(f"store/config/{FILE_NAME}", _json(cursors))
-    topics = _topics(selection, name_of)
+    topics = None if "config/topics.json" in raw else _topics(selection, name_of)
     if topics is not None:
         yield PlannedFile.of("store/config/topics.json", _json(topics))
-    if redactor is None:
-        for name in selection.files:
-            yield from _whole(store, name)
-    values = checkpoint_times(store, facts.reference_time_ms)
-    yield PlannedFile.of("store/checkpoint", CHECKPOINT_FIELDS.pack(**values).ljust(SIZE_BYTES, b"\0"))
+    if "checkpoint" not in raw:
+        values = checkpoint_times(store, facts.reference_time_ms)
+        yield PlannedFile.of("store/checkpoint", CHECKPOINT_FIELDS.pack(**values).ljust(SIZE_BYTES, b"\0"))
     if store.aborted:
         yield PlannedFile.of("store/abort", b"1" if store.size_bytes("abort") else b"")
     for mark in _ROCKSDB_MARKS:
@@ -124,10 +126,11 @@ def is_directory(store: Store, mark: str) -> bool:
 
 
 def _whole(store: Store, name: str) -> Iterator[PlannedFile]:
-    """A small file that a finding is about, as it is; what the bundle has in its place without that comes later."""
-    data = store.files.content(store.place(*name.split("/")), 1 << 20)
-    if data is not None:
-        yield PlannedFile.of(f"store/{name}", data[: 1 << 20])
+    """A small file that a finding is about, and its backup, as they are and as far as they are there."""
+    for part in (name, f"{name}.bak"):
+        data = store.files.content(store.place(*part.split("/")), _WHOLE_BYTES_MAX)
+        if data is not None:
+            yield PlannedFile.of(f"store/{part}", data[:_WHOLE_BYTES_MAX])
 
 
 def _json(value: Any) -> bytes:
@@ -152,7 +155,8 @@ def _cursors(selection: Selection, name_of: Naming) -> dict[str, Any] | None:
         for row in (*selection.rows, *selection.brought) for final in row["final_records"]
     }
     for row in read_cursors(store).table().to_pylist():
-        if (row["topic"], row["queue_id"]) in finals:
+        is_found = (row["topic"], row["group"], row["queue_id"]) in selection.cursors
+        if is_found or (row["topic"], row["queue_id"]) in finals:
             key = f"{name_of(row['topic'])}@{name_of(row['group'])}"
             table.setdefault(key, {})[str(row["queue_id"])] = row["next_queue_offset"]
     found: dict[str, Any] = {"offsetTable": table}
