@@ -26,8 +26,9 @@ from readers.store import Store, open_store
 from readers.store_view import StoreFacts, store_facts
 from repairs.bundle_archive import pack, write_files
 from repairs.bundle_files import PlannedFile, planned_segment
+from repairs.bundle_findings import add_findings, found_in
 from repairs.bundle_redaction import Redactor
-from repairs.bundle_selection import WITNESSES, Selection, complete, found_in, selected
+from repairs.bundle_selection import WITNESSES, Selection, complete, selected
 from repairs.bundle_surroundings import (
     checkpoint_times,
     directories,
@@ -101,7 +102,8 @@ def make_bundle(
     """
     refuse_target(target, is_archive=is_archive)
     redactor = None if key is None else Redactor(key)
-    selection = selected(source.store, source.settings_of, identities, codes, scan=scan)
+    selection = selected(source.store, source.settings_of, identities, scan=scan)
+    add_findings(selection, codes)
     try:
         work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
