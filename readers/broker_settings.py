@@ -54,6 +54,25 @@ _DISCARD_COPY_SINCE: Version = (4, 5, 2)
 _OP_BATCHES_SINCE: Version = (5, 1, 0)
 #: What 4.3.0 alone called the topic that new ones are modelled on; before and after it was TBW102.
 _KEY_TOPIC_4_3_0 = "AUTO_CREATE_TOPIC_KEY"
+#: Files and directories that brokers make from some version on, whatever is in them.
+VERSION_MARKS: dict[str, Version] = {
+    "timerwheel": (5, 0, 0),
+    "config/timermetrics": (5, 0, 0),
+    "config/timercheck": (5, 0, 0),
+    "config/topicQueueMapping.json": (5, 0, 0),
+    "config/consumerOrderInfo.json": (5, 0, 0),
+    "epochFileCheckpoint": (5, 0, 0),
+    "batchconsumequeue": (5, 0, 0),
+    "compaction/position-checkpoint": (5, 1, 0),
+    "brokerIdentity": (5, 1, 1),
+    "config/transactionMetrics": (5, 2, 0),
+    "config/rdb": (5, 3, 2),
+    "rocksdbstore": (5, 4, 0),
+    "config/metadata": (5, 4, 0),
+    "consumequeue_rocksdb": (5, 5, 0),
+    f"consumequeue/{DISCARD_TOPIC}": _DISCARD_COPY_SINCE,
+    f"consumequeue/{HALF_TOPIC}": (4, 3, 0),
+}
 #: The last releases before what follows them changed.
 _LAST_4: Version = (4, 9, 8)
 _BEFORE_OP_BATCHES: Version = (5, 0, 0)
@@ -206,24 +225,7 @@ def _bounds(
 
 def _at_least(store: Store) -> Iterator[tuple[Version, str]]:
     """Versions that the store's broker cannot be older than, with what shows it."""
-    for name, since in {
-        "timerwheel": (5, 0, 0),
-        "config/timermetrics": (5, 0, 0),
-        "config/timercheck": (5, 0, 0),
-        "config/topicQueueMapping.json": (5, 0, 0),
-        "config/consumerOrderInfo.json": (5, 0, 0),
-        "epochFileCheckpoint": (5, 0, 0),
-        "batchconsumequeue": (5, 0, 0),
-        "compaction/position-checkpoint": (5, 1, 0),
-        "brokerIdentity": (5, 1, 1),
-        "config/transactionMetrics": (5, 2, 0),
-        "config/rdb": (5, 3, 2),
-        "rocksdbstore": (5, 4, 0),
-        "config/metadata": (5, 4, 0),
-        "consumequeue_rocksdb": (5, 5, 0),
-        f"consumequeue/{DISCARD_TOPIC}": _DISCARD_COPY_SINCE,
-        f"consumequeue/{HALF_TOPIC}": (4, 3, 0),
-    }.items():
+    for name, since in VERSION_MARKS.items():
         if store.has(*name.split("/")):
             yield since, name
     values = checkpoint_values(store)

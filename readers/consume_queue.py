@@ -75,6 +75,9 @@ EXTENSION_UNIT = Layout(
 )
 
 PRE_BLANK_LENGTH = 0x7FFFFFFF
+#: Tags code of a slot whose record a bundle left out; its length is that of a pre-blank slot, its place the nearest
+#: one in the log that the bundle has. No broker writes one.
+LEFT_OUT_TAGS = int.from_bytes(b"RMQTXOUT", "big")
 #: Tags codes up to this one are addresses in the extension file, counted from the smallest 64-bit number.
 EXTENSION_ADDRESS_MAX = -(2**31) - 1
 _ADDRESS_BITS = 2**63 - 1
@@ -96,17 +99,28 @@ def are_pre_blank(slots: Slots) -> Bools:
     return pre_blank
 
 
+def are_left_out(slots: Slots) -> Bools:
+    """Which slots of a simple queue are of records that a bundle left out."""
+    left_out: Bools = (slots["record_length_bytes"] == PRE_BLANK_LENGTH) & (slots["tags_code"] == LEFT_OUT_TAGS)
+    return left_out
+
+
+def are_filler(slots: Slots) -> Bools:
+    """Which slots of a simple queue stand for no record that is here: nothing is missing there."""
+    return are_pre_blank(slots) | are_left_out(slots)
+
+
 def are_sound(slots: Slots) -> Bools:
     """Which slots can be: the broker's own rule (ConsumeQueue.java recover), and that a slot is no filler."""
     sound: Bools = (slots["commit_log_offset"] >= 0) & (slots["record_length_bytes"] > 0)
     if slots.dtype == BATCH_SLOT.dtype:
         sound &= (slots["first_queue_offset"] >= 0) & (slots["batch_size"] > 0)
         return sound
-    return sound & ~are_pre_blank(slots)
+    return sound & ~are_filler(slots)
 
 
 def _is_usable(slots: Slots) -> Bools:
-    return are_sound(slots) | are_pre_blank(slots)
+    return are_sound(slots) | are_filler(slots)
 
 
 def _is_not_zero(slots: Slots) -> Bools:
@@ -338,7 +352,7 @@ class Queue:
         offsets: list[Int64s] = []
         for first, slots in self._blocks(max(from_queue_offset, self.first_offset), to_queue_offset):
             sound = are_sound(slots)
-            self._tell(first, ~(sound | are_pre_blank(slots)))
+            self._tell(first, ~(sound | are_filler(slots)))
             kept.append(slots[sound])
             offsets.append(np.flatnonzero(sound) + first)
         slots = np.concatenate(kept) if kept else np.empty(0, SLOT.dtype)
@@ -427,7 +441,8 @@ def scan_slots(
 ) -> Reading:
     """Every slot of the consume queues, or of one topic, one queue number, one range of queue offsets.
 
-    Shape:  rows of QUEUE_SLOTS, at most 65,536 a batch; pre-blank slots are rows without offset and length.
+    Shape:  rows of QUEUE_SLOTS, at most 65,536 a batch; pre-blank slots are rows without offset and length, slots whose
+            record a bundle left out are none.
     Order:  simple queues, then batch queues; topic, queue number, position.
     Damage: slot-invalid (no row), slot-expired and slot-dangling (a row), queue-gap, segment-size, stray-file,
             unreadable-file.
@@ -542,11 +557,12 @@ class _QueueScan:
         size = self.layout.size_bytes
         sound = are_sound(slots)
         pre_blank = np.zeros(len(slots), np.bool_) if self._is_batch else are_pre_blank(slots)
-        wrong = ~(sound | pre_blank)
+        filler = pre_blank if self._is_batch else are_filler(slots)
+        wrong = ~(sound | filler)
         if wrong.any():
             invalid.add(wrong, position, size)
         coverage.damaged_bytes += int(wrong.sum()) * size
-        coverage.filler_bytes += int(pre_blank.sum()) * size
+        coverage.filler_bytes += int(filler.sum()) * size
         if self._is_batch:
             first, count = _native(slots, "first_queue_offset"), _native(slots, "batch_size")
             sound &= (first < self.bounds[1]) & (first > self.bounds[0] - count)

@@ -83,16 +83,16 @@ def show(
         return named
 
     table = None if scan or at_ms is not None else _by_derived_files(reading, facts, by_name)
+    if table is not None and _rests_on_most_checks(table, facts):
+        reading.notes.append("the log is scanned, because the most checks that any half copy shows decide it")
+        table = None
     if table is None:
         def chosen(rows: pa.Table) -> pa.Table:
-            return rows.filter(_is_named(rows, identity))
+            return rows_named(rows, identity)
 
         table = pa.Table.from_batches(_scanned(reading, stores, settings_of, at_ms, progress, chosen), TRANSACTIONS)
     if not table.num_rows:
-        raise NoSuchTransaction(
-            f"no transaction {identity} in {', '.join(store.root for store in stores)}",
-            advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
-        )
+        raise no_such_transaction(stores, identity)
     reading.batches = table.to_batches()
     return reading
 
@@ -125,6 +125,28 @@ def lookup(stores: list[Store], settings_of: SettingsOf, transaction_ids: Sequen
     else:
         reading.batches = chosen(table).to_batches()
     return reading
+
+
+def no_such_transaction(stores: list[Store], identity: str) -> NoSuchTransaction:
+    """What to raise if nothing in the stores has a name."""
+    return NoSuchTransaction(
+        f"no transaction {identity} in {', '.join(store.root for store in stores)}",
+        advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
+    )
+
+
+def _rests_on_most_checks(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
+    """Whether a row would be DISCARDED, not LOST, if its checks are the most that the broker makes.
+
+    Where a version writes no discard copy and transactionCheckMax was not given, the most checks in the whole log stand
+    for it, and derived files lead to some copies only.
+    """
+    silent = [
+        root for root, fact in facts.items()
+        if fact.settings.writes_discard_copy is not True and not fact.settings.check_max_is_configured
+    ]
+    lost = rows.filter(pc.and_(pc.equal(rows["state"], "LOST"), pc.greater(rows["checks_count"], 0)))
+    return bool(set(lost["store"].to_pylist()) & set(silent))
 
 
 def _by_derived_files(
@@ -190,6 +212,11 @@ def _undecidable_findings(undecidable: Counter[tuple[str, str]]) -> list[Finding
 def open_rows(rows: pa.Table) -> pa.Table:
     """The rows that the broker still has before it: PENDING, and decided ones that it will ask again."""
     return rows_where(rows, pc.or_(pc.equal(rows["state"], "PENDING"), pc.equal(rows["advice"], "close")))
+
+
+def rows_named(rows: pa.Table, identity: str) -> pa.Table:
+    """The rows that an id, the message id of any of their records, or a business key names."""
+    return rows.filter(_is_named(rows, identity))
 
 
 def _is_named(rows: pa.Table, identity: str) -> pa.Array:

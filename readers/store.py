@@ -31,6 +31,8 @@ CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 #: Topics where a final waits for its time before it reaches its real topic.
 SCHEDULE_TOPIC, TIMER_TOPIC = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
+#: The topic of records that a bundle has in the place of those that it left out; no queue knows them.
+LEFT_OUT_TOPIC = "RMQTX_LEFT_OUT"
 
 #: Lock files that this process itself holds, by device and inode; `repairs.store_lock` keeps it. They are never asked
 #: about: the answer would be ourselves, and closing the file again would give up a lock of the older kind.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from readers.columns import Int64s
-from readers.consume_queue import BLOCK_SLOTS, Slots, are_pre_blank, are_sound, used_end
+from readers.consume_queue import BLOCK_SLOTS, Slots, are_filler, are_sound, used_end
 from readers.errors import SourceError
 from readers.findings import Finding, as_text
 from readers.record_at import block_at
@@ -227,7 +227,7 @@ class Leftovers:
         if self._only_ends:  # nothing is known of what is at its place
             classes[sound] = _FINE
         if queue.name[0] == SIMPLE:
-            classes[are_pre_blank(slots)] = _FINE
+            classes[are_filler(slots)] = _FINE
         outside = sound & ~self._ranges.is_held(offsets)
         classes[outside] = _DANGLING
         if self._store.in_use:  # what the broker has written since

@@ -32,7 +32,7 @@ from readers.slot_files import (
     slots_of,
     topic_text,
 )
-from readers.store import SCHEDULE_TOPIC, Store
+from readers.store import LEFT_OUT_TOPIC, SCHEDULE_TOPIC, Store
 from readers.verify_ranges import runs_of
 
 _DELAY = "DELAY"
@@ -121,9 +121,12 @@ class QueueClaims:
     _hashes: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, block: Block) -> None:
-        """The records of a block. Prepared and rollback records of designs before 4.3 get no slot (FORMATS 3.3)."""
+        """The records of a block. Prepared and rollback records of designs before 4.3 get no slot (FORMATS 3.3).
+
+        Nor have the records that stand in a bundle for those it left out.
+        """
         kinds = block.sys_flag & TRANSACTION_MASK
-        has_slot = (kinds != PREPARED) & (kinds != ROLLBACK)
+        has_slot = (kinds != PREPARED) & (kinds != ROLLBACK) & ~block.topic_is(LEFT_OUT_TOPIC)
         rows = block if has_slot.all() else block.take(has_slot)
         if not len(rows):
             return

@@ -20,6 +20,7 @@ from rmqtx_cli.commands import (
     answer,
     apply,
     audit,
+    bundle,
     check,
     close,
     commit,
@@ -73,8 +74,8 @@ def rmqtx(
 ) -> None:
     """Inspect transactional messages of Apache RocketMQ, in stores and live brokers: what hangs, why, and its repair.
 
-    Nothing is ever written into a store, and nothing decides a transaction but the commands that say so. Results go to
-    stdout, everything else to stderr.
+    Nothing is written into a store but by a command with --in-place, and nothing decides a transaction but the commands
+    that say so. Results go to stdout, everything else to stderr.
     `rmqtx explain` says what any word in the results means.
     """
 
@@ -83,7 +84,7 @@ def rmqtx(
 COMMANDS = (
     stores, pending, show, audit, verify, search, export, diff, reconcile, check, simulate,
     commit, rollback, discard, resume, close, plan, apply, undo, receipts, answer, probe,
-    salvage, rebuild,
+    salvage, rebuild, bundle,
 )  # fmt: skip
 for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)

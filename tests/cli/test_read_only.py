@@ -1,29 +1,68 @@
-"""No verb changes anything in a store, not even a time."""
+"""No verb that reads changes anything in a store, not a byte, not a name, not even a time."""
 
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from rmqtx_cli.commands import cursor, decode
+from rmqtx_cli.main import COMMANDS
 from tests.cli.conftest import Run
 
-VERBS = [
-    ["stores"],
-    ["pending"],
-    ["pending", "--scan", "--all-open"],
-    ["pending", "--at", "2026-01-02T03:04:05Z"],
-    ["audit"],
-    ["check"],
-    ["simulate"],
-    ["simulate", "--show", "transactions", "--with", "transactionCheckMax=30"],
-    ["show", "ORDER-1", "--store"],
-    ["decode", "commitlog", "--check-crc", "--decompress"],
-    ["decode", "commitlog", "--coverage"],
-    *(["decode", kind] for kind in ("consumequeue", "half", "op", "index", "checkpoint", "cursors")),
-]
+#: Verb → command lines; STORE is the store, OUT a directory beside it, ID a transaction of it.
+READS: dict[str, list[list[str]]] = {
+    "stores": [["stores", "STORE"]],
+    "pending": [
+        ["pending", "STORE"], ["pending", "--scan", "--all-open", "STORE"],
+        ["pending", "--at", "2026-01-02T03:04:05Z", "STORE"], ["pending", "STORE", "-o", "OUT/pending.parquet"],
+    ],
+    "show": [
+        ["show", "ID", "--store", "STORE"], ["show", "ID", "--store", "STORE", "--scan", "--format", "json"],
+        ["show", "ORDER-1", "--store", "STORE"],
+    ],
+    "audit": [
+        ["audit", "STORE"], ["audit", "STORE", "--hash", "-o", "OUT/audit.parquet"], ["audit", "STORE", "--findings"],
+        ["audit", "STORE", "--follow", "--until-idle", "--checkpoint", "OUT/follow.sqlite", "--format", "jsonl"],
+    ],
+    "verify": [["verify", "STORE"], ["verify", "--quick", "STORE"], ["verify", "--full", "STORE"]],
+    "search": [["search", "STORE", "--key", "ORDER-1"], ["search", "STORE", "--body-contains", "order"]],
+    "export": [
+        ["export", "records", "STORE", "--to", "OUT/records", "--body", "raw"],
+        ["export", "transactions", "STORE", "--to", "OUT/transactions"],
+    ],
+    "diff": [["diff", "STORE", "--at", "2026-01-02T03:04:05Z", "--and-at", "2027-01-02T03:04:05Z"]],
+    "reconcile": [
+        [
+            "reconcile", "STORE", "--ledger", "sqlite:///OUT/ledger.db", "--ledger-table", "orders",
+            "--match", "keys = order_id", "--done", "status = PAID", "--not-done", "status = CANCELLED",
+        ],
+    ],
+    "check": [["check", "STORE"], ["check", "STORE", "--scan"]],
+    "simulate": [
+        ["simulate", "STORE"], ["simulate", "--show", "transactions", "--with", "transactionCheckMax=30", "STORE"],
+    ],
+    "salvage": [["salvage", "STORE", "--to", "OUT/salvaged"]],
+    "rebuild": [["rebuild", "all", "STORE", "--to", "OUT/rebuilt"]],
+    "plan": [["plan", "close", "--all", "--store", "STORE", "--reason", "test", "-o", "OUT/plan.json"]],
+    "bundle": [
+        ["bundle", "STORE", "--transaction", "ID", "-o", "OUT/bundle.tar.xz"],
+        ["bundle", "STORE", "--transaction", "ID", "--redact", "--redact-key-file", "OUT/key", "--to", "OUT/bundle"],
+        ["bundle", "STORE", "--finding", "slot-mismatch", "--no-scan", "--to", "OUT/found"],
+    ],
+    "decode": [
+        ["decode", "commitlog", "--check-crc", "--decompress", "STORE"], ["decode", "commitlog", "--coverage", "STORE"],
+        *(["decode", kind, "STORE"] for kind in ("consumequeue", "half", "op", "index", "checkpoint", "cursors")),
+    ],
+}
+#: Verbs that decide something, and say where; and the one that reads nothing but the journal of what was decided.
+OTHERS = frozenset({
+    "commit", "rollback", "discard", "resume", "close", "apply", "undo", "cursor", "answer", "probe", "receipts",
+})
 
 
 def fingerprint(store: Path) -> dict[str, object]:
@@ -32,18 +71,39 @@ def fingerprint(store: Path) -> dict[str, object]:
     for path in sorted([store, *store.rglob("*")]):
         status = path.lstat()
         content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
-        found[str(path)] = (content, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        found[str(path)] = (
+            content, status.st_mode, status.st_uid, status.st_gid, status.st_ino, status.st_nlink, status.st_size,
+            status.st_mtime_ns, status.st_ctime_ns,
+        )
     return found
 
 
+def test_every_verb_is_either_tried_here_or_decides_something() -> None:
+    names = {module.NAME for module in COMMANDS} | {cursor.NAME, decode.NAME}
+    assert names == READS.keys() | OTHERS
+    assert not READS.keys() & OTHERS
+
+
+@pytest.mark.parametrize("verb", READS)
 @pytest.mark.parametrize("name", ["fifteen-5.3.3", "killed-5.1.4", "common-4.3.0"])
-def test_the_source_is_untouched(rmqtx: Run, corpus_store: Callable[[str], Path], name: str, tmp_path: Path) -> None:
+def test_the_source_is_untouched(
+    rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path, name: str, verb: str
+) -> None:
     store = corpus_store(name)
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as ledger:
+        ledger.execute("create table orders (order_id text, status text)")
+        ledger.execute("insert into orders values ('ORDER-1', 'PAID')")
+        ledger.commit()
+    identity = rmqtx("audit", store, "--format", "csv", "--fields", "transaction_id", "-q").out.split()[1]
     before = fingerprint(store)
-    for verb in VERBS:
-        rmqtx(*verb, store)
-        assert fingerprint(store) == before, verb
-    for number, verb in enumerate((["salvage"], ["rebuild", "all"])):
-        rmqtx(*verb, store, "--to", tmp_path / str(number))
-        assert (tmp_path / str(number) / "commitlog").is_dir()
-        assert fingerprint(store) == before, verb
+    statuses: list[int] = []
+    for line in READS[verb]:
+        words = [
+            word.replace("STORE", str(store)).replace("OUT/", f"{tmp_path}/") if word != "ID" else identity
+            for word in line
+        ]
+        result = rmqtx(*words)
+        assert "a bug" not in result.err, (words, result.err)
+        statuses.append(result.status)
+        assert fingerprint(store) == before, words
+    assert set(statuses) & ({0, 1, 2, 3} if verb == "check" else {0, 1, 3}), "none of these lines is understood"

@@ -1,0 +1,358 @@
+"""Bundles read as the stores that they are cut out of, and hold nothing else."""
+
+from __future__ import annotations
+
+import collections
+import json
+import lzma
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from readers.commit_log import scan_records
+from readers.errors import BadRequest, NoSuchTransaction, UnwritableFile
+from readers.job_runner import run_job
+from readers.local_engine import audit
+from readers.questions import show
+from readers.splits import plan_splits
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, open_store
+from readers.verify import FULL, Verify
+from repairs.bundle_redaction import Redactor, redaction_key
+from repairs.bundles import BUNDLED, Source, make_bundle
+from tests.brokers.corpus import corpus_names
+from tests.forge import damage
+from tests.forge.logs import Forge
+from tests.forge.records import Message
+from tests.forge.stores import copy_of, unpacked
+
+Row = dict[str, Any]
+KEY = b"a key that is none of the bundle"
+WITNESSES = ("half_copies", "op_marks", "final_records", "discard_copies")
+
+
+def source(root: Path) -> Source:
+    return Source(open_store(root))
+
+
+def rows_of(one: Source) -> list[Row]:
+    return list(audit([one.store], one.settings_of).table().to_pylist())
+
+
+def some_of_each_state(rows: Iterable[Row]) -> list[str]:
+    found: dict[Any, str] = {}
+    for row in rows:
+        found.setdefault((row["state"], tuple(row["flags"])), row["transaction_id"])
+    return list(found.values())
+
+
+def placed(row: Row) -> Row:
+    """A row without its store and without names."""
+    names = {"store", "transaction_id", "producer_group", "topic", "keys"}
+    return {
+        column: [{key: part for key, part in entry.items() if key not in names} for entry in value]
+        if column in WITNESSES else value
+        for column, value in row.items() if column not in names
+    }
+
+
+def by_place(rows: Iterable[Row]) -> dict[Any, Row]:
+    return {(row["born_time_ms"], tuple(sorted(offsets(row)))): placed(row) for row in rows}
+
+
+def offsets(row: Row) -> list[int]:
+    return [entry["commit_log_offset"] for name in WITNESSES for entry in row[name]]
+
+
+def reader_of(bundle: Path) -> Source:
+    """A bundle as its manifest says that it is to be read."""
+    conf = bundle / "broker.conf"
+    lines = conf.read_text(encoding="utf-8").splitlines() if conf.exists() else []
+    return Source(open_store(bundle / "store"), dict(line.split("=", 1) for line in lines if line))
+
+
+@pytest.mark.parametrize("name", corpus_names())
+def test_each_state_of_each_store_reads_the_same(name: str, tmp_path: Path) -> None:
+    original = source(unpacked(name))
+    rows = rows_of(original)
+    chosen = some_of_each_state(rows)
+    made = make_bundle(original, chosen, (), tmp_path / "bundle", is_archive=False, key=KEY)
+    assert made.differences == []
+    told = {row["transaction_id"] for row in made.transactions.to_pylist()}
+    assert set(chosen) <= told
+    reader = reader_of(tmp_path / "bundle")
+    assert by_place(rows_of(reader)) == by_place(row for row in rows if row["transaction_id"] in told)
+    called = {row["transaction_id"]: row["bundle_transaction_id"] for row in made.transactions.to_pylist()}
+    one = show([reader.store], reader.settings_of, called[chosen[0]]).table().to_pylist()
+    assert placed(one[0]) == placed(next(row for row in rows if row["transaction_id"] == chosen[0]))
+
+
+@pytest.mark.parametrize("name", ["common-5.3.3", "common-4.3.0", "codecs-5.5.0", "propcrc-5.3.3", "cqext-5.3.3"])
+@pytest.mark.parametrize("key", [None, KEY])
+def test_verify_finds_no_more_wrong_with_a_bundle_than_with_its_store(
+    name: str, key: bytes | None, tmp_path: Path
+) -> None:
+    original = source(unpacked(name))
+    make_bundle(original, some_of_each_state(rows_of(original)), (), tmp_path / "b", is_archive=False, key=key)
+    found = [
+        {row["code"] for row in run_job(Verify(FULL), plan_splits([store])).table().to_pylist()}
+        for store in (open_store(tmp_path / "b" / "store"), original.store)
+    ]
+    assert found[0] <= found[1]
+
+
+def unpacked_bytes(archive: Path, to: Path) -> bytes:
+    """Every byte of an archive, and its files' bytes and names as they unpack."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(to, filter="data")
+    files = [path for path in sorted(to.rglob("*")) if path.is_file()]
+    parts = [path.read_bytes() + str(path.relative_to(to)).encode() for path in files]
+    return b"\n".join([lzma.decompress(archive.read_bytes()), *parts])
+
+
+def words_of(record: Row) -> set[bytes]:
+    """What a business put into a record; words that no chance puts together again."""
+    properties = dict(record["properties"])
+    named = [record["transaction_id"], record["keys"], record["message_id"], properties.get("__transactionId__")]
+    words = {word.encode() for word in named if word}
+    return words | {record["body"]} if len(record["body"]) >= 8 and record["topic"] != OP_TOPIC else words
+
+
+@pytest.mark.parametrize("name", ["common-5.3.3", "masked-4.9.7", "common-4.3.0"])
+def test_nothing_of_another_transaction_is_in_a_bundle(name: str, tmp_path: Path) -> None:
+    original = source(unpacked(name))
+    rows = rows_of(original)
+    made = make_bundle(original, [rows[0]["transaction_id"]], (), tmp_path / "b.tar.xz", is_archive=True)
+    told = {row["transaction_id"] for row in made.transactions.to_pylist()}
+    kept = {offset for row in rows if row["transaction_id"] in told for offset in offsets(row)}
+    everything = unpacked_bytes(tmp_path / "b.tar.xz", tmp_path / "unpacked")
+    records = scan_records(original.store, with_body=True).table().to_pylist()
+    own = {word for record in records if record["commit_log_offset"] in kept for word in words_of(record)}
+    others = {word for record in records if record["commit_log_offset"] not in kept for word in words_of(record)} - own
+    assert len(others) > 10
+    assert not [word for word in others if word in everything]
+    assert [word for word in own if word in everything], "the search itself finds what is there"
+
+
+@pytest.mark.parametrize("name", ["common-5.3.3", "ipv6-5.1.4", "codecs-5.3.3", "common-4.4.0"])
+def test_no_name_and_no_body_is_in_a_redacted_bundle(name: str, tmp_path: Path) -> None:
+    original = source(unpacked(name))
+    chosen = some_of_each_state(rows_of(original))
+    make_bundle(original, chosen, (), tmp_path / "b.tar.xz", is_archive=True, key=KEY)
+    everything = unpacked_bytes(tmp_path / "b.tar.xz", tmp_path / "unpacked")
+    system = {HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, LEFT_OUT_TOPIC}
+    for record in scan_records(original.store, with_body=True).table().to_pylist():
+        properties = dict(record["properties"])
+        words = words_of(record) | {
+            word.encode() for word in (record["topic"], record["producer_group"], record["real_topic"])
+            if word and word not in system and not word.startswith(("rmq_sys", "RMQ_SYS", "SCHEDULE_TOPIC"))
+        }
+        words |= {value.encode() for field, value in properties.items() if field in ("TAGS", "KEYS") and value != "d"}
+        assert not [word for word in words if len(word) > 3 and word in everything]
+    assert KEY not in everything
+    assert str(original.store.root).encode() not in everything
+
+
+def test_the_same_is_packed_the_same(tmp_path: Path) -> None:
+    original = source(unpacked("common-5.1.4"))
+    chosen = some_of_each_state(rows_of(original))[:3]
+    for name, key in (("one", KEY), ("two", KEY), ("three", KEY[::-1])):
+        (tmp_path / name).mkdir()
+        make_bundle(original, chosen, (), tmp_path / name / "b.tar.xz", is_archive=True, key=key)
+    one, two, three = ((tmp_path / name / "b.tar.xz").read_bytes() for name in ("one", "two", "three"))
+    assert one == two
+    assert one != three
+    assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["b.tar.xz"], "nothing else is left behind"
+
+
+@pytest.mark.skipif(shutil.which("tar") is None, reason="no tar")
+def test_tar_unpacks_the_holes(tmp_path: Path) -> None:
+    original = source(unpacked("multipath-5.3.3"))
+    chosen = some_of_each_state(rows_of(original))
+    make_bundle(original, chosen, (), tmp_path / "b.tar.xz", is_archive=True)
+    make_bundle(original, chosen, (), tmp_path / "c", is_archive=False)
+    with lzma.open(tmp_path / "b.tar.xz") as packed:
+        subprocess.run(["tar", "-C", str(tmp_path), "-xf", "-"], input=packed.read(), check=True)
+    for path in sorted((tmp_path / "c").rglob("*")):
+        copy = tmp_path / "b" / path.relative_to(tmp_path / "c")
+        assert copy.is_dir() if path.is_dir() else copy.read_bytes() == path.read_bytes()
+
+
+def test_what_the_manifest_says_of_files_is_true(tmp_path: Path) -> None:
+    original = source(unpacked("common-5.3.3"))
+    chosen = some_of_each_state(rows_of(original))[:2]
+    make_bundle(original, chosen, (), tmp_path / "b", is_archive=False)
+    manifest = json.loads((tmp_path / "b" / "manifest.json").read_text(encoding="ascii"))
+    found = {str(path.relative_to(tmp_path / "b")) for path in (tmp_path / "b").rglob("*") if path.is_file()}
+    assert {file["path"] for file in manifest["files"]} | {"manifest.json"} == found
+    assert [row["transaction_id"] for row in manifest["transactions"]] == chosen
+    assert manifest["rows_are_those_of_the_store"] is True
+    for file in manifest["files"]:
+        data = (tmp_path / "b" / file["path"]).read_bytes()
+        assert len(data) == file["size_bytes"]
+        held = np.zeros(len(data), np.bool_)
+        for position, length in file["extents"]:
+            held[position : position + length] = True
+        assert not np.frombuffer(data, np.uint8)[~held].any(), "holes are zeros"
+
+
+# --- targets and keys -------------------------------------------------------------------------------------------------
+
+
+def test_what_exists_is_never_written_over(tmp_path: Path) -> None:
+    original = source(unpacked("fifteen-5.3.3"))
+    identity = rows_of(original)[0]["transaction_id"]
+    (tmp_path / "b.tar.xz").write_bytes(b"mine")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name, is_archive in (("b.tar.xz", True), ("b", False), ("link", False)):
+        with pytest.raises(UnwritableFile, match="exists already"):
+            make_bundle(original, [identity], (), tmp_path / name, is_archive=is_archive)
+    assert (tmp_path / "b.tar.xz").read_bytes() == b"mine"
+    assert list((tmp_path / "b").iterdir()) == []
+    with pytest.raises(BadRequest, match="no name for a bundle"):
+        make_bundle(original, [identity], (), tmp_path / "b.zip", is_archive=True)
+    with pytest.raises(NoSuchTransaction):
+        make_bundle(original, ["nothing"], (), tmp_path / "new", is_archive=False)
+    assert {path.name for path in tmp_path.iterdir()} == {"b.tar.xz", "b", "link"}
+
+
+def test_a_key_is_made_once_and_kept_from_others(tmp_path: Path) -> None:
+    first = redaction_key(tmp_path / "key")
+    assert redaction_key(tmp_path / "key") == first
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    assert redaction_key(None) != redaction_key(None)
+    (tmp_path / "short").write_bytes(b"secret\n")
+    with pytest.raises(BadRequest, match="holds no key"):
+        redaction_key(tmp_path / "short")
+
+
+# --- names and bodies -------------------------------------------------------------------------------------------------
+
+
+def test_pseudonyms_are_stable_different_and_as_long() -> None:
+    redactor, again = Redactor(KEY), Redactor(KEY)
+    names = [f"{number}".encode() for number in range(300)] + [b"orders", b"%RETRY%shop", "größe".encode(), b"\xff\xfe"]
+    given = [redactor.name(name) for name in names]
+    assert [len(name) for name in given] == [len(name) for name in names]
+    assert len(set(given)) == len(names)
+    assert [again.name(name) for name in names] == given
+    assert redactor.name(b"%RETRY%shop") == b"%RETRY%" + redactor.name(b"shop")
+    assert redactor.name(HALF_TOPIC.encode()) == HALF_TOPIC.encode()
+    assert redactor.words(b"K-1 K-2") == redactor.name(b"K-1") + b" " + redactor.name(b"K-2")
+    assert Redactor(KEY[::-1]).name(b"orders") != redactor.name(b"orders")
+
+
+def test_more_names_than_pseudonyms_are_refused() -> None:
+    redactor = Redactor(KEY)
+    for value in range(26):
+        redactor.name(bytes([200 + value]))
+    with pytest.raises(BadRequest, match="run out"):
+        redactor.name(b"\xff")
+
+
+HOSTILE = ["../../escaped", ".", "a/b", "\x1b[31mred", "x" * 120, "tab\tand\nline", "‮gnp.exe", "%", "%RETRY%"]
+
+
+@pytest.mark.parametrize("topic", HOSTILE)
+@pytest.mark.parametrize("key", [None, KEY])
+def test_hostile_names_stay_inside_and_read_the_same(topic: str, key: bytes | None, tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "made")
+    half = forge.half("COMMITTED-" + topic[:20], topic=topic, group=topic)
+    forge.op(half)
+    forge.commit(half)
+    forge._slots = collections.defaultdict(list, {
+        name: slots for name, slots in forge._slots.items() if name[0] in (HALF_TOPIC, OP_TOPIC)
+    })
+    original = source(forge.write(half_cursor=1, op_cursor=1))
+    made = make_bundle(
+        original, [rows_of(original)[0]["transaction_id"]], (), tmp_path / "b", is_archive=False, key=key
+    )
+    assert made.differences == []
+    assert {path.name for path in tmp_path.iterdir()} == {"made", "b"}
+    assert not (tmp_path / "escaped").exists()
+
+
+def test_a_body_larger_than_a_window_and_a_gap_of_many(tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "made", segment_bytes=64 << 20)
+    forge.append(Message(topic="other", body=b"other " * 3_000_000))
+    half = forge.append(
+        Message(topic=HALF_TOPIC, body=bytes(range(256)) * 50_000,
+                properties=(("REAL_TOPIC", "orders"), ("UNIQ_KEY", "LARGE"), ("PGROUP", "shop"), ("REAL_QID", "1")))
+    )
+    forge.op(half)
+    original = source(forge.write(half_cursor=1, op_cursor=1))
+    for key in (None, KEY):
+        made = make_bundle(original, ["LARGE"], (), tmp_path / f"{key is None}.tar.xz", is_archive=True, key=key)
+        assert made.differences == []
+        assert made.size_bytes < 1 << 20
+    records = scan_records(open_store(forge.root)).table().num_rows
+    make_bundle(original, ["LARGE"], (), tmp_path / "b", is_archive=False)
+    topics = scan_records(open_store(tmp_path / "b" / "store")).table()["topic"].to_pylist()
+    assert topics.count(LEFT_OUT_TOPIC) > 1
+    assert len([topic for topic in topics if topic != LEFT_OUT_TOPIC]) == records - 1
+
+
+# --- findings and damage ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+def test_findings_show_in_their_bundle(key: bytes | None, tmp_path: Path) -> None:
+    root = copy_of("common-5.3.3", tmp_path / "made")
+    file = damage.log_files(root)[0]
+    records = damage.records_in(file)
+    damage.zero_bytes(file, records[3][0], records[3][1])
+    damage.flip_byte(file, records[9][0] + 100)
+    original = source(root)
+    codes = ["record-body-crc", "record-damaged"]
+    found = run_job(Verify(), plan_splits([original.store])).table().to_pylist()
+    assert {*codes} <= {row["code"] for row in found}
+    made = make_bundle(original, (), codes, tmp_path / "b", is_archive=False, key=key)
+    assert made.differences == []
+    assert made.findings_count >= 2
+    assert made.transactions.schema == BUNDLED
+    copied = run_job(Verify(), plan_splits([open_store(tmp_path / "b" / "store")])).table().to_pylist()
+    places = {(row["code"], row["position_bytes"], row["length_bytes"]) for row in found if row["code"] in codes}
+    assert places <= {(row["code"], row["position_bytes"], row["length_bytes"]) for row in copied}
+
+
+def test_findings_that_no_bundle_shows_are_refused(tmp_path: Path) -> None:
+    original = source(unpacked("fifteen-5.3.3"))
+    with pytest.raises(BadRequest, match="no finding nonsense"):
+        make_bundle(original, (), ["nonsense"], tmp_path / "b", is_archive=False)
+    with pytest.raises(BadRequest, match="about the index"):
+        make_bundle(original, (), ["index-missing"], tmp_path / "b", is_archive=False)
+    with pytest.raises(NoSuchTransaction, match="finds no slot-mismatch"):
+        make_bundle(original, (), ["slot-mismatch"], tmp_path / "b", is_archive=False)
+
+
+def test_what_damage_makes_undecidable_stays_so(tmp_path: Path) -> None:
+    root = copy_of("busystop-5.3.3", tmp_path / "made")
+    file = damage.log_files(root)[0]
+    records = damage.records_in(file)
+    damage.zero_bytes(file, records[6][0], records[6][1])
+    original = source(root)
+    rows = rows_of(original)
+    undecidable = [row["transaction_id"] for row in rows if row["state"] == "UNDECIDABLE"]
+    assert undecidable
+    made = make_bundle(original, undecidable, (), tmp_path / "b", is_archive=False)
+    assert made.differences == []
+    reader = reader_of(tmp_path / "b")
+    told = {row["transaction_id"]: row["reason"] for row in rows_of(reader)}
+    assert told == {row["transaction_id"]: row["reason"] for row in rows if row["transaction_id"] in undecidable}
+
+
+def test_a_difference_is_said_and_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = source(unpacked("killed-5.3.3"))
+    pending = next(row["transaction_id"] for row in rows_of(original) if row["state"] == "PENDING")
+    monkeypatch.setattr("repairs.bundle_surroundings._cursors", lambda *_: None)
+    made = make_bundle(original, [pending], (), tmp_path / "b", is_archive=False)
+    assert any("state is UNDECIDABLE, in the store PENDING" in line for line in made.differences)
+    manifest = json.loads((tmp_path / "b" / "manifest.json").read_text(encoding="ascii"))
+    assert manifest["rows_are_those_of_the_store"] is False
+    assert manifest["differences"] == made.differences
