@@ -271,10 +271,15 @@ class LogTail:
     # -- as steps -----------------------------------------------------------------------------------------------------
 
     def change_set(self) -> ChangeSet:
-        """What is to be done to the files of the store, what makes a broker look at them last."""
-        steps: list[Step] = []
+        """What is to be done to the files of the store.
+
+        Order: `abort` first, so that a broker which is started on half of it cuts the log behind its last whole record,
+        and puts what is before that into the queues; then the files of the log, the new one before the one that a blank
+        record closes.
+        """
+        steps: list[Step] = [] if self._store.aborted else [ReplaceFile("abort", self._abort), Barrier()]
         files = {segment.base_offset: segment for segment in self._store.commit_log}
-        for base in sorted(self._pieces, reverse=True):  # a file is begun before the one before it is closed
+        for base in sorted(self._pieces, reverse=True):
             begin, piece = self._pieces[base]
             segment = files.get(base)
             if segment is None:
@@ -283,8 +288,6 @@ class LogTail:
                 data = bytes(piece) + self._end_mark(segment, begin + len(piece))
                 steps.append(WriteAt(self._below_root(segment.file), begin, data))
             steps.append(Barrier())
-        if not self._store.aborted:
-            steps.append(ReplaceFile("abort", self._abort))
         return ChangeSet(tuple(steps))
 
     def _end_mark(self, segment: Segment, position: int) -> bytes:

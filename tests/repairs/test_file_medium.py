@@ -358,7 +358,7 @@ def test_what_nobody_could_consume_is_refused(store: Path, journal: Journal) -> 
 
 
 def test_a_roll_over_survives_a_crash_at_any_instant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The steps that an act really makes: a new file of the log, what closes the one before it, `abort` last."""
+    """The steps that an act really makes: `abort`, a new file of the log, what closes the one before it."""
     root = unpack("multipath-5.1.4", tmp_path / "source")
     waiting = [name for name, row in rows_of(root, "5.1.4").items() if row["state"] == "PENDING"]
     medium, conduct = medium_of(root, "5.1.4", Destination(copy=tmp_path / "x")), Conduct(overrides=("immunity",))
@@ -367,7 +367,7 @@ def test_a_roll_over_survives_a_crash_at_any_instant(tmp_path: Path, monkeypatch
         medium.decide(deed.named, deed.situation, COMMIT, deed.begin(conduct))
     changes = medium.change_set()
     steps = [[type(change).__name__ for change in group] for group in changes.groups()]
-    assert steps == [["CreateFile"], ["WriteAt"], ["ReplaceFile"]]
+    assert steps == [["ReplaceFile"], ["CreateFile"], ["WriteAt"]]
     monkeypatch.setattr(test_crashes, "lay_out_store", lambda place: Path(shutil.copytree(root, place)))
     story = test_crashes.Story(tmp_path / "first", changes)
     assert story.check(story.states, tmp_path / "crashed") > 10
