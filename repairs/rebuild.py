@@ -21,10 +21,12 @@ from readers.record_block import Block
 from readers.slot_files import BATCH, SIMPLE
 from readers.store import Store
 from readers.verify_index import newest_entries_have_tags
-from repairs.new_stores import copy_tree, new_store, refuse_within
+from repairs.file_copies import copy_tree
+from repairs.new_stores import new_store, refuse_within
 from repairs.rebuilt_checkpoint import write_checkpoint
 from repairs.rebuilt_index import IndexBuilder
 from repairs.rebuilt_queues import QueueBuilder
+from repairs.store_lock import store_shared
 from repairs.store_sizes import EXTENSION, StoreSizes
 
 QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
@@ -137,9 +139,9 @@ def rebuild(
     """
     wanted = frozenset(parts)
     _refuse(wanted, store)
-    refuse_within(target, [store])
+    refuse_within(target, store.root, store.commit_log_directories)
     total = log_bytes(store.commit_log)
-    with new_store(target) as root:
+    with store_shared(store.root), new_store(target) as root:
         builder = DerivedBuilder(wanted, store, root, sizes, with_tags)
         made = builder.made
         made.findings.extend(store.findings)

@@ -122,7 +122,7 @@ class Draft:
         Raises: FormatError where no broker could write it: its properties are too long.
         Source: store/CommitLog.java (AppendMessageCallback), FORMATS 2.1, 2.4, 2.9.
         """
-        topic = self.topic.encode()
+        topic = self.topic.encode("utf-8", "surrogateescape")  # a lost record's may be damaged
         properties = _closed(self.properties, is_closed=rules.properties_are_closed)
         if rules.has_property_crc:
             properties = _closed(properties, is_closed=True) + bytes(PROPERTY_CRC_BYTES)
