@@ -41,7 +41,7 @@ from repairs.record_writer import (
     writing_rules,
 )
 from repairs.saved_messages import block_of
-from repairs.situation import NamedRecord, Situation, named_record
+from repairs.situation import NamedRecord, Situation, copies_without_op, named_record
 from repairs.store_lock import store_locked, store_shared
 
 _PROCESS_IN_ABORT_SINCE: Version = (5, 0, 0)
@@ -197,12 +197,9 @@ class FileMedium:
 
     def _open_copies(self, named: NamedRecord, situation: Situation) -> list[int]:
         """Queue offsets of older copies that are before the check, and that no op has ended."""
-        marked = {mark["half_queue_offset"] for mark in situation.row["op_marks"]}
         begin = (check_cursors(self._store).half or {}).get(named.queue_id, 0)
-        numbers = {
-            int(copy["queue_offset"]) for copy in situation.row["half_copies"] if copy["queue_id"] == named.queue_id
-        }
-        return sorted(number for number in numbers - marked if begin <= number < named.queue_offset)
+        numbers = copies_without_op(situation.row, queue_id=named.queue_id)
+        return [number for number in numbers if begin <= number < named.queue_offset]
 
     def _append(self, what: str, draft: Draft, receipt: Receipt) -> Placed:
         """Plan a record, and have the receipt say where."""
