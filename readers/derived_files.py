@@ -24,7 +24,7 @@ from readers.fastjson import read_config
 from readers.foreign import foreign_decision
 from readers.gathered import Gathered, incomplete_chains
 from readers.half_queue import is_delayed_half, ops_of
-from readers.index import open_index
+from readers.index_search import open_index
 from readers.premises import ForeignDecision
 from readers.record_at import block_at, blocks_at
 from readers.record_block import Block

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from readers.columns import Int64s
 from readers.errors import SourceError
 from readers.findings import Finding
-from readers.index import BLOCK_ENTRIES, ENTRY, IndexFile, entries_of, open_index
+from readers.index import BLOCK_ENTRIES, ENTRY, IndexFile, entries_of
+from readers.index_search import open_index
 from readers.record_at import block_at
 from readers.record_block import Block
 from readers.record_keys import key_pairs, tag_pairs

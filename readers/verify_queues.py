@@ -18,7 +18,7 @@ import pyarrow as pa
 from readers.columns import Bools, Int64s
 from readers.consume_queue import EXTENSION_ADDRESS_MAX, Slots, open_queue
 from readers.errors import SourceError
-from readers.index import java_hash
+from readers.java_hashes import java_hash
 from readers.properties import TAGS
 from readers.record_block import Block
 from readers.record_layout import PREPARED, ROLLBACK, TRANSACTION_MASK

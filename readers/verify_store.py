@@ -14,7 +14,8 @@ from readers.cursors import read_cursors
 from readers.errors import SourceError
 from readers.fastjson import read_config
 from readers.findings import Finding
-from readers.index import open_index, scan_entries
+from readers.index_scan import scan_entries
+from readers.index_search import open_index
 from readers.slot_files import BATCH, SIMPLE, slot_files
 from readers.store import CHECK_GROUP, HALF_TOPIC, Store
 

@@ -14,7 +14,8 @@ from readers.consume_queue import SLOT, scan_slots
 from readers.cursors import read_cursors
 from readers.errors import FileChanged, SourceError
 from readers.findings import as_text, findings_table
-from readers.index import infer_slots_count, scan_entries
+from readers.index import infer_slots_count
+from readers.index_scan import scan_entries
 from readers.local_engine import audit
 from readers.reading import Reading
 from readers.segment_table import read_segments

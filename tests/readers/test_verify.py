@@ -16,7 +16,8 @@ import pytest
 from readers import workers
 from readers.consume_queue import SLOT
 from readers.findings import KINDS
-from readers.index import ENTRY, open_index
+from readers.index import ENTRY
+from readers.index_search import open_index
 from readers.job_runner import run_job
 from readers.reading import Reading
 from readers.record_layout import AT
