@@ -12,6 +12,7 @@ from readers.columns import Int64s, strings
 from readers.consume_queue import BATCH_SLOT, SLOT, Slots
 from readers.fastjson import read_config
 from readers.layout import Layout
+from readers.queue_files import is_well_named
 from readers.sources import SegmentedLog
 from readers.store import Store
 
@@ -43,7 +44,7 @@ class SlotFiles:
         self.layout: Layout = LAYOUTS[kind]
         found = store.queue_segments(topic_text(topic), queue_id, kind)[0] if queue_id >= 0 and _is_name(topic) else ()
         size = self.layout.size_bytes
-        self.segments = tuple(s for s in found if s.base_offset % size == 0 and s.end_offset < 2**63)
+        self.segments = tuple(s for s in found if is_well_named(s, self.layout))
         self.bases = np.array([segment.base_offset // size for segment in self.segments], np.int64)
         self._log = SegmentedLog(self.segments)
 

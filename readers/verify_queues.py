@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from readers.columns import Bools, Int64s
-from readers.consume_queue import EXTENSION_ADDRESS_MAX, Slots, open_queue
+from readers.consume_queue import Slots, open_queue
+from readers.consume_queue_extension import EXTENSION_ADDRESS_MAX
 from readers.errors import SourceError
 from readers.java_hashes import java_hash
 from readers.properties import TAGS

@@ -58,7 +58,7 @@ def command(
     quiet: QuietOption = False,
 ) -> int:
     """Decode consume queues, simple and batch."""
-    from readers.consume_queue import scan_slots
+    from readers.consume_queue_scan import scan_slots
 
     asked = Asked(
         store, commit_log, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet)
