@@ -33,6 +33,11 @@ def topic_text(topic: bytes) -> str:
     return topic.decode("utf-8", "surrogateescape")
 
 
+def topic_bytes(text: str) -> bytes:
+    """A topic as records have it, of the name of its directory."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 class SlotFiles:
     """The files of one queue, simple or batch, read by slot number; numbers that no file holds give zeros.
 

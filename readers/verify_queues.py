@@ -31,6 +31,7 @@ from readers.slot_files import (
     places_by_offset,
     slot_files,
     slots_of,
+    topic_bytes,
     topic_text,
 )
 from readers.store import LEFT_OUT_TOPIC, SCHEDULE_TOPIC, Store
@@ -191,7 +192,7 @@ class QueueClaims:
                     continue
                 one = rows.take(np.array([row]))
                 queue_id = 0 if queue.startswith("%LMQ%") else int(one.header("queue_id")[0])
-                number = self._number((SIMPLE, queue.encode("utf-8", "surrogateescape"), queue_id))
+                number = self._number((SIMPLE, topic_bytes(queue), queue_id))
                 self._rows.append(
                     ClaimedRows(
                         np.array([number]), np.array([int(offset)]), one.commit_log_offsets, one.lengths,

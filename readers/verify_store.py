@@ -16,7 +16,7 @@ from readers.fastjson import read_config
 from readers.findings import Finding
 from readers.index_scan import scan_entries
 from readers.index_search import open_index
-from readers.slot_files import BATCH, SIMPLE, slot_files
+from readers.slot_files import BATCH, SIMPLE, slot_files, topic_bytes
 from readers.store import CHECK_GROUP, HALF_TOPIC, Store
 
 #: The year 2200: what is beyond is no time that a broker wrote.
@@ -100,7 +100,7 @@ def configuration_findings(store: Store) -> Iterator[Finding]:
 def _bounds(store: Store, topic: str, queue_id: int) -> tuple[int, int] | None:
     """Queue offsets of a queue's first slot and past its last; None where there is no queue, or it cannot be read."""
     for kind in (SIMPLE, BATCH):
-        name = (kind, topic.encode("utf-8", "surrogateescape"), queue_id)
+        name = (kind, topic_bytes(topic), queue_id)
         files = slot_files(store, name)
         try:
             end = used_end(files.segments, files.layout)

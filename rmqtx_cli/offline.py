@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from readers.errors import BadRequest
+from rmqtx_cli.identities import identities
 from rmqtx_cli.live import LiveOptions
 from rmqtx_cli.options import BrokerConfOption, BrokerVersionOption, CommitLogOption
 from rmqtx_cli.say import Voice
 
 if TYPE_CHECKING:
+    from readers.reading import Reading
     from readers.store import Store
     from readers.store_view import SettingsOf
     from repairs.destinations import Destination
@@ -198,30 +200,10 @@ _OPTIONS: dict[str, Any] = {
 
 
 def resolved_in_files(opened: Opened, ids: Sequence[str]) -> list[str]:
-    """The transaction ids that some ids, message ids or keys name, each once.
-
-    Raises: NoSuchTransaction, with all that are not found; BadRequest where a key names several.
-    """
-    from readers.errors import NoSuchTransaction
+    """The transaction ids that some ids, message ids or keys name in the opened stores; see `identities`."""
     from readers.questions import show
 
-    found: list[str] = []
-    missing: list[str] = []
-    for name in dict.fromkeys(ids):
-        try:
-            identities = show(opened.stores, opened.settings_of, name).table()["transaction_id"].to_pylist()
-        except NoSuchTransaction:
-            missing.append(name)
-            continue
-        if len(identities) > 1:
-            raise BadRequest(
-                f"{len(identities)} transactions have the name {name!r}",
-                advice=f"rmqtx show {name} {opened.arguments} lists them; give a transaction id",
-            )
-        found += identities
-    if missing:
-        raise NoSuchTransaction(
-            f"no transaction {', '.join(missing)} in {opened.names}",
-            advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
-        )
-    return list(dict.fromkeys(found))
+    def shown(name: str) -> Reading:
+        return show(opened.stores, opened.settings_of, name)
+
+    return identities(ids, shown, f"in {opened.names}", f" {opened.arguments}")
