@@ -8,7 +8,7 @@ just what was.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,13 +16,12 @@ from readers.errors import BadRequest, FileChanged, UnwritableFile
 from repairs.file_copies import copy_file
 from repairs.file_operations import FileOperations, attributes_of, told
 from repairs.fingerprints import directories_below, files_below
-from repairs.new_stores import new_store, refuse_within
+from repairs.new_stores import Progress, new_store, refuse_within
 from repairs.store_lock import store_shared
 
 #: Where segments of a commit log go that lies outside of the store's root: there a broker looks by default.
 COMMIT_LOG = "commitlog"
 
-Progress = Callable[[int, int], None]
 
 
 @contextmanager

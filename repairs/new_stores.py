@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from repairs.file_operations import FileOperations, told
 
 #: Added to the name as long as the store is not complete.
 UNFINISHED_SUFFIX = ".unfinished"
+#: Called with bytes done, bytes in all.
+Progress = Callable[[int, int], None]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ have expired, and the numbers go on), the checkpoint's word about replicas, the 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from readers.slot_files import BATCH, SIMPLE
 from readers.store import Store
 from readers.verify_index import newest_entries_have_tags
 from repairs.file_copies import copy_tree
-from repairs.new_stores import new_store, refuse_within
+from repairs.new_stores import Progress, new_store, refuse_within
 from repairs.rebuilt_checkpoint import write_checkpoint
 from repairs.rebuilt_index import IndexBuilder
 from repairs.rebuilt_queues import QueueBuilder
@@ -32,7 +32,6 @@ from repairs.store_sizes import EXTENSION, StoreSizes
 QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
 PARTS = (QUEUES, INDEX, CHECKPOINT)
 _TAGS_SINCE = (5, 5, 0)
-Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)

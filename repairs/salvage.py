@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,14 +21,13 @@ from repairs.file_copies import copy_tree
 from repairs.fillers import BLANK_BYTES, FILLER_BYTES_MIN, Lost, Surroundings, filled, stand_in
 from repairs.found_runs import FoundRuns, Run, sources_of
 from repairs.known_ends import known_ends
-from repairs.new_stores import UNFINISHED_SUFFIX, new_store, write_at
+from repairs.new_stores import UNFINISHED_SUFFIX, Progress, new_store, write_at
 from repairs.pieces import Chosen, OpenSources, Piece, chosen_pieces
 from repairs.rebuild import PARTS, DerivedBuilder, Rebuilt
 from repairs.rebuilt_queues import QueueBuilder
 from repairs.record_writer import blank_head
 from repairs.store_sizes import StoreSizes
 
-Progress = Callable[[int, int], None]
 _COPIED_BYTES = 8 << 20
 _SCRATCH = "queues-being-counted"
 

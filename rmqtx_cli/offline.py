@@ -138,7 +138,6 @@ class OfflineOptions:
         for result in (self.to, self.undo):
             refuse_inside(result, opened.stores)
         say_header(opened, voice)
-
         return opened, {} if self.broker_conf is None else read_broker_conf(self.broker_conf)
 
     @property
@@ -147,7 +146,6 @@ class OfflineOptions:
         if self.in_place:
             return f"the store is changed where it is (rmqtx undo {self.undo} takes it back)"
         return f"the store stays as it is, {self.to} becomes the changed copy"
-
 
     def earlier(self, receipts: Sequence[Receipt], roots: Sequence[str]) -> list[Receipt]:
         """Those of some receipts that say what was done to what is acted on now: another copy is another store."""
