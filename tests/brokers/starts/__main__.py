@@ -71,6 +71,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=7200, help="begin no further start after so many")
     parser.add_argument("--after", help="begin behind the case of this name; the page is not written then")
     parser.add_argument("--only", help="cases with this in their name; the page is not written then")
+    parser.add_argument("--page", type=Path, help="write the page into this file, whatever was chosen")
     options = parser.parse_args()
     why_not = maven.why_not()
     if why_not is not None:
@@ -88,8 +89,8 @@ def main() -> int:
                 print(f"{version} {case.name}: {one.observed.told()}; {'; '.join(one.differences) or 'as foreseen'}",
                       flush=True)
                 results.append(one)
-    if not options.only and not options.version and not options.after:
-        PAGE.write_text(page(results), encoding="utf-8")
+    if options.page or not (options.only or options.version or options.after):
+        (options.page or PAGE).write_text(page(results), encoding="utf-8")
     return 1 if any(one.differences for one in results) else 0
 
 
