@@ -102,7 +102,7 @@ test-crashes: $(INSTALLED) ## crashes at every write, rename and sync of changes
 	@RMQTX_CRASHES=1 $(BIN)/python -m pytest tests/repairs/test_crashes.py
 
 .PHONY: test-starts
-test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify foretold? (10 minutes), into docs/starts.md
+test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify foretold? (half an hour), into docs/starts.md
 	@$(BIN)/python -m tests.brokers.starts
 
 .PHONY: benchmark
