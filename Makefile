@@ -81,7 +81,7 @@ rewrite: $(INSTALLED) ## write the transcripts and the README's session again; r
 .PHONY: fuzz
 fuzz: $(INSTALLED) ## mutated real stores, for FUZZ_SECONDS (600); then FUZZ_CASES (10000) of the damage matrix
 	@$(BIN)/python -m tests.fuzz --seconds $${FUZZ_SECONDS:-600}
-	@$(BIN)/python -m tests.fuzz.matrix --cases $${FUZZ_CASES:-10000}
+	@$(BIN)/python -m tests.fuzz.matrix_run --cases $${FUZZ_CASES:-10000} --page
 
 .PHONY: corpus
 corpus: $(INSTALLED) ## have real brokers write the test stores again (Maven, a JDK, half an hour)
@@ -102,7 +102,7 @@ test-crashes: $(INSTALLED) ## crashes at every write, rename and sync of changes
 	@RMQTX_CRASHES=1 $(BIN)/python -m pytest tests/repairs/test_crashes.py
 
 .PHONY: test-starts
-test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify foretold? (10 minutes), into docs/starts.md
+test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify foretold? (half an hour), into docs/starts.md
 	@$(BIN)/python -m tests.brokers.starts
 
 .PHONY: benchmark
