@@ -99,7 +99,7 @@ test-forcing: $(INSTALLED) ## force transactions on real brokers: guards, faults
 
 .PHONY: test-crashes
 test-crashes: $(INSTALLED) ## crashes at every write, rename and sync of changes in place, and again while they are mended
-	@RMQTX_CRASHES=1 $(BIN)/python -m pytest tests/repairs/test_crashes.py
+	@RMQTX_CRASHES=1 $(BIN)/python -m pytest tests/repairs/test_crashes.py tests/repairs/test_apply_crashes.py
 
 .PHONY: test-starts
 test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify foretold? (10 minutes), into docs/starts.md
