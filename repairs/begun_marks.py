@@ -7,11 +7,12 @@ mark names an undo file that is through, is never half of anything. Brokers take
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from readers.errors import FormatError, UnreadableFile, UnsafeStore
+from readers.errors import FormatError, RmqtxError, UnreadableFile, UnsafeStore
 from repairs.file_operations import FileOperations, attributes_of_new
 from repairs.fingerprints import TEMPORARY_PREFIX
 from repairs.undo_differences import differences_since
@@ -45,11 +46,16 @@ def put_mark(root: Path, undo_file: UndoFile, files: FileOperations) -> None:
     file = root / NAME
     if file.exists():
         files.remove(file)  # of one that is through, or torn
-    files.create(file, 0)
     text = json.dumps({"undo_file": str(wanted.undo_file), "undo_id": wanted.undo_id}, ensure_ascii=True)
-    files.write(file, 0, text.encode("ascii") + b"\n")
-    files.set_attributes(file, attributes_of_new(root))
-    files.sync_file(file)
+    try:
+        files.create(file, 0)
+        files.write(file, 0, text.encode("ascii") + b"\n")
+        files.set_attributes(file, attributes_of_new(root))
+        files.sync_file(file)
+    except RmqtxError:
+        with contextlib.suppress(OSError):
+            file.unlink()
+        raise
     files.sync_directory(root)
 
 

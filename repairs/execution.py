@@ -7,6 +7,7 @@ left, `undo` and `resume` end in exactly the one or exactly the other.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
@@ -132,7 +133,8 @@ def _bring(undo_file: UndoFile, root: Path, files: FileOperations, *, forward: b
     try:
         if undo_file.state != begun:
             undo_file.mark(begun, files)
-        put_mark(root, undo_file, files)
+        with contextlib.nullcontext() if forward else contextlib.suppress(UnwritableFile):
+            put_mark(root, undo_file, files)  # the way back must not need room for it
         make(undo_file.edits, root, undo_file.undo_id, files, forward=forward)
         wrong = [what for edit in undo_file.edits if (what := differs(edit, root, forward=forward))]
         if wrong:

@@ -8,7 +8,6 @@ import contextlib
 import io
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,10 +86,10 @@ class Scene:
             status = status_of([str(argument) for argument in arguments])
         return Told(status, err.getvalue())
 
-    def apply(self, undo_file: Path | None = None) -> Told:
+    def apply(self, undo_file: Path | None = None, *more: str) -> Told:
         """`rmqtx apply PLAN --store STORE --in-place --undo FILE`."""
         return self.run("apply", self.top / PLAN, "--store", self.store, "--in-place", "--undo",
-                        undo_file or self.undo_file, *self.version_options, "--yes")  # fmt: skip
+                        undo_file or self.undo_file, *self.version_options, *more, "--yes")  # fmt: skip
 
     def set_cursors(self, undo_file: Path | None = None) -> Told:
         """`rmqtx cursor set` of both cursors to the begin of their queues, which has decided ones asked for again."""
@@ -193,33 +192,3 @@ class Story:
                     file.unlink()
             state.lay_out(self.scene.top)
             yield state, self.scene
-
-
-def distinct_stores(states: list[State], *besides: dict[str, bytes]) -> list[tuple[str, dict[str, bytes]]]:
-    """The stores that some crash states hold as a broker reads them, each once, with what happened; `besides` left out.
-
-    What waits for its name under one of ours is nothing to a broker.
-    """
-    seen = {_key(content) for content in besides}
-    found = []
-    for state in states:
-        store = {path.removeprefix(f"{STORE}/"): data for path, data in state.content.items()
-                 if path.startswith(f"{STORE}/") and not Path(path).name.startswith(".rmqtx-")}  # fmt: skip
-        if _key(store) not in seen:
-            seen.add(_key(store))
-            found.append((state.what, store))
-    return found
-
-
-def _key(content: dict[str, bytes]) -> int:
-    return hash(tuple(sorted(content.items())))
-
-
-def lay_out_store(content: dict[str, bytes], source: Path, root: Path) -> None:
-    """A store with this content; directories and lock as in another one."""
-    shutil.copytree(source, root)
-    for file in [file for file in root.rglob("*") if file.is_file() and file.name != "lock"]:
-        if str(file.relative_to(root)) not in content:
-            file.unlink()
-    for path, data in content.items():
-        (root / path).write_bytes(data)

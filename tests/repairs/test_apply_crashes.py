@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,19 @@ WANTED = {"commit": "COMMITTED", "rollback": "ROLLED_BACK", "discard": "ROLLED_B
 every_store = pytest.mark.parametrize("name", STORES if IS_WHOLE else ["multipath-5.1.4"])
 
 
-@pytest.fixture(scope="module")
-def stories() -> Iterator[dict[str, Story]]:
-    """Made once for all tests; in memory, where there is a file system in it."""
+@contextmanager
+def memory_directory() -> Iterator[Path]:
+    """A directory that no disk slows down, where there is one: losses are replayed, nothing has to survive."""
     shared = "/dev/shm"
     with tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as directory:
-        yield Stories(Path(directory))
+        yield Path(directory)
+
+
+@pytest.fixture(scope="module")
+def stories() -> Iterator[dict[str, Story]]:
+    """Made once for all tests."""
+    with memory_directory() as directory:
+        yield Stories(directory)
 
 
 class Stories(dict[str, Story]):
@@ -55,8 +63,8 @@ def require_all_done_once(scene: Scene) -> None:
 @every_store
 def test_one_command_brings_it_back_and_one_completes_it(stories: dict[str, Story], name: str) -> None:
     story = stories[name]
-    assert {"abort"} < {path for path, data in story.after.items() if story.before.get(path) != data} or name < "m"
-    assert len(story.after) > len(story.before), "a new file of the log was begun"
+    changed = {path for path, data in story.after.items() if story.before.get(path) != data}
+    assert len([path for path in changed if path.startswith("commitlog")]) == 2, "the end of a file was reached"
     begun = tried = 0
     for way, wanted in (((), story.before), (("--resume",), story.after)):
         for state, scene in story.laid_out(chosen(story, 1)):
