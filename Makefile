@@ -100,7 +100,7 @@ test-forcing: $(INSTALLED) ## force transactions on real brokers: guards, faults
 .PHONY: test-crashes
 test-crashes: $(INSTALLED) ## crashes at every write, rename and sync of changes in place; brokers on what they leave (an hour)
 	@RMQTX_CRASHES=1 $(BIN)/python -m pytest tests/repairs/test_crashes.py tests/repairs/test_apply_crashes.py \
-		tests/brokers/test_half_changed.py
+		tests/repairs/test_apply_processes.py tests/brokers/test_half_changed.py
 
 .PHONY: test-starts
 test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify foretold? (10 minutes), into docs/starts.md
