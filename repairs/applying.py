@@ -20,6 +20,7 @@ Step = Mapping[str, Any]
 #: What a plan does to a transaction twice is never wanted: these are looked up before anything is done again.
 _NOT_SURE = ("unknown", "accepted", "contradicted")
 _DISPUTED = ("contradicted", "reopened")
+_GONE = ("not_seen", "expired")
 
 
 @dataclass(slots=True)
@@ -67,9 +68,9 @@ def application(
     left = []
     for step in plan.steps:
         receipt = earlier.get((step["transaction_id"], step["action"]))
-        if receipt is not None and _is_done(receipt):
+        if receipt is not None and _is_done(receipt) and not receipt.is_of_files:
             result.done.append(receipt)
-        else:
+        else:  # what was done to files may have been undone
             left.append(step)
     live = {store["store"] for store in plan.stores if is_live_store(store)}
     if any(store["store"] not in live for store in plan.stores):
@@ -80,7 +81,11 @@ def application(
         name = step["transaction_id"]
         receipt = earlier.get((name, step["action"]))
         deed = found.get(name)
-        if receipt is not None and receipt.outcome in _NOT_SURE and _was_settled(result, receipt, deed):
+        if receipt is not None and _is_done(receipt):
+            if deed is None or standing_of(receipt, deed.situation.row).word not in _GONE:
+                result.done.append(receipt)
+                continue
+        elif receipt is not None and receipt.outcome in _NOT_SURE and _was_settled(result, receipt, deed):
             continue
         why = _why_stale(step, deed, medium, is_exact=is_exact, is_same_store=_stores_are(step, live))
         if why is not None or deed is None:

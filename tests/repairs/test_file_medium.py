@@ -367,7 +367,7 @@ def test_a_roll_over_survives_a_crash_at_any_instant(tmp_path: Path, monkeypatch
         medium.decide(deed.named, deed.situation, COMMIT, deed.begin(conduct))
     changes = medium.change_set()
     steps = [[type(change).__name__ for change in group] for group in changes.groups()]
-    assert steps == [["ReplaceFile"], ["CreateFile"], ["WriteAt"]]
+    assert steps == [["ReplaceFile"], ["CreateFile"], ["WriteAt"], ["WriteAt"]]
     monkeypatch.setattr(test_crashes, "lay_out_store", lambda place: Path(shutil.copytree(root, place)))
     story = test_crashes.Story(tmp_path / "first", changes)
     assert story.check(story.states, tmp_path / "crashed") > 10
