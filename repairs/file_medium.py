@@ -179,7 +179,7 @@ class FileMedium:
             "store": record.store, "queue_id": record.queue_id, "queue_offset": record.queue_offset,
             "commit_log_offset": record.commit_log_offset, "store_time_ms": _now_ms(), "checks_count": 0,
         }  # fmt: skip
-        self._new_halves.setdefault(receipt.transaction_id, []).append((entry, record))
+        self._new_halves.setdefault(receipt.acted_on, []).append((entry, record))
         return Answer(ResponseCode.SUCCESS, None)
 
     def _append_ops(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
@@ -212,7 +212,10 @@ class FileMedium:
             },
         )
         self._entries.append(entry)
-        self._orders.append(f"{receipt.action} {receipt.transaction_id}: {what} at {placed.commit_log_offset}")
+        self._orders.append(
+            f"{receipt.action} {receipt.transaction_id}: {what} at {placed.commit_log_offset} "
+            f"(receipt {receipt.receipt_id})"
+        )
         return placed
 
     def change_set(self) -> ChangeSet:

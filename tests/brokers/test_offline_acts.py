@@ -134,10 +134,11 @@ def full_store(version: str, directory: Path) -> Path:
         segment_bytes = int(rig.conf["mappedFileSizeCommitLog"])
         left = segment_bytes - (places[1] + length) % segment_bytes
         send(rig, agent, left - BLANK.size_bytes - (length - 100))
+        places = [one["commit_log_offset"] for one in rig.pull(agent, FILLER_TOPIC)]
         agent.kill()
         rig.stop("broker")
     end = log_end(open_store(store))
-    assert (end.segment.base_offset, end.position_bytes) == (0, segment_bytes - BLANK.size_bytes)
+    assert (end.segment.base_offset, end.position_bytes) == (0, segment_bytes - BLANK.size_bytes), (places, length)
     return store
 
 
