@@ -158,8 +158,11 @@ def _finding(store: Store, stopped: Stopped, who: str) -> Finding:
 
 def _advice(root: str, stopped: Stopped, name: str | None) -> str:
     """The next commands: settling the transaction is the better one, for nothing is abandoned."""
-    where, option = f"--store {quote(root)} --to DIR", "--op" if stopped.is_op else "--half"
-    over = f"rmqtx cursor set {option} {stopped.queue_offset + 1} {where}"
+    store, option = f"--store {quote(root)}", "--op" if stopped.is_op else "--half"
+    over = f"rmqtx cursor set {option} {stopped.queue_offset + 1} {store} --to DIR"
     if name is None:
         return f"{over} steps over it; say --dry-run first"
-    return f"rmqtx commit, rollback or discard {name} {where}: an op lets the check pass; else {over} steps over it"
+    return (
+        f"rmqtx show {name} {store}; commit, rollback or discard of it, with {store} --to DIR, lets the check pass; "
+        f"{over} steps over it"
+    )

@@ -124,22 +124,21 @@ def test_a_check_goes_on_when_its_poison_halves_are_settled(version: str, tmp_pa
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("with_ops", [False, True])
-def test_decided_ones_are_asked_again_if_the_op_cursor_stays(
-    version: str, with_ops: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cursor_that_goes_back_asks_those_again_that_were_foretold(version: str, tmp_path: Path) -> None:
+    """With the op cursor: those that were put back before they were decided, for only their last copy has an op."""
     name = f"common-{version}"
     source, store = corpus.unpack(name, tmp_path / "source"), tmp_path / "rig" / "store"
     store.parent.mkdir()
-    options = ("--op", 0) if with_ops else ("--override", "asked-again")
-    effects = cursor_set(source, store, version, "--half", 0, *options)
+    override = ("--override", "asked-again")
+    without_ops = cursor_set(source, tmp_path / "unused", version, "--half", 0, *override)
+    effects = cursor_set(source, store, version, "--half", 0, "--op", 0, *override)
     cases = {row["transaction_id"]: row["case"] for row in corpus.expected(name)}
-    again = {cases[row["transaction_id"]] for row in effects if row["kind"] in ("asked-again", "taken-up")}
-    assert bool([row for row in effects if row["kind"] == "asked-again"]) != with_ops
+    again = {cases[row["transaction_id"]] for row in effects}
+    assert 0 < len(again) < len(without_ops)
     booted = Boot(store.parent, version, name)
     open_before = {row["case"] for row in corpus.expected(name) if row["open"]}
     assert booted.put_back & set(cases.values()) == open_before | again
-    with capsys.disabled():
-        cursors = "--half 0 --op 0" if with_ops else "--half 0"
-        print(f"BOOTED | {version} | common | copy | cursor set {cursors} | {len(again)} asked again |")
-    assert complaints(store, tmp_path) == []
+    print(f"BOOTED | {version} | common | copy | cursor set --half 0 --op 0 | {len(again)} asked again |")
+    # Brokers before 4.6.0 spoil compressed halves as they put them back, decided ones too.
+    spoils = tuple(map(int, version.split("."))) < (4, 6, 0)
+    assert complaints(store, tmp_path) == (["check-stopped"] if spoils else [])
