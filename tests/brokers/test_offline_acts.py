@@ -56,8 +56,8 @@ CALM = {
     "transactionCheckMax": "100000", "transactionTimeOut": "1000", "transactionCheckInterval": "1000",
     "fileReservedTime": "100000",
 }  # fmt: skip
-#: No round of the check while the broker only writes.
-SILENT = {**CALM, "transactionCheckInterval": "3600000", "transactionTimeOut": "3600000"}
+#: No half is old enough for the check while the broker only writes: 5.5.0 makes a round of it as it stops.
+SILENT = {**CALM, "transactionCheckInterval": "3600000", "transactionTimeOut": "900000000000000"}
 WAIT_SECONDS = 4
 SEND_MESSAGE = 10
 FILLER_TOPIC = "filler"
@@ -183,15 +183,15 @@ def test_a_broker_delivers_what_was_committed_while_it_was_down(
         close_log(source)
     destination = Destination(undo_file=tmp_path / "undo") if source == store else Destination(copy=store)
     orders = orders_for(rows)
-    segments_count = len(open_store(source).commit_log)
+    begin = log_end(open_store(source)).segment.base_offset
     receipts = act(
         medium_of(source, version, destination, made["broker_conf"]), Journal(tmp_path / "receipts.jsonl"), orders,
         Conduct(overrides=("immunity",)),
     )
     assert {receipt.outcome for receipt in receipts} <= {"proved", "accepted"}, [one.notes for one in receipts]
-    opened = open_store(store)
-    end = log_end(opened).offset
-    assert kind == "common" or len(opened.commit_log) > segments_count
+    new_end = log_end(open_store(store))
+    end, files_count = new_end.offset, (new_end.segment.base_offset - begin) // new_end.segment.size_bytes
+    assert (files_count > 0) == (kind != "common")
     cases = {row["transaction_id"]: row["case"] for row in rows}
 
     def done(*actions: str) -> set[str]:
@@ -226,7 +226,7 @@ def test_a_broker_delivers_what_was_committed_while_it_was_down(
     counts = ", ".join(f"{count} {action}" for action, count in sorted(Counter(orders.values()).items()))
     print(
         f"BOOTED | {version} | {kind} | {manner} | {counts} | {sum(wanted.values())} | {len(put_back)} |"
-        f" {segments_count} to {len(opened.commit_log)} |"
+        f" {files_count} |"
     )
     require_states(store, version, made["broker_conf"], rows, orders)
     assert complaints(store, tmp_path) == []
