@@ -79,8 +79,10 @@ def copy(tmp_path: Path) -> Path:
 def test_a_sound_store_has_no_finding_but_notes(name: str) -> None:
     for level in LEVELS:
         rows = every_finding(unpacked(name), level)
-        assert worse_than_notes(rows) == []
-        told = {row["code"] for row in rows}
+        # Their check stops: nothing is damaged, and no broker of their version gets past it.
+        is_stopped = name.startswith("poison") and level != QUICK
+        assert [row["code"] for row in worse_than_notes(rows)] == ["check-stopped"] * is_stopped
+        told = {row["code"] for row in rows} - {"check-stopped"}
         late = {"slot-pending", "start-enters", "start-deletes-index"}
         assert told <= {"store-time-backwards", "body-stream", *late}, told
         if told & late:  # only a killed broker leaves records behind
