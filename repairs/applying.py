@@ -20,7 +20,6 @@ Step = Mapping[str, Any]
 #: What a plan does to a transaction twice is never wanted: these are looked up before anything is done again.
 _NOT_SURE = ("unknown", "accepted", "contradicted")
 _DISPUTED = ("contradicted", "reopened")
-_GONE = ("not_seen", "expired")
 
 
 @dataclass(slots=True)
@@ -68,9 +67,9 @@ def application(
     left = []
     for step in plan.steps:
         receipt = earlier.get((step["transaction_id"], step["action"]))
-        if receipt is not None and _is_done(receipt) and not receipt.is_of_files:
+        if receipt is not None and _is_done(receipt):
             result.done.append(receipt)
-        else:  # what was done to files may have been undone
+        else:
             left.append(step)
     live = {store["store"] for store in plan.stores if is_live_store(store)}
     if any(store["store"] not in live for store in plan.stores):
@@ -81,11 +80,8 @@ def application(
         name = step["transaction_id"]
         receipt = earlier.get((name, step["action"]))
         deed = found.get(name)
-        if receipt is not None and _is_done(receipt):
-            if deed is None or standing_of(receipt, deed.situation.row).word not in _GONE:
-                result.done.append(receipt)
-                continue
-        elif receipt is not None and receipt.outcome in _NOT_SURE and _was_settled(result, receipt, deed):
+        is_open = receipt is not None and (receipt.is_of_files or receipt.outcome in _NOT_SURE)
+        if receipt is not None and is_open and _was_settled(result, receipt, deed):
             continue
         why = _why_stale(step, deed, medium, is_exact=is_exact, is_same_store=_stores_are(step, live))
         if why is not None or deed is None:
@@ -97,7 +93,12 @@ def application(
 
 
 def _is_done(receipt: Receipt) -> bool:
-    """Whether its effect was read back, by the act's own command or by a later look."""
+    """Whether its effect was read back, by the act's own command or by a later look.
+
+    What was done to files can be taken back: they are looked at again.
+    """
+    if receipt.is_of_files:
+        return False
     return receipt.outcome == "proved" or bool(receipt.rechecks and receipt.rechecks[-1]["standing"] == "stands")
 
 
@@ -107,7 +108,7 @@ def _earlier(receipts: Sequence[Receipt], digest: str) -> dict[tuple[str, str], 
     for receipt in sorted(receipts, key=lambda one: one.receipt_id):
         is_of_plan = receipt.plan is not None and receipt.plan.get("digest") == digest
         if is_of_plan and receipt.outcome in ("proved", *_NOT_SURE):
-            found[receipt.transaction_id, receipt.action] = receipt
+            found[receipt.acted_on, receipt.action] = receipt
     return found
 
 
@@ -118,13 +119,14 @@ def _order(step: Step, known_as: Mapping[str, Any], reason: str | None, *, is_ex
 
 
 def _was_settled(result: Application, receipt: Receipt, deed: Deed | None) -> bool:
-    """Whether an earlier act of unknown outcome took effect after all."""
+    """Whether an earlier act of unknown outcome, or one that can have been undone, is in effect."""
     standing = standing_of(receipt, None if deed is None else deed.situation.row)
     if standing.word in _DISPUTED:
         result.disputed.append((receipt, standing))
     elif standing.word == "stands":
         result.done.append(receipt)
-        result.settled.append((receipt, standing))
+        if receipt.outcome in _NOT_SURE:
+            result.settled.append((receipt, standing))
     return standing.word in ("stands", *_DISPUTED)
 
 
