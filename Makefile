@@ -101,6 +101,10 @@ test-forcing: $(INSTALLED) ## force transactions on real brokers: guards, faults
 test-crashes: $(INSTALLED) ## crashes at every write, rename and sync of changes in place, and again while they are mended
 	@RMQTX_CRASHES=1 $(BIN)/python -m pytest tests/repairs/test_crashes.py
 
+.PHONY: test-salvage
+test-salvage: $(INSTALLED) ## damage every store of the corpus in every way that salvage is for: what is judged as before?
+	@RMQTX_SALVAGE=1 $(BIN)/python -m pytest -q tests/repairs/test_salvage_matrix.py
+
 .PHONY: test-starts
 test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify foretold? (10 minutes), into docs/starts.md
 	@$(BIN)/python -m tests.brokers.starts
