@@ -26,11 +26,12 @@ from readers.local_engine import audit
 from readers.store import open_store
 from repairs.rebuild import PARTS, index_has_tags, rebuild
 from repairs.salvage import Salvaged, salvage
-from repairs.store_sizes import store_sizes
+from repairs.store_sizes import store_sizes, with_log_files_of
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.comparing import cited
-from tests.forge.stores import copy_of, settings_of, unpacked, with_several_segments
+from tests.forge.stores import copy_of, settings_of, unpacked
+from tests.forge.stores import with_several_segments as names_with_several_segments
 
 Row = dict[str, Any]
 Places = dict[int, bytes]
@@ -68,6 +69,12 @@ def records_of(name: str) -> Places:
 def verdicts_of(name: str) -> dict[str, Row]:
     """The rows of the audit of a store as its broker left it."""
     return _audited(unpacked(name), name)
+
+
+@cache
+def with_several_segments() -> frozenset[str]:
+    """Stores whose log has more than one file."""
+    return frozenset(names_with_several_segments())
 
 
 def _audited(root: Path, name: str) -> dict[str, Row]:
@@ -237,6 +244,7 @@ class Result:
     same: int = 0
     undecidable: int = 0
     gone: int = 0
+    earlier: int = 0
     complaints: list[str] = field(default_factory=list)
 
 
@@ -258,9 +266,19 @@ def play(name: str, kind: str, directory: Path, seed: int = 0) -> Result:
         result.did = case.did
         paths = list(case.paths) or [root]
         old = open_store(root) if root in paths else None
-        made = salvage(paths, directory / "new", sizes, config=root / "config", with_tags=tags, old_store=old)
+        knows = old is not None or name not in with_several_segments()
+        made = salvage(
+            paths, directory / "new", with_log_files_of(sizes, None if knows else 1 << 30), config=root / "config",
+            with_tags=tags, old_store=old, infers_segments=not knows,
+        )
+        if made.segment_bytes != sizes.log_file_bytes:
+            result.complaints.append(f"segments of {made.segment_bytes} bytes, not {sizes.log_file_bytes}")
         destroyed = _account(result, records_of(name), case, made)
-    compare(result, verdicts_of(name), _audited(directory / "new", name), destroyed)
+    # without queues nothing says that the log went on
+    known_end = max(set(records_of(name)) - destroyed) if kind == "one loose file" else None
+    named = b"".join(records_of(name)[offset] for offset in destroyed)
+    hit = {key for key, row in verdicts_of(name).items() if cited(row) & destroyed or key.encode() in named}
+    compare(result, verdicts_of(name), _audited(directory / "new", name), destroyed, hit, known_end)
     return result
 
 
@@ -288,14 +306,19 @@ def _noughtless(records: Places, data: bytes) -> int:
     return 8 + sum(record.count(0) for record in records.values())
 
 
-def compare(result: Result, before: dict[str, Row], after: dict[str, Row], destroyed: set[int]) -> None:
+def compare(
+    result: Result, before: dict[str, Row], after: dict[str, Row], destroyed: set[int], hit: set[str],
+    known_end: int | None = None,
+) -> None:  # fmt: skip
     """A transaction whose records are all there has its row again; another one is undecidable, or as it was.
 
     What rests on the absence of a record may be undecidable where records are lost; the reason says which bytes are.
+    `destroyed`: offsets of records that are nowhere; `hit`: the transactions that they belong to.
+    `known_end`: the last record, where nothing says that others followed; what they decided is not decided then.
     """
     for identity, row in before.items():
         now = after.get(identity)
-        is_hit = bool(cited(row) & destroyed)
+        is_hit = identity in hit
         if now == row:
             result.same += 1
         elif now is None:
@@ -308,6 +331,8 @@ def compare(result: Result, before: dict[str, Row], after: dict[str, Row], destr
                 result.complaints.append(f"{identity} was {row['state']}, is undecidable: {now['reason']}")
             elif not any(letter.isdigit() for letter in now["reason"]) and "log begins later" not in now["reason"]:
                 result.complaints.append(f"{identity} undecidable, and no bytes are named: {now['reason']}")
+        elif known_end is not None and is_hit and min(cited(row) & destroyed, default=0) > known_end:
+            result.earlier += 1
         elif not is_hit or now["state"] != row["state"]:
             changes = [f"{key} {row[key]!r} -> {now[key]!r}" for key in row if row[key] != now[key]]
             result.complaints.append(f"{identity} ({'hit' if is_hit else 'not hit'}): {'; '.join(changes)}")
@@ -320,7 +345,7 @@ def compare(result: Result, before: dict[str, Row], after: dict[str, Row], destr
 
 def cases() -> Iterator[tuple[str, str]]:
     """Every case: store, damage."""
-    several = set(with_several_segments())
+    several = with_several_segments()
     for name in corpus.corpus_names():
         for kind in CASES:
             if kind not in NEED_SEVERAL or name in several:

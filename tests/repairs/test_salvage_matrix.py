@@ -48,5 +48,5 @@ def test_the_comparison_sees_what_is_wrong() -> None:
     ]
     for after in wrong:
         result = Result("", "")
-        compare(result, before, after, set())
+        compare(result, before, after, set(), set())
         assert len(result.complaints) == 1
