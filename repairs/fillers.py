@@ -90,7 +90,7 @@ def filler(offset: int, length_bytes: int, near: Surroundings) -> bytes:
 
 
 def stand_in(offset: int, lost: Lost, near: Surroundings, padding_bytes: int = 0) -> bytes:
-    """A record with a lost one's number: an op that ends no half, a half that is given up at once, else one that says nothing.
+    """A record with a lost one's number: an op that ends no half, a half given up at once, else one that says nothing.
 
     An op of the number −1 is less than any half and counts as done in every version; without a number some stop there.
     """
