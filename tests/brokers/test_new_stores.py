@@ -152,7 +152,7 @@ def test_clients_get_what_was_committed_and_are_asked_what_was_open(
     assert {case: seen.delivered[case] for case in mine if seen.delivered[case]} == dict(finals)
     assert must <= put_back & mine <= may
     assert seen.checks & mine <= put_back
-    # Copies of stand-ins for halves that the check gave up on are evidence of nothing; verify misses them at their slots.
+    # Copies of stand-ins that the check gave up on are evidence of nothing: verify misses them at their slots.
     given_up = {"slot-mismatch"} if kind == "holes" else set()
     assert set(complaints(store, tmp_path)) <= {*before, *given_up}
     if kind == "image":
