@@ -51,7 +51,7 @@ def unqueued(store: Store, queue_id: int, halves: Queue, ops: Queue) -> dict[str
     """
     ends = {HALF_TOPIC: _last_offset(store, halves), OP_TOPIC: _last_offset(store, ops)}
     found: dict[str, list[tuple[int, int]]] = {topic: [] for topic in ends}
-    for block in scan_segments(store, [], [], from_offset=min(ends.values())):
+    for block in scan_segments(store, [], [], from_offset=min(ends.values()), with_fillers=True):
         mine = block.header("queue_id") == queue_id
         for topic, end in ends.items():
             behind = block.take(mine & block.topic_is(topic) & (block.commit_log_offsets > end))
@@ -66,12 +66,12 @@ def _last_offset(store: Store, queue: Queue) -> int:
 
 
 def records_of(store: Store, slots: CheckedSlots) -> Iterator[tuple[Block, Int64s]]:
-    """The records of slots, with the number of each one's slot."""
+    """The records of slots, stand-ins for lost ones among them, with the number of each one's slot."""
     order = np.argsort(slots.offsets, kind="stable")
     numbers, offsets, lengths = slots.numbers[order], slots.offsets[order], slots.lengths[order]
     log = store.log()
     try:
-        for block in blocks_at(log, offsets.tolist(), lengths.tolist()):
+        for block in blocks_at(log, offsets.tolist(), lengths.tolist(), with_fillers=True):
             yield block, numbers[np.searchsorted(offsets, block.commit_log_offsets)]
     finally:
         log.close()

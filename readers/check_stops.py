@@ -24,13 +24,15 @@ from readers.errors import SourceError
 from readers.findings import Finding
 from readers.properties import UNIQ_KEY
 from readers.record_at import block_at
-from readers.store import HALF_TOPIC, OP_TOPIC, Store
+from readers.store import HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, Store
 
 #: Of each way in which versions stop, the last one that does; what a store does not say of its broker leaves several.
 _LAST_OF_THEIR_KIND: tuple[Version, ...] = ((4, 5, 2), (4, 9, 4), (5, 0, 0), NEWEST)
 #: Nothing is too young, immune, spent or expired: a century later, with limits that nothing reaches.
 _LATE_MS = 100 * 365 * 86_400_000
 _ENDLESS = CheckSettings(0, 1 << 40, 1, 1 << 60)
+#: How much of a log is looked through for records that stand for those that were left out.
+_LOOKED_THROUGH_BYTES = 4 << 20
 #: What the check may add to the properties of a copy.
 _GROWTH_BYTES = 128
 
@@ -132,7 +134,8 @@ def _times(window: CheckWindow) -> Iterator[np.ndarray]:
     yield halves.numbers["store_time_ms"]
 
 
-def _finding(store: Store, stopped: Stopped, who: str) -> Finding:
+def _finding(store: Store, stopped: Stopped, who: str) -> Finding | None:
+    """None for what a running broker has only just written, its queues are read later than its log; and in a bundle."""
     topic = OP_TOPIC if stopped.is_op else HALF_TOPIC
     log = store.log()
     try:
@@ -143,6 +146,10 @@ def _finding(store: Store, stopped: Stopped, who: str) -> Finding:
         block = None if offset is None else block_at(log, offset)
     finally:
         log.close()
+    if store.in_use and offset is not None and segment is None:
+        return None
+    if offset is None and _is_a_slice(store):
+        return None
     name = None
     if block is not None and not stopped.is_op:
         name = block.properties.text(UNIQ_KEY)[0].as_py() or block.message_ids()[0].as_py()
@@ -154,6 +161,12 @@ def _finding(store: Store, stopped: Stopped, who: str) -> Finding:
         actual=f"{what} queue offset {stopped.queue_offset}{whose}: {who} {stopped.why}",
         advice=_advice(store.root, stopped, name),
     )
+
+
+def _is_a_slice(store: Store) -> bool:
+    """Whether it is a bundle, whose queues lack what was left out; that stands between all that was chosen."""
+    with store.commit_log[0].open() as file:
+        return LEFT_OUT_TOPIC.encode() in file.read(0, _LOOKED_THROUGH_BYTES)
 
 
 def _advice(root: str, stopped: Stopped, name: str | None) -> str:

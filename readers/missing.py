@@ -29,7 +29,7 @@ _SLOTS_AT_ONCE = 1 << 20
 #: A queue that contradicts its log more often is not this log's queue.
 _UNFOUND_SLOTS_MAX = 1000
 #: So few may all be damaged records.
-_UNFOUND_SLOTS_FEW = 16
+UNFOUND_SLOTS_FEW = 16
 #: How far from its neighbours' records the record of a slot is looked for.
 _SEARCHED_BYTES_MAX = 32 << 20
 
@@ -177,7 +177,7 @@ def _add_unfound_slots(result: MissingBytes, store: Store, slots: list[UnfoundSl
 
 
 def _is_most_of_its_queue(store: Store, topic: str, count: int) -> bool:
-    if count < _UNFOUND_SLOTS_FEW:
+    if count < UNFOUND_SLOTS_FEW:
         return False
     with open_queue(store, topic, 0) as queue:
         return 2 * count > queue.max_offset - queue.min_offset
@@ -197,7 +197,7 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
     try:
         sound, segment = block_at(log, offset), log.segment_at(offset)
         block = sound or _mended_at(log, slot)
-        is_elsewhere = _stands_between_its_neighbours(store, slot)
+        is_elsewhere = stands_between_its_neighbours(store, slot)
     finally:
         log.close()
     actual = "no record" if sound is None else "a record of something else"
@@ -243,7 +243,7 @@ def _with_words_of(missing: MissingRange, topic: str, block: Block) -> MissingRa
     return replace(missing, is_identified=True, transaction_ids=ids) if ids else missing
 
 
-def _stands_between_its_neighbours(store: Store, slot: UnfoundSlot) -> bool:
+def stands_between_its_neighbours(store: Store, slot: UnfoundSlot) -> bool:
     """Whether the log has the record that a slot should point at, where the slots beside it say that it must be."""
     number = slot.queue_offset
     with open_queue(store, slot.topic, 0) as queue:
@@ -278,7 +278,7 @@ def _add_what_lies_behind_the_end(result: MissingBytes, store: Store) -> None:
                 numbers, offsets, lengths, _ = queue.read(max(first, queue.max_offset - 1), queue.max_offset)
             for slot in zip(numbers.tolist(), offsets.tolist(), lengths.tolist(), strict=True):
                 last = UnfoundSlot(topic, *slot)
-                if last.commit_log_offset >= end and not _stands_between_its_neighbours(store, last):
+                if last.commit_log_offset >= end and not stands_between_its_neighbours(store, last):
                     behind = max(behind, last.commit_log_offset + last.record_length_bytes)
         except SourceError:
             continue  # a queue that cannot be read proves nothing against the log

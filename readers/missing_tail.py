@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from readers.consume_queue import open_queue
 from readers.errors import SourceError
-from readers.missing import UnfoundSlot
+from readers.missing import UNFOUND_SLOTS_FEW, UnfoundSlot, stands_between_its_neighbours
 from readers.sources import Segment
 from readers.store import Store
 
@@ -32,6 +32,8 @@ def lost_tails(
         mine = [slot for slot in unfound if begin <= slot.commit_log_offset < end]
         fitting = {topic for topic in {slot.topic for slot in mine} if _fits_before(store, topic, begin, unfound)}
         believed = [slot for slot in mine if slot.topic in fitting]
+        if len(believed) <= UNFOUND_SLOTS_FEW:  # so few may be damaged themselves
+            believed = [slot for slot in believed if not stands_between_its_neighbours(store, slot)]
         if believed:
             last = max(slot.commit_log_offset + slot.record_length_bytes for slot in believed)
             lost.append((segment, position, min(last, end) - begin))

@@ -62,10 +62,13 @@ def _block(data: bytes, offset: int, file: str, position: int) -> Block | None:
     return Block(data + bytes(SLACK_BYTES), offset, position, file, np.zeros(1, np.int64))
 
 
-def blocks_at(log: SegmentedLog, offsets: Iterable[int], lengths: Iterable[int] | None = None) -> Iterator[Block]:
+def blocks_at(
+    log: SegmentedLog, offsets: Iterable[int], lengths: Iterable[int] | None = None, *, with_fillers: bool = False
+) -> Iterator[Block]:
     """The sound records at some commit-log offsets, gathered into blocks of many.
 
-    `offsets` ascending; `lengths` as the consume queue has them, if it was it that gave the offsets.
+    `offsets` ascending; `lengths` as the consume queue has them, if it was it that gave the offsets. `with_fillers`:
+    those of `rmqtx salvage` too, as a broker sees them.
     Units: bytes.
     Shape: blocks of records of one file; places without a sound record are left out.
     Raises: FileChanged, UnreadableFile.
@@ -79,11 +82,11 @@ def blocks_at(log: SegmentedLog, offsets: Iterable[int], lengths: Iterable[int] 
             continue
         if gathered is None or gathered.segment is not segment or gathered.size_bytes > _GATHERED_BYTES:
             if gathered is not None:
-                yield from gathered.block()
+                yield from gathered.block(with_fillers=with_fillers)
             gathered = _Gathered(log, segment)
         gathered.add(offset, length)
     if gathered is not None:
-        yield from gathered.block()
+        yield from gathered.block(with_fillers=with_fillers)
 
 
 def _prepared(log: SegmentedLog, records: Iterable[tuple[int, int | None]]) -> Iterator[tuple[int, int | None]]:
@@ -132,7 +135,7 @@ class _Gathered:
             self._ahead_offset, place = offset, 0
         return self._ahead[place : place + length]
 
-    def block(self) -> Iterator[Block]:
+    def block(self, *, with_fillers: bool) -> Iterator[Block]:
         """The block, if a record is sound."""
         sizes = np.array([len(record) for record in self._records], np.int64)
         offsets = np.array(self._offsets, np.int64)
@@ -145,7 +148,7 @@ class _Gathered:
         good &= (magic == MAGIC_V1) | (magic == MAGIC_V2)
         block = block.take(good)
         block = block.take(block.sound())
-        if FILLER_MARK in block.raw and len(block):
+        if not with_fillers and FILLER_MARK in block.raw and len(block):
             block = block.take(~block.are_fillers())
         if len(block):
             yield block

@@ -144,7 +144,8 @@ class Verify:
         if not store.in_use:  # a running broker makes new files, and queues are read later than the log
             known.extend(missing_end_findings(store))
         yield from with_losses(store, known)
-        yield from _log_findings(store, splits)
+        backwards = _backwards(splits)
+        yield from _log_findings(store, splits, backwards)
         if store.has_rocksdb_queues:
             yield Finding(store.root, "queues-unchecked", store.place("consumequeue"))
         queues = Leftovers(
@@ -154,13 +155,15 @@ class Verify:
         yield from index_file_findings(store, whole=not is_quick and not is_partial)
         if not is_quick:
             index = [split.index for split in splits]
-            yield from IndexLeftovers(store, index, ranges, queues.told_offsets, is_partial=is_partial).findings()
+            # Either of the two records may have the wrong time.
+            told_offsets = queues.told_offsets.union(*((offset, before) for offset, _, before, _ in backwards))
+            yield from IndexLeftovers(store, index, ranges, told_offsets, is_partial=is_partial).findings()
         if self.level == FULL:
             yield from chain_findings(store)
         times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
         yield from checkpoint_findings(store, max(times, default=None))
         firsts = [split.first for split in splits if split.first is not None]
-        if firsts and not is_partial and not len(ranges.damaged):
+        if firsts and not is_partial and not len(ranges.damaged) and not backwards:
             held = {value for split in splits for value in split.checkpoint_values}
             yield from checkpoint_record_findings(store, firsts[0], held, max(times))
         yield from cursor_findings(store)
@@ -209,15 +212,25 @@ def _in_order(rows: list[Int64s]) -> Int64s:
     return every[np.argsort(every[:, 0], kind="stable")]
 
 
-def _log_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
-    """Times that run backwards, op numbers beyond the half queue, records of older designs."""
+def _backwards(splits: list[VerifiedSplit]) -> list[tuple[int, int, int, int]]:
+    """Records whose time is before that of the record in front: its place and time, then those of the one in front."""
+    found: list[tuple[int, int, int, int]] = []
     before: tuple[int, int] | None = None
     for split in splits:
         if before is not None and split.first is not None and split.first[1] < before[1]:
-            yield backwards_finding(store, *split.first, *before)
-        for row in split.backwards.tolist():
-            yield backwards_finding(store, *row)
+            found.append((*split.first, *before))
+        found.extend((row[0], row[1], row[2], row[3]) for row in split.backwards.tolist())
         before = None if split.is_unread else split.last or before
+    return found
+
+
+def _log_findings(
+    store: Store, splits: list[VerifiedSplit], backwards: list[tuple[int, int, int, int]]
+) -> Iterator[Finding]:
+    """Times that run backwards, op numbers beyond the half queue, records of older designs."""
+    for row in backwards:
+        yield backwards_finding(store, *row)
+    for split in splits:
         yield from op_number_findings(store, split.op_marks[:, 0], split.op_marks[:, 1])
     older = np.concatenate([_none(), *(split.older_offsets for split in splits)])
     if len(older):

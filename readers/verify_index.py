@@ -44,7 +44,7 @@ class IndexPart:
 
     Shape: `runs`: file → numbers of entries [from, to) that a record explains. `lacking`: rows (commit-log offset,
            hash) of keys that the index should have. `strange_times`: file → rows (number of an entry, seconds by its
-           record, seconds that it says), at most FINDINGS_MAX.
+           record, seconds that it says, the record's place), at most FINDINGS_MAX.
     """
 
     runs: dict[str, Int64s] = field(default_factory=dict)
@@ -125,13 +125,13 @@ class IndexClaims:
                 numbers, said = np.flatnonzero(same) + number, entries["seconds_since_begin"][same].astype(np.int64)
                 seconds = _seconds(index.header["begin_time_ms"], numbers, times[at[same]])
                 is_strange = (seconds != said) & (said >= 0) & (times[at[same]] <= TIME_MS_MAX) & (times[at[same]] >= 0)
-                rows = np.stack([numbers, seconds, said], axis=1)[is_strange]
+                rows = np.stack([numbers, seconds, said, offsets[same]], axis=1)[is_strange]
                 strange.append(rows[:FINDINGS_MAX])
         # a key that a record has twice has two entries
         for row in np.flatnonzero(np.diff(wanted) == 0).tolist():
             found[row + 1] |= found[row]
         part.runs[index.segment.file] = merged(runs)
-        part.strange_times[index.segment.file] = np.concatenate([np.empty((0, 3), np.int64), *strange])[:FINDINGS_MAX]
+        part.strange_times[index.segment.file] = np.concatenate([np.empty((0, 4), np.int64), *strange])[:FINDINGS_MAX]
 
 
 def _seconds(begin_time_ms: int, numbers: Int64s, times_ms: Int64s) -> Int64s:
@@ -203,12 +203,16 @@ def _newest_have_tags(store: Store, index: IndexFile) -> bool:
     return False
 
 
-def header_time_findings(store: Store, index: IndexFile) -> Iterator[Finding]:
-    """Times in a header that are not those of the records that it names; nothing where these are not there."""
+def header_time_findings(store: Store, index: IndexFile, told_offsets: set[int]) -> Iterator[Finding]:
+    """Times in a header that are not those of the records that it names; nothing where these are not there.
+
+    `told_offsets`: records about which another finding was made.
+    """
     log = store.log()
     try:
         for name in ("begin", "end"):
-            stored, block = index.header[f"{name}_time_ms"], block_at(log, index.header[f"{name}_offset"])
+            offset, stored = index.header[f"{name}_offset"], index.header[f"{name}_time_ms"]
+            block = None if offset in told_offsets else block_at(log, offset)
             if index.entries_count and block is not None and int(block.header("store_time_ms")[0]) != stored:
                 yield Finding(
                     store.root, "index-damaged", index.segment.file, HEADER.offsets[f"{name}_time_ms"], 8,
@@ -255,7 +259,7 @@ class IndexLeftovers:
             if self._is_partial:
                 seen = merged([np.array([[rows[0, 0], rows[-1, 1]]], np.int64) for rows in mine if len(rows)])
                 runs = merged([runs, between(seen, 1, index.entries_count + 1)])
-            headers = list(header_time_findings(self._store, index))
+            headers = list(header_time_findings(self._store, index, self._told_offsets))
             yield from headers
             if not headers:  # all seconds are counted from its begin
                 yield from self._strange_times(index)
@@ -278,9 +282,12 @@ class IndexLeftovers:
     def _strange_times(self, index: IndexFile) -> Iterator[Finding]:
         name = index.segment.file
         rows = [part.strange_times[name] for part in self._parts if name in part.strange_times]
-        every = np.concatenate([np.empty((0, 3), np.int64), *rows]).tolist()
+        every = [
+            row for row in np.concatenate([np.empty((0, 4), np.int64), *rows]).tolist()
+            if row[3] not in self._told_offsets
+        ]
         if every:
-            number, expected, actual = min(every)
+            number, expected, actual, _ = min(every)
             more = f", and {len(every) - 1} more such entries" if len(every) > 1 else ""
             yield Finding(
                 self._store.root, "index-mismatch", name, index.entry_position(number), ENTRY.size_bytes,
