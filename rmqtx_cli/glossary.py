@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
-from readers import checkpoint, consume_queue, index, record_layout
+from readers import checkpoint, consume_queue, consume_queue_extension, index, record_layout
 from readers.diff import CHANGES, DIFFERENCES
 from readers.export import EXPORTED
 from readers.findings import KINDS
@@ -31,7 +31,7 @@ from repairs.receipts import RECEIPTS, STANDINGS
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 
 #: Where structures on disk are declared; a test finds any that is missing here.
-LAYOUT_MODULES = (record_layout, consume_queue, index, checkpoint)
+LAYOUT_MODULES = (record_layout, consume_queue, consume_queue_extension, index, checkpoint)
 
 #: Where structures of the wire are declared.
 WIRE_MODULES = (frames, unique_keys)

@@ -119,7 +119,8 @@ def test_an_error_of_a_task_reaches_the_driver_with_file_and_place(spark: SparkS
     damage.truncate(file, 100_000)
     with pytest.raises(FileChanged) as caught, translated():
         frame.collect()
-    assert (caught.value.file, caught.value.position_bytes) == (str(file), 100_000)
+    assert caught.value.file == str(file)
+    assert caught.value.position_bytes in (100_000, 2 * 65_536)  # whichever task came first
 
 
 def test_a_wrong_option_reaches_the_driver(spark: SparkSession) -> None:
