@@ -54,8 +54,8 @@ demo: $(INSTALLED) $(DEMO)/store ## what hangs in a store that a real broker wro
 		echo "\$$ rmqtx show $$id --store $(DEMO)/store"; $(BIN)/rmqtx show $$id --store $(DEMO)/store
 
 .PHONY: test
-test: $(INSTALLED) ## the tests; needs neither broker nor network
-	@$(BIN)/python -m pytest tests
+test: $(INSTALLED) ## the tests, in up to 4 processes; needs neither broker nor network
+	@$(BIN)/python -m pytest tests --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .PHONY: lint
 lint: $(INSTALLED) ## ruff
