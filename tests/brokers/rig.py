@@ -30,6 +30,8 @@ OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 COMMIT, ROLLBACK = 8, 12
 BROKER_PORT, NAME_SERVER_PORT, PORT_STEP = 10911, 9876, 20
+DLEDGER_STEP = 5
+"""The port of a DLedger member: so much above the broker's own."""
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 REQUEST_OFFSET, REQUEST_TOPIC, REQUEST_CONFIG, REQUEST_END_TRANSACTION, REQUEST_RESUME = 14, 17, 25, 37, 323
 
@@ -97,6 +99,12 @@ def _free(*ports: int) -> bool:
             except OSError:
                 return False
     return True
+
+
+def _filled(value: str, words: Mapping[str, str]) -> str:
+    for word, text in words.items():
+        value = value.replace(word, text)
+    return value
 
 
 def claim_ports() -> tuple[int, int, socket.socket]:
@@ -309,6 +317,8 @@ class Rig:
         wanted = {"storePathRootDir": "store", "storePathCommitLog": "store/commitlog"} | self.conf
         if self.release < (4, 9):
             wanted |= {old: wanted[new] for new, old in OLD_NAMES.items()}
+        ports = {"{dledger_port}": str(self.port + DLEDGER_STEP)}
+        wanted = {name: _filled(value, ports) for name, value in wanted.items()}
         return {"namesrvAddr": self.name_server, "listenPort": str(self.port)} | wanted
 
     def start_broker(self) -> None:
