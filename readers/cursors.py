@@ -1,4 +1,4 @@
-"""How far consumer groups have come, from config/consumerOffset.json; above all the broker's own transaction check.
+"""How far consumer groups have come, from config/consumerOffset.json or RocksDB; above all the broker's own check.
 
 `offsetTable` holds the cursors. `pullOffsetTable` (5.5.0) has the same form, but says how far groups have pulled, which
 is another number and never used here.
@@ -16,18 +16,13 @@ import pyarrow as pa
 from readers.fastjson import Config, read_config
 from readers.findings import Finding
 from readers.reading import Coverage, Reading
+from readers.rocksdb_cursors import rocksdb_cursors
 from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 from readers.tables import CURSORS
 
 FILE_NAME = "consumerOffset.json"
 BATCH_ROWS = 65_536
 
-#: Where brokers keep cursors in RocksDB instead, with what makes them do so.
-_ROCKSDB = {
-    "consumerOffsets": "storeType=defaultRocksDB",
-    "metadata": "useSingleRocksDBForAllConfigs=true",
-    "rdb": "configManagerVersion=v2",
-}
 _QUEUE_ID = re.compile(r"[0-9]{1,10}")
 _Cursor = tuple[str, str, int, int]
 
@@ -103,11 +98,10 @@ def transaction_metrics(store: Store) -> dict[str, int] | None:
 def _read(store: Store) -> Config:
     config = read_config(store, FILE_NAME)
     if config.file is None:
-        for name, setting in _ROCKSDB.items():
-            if store.size_bytes("config", name, "CURRENT"):
-                place = store.place("config", name)
-                meaning = f"cursors are in RocksDB ({setting}), which is not read: what only they decide is UNDECIDABLE"
-                return config._replace(findings=[Finding(store.root, "config-missing", place, meaning=meaning)])
+        found = rocksdb_cursors(store)
+        if found is not None:
+            value = None if found.table is None else {"offsetTable": found.table}
+            return Config(value, found.findings, found.place)
     elif not _is_known(config):
         finding = Finding(
             store.root, "config-damaged", config.file, expected="an object offsetTable", actual="something else"

@@ -90,6 +90,17 @@ KINDS: dict[str, Kind] = {
         "move it away before the broker starts",
     ),
     "unreadable-file": Kind("error", "a file that cannot be opened or read", "everything in it is missing as evidence"),
+    "database-unread": Kind(
+        "warning",
+        "a RocksDB database that was not read",
+        "what only the database knows is unknown: how often transactions were checked, and which ones the broker has "
+        "dropped; of queues and cursors in RocksDB nothing is known",
+    ),
+    "database-entry": Kind(
+        "warning",
+        "an entry of a RocksDB database that is not as brokers write it",
+        "what it says is unknown; the commit log is believed",
+    ),
     "blank-length": Kind(
         "warning", "a blank record that does not end with its file", "the rest of the file is read on as records"
     ),

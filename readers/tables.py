@@ -66,14 +66,14 @@ RECORDS = pa.schema(
 QUEUE_SLOTS = pa.schema(
     [
         *_PLACE,
-        column("topic", pa.string(), "topic, from the directory"),
-        column("queue_id", pa.int32(), "queue number, from the directory"),
+        column("topic", pa.string(), "topic, from the directory or the key"),
+        column("queue_id", pa.int32(), "queue number, from the directory or the key"),
         _QUEUE_OFFSET,
         _COMMIT_LOG_OFFSET,
         column("record_length_bytes", pa.int32(), "length of the record it points at"),
         column("tags_code", pa.int64(), "hash of the tag, or the due time in delayed topics"),
-        column("kind", pa.string(), "simple, batch, or pre-blank"),
-        column("batch_store_time_ms", pa.int64(), "batch queue: store time of the batch"),
+        column("kind", pa.string(), "simple, batch, pre-blank, or rocksdb"),
+        column("batch_store_time_ms", pa.int64(), "store time, in batch queues of the batch; null in simple ones"),
         column("batch_size", pa.int16(), "batch queue: messages in the batch"),
         column("extension_address", pa.int64(), "address in the extension file, where the slot has one"),
     ]
@@ -276,6 +276,20 @@ COVERAGE = pa.schema(
         column("filler_bytes", pa.int64(), "blank records, preallocated space, unused entries"),
         column("damaged_bytes", pa.int64(), "bytes that no layout explains"),
         column("unread_bytes", pa.int64(), "bytes left out because a bound was asked for"),
+    ]
+)
+
+#: An entry of the family `trans` of `rocksdbstore` (5.4.0+): a half that the broker has before it.
+ROCKSDB_TRANSACTIONS = pa.schema(
+    [
+        _STORE,
+        column("file", pa.string(), "directory of the database"),
+        column("half_commit_log_offset", pa.int64(), "commit-log offset of the half"),
+        column("topic", pa.string(), "the real topic; null where the broker cannot read the key, and skips it"),
+        column("transaction_id", pa.string(), "property __transactionId__; null where the broker cannot read the key"),
+        column("checks_count", pa.int32(), "checks sent, as of the last flush of the database"),
+        column("record_length_bytes", pa.int32(), "length of the half"),
+        column("key", pa.string(), "the key, its first eight bytes as a number"),
     ]
 )
 

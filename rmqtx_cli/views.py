@@ -237,6 +237,10 @@ VIEWS: dict[str, View] = {
         plain("topic", ALWAYS, may_be_cut=True), plain("group", ALWAYS, may_be_cut=True),
         plain("queue_id", ALWAYS, "queue"), plain("next_queue_offset", ALWAYS), plain("file", 3, may_be_cut=True),
     ),
+    "rocksdb_transactions": _view(
+        plain("half_commit_log_offset", ALWAYS), plain("transaction_id", ALWAYS), plain("checks_count", 1, "checks"),
+        plain("topic", 2, may_be_cut=True), plain("record_length_bytes", 3, "bytes"),
+    ),
     "findings": _view(
         plain("severity", ALWAYS), plain("code", ALWAYS), plain("file", 2, may_be_cut=True),
         plain("position_bytes", 3), plain("length_bytes", 3), plain("expected", 5, may_be_cut=True),
