@@ -101,6 +101,12 @@ KINDS: dict[str, Kind] = {
         "an entry of a RocksDB database that is not as brokers write it",
         "what it says is unknown; the commit log is believed",
     ),
+    "entry-header": Kind(
+        "warning",
+        "a DLedger entry whose header contradicts the record in it",
+        "nothing: the record's own offset proves it; a broker may refuse to start on it",
+        "compare with another member of the group",
+    ),
     "blank-length": Kind(
         "warning", "a blank record that does not end with its file", "the rest of the file is read on as records"
     ),

@@ -293,6 +293,19 @@ ROCKSDB_TRANSACTIONS = pa.schema(
     ]
 )
 
+#: An entry of a DLedger commit log (4.5.0+): the frame of one record.
+DLEDGER_ENTRIES = pa.schema(
+    [
+        *_PLACE,
+        _COMMIT_LOG_OFFSET,
+        column("entry_index", pa.int64(), "number of the entry, from 0"),
+        column("term", pa.int64(), "election term in which it was appended"),
+        column("topic", pa.string(), "topic of the record in it"),
+        column("body_length_bytes", pa.int32(), "length of the record in it"),
+        column("body_crc_matches", pa.bool_(), "whether the entry's CRC is that of the record; null where it has none"),
+    ]
+)
+
 #: Every table by the name that commands, Spark and the documentation use.
 ALL_TABLES: dict[str, pa.Schema] = {
     "records": RECORDS,
