@@ -179,7 +179,7 @@ KINDS: dict[str, Kind] = {
     "queues-unchecked": Kind(
         "note",
         "consume queues in RocksDB",
-        "they are not compared with the log: what is wrong in them is not found",
+        "they are compared with the whole log only: what is wrong in them is not found",
     ),
     "index-mismatch": Kind(
         "warning",

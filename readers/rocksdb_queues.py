@@ -101,7 +101,11 @@ class RocksdbSlots:
 
 @dataclass(slots=True)
 class QueueEnds:
-    """What the family `offset` says of a queue: its first and its last slot, None where it does not say."""
+    """What the family `offset` says of a queue: its first and its last slot, None where it does not say.
+
+    Shape: queue offset and commit-log offset. The first stays 0 and 0 where it was asked for before there was any slot,
+           also of a queue that has none; an empty queue has no last one.
+    """
 
     first: tuple[int, int] | None = None
     last: tuple[int, int] | None = None

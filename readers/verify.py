@@ -36,6 +36,7 @@ from readers.verify_leftovers import Leftovers
 from readers.verify_queues import QueueClaims, QueueParts
 from readers.verify_ranges import LogRanges, merged
 from readers.verify_records import TIME_MS_MAX, older_design_rows, record_findings
+from readers.verify_rocksdb_queues import rocksdb_queue_findings
 from readers.verify_store import (
     backwards_finding,
     checkpoint_findings,
@@ -133,8 +134,10 @@ class Verify:
         if not store.in_use:  # a running broker makes new files, and queues are read later than the log
             yield from missing_end_findings(store)
         yield from _log_findings(store, splits)
-        if store.has_rocksdb_queues:
+        if store.has_rocksdb_queues and (is_quick or is_partial):
             yield Finding(store.root, "queues-unchecked", store.place("consumequeue"))
+        elif store.has_rocksdb_queues:
+            yield from rocksdb_queue_findings(store, ranges)
         queues = Leftovers(
             store, [split.queues for split in splits], ranges, only_ends=is_quick, is_partial=is_partial
         )
