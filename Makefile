@@ -83,7 +83,7 @@ rewrite: $(INSTALLED) ## write the transcripts and the README's session again; r
 .PHONY: fuzz
 fuzz: $(INSTALLED) ## mutated real stores, for FUZZ_SECONDS (600); then FUZZ_CASES (10000) of the damage matrix
 	@$(BIN)/python -m tests.fuzz --seconds $${FUZZ_SECONDS:-600}
-	@$(BIN)/python -m tests.fuzz.matrix --cases $${FUZZ_CASES:-10000}
+	@$(BIN)/python -m tests.fuzz.matrix_run --cases $${FUZZ_CASES:-10000} --page
 
 .PHONY: corpus
 corpus: $(INSTALLED) ## have real brokers write the test stores again (Maven, a JDK, half an hour)
@@ -100,11 +100,12 @@ test-forcing: $(INSTALLED) ## force transactions on real brokers: guards, faults
 	@$(BIN)/python -m tests.brokers.forcing
 
 .PHONY: test-crashes
-test-crashes: $(INSTALLED) ## crashes at every write, rename and sync of changes in place, and again while they are mended
-	@RMQTX_CRASHES=1 $(BIN)/python -m pytest tests/repairs/test_crashes.py
+test-crashes: $(INSTALLED) ## crashes at every write, rename and sync of changes in place; brokers on what they leave (an hour)
+	@RMQTX_CRASHES=1 $(BIN)/python -m pytest tests/repairs/test_crashes.py tests/repairs/test_apply_crashes.py \
+		tests/repairs/test_apply_processes.py tests/brokers/test_half_changed.py
 
 .PHONY: test-starts
-test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify foretold? (10 minutes), into docs/starts.md
+test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify foretold? (half an hour), into docs/starts.md
 	@$(BIN)/python -m tests.brokers.starts
 
 .PHONY: benchmark

@@ -17,7 +17,7 @@ from readers.checkpoint import checkpoint_values
 from readers.errors import BadRequest, BadText, UnreadableFile
 from readers.fastjson import read_config
 from readers.findings import as_text
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, Store
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, Store
 
 Version = tuple[int, int, int]
 
@@ -264,7 +264,7 @@ def _topics_since(topics: set[str]) -> Iterator[Version]:
         yield 5, 4, 0
     if any(topic.startswith(("rmq_sys_REVIVE_LOG_", "rmq_sys_SYNC_BROKER_MEMBER_")) for topic in topics):
         yield 5, 0, 0
-    if "SCHEDULE_TOPIC_XXXX" in topics:
+    if SCHEDULE_TOPIC in topics:
         yield 4, 7, 1
     suffix = "_REPLY_TOPIC"  # of the cluster, which has a topic too
     if any(topic.endswith(suffix) and topic.removesuffix(suffix) in topics for topic in topics):

@@ -14,6 +14,7 @@ from readers.findings import Finding
 from readers.foreign import find_foreign_decisions
 from readers.half_queue import JUDGED_HALVES, halves_of
 from readers.missing import derived_findings, missing_bytes
+from readers.missing_tail import lost_tails
 from readers.reading import Coverage
 from readers.segment_scan import merged_spans
 from readers.sources import Segment
@@ -50,6 +51,7 @@ def conclude(
     coverage = {segment.file: Coverage(store.root, segment.file, segment.size_bytes) for segment in store.commit_log}
     found: list[Finding] = []
     damaged: list[tuple[Segment, int, int]] = []
+    tails: list[tuple[Segment, int, int]] = []
     by_file: dict[str, list[Scanned]] = defaultdict(list)
     for part in scanned:
         by_file[part.split.segment.file].append(part)
@@ -58,6 +60,8 @@ def conclude(
         spans = merged_spans([span for part in parts for span in part.spans])
         found.extend(span_findings(store, segment, spans))
         damaged.extend((segment, s.position_bytes, s.length_bytes) for s in spans if s.kind == "damaged")
+        ends = [s for s in spans if s.kind in ("torn", "foreign", "preallocated")]
+        tails.extend((segment, s.position_bytes, s.length_bytes) for s in ends)
         for part in parts:
             coverage[segment.file].count(part.decoded_bytes, part.spans)
             found.extend(part.findings)
@@ -70,6 +74,7 @@ def conclude(
     decisions, result.ties = find_foreign_decisions(store, offsets, prepared_offsets, unreadable)
     facts.foreign_decisions.extend(decisions)
     unfound = [slot for part in scanned for slot in part.unfound]
+    damaged.extend(lost_tails(store, tails, unfound))
     missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound)
     facts.missing.extend(missing.ranges)
     has_halves = any(part.halves_count for part in scanned)

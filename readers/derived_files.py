@@ -24,13 +24,13 @@ from readers.fastjson import read_config
 from readers.foreign import foreign_decision
 from readers.gathered import Gathered, incomplete_chains
 from readers.half_queue import is_delayed_half, ops_of
-from readers.index import open_index
+from readers.index_search import open_index
+from readers.premises import ForeignDecision
 from readers.record_at import block_at, blocks_at
 from readers.record_block import Block
 from readers.segment_scan import SegmentScan
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, WAITING_TOPICS
 from readers.store_view import StoreFacts
-from readers.transactions import ForeignDecision
 
 #: A window larger than this is read faster by a scan of the log.
 WINDOW_SLOTS_MAX = 1 << 20

@@ -22,7 +22,7 @@ from dataclasses import asdict
 from typing import Any
 
 from readers.follow_database import FollowDatabase
-from readers.transactions import StoreView
+from readers.premises import StoreView
 
 _CHANGES_ALL = ("settings", "missing", "checks_limit", "begins_later")
 _UNSETTLED_STATES = "('PENDING', 'LOST', 'UNDECIDABLE')"

@@ -10,12 +10,12 @@ import numpy as np
 
 from readers.columns import Int64s
 from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES, finals_of, halves_of, is_final
+from readers.premises import ForeignDecision
 from readers.properties import UNIQ_KEY
 from readers.record_at import block_at
 from readers.record_block import Block
 from readers.spool import identities
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, Store
-from readers.transactions import ForeignDecision
 
 
 def find_foreign_decisions(

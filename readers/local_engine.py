@@ -23,13 +23,14 @@ from readers.columns import Int64s
 from readers.commit_log import log_bytes
 from readers.conclusion import Conclusion, conclude, without_stale
 from readers.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed, use_accelerator
+from readers.premises import StoreView
 from readers.reading import Reading
 from readers.splits import SPLIT_BYTES, Split, SplitPlan, plan_splits
 from readers.spool import Spool, identities, identity_hashes, partition_of
 from readers.store import Store
 from readers.store_view import SettingsOf, store_facts
 from readers.tables import MARKS, TRANSACTIONS
-from readers.transactions import StoreView, judge
+from readers.transactions import judge
 from readers.witness_scan import IDENTIFIED, Scanned, column, scan_witnesses
 from readers.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers
 

@@ -15,6 +15,7 @@ from readers.columns import Int64s
 from readers.consume_queue import open_queue
 from readers.errors import SourceError
 from readers.findings import Finding, as_text
+from readers.premises import MissingRange
 from readers.properties import TRANSACTION_ID, UNIQ_KEY
 from readers.record_at import block_at, mended_blocks, mended_op_numbers, with_topic
 from readers.record_block import Block
@@ -22,7 +23,6 @@ from readers.record_layout import COMMIT
 from readers.segment_scan import SegmentScan
 from readers.sources import Segment, SegmentedLog
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
-from readers.transactions import MissingRange
 
 _IDENTIFIED_BYTES_MAX = 8 << 20
 _SLOTS_AT_ONCE = 1 << 20

@@ -16,6 +16,7 @@ from readers.errors import NoSuchTransaction
 from readers.findings import Finding
 from readers.local_engine import audit
 from readers.reading import Reading
+from readers.splits import plan_splits
 from readers.store import Store
 from readers.store_view import SettingsOf, StoreFacts, store_facts
 from readers.tables import TRANSACTIONS
@@ -23,6 +24,8 @@ from readers.transactions import judge
 from readers.workers import Progress
 
 _Named = dict[str, str | None]
+#: What `show` reads of a log for one answer, in about a second: it is read for damage only.
+_STRETCH_BYTES_MAX = 256 << 20
 
 
 def pending(
@@ -86,6 +89,8 @@ def show(
     if table is not None and _rests_on_most_checks(table, facts):
         reading.notes.append("the log is scanned, because the most checks that any half copy shows decide it")
         table = None
+    if table is not None and _is_damaged_behind(table, reading, facts):
+        table = None
     if table is None:
         def chosen(rows: pa.Table) -> pa.Table:
             return rows_named(rows, identity)
@@ -147,6 +152,34 @@ def _rests_on_most_checks(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
     ]
     lost = rows.filter(pc.and_(pc.equal(rows["state"], "LOST"), pc.greater(rows["checks_count"], 0)))
     return bool(set(lost["store"].to_pylist()) & set(silent))
+
+
+def _is_damaged_behind(rows: pa.Table, reading: Reading, facts: dict[str, StoreFacts]) -> bool:
+    """Whether the log is damaged behind the first copy of a transaction whose state rests on what is not there.
+
+    Queues and index do not show damage in the log. A stretch too long to read for one answer is left, and a note says
+    so.
+    """
+    for root, fact in facts.items():
+        mine = rows.filter(pc.and_(pc.equal(rows["store"], root), pc.not_equal(rows["state"], "COMMITTED")))
+        copies = [copy["commit_log_offset"] for copies in mine["half_copies"].to_pylist() for copy in copies]
+        if not copies:
+            continue
+        begin, end = min(copies), fact.store.log().end_offset
+        if fact.store.is_remote or end - begin > _STRETCH_BYTES_MAX:
+            reading.notes.append(
+                f"the log behind its first copy ({end - begin} bytes) was not read: damage there does not show; --scan "
+                "reads it"
+            )
+            continue
+        for split in plan_splits([fact.store], from_offset=begin):
+            scan = split.scan()
+            for _ in scan:
+                pass
+            if any(span.kind == "damaged" for span in scan.spans):
+                reading.notes.append("the log is scanned, because it is damaged behind the transaction's first copy")
+                return True
+    return False
 
 
 def _by_derived_files(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.columns import Int64s
-from readers.index import java_hash, key_hashes
+from readers.java_hashes import java_hash, key_hashes
 from readers.properties import KEYS, TAGS, UNIQ_KEY
 from readers.record_block import Block
 from readers.record_layout import ROLLBACK, TRANSACTION_MASK

@@ -61,3 +61,8 @@ NAME_END, VALUE_END = 1, 2
 #: record's number in its queue: brokers walk over both, and readers take them for the damage that they stand for.
 FILLER = "RMQTX_FILLER"
 FILLER_MARK = FILLER.encode()
+
+
+def signed(number: int) -> int:
+    """An unsigned 32-bit number as a field of a record has it: magic codes are such."""
+    return int.from_bytes(number.to_bytes(4, "big"), "big", signed=True)

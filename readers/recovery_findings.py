@@ -13,7 +13,7 @@ from readers.checkpoint import checkpoint_values
 from readers.columns import Int64s
 from readers.errors import SourceError
 from readers.findings import KINDS, Finding
-from readers.index import open_index
+from readers.index_search import open_index
 from readers.recovery import LogFacts, Start, foresee
 from readers.recovery_losses import cut_meaning, skipped_meaning
 from readers.recovery_queues import QueueFacts, QueueFate

@@ -91,9 +91,14 @@ def _said(what: str, counts: Counter[str], ids: list[str]) -> str:
     return "; ".join(parts) + _named(ids) if parts else "no record is lost"
 
 
-def _amount(kind: str, number: int) -> str:
+def amount(kind: str, number: int) -> str:
+    """So many records of a kind, in words."""
     plural = {"half": "halves", "discard copy": "discard copies"}.get(kind, f"{kind}s")
-    return f"1 {kind} is" if number == 1 else f"{number} {plural} are"
+    return f"1 {kind}" if number == 1 else f"{number} {plural}"
+
+
+def _amount(kind: str, number: int) -> str:
+    return f"{amount(kind, number)} {'is' if number == 1 else 'are'}"
 
 
 def _named(ids: list[str]) -> str:

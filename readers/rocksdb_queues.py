@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from readers.columns import Int64s
-from readers.consume_queue import Slots, scan_slots
+from readers.consume_queue import Slots
+from readers.consume_queue_scan import scan_slots
 from readers.errors import SourceError
 from readers.findings import Finding, as_text
 from readers.layout import Field, Layout, VariablePart

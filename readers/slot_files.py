@@ -12,6 +12,7 @@ from readers.columns import Int64s, strings
 from readers.consume_queue import BATCH_SLOT, SLOT, Slots
 from readers.fastjson import read_config
 from readers.layout import Layout
+from readers.queue_files import is_well_named
 from readers.sources import SegmentedLog
 from readers.store import Store
 
@@ -32,6 +33,11 @@ def topic_text(topic: bytes) -> str:
     return topic.decode("utf-8", "surrogateescape")
 
 
+def topic_bytes(text: str) -> bytes:
+    """A topic as records have it, of the name of its directory."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 class SlotFiles:
     """The files of one queue, simple or batch, read by slot number; numbers that no file holds give zeros.
 
@@ -43,7 +49,7 @@ class SlotFiles:
         self.layout: Layout = LAYOUTS[kind]
         found = store.queue_segments(topic_text(topic), queue_id, kind)[0] if queue_id >= 0 and _is_name(topic) else ()
         size = self.layout.size_bytes
-        self.segments = tuple(s for s in found if s.base_offset % size == 0 and s.end_offset < 2**63)
+        self.segments = tuple(s for s in found if is_well_named(s, self.layout))
         self.bases = np.array([segment.base_offset // size for segment in self.segments], np.int64)
         self._log = SegmentedLog(self.segments)
 
@@ -94,8 +100,19 @@ def cache_of(store: Store) -> dict[object, object]:
     if key not in _listed:
         _listed[key] = {}
         if len(_listed) > _STORES_KEPT:
-            _listed.popitem(last=False)
+            _close(_listed.popitem(last=False)[1])
     return _listed[key]
+
+
+def close_slot_files(store: Store) -> None:
+    """Give back the descriptors of all queues of a store in this process; what is read later is opened again."""
+    _close(cache_of(store))
+
+
+def _close(cache: dict[object, object]) -> None:
+    for files in cache.values():
+        if isinstance(files, SlotFiles):
+            files.close()
 
 
 def slot_files(store: Store, name: QueueName) -> SlotFiles:
@@ -146,8 +163,8 @@ def places_by_offset(files: SlotFiles, offsets: Int64s) -> Int64s:
     places = np.full(len(offsets), -1, np.int64)
     if not len(offsets) or not files.segments:
         return places
-    first, _ = boundary(lambda low, high: _pointed(files, low, high), files.first, files.end, int(offsets.min()))
-    _, end = boundary(lambda low, high: _pointed(files, low, high), files.first, files.end, int(offsets.max()) + 1)
+    first, _ = pointed_boundary(files, int(offsets.min()))
+    _, end = pointed_boundary(files, int(offsets.max()) + 1)
     pointed = files.read(first, end)["commit_log_offset"].astype(np.int64)
     order = np.argsort(pointed, kind="stable")
     if len(order):
@@ -155,6 +172,11 @@ def places_by_offset(files: SlotFiles, offsets: Int64s) -> Int64s:
         found = pointed[order][at] == offsets
         places[found] = order[at[found]] + first
     return places
+
+
+def pointed_boundary(files: SlotFiles, offset: int) -> tuple[int, int]:
+    """Numbers of a few slots among which the first is that points at or behind a place of the log."""
+    return boundary(lambda low, high: _pointed(files, low, high), files.first, files.end, offset)
 
 
 def _pointed(files: SlotFiles, first: int, end: int) -> Int64s:

@@ -14,9 +14,9 @@ from readers.consume_queue import open_queue
 from readers.cursors import CheckCursors, check_cursors
 from readers.errors import SourceError
 from readers.findings import Finding
+from readers.premises import ForeignDecision, MissingRange, StoreView
 from readers.record_at import block_at
 from readers.store import HALF_TOPIC, OP_TOPIC, Store
-from readers.transactions import ForeignDecision, MissingRange, StoreView
 
 FLUSH_LAG_MS_MAX = 10_000
 

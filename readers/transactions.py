@@ -15,17 +15,17 @@ Source: TransactionalMessageServiceImpl.check, EndTransactionProcessor; FORMATS 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.broker_settings import BrokerSettings
 from readers.chains import Chains, Group, Witnesses, int64s
-from readers.columns import Bools, Int64s, scatter
+from readers.columns import Bools, Int64s
+from readers.premises import StoreView
+from readers.reasons import reasons_of
 from readers.store import HALF_TOPIC, SCHEDULE_TOPIC
 from readers.tables import TRANSACTIONS
 
@@ -86,68 +86,7 @@ ADVICE: dict[str, str] = {
     "none": "nothing to do",
 }
 
-
-@dataclass(frozen=True, slots=True)
-class MissingRange:
-    """Bytes of a commit log that cannot be read, and what is known of what stood there.
-
-    Units: commit-log offsets in bytes. If `is_identified`, only transactions with one of the ids, a copy at one of the
-    prepared offsets, or a copy with one of the op numbers can be concerned; else any whose verdict relies on absence.
-    """
-
-    store: str
-    begin_offset: int
-    end_offset: int
-    what: str
-    is_identified: bool = False
-    transaction_ids: tuple[str, ...] = ()
-    prepared_offsets: tuple[int, ...] = ()
-    half_queue_offsets: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignDecision:
-    """A COMMIT record that names a record outside the half topic: its op carries that record's queue offset.
-
-    Source: EndTransactionProcessor (the record's topic is not tested, to 5.3.3); FORMATS 9.4.
-    """
-
-    store: str
-    queue_id: int
-    queue_offset: int
-    final_offset: int
-    final_time_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class StoreView:
-    """What a store says beside its records.
-
-    `half_cursors` and `op_cursors` are next queue offsets by queue; None where they are unknown. `reference_time_ms` is
-    the moment up to which the store is known: now for a running broker, else the end of its log.
-    """
-
-    store: str
-    settings: BrokerSettings
-    half_cursors: Mapping[int, int] | None
-    op_cursors: Mapping[int, int] | None
-    log_begin_offset: int
-    reference_time_ms: int
-    at_ms: int | None = None
-    checks_seen_max: int = 0
-    missing: tuple[MissingRange, ...] = ()
-    foreign_decisions: tuple[ForeignDecision, ...] = field(default=(), repr=False)
-
-
 _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-
-
-def _text(values: Int64s) -> pa.Array:
-    return pa.array(values).cast(pa.string())
-
-
-def _join(*parts: pa.Array | str) -> pa.Array:
-    return pc.binary_join_element_wise(*parts, "")
 
 
 class Judgement:
@@ -424,7 +363,6 @@ class Judgement:
         askable = np.asarray(
             pc.and_(pc.is_valid(halves.table["producer_group"]), pc.is_valid(halves.table["real_topic"]))
         )
-        open_later = halves.any_of(self.is_open_per_copy & (halves.rank > self.last_discard_rank[halves.number]))
         foreign = self.marks.any_of(self.is_foreign_mark)
         is_delayed = halves.any_of(~self.is_half_copy)
         host = halves.integers("store_host_number")
@@ -455,7 +393,6 @@ class Judgement:
             "without_copy": self.is_without_copy & (self.state == "DISCARDED"),
         }
         self.is_closable = (is_decided | is_discarded) & self.is_asked_again
-        self.is_open_undecided = open_later
 
     def _is_rolled_back_too(self) -> Bools:
         """Whether a copy that a COMMIT record names has more op marks than decisions of which a record is known.
@@ -514,94 +451,6 @@ class Judgement:
         values = pa.array(names, pa.string()).take(pa.array(np.nonzero(matrix)[1]))
         return pa.ListArray.from_arrays(pa.array(offsets), values, type=TRANSACTIONS.field("flags").type)
 
-    def _reasons(self) -> pa.Array:
-        """One sentence per transaction, made of a few patterns with the offsets that prove it."""
-        makers: dict[str, Callable[[Int64s], pa.Array]] = {
-            "COMMITTED": self._committed_reasons, "ROLLED_BACK": self._rolled_back_reasons,
-            "PENDING": self._pending_reasons, "DISCARDED": self._discarded_reasons, "LOST": self._lost_reasons,
-            "UNDECIDABLE": lambda rows: pa.array(self.undecidable_reason[rows].tolist(), pa.string()),
-        }
-        reasons = scatter(
-            self.chains.count, [(self.state == state, make) for state, make in makers.items()]
-        )
-        return self._with_oddities(reasons)
-
-    def _committed_reasons(self, rows: Int64s) -> pa.Array:
-        finals = self.finals
-        gone = ~(self.halves.has | self.discards.has)[rows]
-        return _join(
-            "COMMIT record at commit-log offset ", _text(finals.integers("commit_log_offset")[finals.first[rows]]),
-            pa.array([", its half message is no longer in the log", ""]).take(pa.array(np.where(gone, 0, 1))),
-        )
-
-    def _rolled_back_reasons(self, rows: Int64s) -> pa.Array:
-        marks = self.marks
-        own = marks.lowest(np.arange(len(marks)), len(marks), ~self.is_foreign_mark)[rows]
-        return _join(
-            "op message at commit-log offset ", _text(marks.integers("commit_log_offset")[own]),
-            " ended half queue offset ", _text(marks.integers("half_queue_offset")[own]), ", no COMMIT record",
-        )
-
-    def _newest(self, rows: Int64s) -> tuple[pa.Array, pa.Array]:
-        newest = self.halves.last[rows]
-        return _text(self.halves.integers("queue_offset")[newest]), _text(self.cursor_per_copy[newest])
-
-    def _pending_reasons(self, rows: Int64s) -> pa.Array:
-        newest, cursor = self._newest(rows)
-        waiting = ~self.is_half_copy[self.halves.last[rows]]
-        return pc.if_else(
-            pa.array(waiting),
-            "the half message was diverted by a delay and waits to come back to the half topic",
-            _join(
-                "half queue offset ", newest, " is not before the check cursor ", cursor, ", no op, no COMMIT record"
-            ),
-        )
-
-    def _discarded_reasons(self, rows: Int64s) -> pa.Array:
-        if not len(self.discards):
-            return self._dropped_reasons(rows)
-        last = self.discards.last[rows]
-        copied = _join(
-            "copy in TRANS_CHECK_MAX_TIME_TOPIC at commit-log offset ",
-            _text(self.discards.integers("commit_log_offset")[last]),
-            " after ", _text(self.checks_count[rows]), " checks",
-        )
-        return pc.if_else(pa.array(self.is_without_copy[rows]), self._dropped_reasons(rows), copied)
-
-    def _dropped_reasons(self, rows: Int64s) -> pa.Array:
-        return _join(
-            "checked ", _text(self.newest_checks[rows]), " times, then dropped by the check (no copy, as before 4.5.2)"
-        )
-
-    def _lost_reasons(self, rows: Int64s) -> pa.Array:
-        newest, cursor = self._newest(rows)
-        return _join(
-            "every copy, the newest at half queue offset ", newest, ", lies before the check cursor ", cursor,
-            ": no op, no COMMIT record, no discard copy",
-        )
-
-    def _with_oddities(self, reasons: pa.Array) -> pa.Array:
-        additions: list[tuple[str, pa.Array | str]] = [
-            ("duplicate_commit", _join("; committed ", _text(self.commits_count), " times, so delivered as often")),
-            ("commit_without_op", "; no op message"),
-            ("commit_after_rollback", "; the op before it was a rollback"),
-            ("conflict", "; the committed copy has more op marks than COMMIT records: it was rolled back too"),
-            ("commit_after_discard", "; committed after it was discarded"),
-            ("discarded_though_decided", "; discarded although it was decided"),
-            ("resumed", "; checked again after it was discarded"),
-            ("masked", "; an op number of another record hides it from the check"),
-            ("poison", "; the check cannot ask for it"),
-            ("expires_soon", "; it nears fileReservedTime"),
-        ]
-        for flag, sentence in additions:
-            rows = self.flags[flag]
-            if rows.any():
-                reasons = pc.if_else(pa.array(rows), _join(reasons, sentence), reasons)
-        if self.is_closable.any():
-            again = _join(reasons, "; a copy is still before the check: it will be asked again")
-            reasons = pc.if_else(pa.array(self.is_closable), again, reasons)
-        return reasons
-
     def _advice(self) -> pa.Array:
         return pa.array(
             np.select(
@@ -638,7 +487,7 @@ class Judgement:
             "transaction_id": self._identity(),
             "state": pa.array(self.state),
             "flags": self._flag_lists(),
-            "reason": self._reasons(),
+            "reason": reasons_of(self),
             "advice": self._advice(),
             "producer_group": self._first_of("producer_group"),
             "topic": pc.if_else(is_lost, pa.scalar(None, pa.string()), topic),
@@ -665,37 +514,3 @@ def judge(witnesses: Witnesses, views: Mapping[str, StoreView]) -> pa.Table:
     Order: first half copy, then those known by discard copies or finals alone.
     """
     return Judgement(Chains(witnesses, is_of_one_store=len(views) <= 1), views).table()
-
-
-def foreign_decisions(finals: pa.Table, outside: pa.Table) -> list[ForeignDecision]:
-    """Decisions on records outside the half topic.
-
-    `outside`: records that are no half copies (finals and discard copies) with store, queue_id, queue_offset and
-    commit_log_offset. Only queue 0 matters, because the op goes to the op queue of that number and half queues are 0.
-    """
-    if not finals.num_rows or not outside.num_rows:
-        return []
-    offsets = pc.unique(outside["commit_log_offset"].combine_chunks())
-    hits = finals.filter(
-        pc.and_(pc.is_in(finals["prepared_transaction_offset"], value_set=offsets),
-                pc.not_equal(finals["prepared_transaction_offset"], 0))
-    )
-    found = []
-    named = {
-        (row["store"], row["commit_log_offset"]): row
-        for row in outside.filter(
-            pc.is_in(outside["commit_log_offset"], value_set=pc.unique(hits["prepared_transaction_offset"]))
-        ).select(["store", "commit_log_offset", "queue_id", "queue_offset"]).to_pylist()
-    }
-    for row in hits.select(
-        ["store", "prepared_transaction_offset", "commit_log_offset", "store_time_ms"]
-    ).to_pylist():
-        record = named.get((row["store"], row["prepared_transaction_offset"]))
-        if record is not None:
-            found.append(
-                ForeignDecision(
-                    row["store"], record["queue_id"], record["queue_offset"],
-                    row["commit_log_offset"], row["store_time_ms"],
-                )
-            )
-    return sorted(found, key=lambda decision: decision.final_offset)

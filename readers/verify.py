@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from readers.broker_settings import broker_settings
+from readers.check_stops import stop_findings
 from readers.columns import Int64s
 from readers.commit_log import span_findings
 from readers.cursors import check_cursors
@@ -27,12 +28,15 @@ from readers.recovery import LogFacts
 from readers.recovery_findings import start_findings
 from readers.scan_job import SplitResult
 from readers.segment_scan import SegmentScan, Span, merged_spans
+from readers.slot_files import close_slot_files
 from readers.splits import Split
 from readers.store import HALF_TOPIC, OP_TOPIC, Store
 from readers.store_view import missing_end_findings
 from readers.tables import FINDINGS
 from readers.verify_index import IndexClaims, IndexLeftovers, IndexPart
+from readers.verify_index_inside import chain_findings
 from readers.verify_leftovers import Leftovers
+from readers.verify_losses import with_losses
 from readers.verify_queues import QueueClaims, QueueParts
 from readers.verify_ranges import LogRanges, merged
 from readers.verify_records import TIME_MS_MAX, older_design_rows, record_findings
@@ -40,12 +44,14 @@ from readers.verify_rocksdb_queues import rocksdb_queue_findings
 from readers.verify_store import (
     backwards_finding,
     checkpoint_findings,
+    checkpoint_record_findings,
     configuration_findings,
     cursor_findings,
     half_end,
     index_file_findings,
     older_design_finding,
     op_number_findings,
+    values_of_records,
 )
 
 #: Levels of depth: each finds what the one before it does, and more.
@@ -64,7 +70,8 @@ class VerifiedSplit:
            read. `backwards`: rows (record, its time, record before it, that one's time). `op_marks`: rows (op message,
            half queue offset) of numbers that no half message has. `spans`: what is no record and no filler. `breaks`:
            rows [from, to) of the file, in bytes, where the walk of a broker that starts may end. `is_unread`: the time
-           was over, and nothing is known of it.
+           was over, and nothing is known of it. `checkpoint_values`: those of the checkpoint's times and offsets that
+           a record of the split has.
     """
 
     damaged: Int64s
@@ -80,6 +87,7 @@ class VerifiedSplit:
     older_offsets: Int64s = field(default_factory=_none)
     has_halves: bool = False
     is_unread: bool = False
+    checkpoint_values: set[int] = field(default_factory=set)
     queues: QueueParts = field(default_factory=QueueParts)
     index: IndexPart = field(default_factory=IndexPart)
 
@@ -119,20 +127,24 @@ class Verify:
 
     def of_store(self, store: Store, carried: list[VerifiedSplit]) -> SplitResult:
         """The findings about what lies beside the log, and about the log as a whole."""
-        return SplitResult(_rows(list(self._store_findings(store, carried))))
+        try:
+            return SplitResult(_rows(list(self._store_findings(store, carried))))
+        finally:
+            close_slot_files(store)
 
     def _store_findings(self, store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
         is_quick = self.level == QUICK
         is_partial = any(split.is_unread for split in splits)
         ranges = log_ranges(store, splits)
-        yield from store.findings
+        known = list(store.findings)
         spans: dict[str, list[Span]] = defaultdict(list)
         for split in splits:
             spans[split.file].extend(split.spans)
         for segment in store.commit_log:
-            yield from span_findings(store, segment, merged_spans(spans[segment.file]))
+            known.extend(span_findings(store, segment, merged_spans(spans[segment.file])))
         if not store.in_use:  # a running broker makes new files, and queues are read later than the log
-            yield from missing_end_findings(store)
+            known.extend(missing_end_findings(store))
+        yield from with_losses(store, known)
         yield from _log_findings(store, splits)
         if store.has_rocksdb_queues and (is_quick or is_partial):
             yield Finding(store.root, "queues-unchecked", store.place("consumequeue"))
@@ -146,18 +158,26 @@ class Verify:
         if not is_quick:
             index = [split.index for split in splits]
             yield from IndexLeftovers(store, index, ranges, queues.told_offsets, is_partial=is_partial).findings()
+        if self.level == FULL:
+            yield from chain_findings(store)
         times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
         yield from checkpoint_findings(store, max(times, default=None))
+        firsts = [split.first for split in splits if split.first is not None]
+        if firsts and not is_partial and not len(ranges.damaged):
+            held = {value for split in splits for value in split.checkpoint_values}
+            yield from checkpoint_record_findings(store, firsts[0], held, max(times))
         yield from cursor_findings(store)
         yield from configuration_findings(store)
         has_halves = is_quick and any(split.has_halves for split in splits)
         yield from derived_findings(store, check_cursors(store).half, has_halves)
+        conf = dict(self.conf)
+        settings = broker_settings(store, conf=conf, version=self.version)
+        if not is_quick:
+            yield from stop_findings(store, settings)
         if is_partial:
             if not store.in_use:
                 yield Finding(store.root, "start-unforeseen", actual="not all of its log was read")
             return
-        conf = dict(self.conf)
-        settings = broker_settings(store, conf=conf, version=self.version)
         yield from start_findings(
             store, settings, conf, log_facts(splits), queues.facts, with_dispatch=not is_quick
         )
@@ -215,6 +235,7 @@ class _SplitWork:
         self._store = split.store
         self._queues, self._index = QueueClaims(split.store), IndexClaims(split.store)
         self._known = VerifiedSplit(np.empty((0, 2), np.int64))
+        self._checkpoint = np.array(values_of_records(split.store), np.int64)
         self._backwards: list[Int64s] = []
         self._op_marks: list[Int64s] = []
         self._older: list[Int64s] = []
@@ -248,6 +269,8 @@ class _SplitWork:
         offsets, times = block.commit_log_offsets, block.header("store_time_ms")
         known = self._known
         known.end_offset = int(offsets[-1] + block.lengths[-1])
+        for values in (offsets, offsets + block.lengths, times):
+            known.checkpoint_values.update(self._checkpoint[np.isin(self._checkpoint, values)].tolist())
         good = (times >= 0) & (times <= TIME_MS_MAX)  # one that cannot be is told as such
         offsets, times = offsets[good], times[good]
         if not len(times):

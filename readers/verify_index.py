@@ -4,6 +4,7 @@ Entries stand in a file in the order of the log, so those that point into a spli
 split carries the runs of entries that a record of it explains, and the records inside a file's range that lack an
 entry; what no split has explained is looked at record by record when the whole store is known, so that an entry which
 misled the search is no finding by itself. An entry holds only a hash: a wrong one with the right hash goes unseen.
+Its seconds must be those of its record's store time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import numpy.typing as npt
 from readers.columns import Int64s
 from readers.errors import SourceError
 from readers.findings import Finding
-from readers.index import BLOCK_ENTRIES, ENTRY, IndexFile, entries_of, open_index
+from readers.index import BLOCK_ENTRIES, ENTRY, HEADER, IndexFile, entries_of
+from readers.index_search import open_index
 from readers.record_at import block_at
 from readers.record_block import Block
 from readers.record_keys import key_pairs, tag_pairs
@@ -26,10 +28,12 @@ from readers.sources import OpenFile
 from readers.store import Store
 from readers.verify_leftovers import FINDINGS_MAX
 from readers.verify_ranges import LogRanges, between, merged, runs_of
+from readers.verify_records import TIME_MS_MAX
 
 _HASH_BITS = 31
 #: Entries that no split explains and that are looked at one by one; more are told as one.
 _LOOKED_AT_MAX = 1000
+_SECONDS_MAX = 0x7FFFFFFF
 #: Newest entries that are looked at to know what is indexed.
 _SAMPLED = 64
 
@@ -39,11 +43,13 @@ class IndexPart:
     """What one split knows of the index.
 
     Shape: `runs`: file → numbers of entries [from, to) that a record explains. `lacking`: rows (commit-log offset,
-           hash) of keys that the index should have.
+           hash) of keys that the index should have. `strange_times`: file → rows (number of an entry, seconds by its
+           record, seconds that it says), at most FINDINGS_MAX.
     """
 
     runs: dict[str, Int64s] = field(default_factory=dict)
     lacking: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    strange_times: dict[str, Int64s] = field(default_factory=dict)
 
 
 # --- one split --------------------------------------------------------------------------------------------------------
@@ -57,6 +63,7 @@ class IndexClaims:
     _offsets: list[Int64s] = field(default_factory=list)
     _hashes: list[Int64s] = field(default_factory=list)
     _tags: list[tuple[Int64s, Int64s]] = field(default_factory=list)
+    _stored: list[tuple[Int64s, Int64s]] = field(default_factory=list)
 
     def add(self, block: Block) -> None:
         """The records of a block."""
@@ -64,6 +71,7 @@ class IndexClaims:
             offsets, hashes = key_pairs(block)
             self._offsets.append(offsets)
             self._hashes.append(hashes)
+            self._stored.append((block.commit_log_offsets, block.header("store_time_ms")))
             if newest_entries_have_tags(self.store):
                 self._tags.append(tag_pairs(block))
 
@@ -79,6 +87,8 @@ class IndexClaims:
             return part
         order = np.argsort(wanted, kind="stable")
         wanted, offsets, is_key = wanted[order], offsets[order], order < keyed
+        places, stored = (np.concatenate(part) for part in zip(*self._stored, strict=True))
+        times = stored[np.searchsorted(places, offsets)]
         found = np.zeros(len(wanted), np.bool_)
         covered = np.zeros(len(wanted), np.bool_)
         low, high = int(offsets[0]), int(offsets[-1])
@@ -87,20 +97,20 @@ class IndexClaims:
                 continue
             covered |= (offsets > index.begin_offset) & (offsets < index.end_offset)
             try:
-                self._compare(index, wanted, found, low, high, begin_offset, part)
+                self._compare(index, wanted, times, found, low, high, begin_offset, part)
             except SourceError:
                 covered[:] = False  # told when the whole store is looked at
         absent = covered & is_key & ~found
         part.lacking = np.stack([offsets[absent], wanted[absent] & 0x7FFFFFFF], axis=1)
-        self._offsets, self._hashes, self._tags = [], [], []
+        self._offsets, self._hashes, self._tags, self._stored = [], [], [], []
         return part
 
     @staticmethod
     def _compare(
-        index: IndexFile, wanted: Int64s, found: npt.NDArray[np.bool_], low: int, high: int, begin_offset: int,
-        part: IndexPart,
+        index: IndexFile, wanted: Int64s, times: Int64s, found: npt.NDArray[np.bool_], low: int, high: int,
+        begin_offset: int, part: IndexPart,
     ) -> None:
-        runs = []
+        runs, strange = [], []
         with index.segment.open() as file:
             first, _ = _boundary(index, file, low)
             _, end = _boundary(index, file, high + 1)
@@ -112,10 +122,28 @@ class IndexClaims:
                 same = (wanted[at] == pairs) & (offsets >= low) & (offsets <= high)
                 found[at[same]] = True
                 runs.append(runs_of(np.flatnonzero(same) + number))
+                numbers, said = np.flatnonzero(same) + number, entries["seconds_since_begin"][same].astype(np.int64)
+                seconds = _seconds(index.header["begin_time_ms"], numbers, times[at[same]])
+                is_strange = (seconds != said) & (said >= 0) & (times[at[same]] <= TIME_MS_MAX) & (times[at[same]] >= 0)
+                rows = np.stack([numbers, seconds, said], axis=1)[is_strange]
+                strange.append(rows[:FINDINGS_MAX])
         # a key that a record has twice has two entries
         for row in np.flatnonzero(np.diff(wanted) == 0).tolist():
             found[row + 1] |= found[row]
         part.runs[index.segment.file] = merged(runs)
+        part.strange_times[index.segment.file] = np.concatenate([np.empty((0, 3), np.int64), *strange])[:FINDINGS_MAX]
+
+
+def _seconds(begin_time_ms: int, numbers: Int64s, times_ms: Int64s) -> Int64s:
+    """What entries should say of their records' store times; the first (1) is entered before any begin is known.
+
+    Source: store/index/IndexFile.java putKey.
+    """
+    if begin_time_ms <= 0:
+        return np.zeros_like(times_ms)
+    seconds: Int64s = np.clip((times_ms - begin_time_ms) // 1000, 0, _SECONDS_MAX)
+    seconds[numbers == 1] = 0
+    return seconds
 
 
 def _packed(offsets: Int64s, hashes: Int64s, begin_offset: int) -> Int64s:
@@ -175,6 +203,24 @@ def _newest_have_tags(store: Store, index: IndexFile) -> bool:
     return False
 
 
+def header_time_findings(store: Store, index: IndexFile) -> Iterator[Finding]:
+    """Times in a header that are not those of the records that it names; nothing where these are not there."""
+    log = store.log()
+    try:
+        for name in ("begin", "end"):
+            stored, block = index.header[f"{name}_time_ms"], block_at(log, index.header[f"{name}_offset"])
+            if index.entries_count and block is not None and int(block.header("store_time_ms")[0]) != stored:
+                yield Finding(
+                    store.root, "index-damaged", index.segment.file, HEADER.offsets[f"{name}_time_ms"], 8,
+                    expected=f"{name}_time_ms {int(block.header('store_time_ms')[0])}, its record's store time",
+                    actual=str(stored),
+                )
+    except SourceError:  # told when the whole store is looked at
+        return
+    finally:
+        log.close()
+
+
 # --- the whole store --------------------------------------------------------------------------------------------------
 
 
@@ -209,6 +255,10 @@ class IndexLeftovers:
             if self._is_partial:
                 seen = merged([np.array([[rows[0, 0], rows[-1, 1]]], np.int64) for rows in mine if len(rows)])
                 runs = merged([runs, between(seen, 1, index.entries_count + 1)])
+            headers = list(header_time_findings(self._store, index))
+            yield from headers
+            if not headers:  # all seconds are counted from its begin
+                yield from self._strange_times(index)
             try:
                 yield from self._unexplained(index, runs)
             except SourceError as error:
@@ -224,6 +274,19 @@ class IndexLeftovers:
             and (offset, key_hash) not in self._right
         }
         yield from self._lacking(sorted(offsets))
+
+    def _strange_times(self, index: IndexFile) -> Iterator[Finding]:
+        name = index.segment.file
+        rows = [part.strange_times[name] for part in self._parts if name in part.strange_times]
+        every = np.concatenate([np.empty((0, 3), np.int64), *rows]).tolist()
+        if every:
+            number, expected, actual = min(every)
+            more = f", and {len(every) - 1} more such entries" if len(every) > 1 else ""
+            yield Finding(
+                self._store.root, "index-mismatch", name, index.entry_position(number), ENTRY.size_bytes,
+                expected=f"seconds_since_begin {expected}, by its record's store time", actual=f"{actual}{more}",
+                meaning="a search by key between two times may not find the record",
+            )
 
     def _unexplained(self, index: IndexFile, runs: Int64s) -> Iterator[Finding]:
         ranges, doubtful = self._ranges, []  # type: LogRanges, list[tuple[int, int, int]]

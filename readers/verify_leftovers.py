@@ -19,7 +19,7 @@ from readers.errors import SourceError
 from readers.findings import Finding, as_text
 from readers.record_at import block_at
 from readers.recovery_queues import QueueFacts
-from readers.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, queue_text, slot_files
+from readers.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, queue_text, slot_files, topic_bytes, topic_text
 from readers.store import Store
 from readers.verify_queues import RECORD_COLUMNS, QueuePart, QueueParts
 from readers.verify_ranges import LogRanges, between, inside, merged
@@ -134,7 +134,7 @@ class Leftovers:
 
     def _names(self) -> list[QueueName]:
         here = {
-            (kind, topic.encode("utf-8", "surrogateescape"), number)
+            (kind, topic_bytes(topic), number)
             for kind in (SIMPLE, BATCH)
             for topic, number in self._store.queues(kind)
         }
@@ -148,7 +148,7 @@ class Leftovers:
     def _of_queue(self, queue: _Queue) -> Iterator[Finding]:
         kind, topic, queue_id = queue.name
         if queue.files.exists:
-            text = topic.decode("utf-8", "surrogateescape")
+            text = topic_text(topic)
             for finding in self._store.queue_segments(text, queue_id, kind)[1]:
                 is_gap = finding.code == "segment-gap"
                 yield replace(finding, code="queue-gap", commit_log_offset=None) if is_gap else finding
@@ -286,7 +286,7 @@ class Leftovers:
         if not queue.files.exists:
             if not self._store.has_rocksdb_queues:
                 kind, topic, number = queue.name
-                path = self._store.queue_directory(topic.decode("utf-8", "surrogateescape"), number, kind)
+                path = self._store.queue_directory(topic_text(topic), number, kind)
                 yield Finding(
                     self._store.root, "queue-missing", as_text(path),
                     commit_log_offset=int(records.offsets[rows].min()),

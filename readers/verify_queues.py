@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from readers.columns import Bools, Int64s
-from readers.consume_queue import EXTENSION_ADDRESS_MAX, Slots, open_queue
+from readers.consume_queue import Slots, open_queue
+from readers.consume_queue_extension import EXTENSION_ADDRESS_MAX
 from readers.errors import SourceError
-from readers.index import java_hash
+from readers.java_hashes import java_hash
 from readers.properties import TAGS
 from readers.record_block import Block
 from readers.record_layout import PREPARED, ROLLBACK, TRANSACTION_MASK
@@ -30,6 +31,7 @@ from readers.slot_files import (
     places_by_offset,
     slot_files,
     slots_of,
+    topic_bytes,
     topic_text,
 )
 from readers.store import LEFT_OUT_TOPIC, SCHEDULE_TOPIC, Store
@@ -190,7 +192,7 @@ class QueueClaims:
                     continue
                 one = rows.take(np.array([row]))
                 queue_id = 0 if queue.startswith("%LMQ%") else int(one.header("queue_id")[0])
-                number = self._number((SIMPLE, queue.encode("utf-8", "surrogateescape"), queue_id))
+                number = self._number((SIMPLE, topic_bytes(queue), queue_id))
                 self._rows.append(
                     ClaimedRows(
                         np.array([number]), np.array([int(offset)]), one.commit_log_offsets, one.lengths,

@@ -81,7 +81,13 @@ def _header_rules(block: Block, *, with_queues: bool) -> Iterator[tuple[str, str
     for name in ("born_port", "store_port"):
         values = block.header(name)
         yield name, f"{name} of at most 65535", values, (values < 0) | (values > 0xFFFF)
+    # An empty body has a CRC of 0 (common/UtilAll.java crc32), and only finals name another record.
+    yield "body_crc", "0, for the body is empty", block.header("body_crc"), (block.body_lengths == 0) & (
+        block.header("body_crc") != 0
+    )
     prepared = block.header("prepared_transaction_offset")
+    is_final = (flags & TRANSACTION_MASK) != 0
+    yield "prepared_transaction_offset", "0 in a record that is no final", prepared, ~is_final & (prepared != 0)
     later = (prepared < 0) | (prepared >= np.maximum(block.commit_log_offsets, 1))
     yield "prepared_transaction_offset", "the offset of an earlier record", prepared, later
 

@@ -7,15 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from readers.checkpoint import checkpoint_values, read_checkpoint
+from readers.checkpoint import CHECKPOINT_FIELDS, checkpoint_values, read_checkpoint
 from readers.columns import Int64s
 from readers.consume_queue import used_end
 from readers.cursors import read_cursors
 from readers.errors import SourceError
 from readers.fastjson import read_config
 from readers.findings import Finding
-from readers.index import open_index, scan_entries
-from readers.slot_files import BATCH, SIMPLE, slot_files
+from readers.index_scan import scan_entries
+from readers.index_search import open_index
+from readers.slot_files import BATCH, SIMPLE, slot_files, topic_bytes
 from readers.store import CHECK_GROUP, HALF_TOPIC, Store
 
 #: The year 2200: what is beyond is no time that a broker wrote.
@@ -27,6 +28,7 @@ _CONFIGURATIONS = {
     "delayOffset.json": "delayed messages, finals among them, may be delivered once more, or wait for ever",
 }
 _TIMES = ("physic_msg_time_ms", "logics_msg_time_ms", "index_msg_time_ms")
+_RECORD_OFFSET = "logics_offset"
 
 
 def checkpoint_findings(store: Store, last_store_time_ms: int | None) -> Iterator[Finding]:
@@ -51,6 +53,34 @@ def checkpoint_findings(store: Store, last_store_time_ms: int | None) -> Iterato
             yield Finding(
                 store.root, "checkpoint-damaged", rows[name]["file"], rows[name]["position_bytes"], 8,
                 expected="a time", actual=f"{name} {value}",
+            )
+
+
+def values_of_records(store: Store) -> list[int]:
+    """The values of the checkpoint that brokers take from records: store times, and an offset from 5.5.0 on."""
+    values = checkpoint_values(store)
+    return [values[name] for name in (*_TIMES, _RECORD_OFFSET) if values.get(name, 0) > 0]
+
+
+def checkpoint_record_findings(
+    store: Store, first: tuple[int, int], held: set[int], last_store_time_ms: int
+) -> Iterator[Finding]:
+    """Times and offsets of the checkpoint that no record of a whole log has, though its record would be there.
+
+    `first`: commit-log offset and store time of the first record. `held`: values of the checkpoint that a record has.
+    Order: the file's.
+    """
+    values = checkpoint_values(store)
+    for name in (*_TIMES, _RECORD_OFFSET):
+        value = values.get(name, 0)
+        is_time = name != _RECORD_OFFSET
+        if store.in_use or value in held or value <= (first[1] if is_time else first[0]):
+            continue
+        if not is_time or value <= last_store_time_ms:
+            yield Finding(
+                store.root, "checkpoint-damaged", store.place("checkpoint"), CHECKPOINT_FIELDS.offsets[name], 8,
+                expected="the store time of a record" if is_time else "the offset of a record",
+                actual=f"{name} {value}",
             )
 
 
@@ -99,7 +129,7 @@ def configuration_findings(store: Store) -> Iterator[Finding]:
 def _bounds(store: Store, topic: str, queue_id: int) -> tuple[int, int] | None:
     """Queue offsets of a queue's first slot and past its last; None where there is no queue, or it cannot be read."""
     for kind in (SIMPLE, BATCH):
-        name = (kind, topic.encode("utf-8", "surrogateescape"), queue_id)
+        name = (kind, topic_bytes(topic), queue_id)
         files = slot_files(store, name)
         try:
             end = used_end(files.segments, files.layout)

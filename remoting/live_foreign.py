@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from readers.chains import Witnesses, int64s
 from readers.findings import Finding
 from readers.foreign import foreign_decision
+from readers.premises import ForeignDecision
 from readers.properties import PRODUCER_GROUP, REAL_TOPIC, UNIQ_KEY
 from readers.record_block import Block
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, TIMER_TOPIC
-from readers.transactions import ForeignDecision
 from remoting.codes import ResponseCode
 from remoting.errors import Refused
 from remoting.live_queues import records_of_system_topic

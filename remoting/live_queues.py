@@ -113,7 +113,7 @@ def records_of_system_topic(
 
 
 class OpsUnreadable(Refused):
-    """The op queue has entries and this broker shows them to nobody (4.3.0)."""
+    """A system topic's queue that this broker shows to nobody (4.3.0), or a log too long to be walked in its place."""
 
 
 def _viewed(broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: list[Gap]) -> Iterator[bytes]:

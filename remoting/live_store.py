@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from readers.broker_settings import BrokerSettings, settings_of_broker
 from readers.errors import BadRequest
 from readers.findings import Finding
+from readers.premises import ForeignDecision, MissingRange, StoreView
 from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
-from readers.transactions import ForeignDecision, MissingRange, StoreView
 from remoting.broker import Broker
 from remoting.errors import BadFrame
 

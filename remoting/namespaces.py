@@ -6,13 +6,15 @@ Source: common/protocol/NamespaceUtil.java (remoting/protocol in 5.x).
 
 from __future__ import annotations
 
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
+
 SEPARATOR = "%"
 #: Consumers' own topics, before the namespace: %RETRY%NAMESPACE%GROUP.
 _MARKS = ("%RETRY%", "%DLQ%")
 #: Never in a namespace.
 _SYSTEM_TOPICS = frozenset({
-    "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", "TBW102",
+    SCHEDULE_TOPIC, "BenchmarkTest", HALF_TOPIC, "RMQ_SYS_TRACE_TOPIC", OP_TOPIC, DISCARD_TOPIC, "SELF_TEST_TOPIC",
+    "OFFSET_MOVED_EVENT", "TBW102",
 })  # fmt: skip
 _SYSTEM_GROUPS = ("CID_RMQ_SYS_", "TOOLS_CONSUMER")
 

@@ -19,10 +19,11 @@ import numpy as np
 from readers.columns import Bools, Int64s
 from readers.commit_log import written_bytes
 from readers.consume_queue import BLOCK_SLOTS, LEFT_OUT_TAGS, PRE_BLANK_LENGTH, SLOT, Slots, are_pre_blank, are_sound
-from readers.record_layout import BLANK, MAGIC_BLANK, MAGIC_V1, RECORD, RECORD_BYTES_MIN
-from readers.slot_files import SIMPLE, slot_files
+from readers.record_layout import BLANK, MAGIC_V1, RECORD, RECORD_BYTES_MIN, signed
+from readers.slot_files import SIMPLE, slot_files, topic_bytes
 from readers.sources import Segment
 from readers.store import LEFT_OUT_TOPIC, Store
+from repairs.record_writer import blank_head
 
 #: Longer gaps are several records: whatever reads one takes its length in memory.
 _LEFT_OUT_BYTES_MAX = 4 << 20
@@ -102,7 +103,7 @@ def planned_segment(
             extents.append(_kept(segment, begin, one.length_bytes, change if one.kind == "record" else change_bytes))
     left = segment.size_bytes - position
     if has_data and not is_last and left >= BLANK.size_bytes:
-        extents.append(Extent.of(position, BLANK.pack(length_bytes=left, magic=_signed(MAGIC_BLANK))))
+        extents.append(Extent.of(position, blank_head(left)))
     end = position + RECORD_BYTES_MIN + len(LEFT_OUT_TOPIC)
     if has_data and is_last and end <= written_bytes(segment) and last_time_ms > time_ms:
         extents.extend(_left_out(segment.base_offset, position, end, last_time_ms))
@@ -131,7 +132,7 @@ def _left_out(base_offset: int, begin: int, end: int, time_ms: int) -> Iterator[
         name = topic[: high - low - RECORD_BYTES_MIN]
         body_length = high - low - RECORD_BYTES_MIN - len(name)
         header = RECORD.pack(
-            length_bytes=high - low, magic=_signed(MAGIC_V1), body_crc=_crc_of_zeros(body_length),
+            length_bytes=high - low, magic=signed(MAGIC_V1), body_crc=_crc_of_zeros(body_length),
             commit_log_offset=base_offset + low, born_time_ms=time_ms, store_time_ms=time_ms,
             body_length_bytes=body_length,
         )
@@ -148,10 +149,6 @@ def _crc_of_zeros(length: int) -> int:
     return zlib.crc32(bytes(length)) & 0x7FFFFFFF
 
 
-def _signed(magic: int) -> int:
-    return magic - (1 << 32)
-
-
 # --- consume queues ---------------------------------------------------------------------------------------------------
 
 
@@ -163,7 +160,7 @@ def planned_queue(
     `whole`: from the first file to the last slot, so that the queue's ends are those of the original; else from the
     first file that holds a kept slot to the last, and to the queue's end where that is near.
     """
-    files = slot_files(store, (SIMPLE, topic.encode("utf-8", "surrogateescape"), queue_id))
+    files = slot_files(store, (SIMPLE, topic_bytes(topic), queue_id))
     files.close()
     work = _QueueWork(store, kept)
     segments = list(files.segments)

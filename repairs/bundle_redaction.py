@@ -44,6 +44,7 @@ from readers.record_layout import (
     VALUE_END,
 )
 from readers.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, WAITING_TOPICS
+from repairs.record_writer import PROPERTY_CRC, PROPERTY_CRC_BYTES
 
 #: Names that RocketMQ gave, not its users.
 SYSTEM_NAMES = frozenset(
@@ -64,8 +65,6 @@ _PLAIN = {REAL_QUEUE_ID, CHECK_TIMES, IMMUNITY, PREPARED_QUEUE_OFFSET, HALF_MARK
           "TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "MSG_TYPE", "TTL",
           "POP_CK", "FIRST_POP_TIME", "REAL_QUEUE_OFFSET"}
 _PLAIN_VALUE = re.compile(rb"-?[0-9]{1,19}|true|false")
-_PROPERTY_CRC = b"__CRC32#"
-_PROPERTY_CRC_BYTES = 20
 _HEX = re.compile(rb"[0-9A-F]{16,}|[0-9a-f]{16,}")
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 _KEY_BYTES_MIN, _KEY_BYTES_MAX = 16, 4096
@@ -170,7 +169,7 @@ class Redactor:
         changed[topic_at : topic_at + topic_length] = self.name(topic)
         area = data[properties_at:]
         changed[properties_at:] = self._properties(area, keeps_tags=topic == OP_TOPIC.encode())
-        if area[-_PROPERTY_CRC_BYTES:].startswith(_PROPERTY_CRC + bytes([NAME_END])):
+        if area[-PROPERTY_CRC_BYTES:].startswith(PROPERTY_CRC + bytes([NAME_END])):
             changed[-11:-1] = _property_crc(data, bytes(changed))
         return bytes(changed)
 
@@ -181,7 +180,7 @@ class Redactor:
     def _property(self, piece: bytes, *, keeps_tags: bool) -> bytes:
         raw, separator, value = piece.partition(bytes([NAME_END]))
         name = raw.decode("utf-8", "replace")
-        if raw == _PROPERTY_CRC:
+        if raw == PROPERTY_CRC:
             return piece
         if name not in _NAMED and name not in _PLAIN:
             return self.name(raw) + separator + self.value(value)
@@ -270,8 +269,8 @@ def _property_crc(old: bytes, new: bytes) -> bytes:
     digits = old[-11:-1]
     if not digits.isdigit():
         return digits
-    was = zlib.crc32(old[:-_PROPERTY_CRC_BYTES]) & 0x7FFFFFFF
-    crc = zlib.crc32(new[:-_PROPERTY_CRC_BYTES]) & 0x7FFFFFFF ^ was ^ int(digits[::-1])
+    was = zlib.crc32(old[:-PROPERTY_CRC_BYTES]) & 0x7FFFFFFF
+    crc = zlib.crc32(new[:-PROPERTY_CRC_BYTES]) & 0x7FFFFFFF ^ was ^ int(digits[::-1])
     return str(crc)[::-1].encode("ascii").ljust(10, b"0")[:10]
 
 

@@ -16,13 +16,13 @@ import pyarrow as pa
 from readers.conclusion import conclude, without_stale
 from readers.errors import NoSuchTransaction
 from readers.local_engine import audit
+from readers.premises import MissingRange
 from readers.questions import no_such_transaction, rows_named, show
 from readers.record_at import block_at
 from readers.record_block import Block
 from readers.splits import plan_splits
 from readers.store import HALF_TOPIC, Store
 from readers.store_view import SettingsOf, StoreFacts, store_facts
-from readers.transactions import MissingRange
 from readers.witness_scan import IDENTIFIED, Scanned, scan_witnesses
 from repairs.bundle_files import KeptRange
 

@@ -12,7 +12,7 @@ from readers.broker_settings import VERSION_MARKS
 from readers.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values
 from readers.cursors import FILE_NAME, check_cursors, read_cursors
 from readers.fastjson import read_config
-from readers.index import java_hash
+from readers.java_hashes import java_hash
 from readers.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, Store
 from readers.store_view import StoreFacts
 from repairs.bundle_files import KeptSlots, PlannedFile, planned_queue

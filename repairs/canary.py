@@ -13,103 +13,23 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from readers.store import CHECK_GROUP, HALF_TOPIC
-from readers.tables import TRANSACTIONS, column
 from remoting.broker import Broker
 from remoting.codes import COMMIT, ROLLBACK, ResponseCode
 from remoting.errors import NoAnswer, Refused, RemotingError
 from remoting.membership import Membership
 from remoting.producer import KEYS, Check, Message, Sent
 from remoting.unique_keys import UniqueKeys
+from repairs.probe_steps import SCENARIOS, Flight, Step, allowed_times_ms
 from repairs.proof import Seen, proof_of
 
-SCENARIOS: dict[str, str] = {
-    "commit": "committed at once",
-    "rollback": "rolled back at once",
-    "check": "says nothing until the broker asks, then commits",
-}
-STEPS: dict[str, str] = {
-    "store": "the half is stored and can be read",
-    "ask": "the broker asks what became of it",
-    "decide": "the broker accepts the decision",
-    "deliver": "exactly one COMMIT record can be read where consumers find it",
-    "mark": "the op message is written, so that the broker asks no more",
-    "end": "at the end there is still exactly one COMMIT record, or none of what was rolled back",
-}
 #: Keys of its messages begin so: a later run knows by it what an earlier one left.
 KEY_PREFIX = "rmqtx-probe-"
 _KEY_MARK = f"{KEYS}\x01{KEY_PREFIX}".encode()
 _POLL_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2)
-
-#: One step of one of a canary's transactions.
-PROBE_STEPS = pa.schema(
-    [
-        TRANSACTIONS.field("store"),
-        column("scenario", pa.string(), f"{', '.join(SCENARIOS)}: what the transaction is to go through"),
-        column("step", pa.string(), f"one of {', '.join(STEPS)}"),
-        column("is_proved", pa.bool_(), "whether it was seen to happen"),
-        column("duration_ms", pa.int64(), "how long it took, from the end of the step before"),
-        column("allowed_ms", pa.int64(), "how long the broker's own settings let it take"),
-        TRANSACTIONS.field("transaction_id"),
-        column("proof", pa.string(), "what shows it, or what is missing"),
-        column("begun_time_ms", pa.int64(), "when it began"),
-    ]
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step; see PROBE_STEPS."""
-
-    store: str
-    scenario: str
-    step: str
-    is_proved: bool
-    duration_ms: int
-    allowed_ms: int
-    transaction_id: str
-    proof: str
-    begun_time_ms: int
-
-    @property
-    def late_ms(self) -> int:
-        """How much longer it took than the broker's settings let it."""
-        return max(0, self.duration_ms - self.allowed_ms)
-
-
-@dataclass(slots=True)
-class Flight:
-    """What one canary did at one broker.
-
-    Shape: `left_open` are transactions that it could not end; `swept` those of earlier ones that it ended.
-    """
-
-    store: str
-    steps: list[Step] = field(default_factory=list)
-    left_open: list[str] = field(default_factory=list)
-    swept: list[str] = field(default_factory=list)
-    failure: str | None = None
-    is_interrupted: bool = False
-
-    @property
-    def is_proved(self) -> bool:
-        """Whether every step was seen to happen, and nothing is left behind."""
-        return self.failure is None and not self.left_open and all(step.is_proved for step in self.steps)
-
-
-def steps_table(flights: Sequence[Flight]) -> pa.Table:
-    """The steps of some flights.
-
-    Shape: PROBE_STEPS.
-    """
-    rows = [{name: getattr(step, name) for name in PROBE_STEPS.names} for flight in flights for step in flight.steps]
-    return pa.Table.from_pylist(rows, schema=PROBE_STEPS)
-
 
 @dataclass(frozen=True, slots=True)
 class FlightPlan:
@@ -432,18 +352,6 @@ def has_topic(broker: Broker, topic: str) -> bool:
             return False
         raise
     return True
-
-
-def allowed_times_ms(conf: Mapping[str, str]) -> dict[str, int]:
-    """How long a broker's settings let the steps take that wait for it. Units: milliseconds.
-
-    A check comes with the first pass after transactionTimeOut; ops are written after transactionOpBatchInterval (5.1.0
-    and later). At the end a copy may have to be closed, whose op takes as long again, and then the check has to pass
-    it: the halves of others before it hold it up for their transactionTimeOut.
-    """
-    batch = int(conf.get("transactionOpBatchInterval", "0"))
-    ask = int(conf.get("transactionTimeOut", "6000")) + int(conf.get("transactionCheckInterval", "60000"))
-    return {"ask": ask, "mark": batch, "end": 2 * batch + ask}
 
 
 def _body(scenario: str) -> str:

@@ -23,7 +23,7 @@ from repairs.medium import Medium
 from repairs.proving import prove
 from repairs.receipts import Receipt
 from repairs.saved_messages import save_message
-from repairs.situation import NamedRecord, Situation
+from repairs.situation import NamedRecord, Situation, copies_without_op
 from repairs.wishes import Wish
 
 #: Guards that only say something after the wait, under the claim.
@@ -67,7 +67,8 @@ def _guard(deed: Deed, medium: Medium, conduct: Conduct, without: Sequence[str] 
     wish, situation = deed.order.wish, deed.situation
     queue_offset = wish.queue_offset
     if queue_offset is None and wish.action == "close":
-        queue_offset = _newest_open_copy(situation)
+        # A copy that an op marks is closed already.
+        queue_offset = max(copies_without_op(situation.row), default=None)
     if queue_offset is not None:
         situation = replace(situation, named=medium.record(situation, queue_offset))
     elif situation.half_copy is None and "not-a-half" in conduct.overrides:
@@ -78,13 +79,6 @@ def _guard(deed: Deed, medium: Medium, conduct: Conduct, without: Sequence[str] 
     if deed.named is None and not deed.refusals:
         why = "no record that the action could name can be read"
         deed.refusals = [Refusal("evidence-incomplete", why, "look at it with rmqtx show")]
-
-
-def _newest_open_copy(situation: Situation) -> int | None:
-    """What a close names: a copy that an op marks is closed already. None where every copy has its op."""
-    marked = {mark["half_queue_offset"] for mark in situation.row["op_marks"]}
-    copies = {copy["queue_offset"] for copy in situation.row["half_copies"]}
-    return max(copies - marked, default=None)
 
 
 def _named(situation: Situation, wish: Wish) -> NamedRecord | None:

@@ -7,31 +7,21 @@ just what was.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from readers.errors import BadRequest, FileChanged, UnreadableFile, UnwritableFile
-from repairs.edits import data_ranges
-from repairs.file_operations import CHUNK_BYTES, FileOperations, attributes_of, told
+from readers.errors import BadRequest, FileChanged, UnwritableFile
+from repairs.file_copies import copy_file
+from repairs.file_operations import FileOperations, attributes_of, told
 from repairs.fingerprints import directories_below, files_below
+from repairs.new_stores import Progress, new_store, refuse_within
 from repairs.store_lock import store_shared
 
-#: Added to the name as long as the copy is not complete.
-UNFINISHED_SUFFIX = ".unfinished"
 #: Where segments of a commit log go that lies outside of the store's root: there a broker looks by default.
 COMMIT_LOG = "commitlog"
 
-#: ioctl that makes one file's blocks another's too; btrfs, XFS, bcachefs. Source: linux/fs.h.
-_FICLONE = 0x40049409
-#: A copy by reference or by the kernel is not offered here.
-_NOT_OFFERED = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.ETXTBSY)
-
-Progress = Callable[[int, int], None]
 
 
 @contextmanager
@@ -47,49 +37,13 @@ def cloned(
             target that is there already, or is inside the store. Nothing is left of the copy then.
     """
     source, place = Path(os.path.realpath(root)), Path(os.path.realpath(target))
-    files = files or FileOperations()
-    _check_target(source, place)
-    unfinished = place.with_name(place.name + UNFINISHED_SUFFIX)
-    with store_shared(source):
+    refuse_within(place, source, commit_log_directories)
+    with store_shared(source), new_store(place, mode=0o700, files=files) as unfinished:
         parts = _parts(source, commit_log_directories)
-        _check_room(parts, place.parent)
-        _make_unfinished(unfinished)
-        try:
-            _copy(source, unfinished, parts, progress)
-            _check_unchanged(source, commit_log_directories, parts)
-            yield unfinished
-            _sync_directories(unfinished, files)
-            files.rename(unfinished, place)
-            files.sync_directory(place.parent)
-        except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
-
-
-def _make_unfinished(place: Path) -> None:
-    """The directory of a copy, from here on ours alone.
-
-    Raises: BadRequest where it is there; UnwritableFile.
-    """
-    try:
-        with told(place):
-            place.mkdir(mode=0o700)
-    except UnwritableFile as error:
-        if not place.exists():
-            raise
-        raise BadRequest(
-            f"{place} is there: another rmqtx is making it, or was interrupted",
-            advice="if none is, remove it and try again",
-        ) from error
-
-
-def _check_target(source: Path, place: Path) -> None:
-    if place.is_relative_to(source) or source.is_relative_to(place):
-        raise BadRequest(f"{place} and the store {source} lie in each other", advice="name another directory")
-    if os.path.lexists(place) and (not place.is_dir() or any(place.iterdir())):
-        raise BadRequest(f"{place} is there already and is not empty", advice="name a directory that is not there")
-    if not place.parent.is_dir():
-        raise BadRequest(f"{place.parent} is no directory", advice="make it first")
+        _check_room(parts, unfinished.parent)
+        _copy(source, unfinished, parts, progress)
+        _check_unchanged(source, commit_log_directories, parts)
+        yield unfinished
 
 
 # -- what is copied ---------------------------------------------------------------------------------------------------
@@ -174,76 +128,12 @@ def _copy(source: Path, target: Path, parts: Sequence[_Part], progress: Progress
             if not copy.parent.exists():  # a commit log from outside
                 copy.parent.mkdir(parents=True)
                 directories[f"{copy.parent.relative_to(target)}/"] = file.parent
-            _copy_file(file, copy, status)
+            copy_file(file, copy, status)
             done_bytes += status.st_size
             if progress is not None:
                 progress(done_bytes, total_bytes)
         for prefix, directory in reversed(directories.items()):
             _like(directory, target / prefix)
-
-
-def _copy_file(file: Path, copy: Path, status: os.stat_result) -> None:
-    with _opened(file) as reading:
-        writing = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            if not _shared(reading, writing):
-                os.ftruncate(writing, status.st_size)
-                for begin, end in data_ranges(reading, 0, status.st_size):
-                    _copy_range(reading, writing, begin, end)
-            if os.fstat(writing).st_size != status.st_size:
-                raise FileChanged(f"{file} became another length while it was copied", file=file)
-            os.fchmod(writing, status.st_mode & 0o7777)
-            if os.geteuid() == 0:
-                os.fchown(writing, status.st_uid, status.st_gid)
-            os.utime(writing, ns=(status.st_atime_ns, status.st_mtime_ns))
-            os.fsync(writing)
-        finally:
-            os.close(writing)
-
-
-@contextmanager
-def _opened(file: Path) -> Iterator[int]:
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError as error:
-        raise FileChanged(f"{file} vanished while the store was copied", file=file) from error
-    except OSError as error:
-        raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _shared(reading: int, writing: int) -> bool:
-    """Have the copy share its blocks with the original; gives whether the file system can."""
-    try:
-        fcntl.ioctl(writing, _FICLONE, reading)
-    except OSError as error:
-        if error.errno in _NOT_OFFERED:
-            return False
-        raise
-    return True
-
-
-def _copy_range(reading: int, writing: int, begin: int, end: int) -> None:
-    """Copy a part of a file to the same place in another; fewer bytes where the file became shorter."""
-    in_kernel = hasattr(os, "copy_file_range")
-    while begin < end:
-        if in_kernel:
-            try:
-                count_bytes = os.copy_file_range(reading, writing, min(end - begin, 1 << 30), begin, begin)
-            except OSError as error:
-                if error.errno not in _NOT_OFFERED:
-                    raise
-                in_kernel = False
-                continue
-        else:
-            data = os.pread(reading, min(end - begin, CHUNK_BYTES), begin)
-            count_bytes = os.pwrite(writing, data, begin) if data else 0
-        if count_bytes == 0:
-            return
-        begin += count_bytes
 
 
 def _like(one: Path, other: Path) -> None:
@@ -254,8 +144,3 @@ def _like(one: Path, other: Path) -> None:
         os.chown(other, attributes.user, attributes.group)
     if attributes.modified_ns is not None:
         os.utime(other, ns=(attributes.modified_ns, attributes.modified_ns))
-
-
-def _sync_directories(root: Path, files: FileOperations) -> None:
-    for _, directory in directories_below(root):
-        files.sync_directory(directory)

@@ -9,21 +9,25 @@ Readers know both by `RMQTX_FILLER`, and take them for the damage that they stan
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from readers.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC, TAGS
-from readers.record_layout import BLANK, FILLER, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, NAME_END, RECORD, ROLLBACK, VALUE_END
+from readers.record_layout import BLANK, FILLER, NAME_END, ROLLBACK, VALUE_END
+from readers.slot_files import topic_text
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from repairs.record_writer import Draft, WritingRules
 
 BLANK_BYTES = BLANK.size_bytes
 #: Brokers read a record as a whole when they recover: not more than the largest message that they take by default.
 FILLER_BYTES_MAX = 4 << 20
 #: More checks than any broker makes: it gives up on such a half at once, without asking anybody.
 _CHECKS = str((1 << 31) - 1)
-_TOPIC_V1_BYTES_MAX = 127
-_PROPERTIES_BYTES_MAX = 32_767
+#: Readers of every version take records in this form.
+_RULES = WritingRules(
+    ops_are_lists=True, finals_name_destination=True, properties_are_closed=True, has_property_crc=False,
+    writes_discard_copy=True,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,29 +60,12 @@ def _record(
     offset: int, near: Surroundings, topic: bytes, *, body: bytes, properties: bytes,
     sys_flag: int = 0, queue_id: int = 0, queue_offset: int = 0,
 ) -> bytes:
-    is_v2 = len(topic) > _TOPIC_V1_BYTES_MAX
-    tail = len(topic).to_bytes(2 if is_v2 else 1, "big") + topic + len(properties).to_bytes(2, "big") + properties
-    head = RECORD.pack(
-        length_bytes=RECORD.size_bytes + len(body) + len(tail),
-        magic=_signed(MAGIC_V2 if is_v2 else MAGIC_V1),
-        body_crc=zlib.crc32(body) & 0x7FFFFFFF if body else 0,
-        queue_id=queue_id,
-        queue_offset=queue_offset,
-        commit_log_offset=offset,
-        sys_flag=sys_flag,
-        born_time_ms=near.store_time_ms,
-        born_address=near.store_address,
-        born_port=near.store_port,
-        store_time_ms=near.store_time_ms,
-        store_address=near.store_address,
-        store_port=near.store_port,
-        body_length_bytes=len(body),
-    )
-    return head + body + tail
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 32)
+    host = near.store_address + near.store_port.to_bytes(4, "big")
+    draft = Draft(
+        topic=topic_text(topic), queue_id=queue_id, body=body, properties=properties, sys_flag=sys_flag,
+        born_time_ms=near.store_time_ms, born_host=host, store_host=host,
+    )  # fmt: skip
+    return draft.record(_RULES, queue_offset=queue_offset, commit_log_offset=offset, store_time_ms=near.store_time_ms)
 
 
 def _properties(pairs: dict[str, str]) -> bytes:
@@ -98,11 +85,6 @@ def filler(offset: int, length_bytes: int, near: Surroundings) -> bytes:
     """
     body = bytes(length_bytes - FILLER_BYTES_MIN)
     return _record(offset, near, FILLER.encode(), body=body, properties=b"", sys_flag=ROLLBACK)
-
-
-def blank(length_bytes: int) -> bytes:
-    """The head of a blank record, that ends a segment's data."""
-    return BLANK.pack(length_bytes=length_bytes, magic=_signed(MAGIC_BLANK))
 
 
 def stand_in(offset: int, lost: Lost, near: Surroundings, padding_bytes: int = 0) -> bytes:
@@ -146,8 +128,3 @@ def filled(begin: int, end: int, wanted: list[Lost], near: Surroundings) -> Iter
         length = left if left <= FILLER_BYTES_MAX else min(FILLER_BYTES_MAX, left - FILLER_BYTES_MIN)
         yield begin, filler(begin, length, near), None
         begin += length
-
-
-def with_time(near: Surroundings, store_time_ms: int) -> Surroundings:
-    """The same at another time."""
-    return replace(near, store_time_ms=store_time_ms)

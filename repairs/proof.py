@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from repairs.situation import copies_without_op
+
 #: Flags that say that the transaction was decided more than once, or twice over.
 _CONTRADICTIONS = {
     "duplicate_commit": "a second COMMIT record is there: consumers get the message twice",
@@ -55,9 +57,8 @@ def proof_of(
         return Proof(Seen.NOT_YET, "no new half copy is in the half queue yet")
     if action == "commit" and not after["final_records"]:
         return Proof(Seen.NOT_YET, "no COMMIT record yet")
-    marked = {mark["half_queue_offset"] for mark in after["op_marks"]}
-    left = _open_copies(named, after, marked, half_cursor)
-    if named["queue_offset"] not in marked:
+    left = _open_copies(named, after, half_cursor)
+    if named["queue_offset"] not in {mark["half_queue_offset"] for mark in after["op_marks"]}:
         lacking = f"no op message with half queue offset {named['queue_offset']} yet"
         return Proof(Seen.NOT_YET, lacking, open_queue_offsets=left)
     if left:
@@ -67,15 +68,14 @@ def proof_of(
     return Proof(Seen.WHOLE)
 
 
-def _open_copies(
-    named: Mapping[str, Any], after: Mapping[str, Any], marked: set[int], half_cursor: int | None
-) -> tuple[int, ...]:
+def _open_copies(named: Mapping[str, Any], after: Mapping[str, Any], half_cursor: int | None) -> tuple[int, ...]:
     """The other half copies that the check will come to, ascending; the newest one is always before it."""
-    copies = {copy["queue_offset"] for copy in after["half_copies"] if copy["store"] == named["store"]}
+    copies = [copy["queue_offset"] for copy in after["half_copies"] if copy["store"] == named["store"]]
     newest = max(copies, default=named["queue_offset"])
     return tuple(
-        copy for copy in sorted(copies - marked - {named["queue_offset"]})
-        if (copy == newest and copy > named["queue_offset"]) or (half_cursor is not None and copy >= half_cursor)
+        copy for copy in copies_without_op(after, store=named["store"])
+        if (copy == newest and copy > named["queue_offset"])
+        or (half_cursor is not None and copy >= half_cursor and copy != named["queue_offset"])
     )
 
 

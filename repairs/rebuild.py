@@ -7,7 +7,7 @@ have expired, and the numbers go on), the checkpoint's word about replicas, the 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,16 +21,17 @@ from readers.record_block import Block
 from readers.slot_files import BATCH, SIMPLE
 from readers.store import Store
 from readers.verify_index import newest_entries_have_tags
-from repairs.new_stores import copy_tree, new_store, refuse_within
+from repairs.file_copies import copy_tree
+from repairs.new_stores import Progress, new_store, refuse_within
 from repairs.rebuilt_checkpoint import write_checkpoint
 from repairs.rebuilt_index import IndexBuilder
 from repairs.rebuilt_queues import QueueBuilder
+from repairs.store_lock import store_shared
 from repairs.store_sizes import EXTENSION, StoreSizes
 
 QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
 PARTS = (QUEUES, INDEX, CHECKPOINT)
 _TAGS_SINCE = (5, 5, 0)
-Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
@@ -137,9 +138,9 @@ def rebuild(
     """
     wanted = frozenset(parts)
     _refuse(wanted, store)
-    refuse_within(target, [store])
+    refuse_within(target, store.root, store.commit_log_directories)
     total = log_bytes(store.commit_log)
-    with new_store(target) as root:
+    with store_shared(store.root), new_store(target) as root:
         builder = DerivedBuilder(wanted, store, root, sizes, with_tags)
         made = builder.made
         made.findings.extend(store.findings)

@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from readers.columns import Int64s
-from readers.consume_queue import EXTENSION_UNIT, PRE_BLANK_LENGTH, SLOT, Slots
+from readers.consume_queue import PRE_BLANK_LENGTH, SLOT, Slots
+from readers.consume_queue_extension import EXTENSION_UNIT
 from readers.findings import Finding
 from readers.record_block import Block
 from readers.record_layout import RECORD_BYTES_MIN

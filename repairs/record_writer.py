@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from readers.broker_settings import BrokerSettings, Version
+from readers.compression import inflate
 from readers.errors import BadRequest, FormatError
 from readers.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC
 from readers.record_layout import (
@@ -29,6 +30,7 @@ from readers.record_layout import (
     STORE_V6,
     TRANSACTION_MASK,
     VALUE_END,
+    signed,
 )
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 
@@ -122,7 +124,7 @@ class Draft:
         Raises: FormatError where no broker could write it: its properties are too long.
         Source: store/CommitLog.java (AppendMessageCallback), FORMATS 2.1, 2.4, 2.9.
         """
-        topic = self.topic.encode()
+        topic = self.topic.encode("utf-8", "surrogateescape")  # a lost record's may be damaged
         properties = _closed(self.properties, is_closed=rules.properties_are_closed)
         if rules.has_property_crc:
             properties = _closed(properties, is_closed=True) + bytes(PROPERTY_CRC_BYTES)
@@ -138,7 +140,7 @@ class Draft:
         )  # fmt: skip
         length = RECORD.size_bytes + sum(IPV6_EXTRA_BYTES for bit in hosts if bit) + len(tail)
         head = RECORD.pack(
-            length_bytes=length, magic=_signed(MAGIC_V2 if is_long else MAGIC_V1), body_crc=body_crc(self.body),
+            length_bytes=length, magic=signed(MAGIC_V2 if is_long else MAGIC_V1), body_crc=body_crc(self.body),
             queue_id=self.queue_id, flag=self.flag, queue_offset=queue_offset, commit_log_offset=commit_log_offset,
             sys_flag=self.sys_flag & ~(BORN_V6 | STORE_V6) | sum(hosts), born_time_ms=self.born_time_ms,
             store_time_ms=store_time_ms, reconsume_times=self.reconsume_times,
@@ -172,7 +174,7 @@ def draft_of(record: bytes) -> Draft:
     body = record[body_at : body_at + body_length]
     if body_crc(body) != fields["body_crc"] & 0x7FFFFFFF:
         raise FormatError(f"the CRC of the body at commit-log offset {fields['commit_log_offset']} is wrong")
-    width = 2 if fields["magic"] == _signed(MAGIC_V2) else 1
+    width = 2 if fields["magic"] == signed(MAGIC_V2) else 1
     topic_at = body_at + body_length + width
     topic_end = topic_at + int.from_bytes(record[topic_at - width : topic_at], "big", signed=True)
     return Draft(
@@ -182,6 +184,15 @@ def draft_of(record: bytes) -> Draft:
         store_host=record[store_at:rest_at], flag=fields["flag"], sys_flag=fields["sys_flag"],
         reconsume_times=reconsume_times, prepared_transaction_offset=prepared,
     )  # fmt: skip
+
+
+def is_whole(record: bytes) -> bool:
+    """Whether consumers can read the body of a record: its CRC is right, and it is not compressed or a whole stream."""
+    try:
+        draft = draft_of(record)
+    except (FormatError, UnicodeDecodeError):
+        return False
+    return inflate(draft.body, draft.sys_flag) is not None
 
 
 def final_of(half: bytes, rules: WritingRules) -> Draft:
@@ -246,7 +257,7 @@ def blank_head(left_bytes: int) -> bytes:
 
     Source: store/CommitLog.java doAppend END_OF_FILE; FORMATS 2.6.
     """
-    return BLANK.pack(length_bytes=left_bytes, magic=_signed(MAGIC_BLANK))
+    return BLANK.pack(length_bytes=left_bytes, magic=signed(MAGIC_BLANK))
 
 
 def body_crc(body: bytes) -> int:
@@ -307,7 +318,3 @@ def _with_property_crc(record: bytes) -> bytes:
 
 def _v6(host: bytes, bit: int) -> int:
     return bit if len(host) > _IPV4_HOST_BYTES else 0
-
-
-def _signed(number: int) -> int:
-    return int.from_bytes(number.to_bytes(4, "big"), "big", signed=True)

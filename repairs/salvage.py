@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,16 +18,17 @@ from readers.reading import Coverage
 from readers.slot_files import SIMPLE
 from readers.sources import is_dledger
 from readers.store import Store, open_store
-from repairs.fillers import BLANK_BYTES, FILLER_BYTES_MIN, Lost, Surroundings, blank, filled, stand_in
+from repairs.file_copies import copy_tree
+from repairs.fillers import BLANK_BYTES, FILLER_BYTES_MIN, Lost, Surroundings, filled, stand_in
 from repairs.found_runs import FoundRuns, Run, sources_of
 from repairs.known_ends import known_ends
-from repairs.new_stores import UNFINISHED_SUFFIX, copy_tree, new_store, write_at
+from repairs.new_stores import UNFINISHED_SUFFIX, Progress, new_store, write_at
 from repairs.pieces import Chosen, OpenSources, Piece, chosen_pieces
 from repairs.rebuild import PARTS, DerivedBuilder, Rebuilt
 from repairs.rebuilt_queues import QueueBuilder
+from repairs.record_writer import blank_head
 from repairs.store_sizes import StoreSizes
 
-Progress = Callable[[int, int], None]
 _COPIED_BYTES = 8 << 20
 _SCRATCH = "queues-being-counted"
 
@@ -160,7 +160,7 @@ def _append(log: Path, end: int, lost: list[Lost], store_time_ms: int, size: int
         left = base + size - end
         record = stand_in(end, one, near)
         if len(record) + BLANK_BYTES > left:
-            write_at(log / f"{base:020d}", size, end - base, blank(left))
+            write_at(log / f"{base:020d}", size, end - base, blank_head(left))
             end = base = base + size
             record = stand_in(end, one, near)
         write_at(log / f"{base:020d}", size, end - base, record)
@@ -221,7 +221,7 @@ def _fill(log: Path, hole: _Hole, wanted: list[Lost], size: int) -> int:
         write_at(path, size, offset - base, record)
         borne += number is not None
     if hole.ends_segment:
-        write_at(path, size, end - base, blank(hole.end - end))
+        write_at(path, size, end - base, blank_head(hole.end - end))
     return borne
 
 

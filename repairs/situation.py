@@ -54,6 +54,17 @@ def named_record(block: Block, store: str, number: int = 0) -> NamedRecord:
     )
 
 
+def copies_without_op(row: Mapping[str, Any], **of: Any) -> list[int]:
+    """Half queue offsets of a transaction's half copies that no op message names.
+
+    `of`: what the entries of the copies must have, such as their store or queue.
+    Order: ascending, each once.
+    """
+    marked = {mark["half_queue_offset"] for mark in row["op_marks"]}
+    copies = [copy for copy in row["half_copies"] if all(copy[name] == value for name, value in of.items())]
+    return sorted({int(copy["queue_offset"]) for copy in copies} - marked)
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What the medium says beside the transaction.

@@ -10,7 +10,8 @@ from itertools import islice
 
 from readers.consume_queue import BATCH_SLOT, SLOT
 from readers.errors import BadRequest
-from readers.index import ENTRY, HEADER, INDEX_SLOT, open_index
+from readers.index import ENTRY, HEADER, INDEX_SLOT
+from readers.index_search import open_index
 from readers.slot_files import BATCH, SIMPLE
 from readers.sources import Segment
 from readers.store import Store

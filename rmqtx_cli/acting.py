@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from readers.errors import BadRequest, NoSuchTransaction
+from readers.errors import BadRequest
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.durations import duration_text, parse_duration_ms
+from rmqtx_cli.identities import identities
 from rmqtx_cli.live import LiveOptions, open_live, with_live_options
 from rmqtx_cli.offline import OfflineOptions, resolved_in_files, with_offline_options
 from rmqtx_cli.options import FieldsOption, FormatOption, OutputOption, QuietOption, VerboseOption
@@ -166,34 +167,11 @@ def acting_command(action: str, text: str) -> Callable[..., Any]:
 
 
 def resolved(brokers: Sequence[Broker], ids: Sequence[str]) -> list[str]:
-    """The transaction ids that some ids, message ids or keys name, each once.
-
-    Raises: NoSuchTransaction, with all that are not found; BadRequest where a key names several.
-    """
+    """The transaction ids that some ids, message ids or keys name at live brokers; see `identities`."""
     from remoting.live_questions import show
 
-    found: list[str] = []
-    missing: list[str] = []
-    for name in dict.fromkeys(ids):
-        try:
-            rows = show(brokers, name).table()
-        except NoSuchTransaction:
-            missing.append(name)
-            continue
-        identities = rows["transaction_id"].to_pylist()
-        if len(identities) > 1:
-            raise BadRequest(
-                f"{len(identities)} transactions have the name {name!r}",
-                advice=f"rmqtx show {name} lists them; give a transaction id",
-            )
-        found += identities
-    if missing:
-        roots = ", ".join(broker.root for broker in brokers)
-        raise NoSuchTransaction(
-            f"no transaction {', '.join(missing)} at {roots}",
-            advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
-        )
-    return list(dict.fromkeys(found))
+    where = f"at {', '.join(broker.root for broker in brokers)}"
+    return identities(ids, lambda name: show(brokers, name), where)
 
 
 def carry_out_orders(

@@ -33,8 +33,8 @@ from remoting import frames, unique_keys
 from remoting.codes import ResponseCode
 from remoting.meanings import MEANINGS as RESPONSE_MEANINGS
 from repairs.answers import ANSWERS
-from repairs.canary import PROBE_STEPS, SCENARIOS, STEPS
 from repairs.guards import GUARDS
+from repairs.probe_steps import PROBE_STEPS, SCENARIOS, STEPS
 from repairs.receipts import OUTCOMES as RECEIPT_OUTCOMES
 from repairs.receipts import RECEIPTS, STANDINGS
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS

@@ -47,10 +47,12 @@ from rmqtx_cli.commands import (
     undo,
     verify,
 )
+from rmqtx_cli.sections import SectionedGroup
 from spark_tasks.errors import SparkUnavailable
 
 app = typer.Typer(
     name="rmqtx",
+    cls=SectionedGroup,
     no_args_is_help=True,
     rich_markup_mode=None,  # rich costs a quarter of the start-up budget and changes nothing that matters
     pretty_exceptions_enable=False,
@@ -80,7 +82,7 @@ def rmqtx(
     """
 
 
-#: The commands in the order of help texts and manual pages; `decode` is a group, and `explain` reads no store.
+#: The commands, for manual pages and tests; `cursor` and `decode` are groups, and `explain` reads no store.
 COMMANDS = (
     stores, pending, show, audit, verify, search, export, diff, reconcile, check, simulate,
     commit, rollback, discard, resume, close, plan, apply, undo, receipts, answer, probe,

@@ -35,9 +35,10 @@ _ENVIRONMENT = {
     "COLUMNS": "width of tables and help texts on a terminal, if it is not the terminal's own",
 }
 _SAFETY = (
-    "Nothing is ever written into a store, no file in it is locked, and its broker may be running: lengths are taken "
-    "once, and the first line on stderr says how consistent the reading was. Text out of a store never reaches a "
-    "terminal unescaped."
+    "Commands that read write nothing into a store and lock no file in it, and its broker may be running: lengths are "
+    "taken once, and the first line on stderr says how consistent the reading was. Commands that change a store "
+    "make a changed copy (--to), or change it where it is (--in-place) once the way back is on the disk (--undo), and "
+    "want its broker stopped. Text out of a store never reaches a terminal unescaped."
 )
 
 

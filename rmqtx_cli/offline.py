@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from readers.errors import BadRequest
+from readers.errors import BadRequest, FormatError, RmqtxError, UnreadableFile, UnsafeStore
+from rmqtx_cli.identities import identities
 from rmqtx_cli.live import LiveOptions
 from rmqtx_cli.options import BrokerConfOption, BrokerVersionOption, CommitLogOption
 from rmqtx_cli.say import Voice
 
 if TYPE_CHECKING:
+    from readers.reading import Reading
     from readers.store import Store
     from readers.store_view import SettingsOf
     from repairs.destinations import Destination
@@ -86,7 +88,7 @@ class OfflineOptions:
         if self.to is not None and os.path.lexists(self.to):
             raise BadRequest(f"{self.to} is there already", advice="--to names a new directory")
         if self.undo is not None and os.path.lexists(self.undo):
-            raise BadRequest(f"{self.undo} is there already", advice="--undo names a new file")
+            raise _undo_file_is_there(self.undo)
 
     def open(self, voice: Voice) -> tuple[FileMedium, Opened]:
         """The store as what is acted on.
@@ -136,7 +138,6 @@ class OfflineOptions:
         for result in (self.to, self.undo):
             refuse_inside(result, opened.stores)
         say_header(opened, voice)
-
         return opened, {} if self.broker_conf is None else read_broker_conf(self.broker_conf)
 
     @property
@@ -145,7 +146,6 @@ class OfflineOptions:
         if self.in_place:
             return f"the store is changed where it is (rmqtx undo {self.undo} takes it back)"
         return f"the store stays as it is, {self.to} becomes the changed copy"
-
 
     def earlier(self, receipts: Sequence[Receipt], roots: Sequence[str]) -> list[Receipt]:
         """Those of some receipts that say what was done to what is acted on now: another copy is another store."""
@@ -164,6 +164,21 @@ class OfflineOptions:
             voice.note(f"{self.to} is the changed store; {self.store} stays as it was")
         else:
             voice.note(f"{self.store} was changed; rmqtx undo {self.undo} takes it back while no broker has opened it")
+
+
+def _undo_file_is_there(file: Path) -> RmqtxError:
+    """What is wrong with an undo file that is there already: above all, whether its changes are half done."""
+    from repairs.begun_marks import way_on
+    from repairs.undo_files import APPLYING, STATES, UNDOING, read_undo_file
+
+    try:
+        state = read_undo_file(Path(os.path.realpath(file))).state
+    except (FormatError, UnreadableFile):
+        return BadRequest(f"{file} is there already", advice="--undo names a new file")
+    what = f"{file} is there already: {STATES[state]}"
+    if state in (APPLYING, UNDOING):
+        return UnsafeStore(what, file=file, advice=way_on(file))
+    return BadRequest(what, advice="--undo names a new file; what receipts say was done is left out")
 
 
 def with_offline_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -198,30 +213,10 @@ _OPTIONS: dict[str, Any] = {
 
 
 def resolved_in_files(opened: Opened, ids: Sequence[str]) -> list[str]:
-    """The transaction ids that some ids, message ids or keys name, each once.
-
-    Raises: NoSuchTransaction, with all that are not found; BadRequest where a key names several.
-    """
-    from readers.errors import NoSuchTransaction
+    """The transaction ids that some ids, message ids or keys name in the opened stores; see `identities`."""
     from readers.questions import show
 
-    found: list[str] = []
-    missing: list[str] = []
-    for name in dict.fromkeys(ids):
-        try:
-            identities = show(opened.stores, opened.settings_of, name).table()["transaction_id"].to_pylist()
-        except NoSuchTransaction:
-            missing.append(name)
-            continue
-        if len(identities) > 1:
-            raise BadRequest(
-                f"{len(identities)} transactions have the name {name!r}",
-                advice=f"rmqtx show {name} {opened.arguments} lists them; give a transaction id",
-            )
-        found += identities
-    if missing:
-        raise NoSuchTransaction(
-            f"no transaction {', '.join(missing)} in {opened.names}",
-            advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
-        )
-    return list(dict.fromkeys(found))
+    def shown(name: str) -> Reading:
+        return show(opened.stores, opened.settings_of, name)
+
+    return identities(ids, shown, f"in {opened.names}", f" {opened.arguments}")

@@ -92,6 +92,9 @@ AtOption = Annotated[
     str | None,
     typer.Option("--at", metavar="TIME", help="Judge as of this time: ISO 8601 with a zone, or epoch milliseconds."),
 ]
+NewStoreOption = Annotated[
+    Path, typer.Option("--to", metavar="DIR", help="Where the new store goes: a directory that is not there yet.")
+]
 FormatOption = Annotated[
     OutputFormat | None,
     typer.Option("--format", help="How rows are written; by the suffix of --output, else table.", show_default=False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from readers.errors import BadRequest
 from rmqtx_cli.live import LiveOptions, open_live
@@ -19,46 +19,42 @@ if TYPE_CHECKING:
 _COMMAND = "plan"
 
 
-class PlanSource:
-    """Where transactions are read from."""
+class PlanSource(Protocol):
+    """Where transactions are read from, while it is entered."""
 
-    def __enter__(self) -> PlanSource:
-        return self
+    def __enter__(self) -> Self: ...
 
-    def __exit__(self, *_: object) -> None:
-        return
+    def __exit__(self, *error: object) -> None: ...
 
     def refuse_inside(self, output: Path) -> None:
-        """A plan never becomes a file of a store."""
+        """A plan never becomes a file of a store.
+
+        Raises: BadRequest.
+        """
 
     def named(self, ids: Sequence[str]) -> Reading:
         """Rows of the transactions that some names mean."""
-        raise NotImplementedError
 
     def open(self) -> Reading:
         """Rows of what is before the check."""
-        raise NotImplementedError
 
     def everything(self) -> Reading:
         """Rows of all transactions."""
-        raise NotImplementedError
 
     def situations(self, rows: list[dict[str, Any]]) -> list[Situation]:
         """What is known of some rows."""
-        raise NotImplementedError
 
     def facts(self, context: typer.Context, roots: set[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Rows of PLAN_STORES, and the custody."""
-        raise NotImplementedError
 
 
-class FromBrokers(PlanSource):
+class FromBrokers:
     """Live brokers."""
 
     def __init__(self, live: LiveOptions) -> None:
         self._opening = open_live(live)
 
-    def __enter__(self) -> FromBrokers:
+    def __enter__(self) -> Self:
         from repairs.live_medium import LiveMedium
 
         self._live = self._opening.__enter__()
@@ -67,6 +63,9 @@ class FromBrokers(PlanSource):
 
     def __exit__(self, *error: Any) -> None:
         self._opening.__exit__(*error)
+
+    def refuse_inside(self, output: Path) -> None:
+        """See `PlanSource`. No file of a live broker is ours to write."""
 
     def named(self, ids: Sequence[str]) -> Reading:
         """See `PlanSource`."""
@@ -106,7 +105,7 @@ class FromBrokers(PlanSource):
         return stores, made_from
 
 
-class FromFiles(PlanSource):
+class FromFiles:
     """Stores, by their files."""
 
     def __init__(
@@ -115,6 +114,12 @@ class FromFiles(PlanSource):
         from rmqtx_cli.opening import open_stores
 
         self._opened = open_stores(paths, commit_log, broker_conf, broker_version)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return
 
     def refuse_inside(self, output: Path) -> None:
         """See `PlanSource`."""

@@ -10,14 +10,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.checkpoint import read_checkpoint
-from readers.consume_queue import SLOT, scan_slots
+from readers.consume_queue import SLOT
+from readers.consume_queue_scan import scan_slots
 from readers.cursors import read_cursors
 from readers.errors import FileChanged, SourceError
 from readers.findings import as_text, findings_table
-from readers.index import infer_slots_count, scan_entries
+from readers.index import infer_slots_count
+from readers.index_scan import scan_entries
 from readers.local_engine import audit
 from readers.reading import Reading
 from readers.segment_table import read_segments
+from readers.slot_files import BATCH, SIMPLE
 from readers.sources import Segment
 from readers.store import Store
 from spark_tasks.opening import Settings
@@ -49,7 +52,7 @@ class _QueueRange:
 
         Raises: FileChanged.
         """
-        kinds = ("consumequeue", "batchconsumequeue")
+        kinds = (SIMPLE, BATCH)
         lists = [self.store.queue_segments(self.topic, self.queue_id, kind)[0] for kind in kinds]
         there = {segment.file for segments in lists for segment in segments}
         for segment in self.segments:

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.chains import Witnesses
+from readers.premises import StoreView
 from readers.tables import MARKS
-from readers.transactions import StoreView, judge
+from readers.transactions import judge
 from spark_tasks.errors import marked
 from spark_tasks.handover import Handover
 from spark_tasks.tasks import from_bytes

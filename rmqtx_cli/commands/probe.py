@@ -22,7 +22,8 @@ from rmqtx_cli.text import stored_text
 
 if TYPE_CHECKING:
     from remoting.broker import Broker
-    from repairs.canary import Flight, FlightPlan
+    from repairs.canary import FlightPlan
+    from repairs.probe_steps import Flight
     from rmqtx_cli.live import Live
     from rmqtx_cli.monitoring.judge import Outcome, Thresholds
 
@@ -98,7 +99,8 @@ def command(
     the thresholds count.
     """
     from remoting.errors import RemotingError
-    from repairs.canary import SCENARIOS, FlightPlan
+    from repairs.canary import FlightPlan
+    from repairs.probe_steps import SCENARIOS
     from rmqtx_cli.live import open_live
     from rmqtx_cli.monitoring.flights import judged, prometheus_text
     from rmqtx_cli.monitoring.judge import CRITICAL, UNKNOWN, Outcome, Thresholds
@@ -204,7 +206,7 @@ def _print(
 
 
 def _table(flights: list[Flight]) -> None:
-    from repairs.canary import PROBE_STEPS, steps_table
+    from repairs.probe_steps import PROBE_STEPS, steps_table
     from rmqtx_cli.output.table import TablePort
     from rmqtx_cli.views import flights_view
 

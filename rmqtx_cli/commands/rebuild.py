@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rmqtx_cli import exit_status
 from rmqtx_cli.commands import Example
-from rmqtx_cli.options import BrokerConfOption, BrokerVersionOption, CommitLogOption, QuietOption, VerboseOption
+from rmqtx_cli.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitLogOption,
+    NewStoreOption,
+    QuietOption,
+    VerboseOption,
+)
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import count
 
@@ -41,15 +47,12 @@ PartArgument = Annotated[
 StoreArgument = Annotated[
     str, typer.Argument(metavar="STORE", help="Root of a stopped broker's store; it is not changed.")
 ]
-ToOption = Annotated[
-    Path, typer.Option("--to", metavar="DIR", help="Where the new store goes: a directory that is not there yet.")
-]
 
 
 def command(
     part: PartArgument,
     store: StoreArgument,
-    to: ToOption,
+    to: NewStoreOption,
     commit_log: CommitLogOption = None,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,

@@ -11,7 +11,7 @@ import typer
 from readers.errors import BadRequest
 from rmqtx_cli import exit_status
 from rmqtx_cli.commands import Example
-from rmqtx_cli.options import BrokerConfOption, QuietOption, VerboseOption
+from rmqtx_cli.options import BrokerConfOption, NewStoreOption, QuietOption, VerboseOption
 from rmqtx_cli.say import Voice
 from rmqtx_cli.sizes import parse_size_bytes
 from rmqtx_cli.text import count, size
@@ -33,9 +33,6 @@ FileArguments = Annotated[
     list[Path],
     typer.Argument(metavar="FILE", help="Files of any name, devices, directories of files, roots of stores."),
 ]
-ToOption = Annotated[
-    Path, typer.Option("--to", metavar="DIR", help="Where the new store goes: a directory that is not there yet.")
-]
 ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", metavar="DIR", help="The broker's config/, copied; without it that of a STORE given."),
@@ -51,7 +48,7 @@ SegmentSizeOption = Annotated[
 
 def command(
     files: FileArguments,
-    to: ToOption,
+    to: NewStoreOption,
     config: ConfigOption = None,
     segment_bytes: SegmentSizeOption = None,
     broker_conf: BrokerConfOption = None,

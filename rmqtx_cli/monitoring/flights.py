@@ -12,7 +12,7 @@ from rmqtx_cli.text import count, escaped
 from rmqtx_cli.times import time_text
 
 if TYPE_CHECKING:
-    from repairs.canary import Flight, Step
+    from repairs.probe_steps import Flight, Step
 
 
 def judged(flights: Sequence[Flight], thresholds: Thresholds) -> Outcome:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from readers.store import WAITING_TOPICS
 from remoting.client import Client
 from remoting.connection import Request, Value
 from remoting.errors import RemotingError
@@ -28,7 +29,7 @@ TOPIC, GROUP = "secured-orders", "secured-shop"
 CREATE_USER, CREATE_ACL = 3001, 3006
 
 #: What an operator's account must be allowed, beside the topics of the transactions themselves.
-READ_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
+READ_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, *WAITING_TOPICS)
 READ_GROUPS = ("TOOLS_CONSUMER", CHECK_GROUP)
 
 _PLAIN_ACL = f"""accounts:

@@ -13,6 +13,7 @@ import typer
 from rmqtx_cli.commands import Example, audit, check, decode, explain, pending, show, stores
 from rmqtx_cli.durations import duration_text, parse_duration_ms
 from rmqtx_cli.main import app
+from rmqtx_cli.sections import SECTIONS
 from rmqtx_cli.times import parse_time_ms, time_text
 from tests.cli.conftest import Run
 
@@ -160,3 +161,10 @@ def test_times() -> None:
     assert time_text(1767323045678) == "2026-01-02T03:04:05.678Z"
     assert time_text(2**62) == str(2**62)
     assert duration_text(-90_000) == "-1m30s"
+
+
+def test_help_lists_every_command_in_one_section(rmqtx: Run) -> None:
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert sorted(listed) == sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    lines = rmqtx("--help").out.splitlines()
+    assert [line.split()[0] for line in lines if line[:2] == "  " and line[2:].split(" ")[0] in listed] == listed

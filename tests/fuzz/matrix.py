@@ -1,34 +1,35 @@
 """The damage matrix: each kind of file × flip, zero, truncate, duplicate, drop, swap, grow × head, middle, tail.
 
 Every case must be found by a verification, unless all bytes that changed are on the list that docs/meaningless_bytes.md
-gives; and no record that the damage did not touch may be lost. `python -m tests.fuzz.matrix --cases N` plays N of them.
+gives; no record that the damage did not touch may be lost, no verdict may be wrong, and what is lost must be told in
+numbers of halves, ops and others. `python -m tests.fuzz.matrix_run --cases N` plays N of them.
 """
 
 from __future__ import annotations
 
-import argparse
+import atexit
 import itertools
 import random
-import resource
 import shutil
-import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from readers.job_runner import run_job
+from readers.local_engine import audit
 from readers.splits import plan_splits
 from readers.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from readers.verify import FULL, Verify
 from tests.brokers import corpus
-from tests.fuzz.meaningless import is_meaningless, records_of, used_bytes
+from tests.forge.stores import settings_of
+from tests.fuzz.deeds import DEEDS, change_text, changed_range, place_in
+from tests.fuzz.losses import changed_verdicts, untold_losses
+from tests.fuzz.meaningless import Record, is_meaningless, records_of, used_bytes
 from tests.fuzz.rounds import TookTooLong, alarm
 
 STORES = ("common-4.3.0", "common-4.9.7", "common-5.3.3", "killed-4.4.0", "killed-5.1.4", "killed-5.5.0")
@@ -41,99 +42,58 @@ KINDS: dict[str, str] = {
     "checkpoint": "checkpoint",
     "cursors": "config/consumerOffset.json",
     "topics": "config/topics.json",
+    "backup": "config/*.bak",
 }
 PLACES = ("head", "middle", "tail")
+#: Of this machine's processor; a case that waits instead is given up after six times as long.
 SECONDS_MAX = 20
-_BLOCK_BYTES_MAX = 600
-
-Deed = Callable[[bytes, int, random.Random], bytes | None]
-
-
-def _flip(data: bytes, place: int, chance: random.Random) -> bytes:
-    return data[:place] + bytes([data[place] ^ chance.randint(1, 255)]) + data[place + 1 :]
-
-
-def _zero(data: bytes, place: int, chance: random.Random) -> bytes:
-    length = min(chance.randint(1, _BLOCK_BYTES_MAX), len(data) - place)
-    return data[:place] + bytes(length) + data[place + length :]
-
-
-def _truncate(data: bytes, place: int, _chance: random.Random) -> bytes:
-    return data[:place]
-
-
-def _duplicate(data: bytes, place: int, chance: random.Random) -> bytes:
-    """A block once more, over what follows it."""
-    length = min(chance.randint(1, _BLOCK_BYTES_MAX), max(1, (len(data) - place) // 2))
-    block = data[place : place + length]
-    return (data[: place + length] + block + data[place + 2 * length :])[: len(data)]
-
-
-def _drop(data: bytes, place: int, chance: random.Random) -> bytes | None:
-    """A block is gone and what follows moves up; sometimes the whole file is."""
-    if chance.random() < 0.2:
-        return None
-    length = chance.randint(1, _BLOCK_BYTES_MAX)
-    return (data[:place] + data[place + length :]).ljust(len(data), b"\0")
-
-
-def _swap(data: bytes, place: int, chance: random.Random) -> bytes:
-    """Two neighbouring blocks of one length change places."""
-    length = min(chance.choice((4, 8, 20, chance.randint(1, _BLOCK_BYTES_MAX))), max(1, (len(data) - place) // 2))
-    one, other = data[place : place + length], data[place + length : place + 2 * length]
-    return data[:place] + other + one + data[place + 2 * length :]
-
-
-def _grow(data: bytes, place: int, chance: random.Random) -> bytes:
-    return data[:place] + chance.randbytes(chance.randint(1, _BLOCK_BYTES_MAX)) + data[place:]
-
-
-DEEDS: dict[str, Deed] = {
-    "flip": _flip, "zero": _zero, "truncate": _truncate, "duplicate": _duplicate, "drop": _drop, "swap": _swap,
-    "grow": _grow,
-}
 CELLS = tuple(itertools.product(STORES, KINDS, DEEDS, PLACES))
+FOUND, MEANINGLESS, UNCHANGED, WRONG = "found", "meaningless", "unchanged", "wrong"
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A store undamaged: what is found, and the places of its records."""
+    """A store undamaged: what is found, its records and its verdicts by id."""
 
     root: Path
     rows: frozenset[str]
-    offsets: frozenset[tuple[str, int, int]]
+    records: frozenset[Record]
+    verdicts: dict[str, Row]
+    is_aborted: bool
 
 
-def _rows(store: Store) -> frozenset[str]:
-    rows: list[dict[str, Any]] = run_job(Verify(FULL), plan_splits([store]), processes=1).table().to_pylist()
-    return frozenset(str(row) for row in rows)
+@dataclass(frozen=True)
+class Played:
+    """One case: what was done, what became of it, and what went wrong (empty: nothing)."""
+
+    number: int
+    cell: tuple[str, str, str, str]
+    done: str
+    outcome: str
+    wrong: str = ""
+
+
+def _rows(store: Store) -> list[Row]:
+    rows: list[Row] = run_job(Verify(FULL), plan_splits([store]), processes=1).table().to_pylist()
+    return rows
+
+
+def _verdicts(store: Store, name: str) -> dict[str, Row]:
+    return {row["transaction_id"]: row for row in audit([store], settings_of(name)).table().to_pylist()}
 
 
 @cache
 def baseline(name: str) -> Baseline:
     """A store of the corpus in a directory of this process."""
-    root = corpus.unpack(name, Path(tempfile.mkdtemp(prefix="rmqtx-matrix-")))
+    directory = Path(tempfile.mkdtemp(prefix="rmqtx-matrix-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    root = corpus.unpack(name, directory)
     store = open_store(root)
-    return Baseline(root, _rows(store), frozenset(records_of(store)))
-
-
-@dataclass(frozen=True)
-class Played:
-    """One case: what was done, whether it was found, and what went wrong (empty: nothing)."""
-
-    number: int
-    cell: tuple[str, str, str, str]
-    done: str
-    is_found: bool = False
-    wrong: str = ""
-
-
-def _place(data: bytes, where: str, chance: random.Random) -> int:
-    """A place in the used part of a file: in its first, middle or last twentieth (in a checkpoint, all are near)."""
-    used = max(1, used_bytes(data))
-    width = max(1, used // 20)
-    begin = {"head": 0, "middle": (used - width) // 2, "tail": used - width}[where]
-    return begin + chance.randrange(width)
+    return Baseline(
+        root, frozenset(map(str, _rows(store))), frozenset(records_of(store)), _verdicts(store, name), store.aborted
+    )
 
 
 def play(number: int, seed: int = 0) -> Played:
@@ -144,30 +104,49 @@ def play(number: int, seed: int = 0) -> Played:
     base = baseline(name)
     files = [file for file in sorted(base.root.glob(KINDS[kind])) if file.stat().st_size and any(file.read_bytes())]
     if not files:
-        return Played(number, cell, "no such file", is_found=True)
+        return Played(number, cell, "no such file", UNCHANGED)
     file = chance.choice(files)
     before = file.read_bytes()
-    after = DEEDS[deed](before, _place(before, where, chance), chance)
-    done = f"{file.relative_to(base.root)}: {_change(before, after)}"
+    after = DEEDS[deed](before, place_in(used_bytes(before), where, chance), chance)
+    done = f"{file.relative_to(base.root)}: {change_text(before, after)}"
     if after == before:
-        return Played(number, cell, "nothing changed", is_found=True)
+        return Played(number, cell, done, UNCHANGED)
     try:
+        begin = time.process_time()
         _write(file, after)
-        with alarm(SECONDS_MAX):
+        with alarm(6 * SECONDS_MAX):
             store = open_store(base.root)
-            rows = _rows(store) - base.rows
-            lost = _lost(base, store, file, before, after)
+            new = [row for row in _rows(store) if str(row) not in base.rows]
+            now = set(records_of(store))
+            verdicts = _verdicts(store, name)
+        if time.process_time() - begin > SECONDS_MAX:
+            return Played(number, cell, done, WRONG, f"it took {time.process_time() - begin:.0f} s")
     except TookTooLong as error:
-        return Played(number, cell, done, wrong=str(error))
+        return Played(number, cell, done, WRONG, str(error))
     except Exception as error:
-        return Played(number, cell, done, wrong="".join(traceback.format_exception(error)))
+        return Played(number, cell, done, WRONG, "".join(traceback.format_exception(error)))
     finally:
         _write(file, before)
-    if lost:
-        return Played(number, cell, done, bool(rows), f"undamaged records are lost: {sorted(lost)[:3]}")
-    if not rows and not is_meaningless(kind, file, before, after):
-        return Played(number, cell, done, wrong="not found, and not on the list of meaningless bytes")
-    return Played(number, cell, done, bool(rows))
+    touched = _touched(base, file, before, after) if kind == "log" else set()
+    is_excused = is_meaningless(kind, file, before, after)
+    complaints = [f"undamaged and lost: {record}" for record in base.records - now - touched]
+    offsets = {record.commit_log_offset for record in touched}
+    complaints += changed_verdicts(base.verdicts, verdicts, offsets, kind=kind, is_meaningless=is_excused)
+    if not base.is_aborted:  # all that a broker stopped cleanly wrote is in its queues
+        complaints += [untold_losses(new, Counter(record.kind for record in base.records - now)) or ""]
+    if not new and not is_excused:
+        complaints.append("not found, and not on the list of meaningless bytes")
+    wrong = "\n  ".join(filter(None, complaints[:5]))
+    return Played(number, cell, done, WRONG if wrong else FOUND if new else MEANINGLESS, wrong)
+
+
+def _touched(base: Baseline, file: Path, before: bytes, after: bytes | None) -> set[Record]:
+    """The records that stood where bytes are other now."""
+    first, last = changed_range(before, after)
+    return {
+        one for one in base.records
+        if one.file == str(file) and one.position_bytes <= last and one.position_bytes + one.length_bytes > first
+    }
 
 
 def _write(file: Path, data: bytes | None) -> None:
@@ -175,78 +154,3 @@ def _write(file: Path, data: bytes | None) -> None:
         file.unlink()
     else:
         file.write_bytes(data)
-
-
-def _change(before: bytes, after: bytes | None) -> str:
-    if after is None:
-        return "is gone"
-    if len(before) != len(after):
-        return f"{len(before)} bytes became {len(after)}"
-    places = np.flatnonzero(np.frombuffer(before, np.uint8) != np.frombuffer(after, np.uint8))
-    return f"{len(places)} bytes changed from {places[0]} to {places[-1]}" if len(places) else "unchanged"
-
-
-def _lost(base: Baseline, store: Store, file: Path, before: bytes, after: bytes | None) -> set[tuple[str, int, int]]:
-    """Records that the damage did not touch and that are not read any more."""
-    if file.parent.name != "commitlog":
-        return set()
-    first = _first_change(before, after)
-    last = _last_change(before, after)
-    now = set(records_of(store))
-    return {
-        record
-        for record in base.offsets - now
-        if record[0] != str(file) or record[1] + record[2] <= first or record[1] > last
-    }
-
-
-def _first_change(before: bytes, after: bytes | None) -> int:
-    if after is None:
-        return 0
-    shared = min(len(before), len(after))
-    places = np.flatnonzero(np.frombuffer(before[:shared], np.uint8) != np.frombuffer(after[:shared], np.uint8))
-    return int(places[0]) if len(places) else shared
-
-
-def _last_change(before: bytes, after: bytes | None) -> int:
-    if after is None or len(before) != len(after):
-        return len(before)
-    places = np.flatnonzero(np.frombuffer(before, np.uint8) != np.frombuffer(after, np.uint8))
-    return int(places[-1]) if len(places) else 0
-
-
-def cases(count: int, first: int, seed: int) -> Iterator[Played]:
-    """Some of the cases, one after another."""
-    for number in range(first, first + count):
-        yield play(number, seed)
-
-
-def main() -> int:
-    """Exit status 1 if any case went wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.matrix", description=__doc__)
-    parser.add_argument("--cases", type=int, default=10_000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--failures", type=int, default=10, help="stop after so many")
-    options = parser.parse_args()
-    wrong: list[Played] = []
-    found = done = 0
-    begin = time.monotonic()
-    for one in cases(options.cases, options.first, options.seed):
-        done += 1
-        found += one.is_found
-        if one.wrong:
-            wrong.append(one)
-            print(f"\ncase {one.number}: {' / '.join(one.cell)}\n  {one.done}\n  {one.wrong}", flush=True)
-            if len(wrong) >= options.failures:
-                break
-    for name in STORES:
-        shutil.rmtree(baseline(name).root.parent, ignore_errors=True)
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    print(f"{done} cases: {found} found, {done - found - len(wrong)} meaningless, {len(wrong)} wrong; "
-          f"{time.monotonic() - begin:.0f} s, at most {peak_mib} MiB", flush=True)
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -22,11 +22,11 @@ from typing import Any
 from readers.broker_settings import broker_settings
 from readers.checkpoint import read_checkpoint
 from readers.commit_log import scan_records
-from readers.consume_queue import scan_slots
+from readers.consume_queue_scan import scan_slots
 from readers.cursors import read_cursors
 from readers.errors import NoSuchTransaction, RmqtxError
 from readers.half_queue import scan_halves, scan_ops
-from readers.index import scan_entries
+from readers.index_scan import scan_entries
 from readers.local_engine import audit
 from readers.questions import pending, show
 from readers.reading import Reading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.matrix import CELLS, play
+from tests.fuzz.matrix import CELLS, FOUND, play
 
 #: Prime to the number of kinds, deeds and places, so that all of them come together in time.
 STRIDE = 5
@@ -15,4 +15,4 @@ PARTS = 8
 def test_damage_is_found_or_cannot_be(part: int) -> None:
     played = [play(number) for number in range(part * STRIDE, len(CELLS), PARTS * STRIDE)]
     assert [(one.number, one.cell, one.done, one.wrong) for one in played if one.wrong] == []
-    assert sum(one.is_found for one in played) > len(played) / 2
+    assert sum(one.outcome == FOUND for one in played) > len(played) / 2

@@ -10,15 +10,9 @@ import numpy as np
 import pytest
 
 from readers.commit_log import scan_records
-from readers.consume_queue import (
-    BATCH_SLOT,
-    BLOCK_SLOTS,
-    EXTENSION_UNIT,
-    PRE_BLANK_LENGTH,
-    SLOT,
-    open_queue,
-    scan_slots,
-)
+from readers.consume_queue import BATCH_SLOT, BLOCK_SLOTS, PRE_BLANK_LENGTH, SLOT, open_queue
+from readers.consume_queue_extension import EXTENSION_UNIT
+from readers.consume_queue_scan import scan_slots
 from readers.reading import Reading
 from readers.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from tests.brokers import corpus

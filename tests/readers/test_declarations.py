@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from readers import errors
 from readers.checkpoint import CHECKPOINT_FIELDS
-from readers.consume_queue import BATCH_SLOT, EXTENSION_UNIT, SLOT
+from readers.consume_queue import BATCH_SLOT, SLOT
+from readers.consume_queue_extension import EXTENSION_UNIT
 from readers.findings import KINDS, Finding, findings_table
 from readers.index import ENTRY, HEADER, INDEX_SLOT
 from readers.layout import Field, Layout

@@ -10,15 +10,10 @@ import pytest
 
 from readers import index as module
 from readers.commit_log import scan_records
-from readers.index import (
-    ENTRY,
-    HEADER,
-    infer_slots_count,
-    java_hash,
-    key_hashes,
-    open_index,
-    scan_entries,
-)
+from readers.index import ENTRY, HEADER, infer_slots_count
+from readers.index_scan import scan_entries
+from readers.index_search import open_index
+from readers.java_hashes import java_hash, key_hashes
 from readers.store import Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from readers.broker_settings import broker_settings
-from readers.consume_queue import LEFT_OUT_TAGS, PRE_BLANK_LENGTH, SLOT, are_filler, are_sound, open_queue, scan_slots
+from readers.consume_queue import LEFT_OUT_TAGS, PRE_BLANK_LENGTH, SLOT, are_filler, are_sound, open_queue
+from readers.consume_queue_scan import scan_slots
 from readers.local_engine import audit
 from readers.questions import show
 from readers.store import HALF_TOPIC, open_store

@@ -13,7 +13,7 @@ from readers.broker_settings import BrokerSettings
 from readers.consume_queue import open_queue
 from readers.cursors import check_cursors
 from readers.fastjson import read_config
-from readers.index import open_index
+from readers.index_search import open_index
 from readers.record_at import block_at
 from readers.store import HALF_TOPIC, OP_TOPIC, Store
 from remoting.codes import RequestCode, ResponseCode

@@ -191,9 +191,9 @@ def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = corpus.unpack("common-5.3.3", tmp_path)
 
-    def full(path: Path) -> None:
-        raise OSError(28, "No space left on device", str(path))
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("repairs.new_stores.on_disk", full)
+    monkeypatch.setattr("os.fsync", full)
     assert status_of(["rebuild", "all", str(root), "--to", str(tmp_path / "new")]) == 10
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]

@@ -11,11 +11,11 @@ from pyspark.sql.datasource import CaseInsensitiveDict, Filter
 
 from readers.checkpoint import read_checkpoint
 from readers.commit_log import scan_records
-from readers.consume_queue import scan_slots
+from readers.consume_queue_scan import scan_slots
 from readers.cursors import read_cursors
 from readers.findings import findings_table
 from readers.half_queue import scan_halves, scan_ops
-from readers.index import scan_entries
+from readers.index_scan import scan_entries
 from readers.local_engine import audit
 from readers.reading import Reading
 from readers.segment_table import read_segments

@@ -37,7 +37,7 @@ def command(
     quiet: QuietOption = False,
 ) -> int:
     """Decode the index: which records a key's hash leads to."""
-    from readers.index import scan_entries
+    from readers.index_scan import scan_entries
 
     asked = Asked(
         store, None, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet)

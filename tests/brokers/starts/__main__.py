@@ -14,7 +14,7 @@ from tests.brokers.starts.cases import CASES
 from tests.brokers.starts.compare import Result, compare
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "starts.md"
-VERSIONS = ("4.9.7", "5.1.4", "5.3.3")
+VERSIONS = ("4.3.0", "4.4.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
 HEAD = """# What starts do to damaged stores
 
 `rmqtx verify` foretells what the next start of a broker does to a store (findings `start-…`). Here it is held against
@@ -67,10 +67,11 @@ def _cell(one: Result, base: Result) -> str:
 def main() -> int:
     """Exit status 1 if anything was not foreseen."""
     parser = argparse.ArgumentParser(prog="python -m tests.brokers.starts", description=__doc__)
-    parser.add_argument("--version", action="append", help="a version (default: three)")
+    parser.add_argument("--version", action="append", help="a version (default: six)")
     parser.add_argument("--seconds", type=float, default=7200, help="begin no further start after so many")
     parser.add_argument("--after", help="begin behind the case of this name; the page is not written then")
     parser.add_argument("--only", help="cases with this in their name; the page is not written then")
+    parser.add_argument("--page", type=Path, help="write the page into this file, whatever was chosen")
     options = parser.parse_args()
     why_not = maven.why_not()
     if why_not is not None:
@@ -88,8 +89,8 @@ def main() -> int:
                 print(f"{version} {case.name}: {one.observed.told()}; {'; '.join(one.differences) or 'as foreseen'}",
                       flush=True)
                 results.append(one)
-    if not options.only and not options.version and not options.after:
-        PAGE.write_text(page(results), encoding="utf-8")
+    if options.page or not (options.only or options.version or options.after):
+        (options.page or PAGE).write_text(page(results), encoding="utf-8")
     return 1 if any(one.differences for one in results) else 0
 
 

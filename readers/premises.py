@@ -1,0 +1,60 @@
+"""What a verdict rests on beside records: a store's cursors, settings and age, and what cannot be read of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from readers.broker_settings import BrokerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class MissingRange:
+    """Bytes of a commit log that cannot be read, and what is known of what stood there.
+
+    Units: commit-log offsets in bytes. If `is_identified`, only transactions with one of the ids, a copy at one of the
+    prepared offsets, or a copy with one of the op numbers can be concerned; else any whose verdict relies on absence.
+    """
+
+    store: str
+    begin_offset: int
+    end_offset: int
+    what: str
+    is_identified: bool = False
+    transaction_ids: tuple[str, ...] = ()
+    prepared_offsets: tuple[int, ...] = ()
+    half_queue_offsets: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignDecision:
+    """A COMMIT record that names a record outside the half topic: its op carries that record's queue offset.
+
+    Source: EndTransactionProcessor (the record's topic is not tested, to 5.3.3); FORMATS 9.4.
+    """
+
+    store: str
+    queue_id: int
+    queue_offset: int
+    final_offset: int
+    final_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreView:
+    """What a store says beside its records.
+
+    `half_cursors` and `op_cursors` are next queue offsets by queue; None where they are unknown. `reference_time_ms` is
+    the moment up to which the store is known: now for a running broker, else the end of its log.
+    """
+
+    store: str
+    settings: BrokerSettings
+    half_cursors: Mapping[int, int] | None
+    op_cursors: Mapping[int, int] | None
+    log_begin_offset: int
+    reference_time_ms: int
+    at_ms: int | None = None
+    checks_seen_max: int = 0
+    missing: tuple[MissingRange, ...] = ()
+    foreign_decisions: tuple[ForeignDecision, ...] = field(default=(), repr=False)

@@ -1,0 +1,31 @@
+"""The sections of `rmqtx --help`: which commands belong together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperGroup
+
+#: Every command is in one of them; in the order of the help text.
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Transactions": (
+        "stores", "pending", "show", "audit", "search", "export", "diff", "reconcile", "check", "simulate",
+    ),
+    "Settling them, live or in a stopped broker's files": (
+        "commit", "rollback", "discard", "resume", "close", "plan", "apply", "undo", "receipts", "answer", "probe",
+    ),
+    "Files of a store, damaged ones too": ("verify", "salvage", "rebuild", "cursor", "bundle", "decode"),
+    "Words": ("explain",),
+}  # fmt: skip
+
+
+class SectionedGroup(TyperGroup):
+    """The tree of commands; its help lists them by sections."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the sections, their columns one below the other."""
+        width = max(map(len, self.commands))
+        for title, names in SECTIONS.items():
+            rows = [(name.ljust(width), self.commands[name].get_short_help_str(formatter.width)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl(rows)

@@ -1,0 +1,80 @@
+"""What a damage may do to verdicts, and how its loss must be told: complaints, and none is what is wanted.
+
+A transaction none of whose records was touched keeps its evidence, and its state unless that rests on the absence of
+a record that may have stood in the damaged bytes. One that was touched is right or UNDECIDABLE, never wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from readers.verify_losses import LOSS_CODES
+from tests.forge.comparing import EVIDENCE, cited
+
+Row = dict[str, Any]
+#: States that rest on a record that is there, and no other record can change.
+_PROVEN = ("COMMITTED",)
+#: States that the check's cursor decides.
+_BY_CURSOR = ("PENDING", "LOST", "DISCARDED", "UNDECIDABLE")
+_AMOUNT = re.compile(r"(\d+) (half|halves|op|ops|discard copy|discard copies|other message|other messages)\b")
+_ONE = {"halves": "half", "ops": "op", "discard copies": "discard copy", "other messages": "other message"}
+
+
+def changed_verdicts(
+    before: Mapping[str, Row], after: Mapping[str, Row], touched: Collection[int], *, kind: str, is_meaningless: bool
+) -> Iterator[str]:
+    """Verdicts that are not as they must be.
+
+    `touched`: commit-log offsets of the records that were damaged. `is_meaningless`: only bytes that nothing repeats
+    were changed, so a touched transaction may be taken for another one.
+    """
+    for identity, row in before.items():
+        now = after.get(identity)
+        mine = cited(row)
+        if not mine & set(touched):
+            yield from _untouched(identity, row, now, kind)
+        elif not is_meaningless:
+            yield from _touched(identity, row, now, touched)
+
+
+def _untouched(identity: str, row: Row, now: Row | None, kind: str) -> Iterator[str]:
+    if now is None:
+        yield f"untouched {identity} ({row['state']}) is gone"
+        return
+    lost = [name for name in EVIDENCE if [e for e in row[name] if e not in now[name]]]
+    if lost and kind not in ("cursors", "topics"):
+        yield f"untouched {identity} ({row['state']}) lost its {', '.join(lost)}"
+    if now["state"] == row["state"]:
+        return
+    if now["state"] == "UNDECIDABLE" and row["state"] not in _PROVEN:
+        if not any(letter.isdigit() for letter in now["reason"]) and "cursor" not in now["reason"]:
+            yield f"untouched {identity} ({row['state']}): {now['reason']!r} names no bytes"
+    elif not (kind == "cursors" and row["state"] in _BY_CURSOR and now["state"] in _BY_CURSOR):
+        yield f"untouched {identity} was {row['state']}, is {now['state']}: {now['reason']}"
+
+
+def _touched(identity: str, row: Row, now: Row | None, touched: Collection[int]) -> Iterator[str]:
+    if now is None:
+        left = [e for name in ("half_copies", "discard_copies") for e in row[name]
+                if e["commit_log_offset"] not in touched]
+        if left:
+            yield f"{identity} ({row['state']}) is gone, and has {len(left)} copies outside the damage"
+    elif now["state"] not in (row["state"], "UNDECIDABLE"):
+        yield f"{identity} was {row['state']}, is {now['state']}: {now['reason']}"
+
+
+def untold_losses(new_rows: Collection[Row], lost: Counter[str]) -> str | None:
+    """Whether the findings say how many records of each kind are lost; None where they do.
+
+    `lost`: kind of record (half, op, discard copy, other message) → how many were in a queue and are not read now.
+    """
+    told: Counter[str] = Counter()
+    for row in new_rows:
+        if row["code"] in LOSS_CODES:
+            for number, word in _AMOUNT.findall(row["meaning"]):
+                told[_ONE.get(word, word)] += int(number)
+    missing = {kind: number for kind, number in lost.items() if number > told[kind]}
+    return f"lost {dict(lost)}, told {dict(told)}" if missing else None

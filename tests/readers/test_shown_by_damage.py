@@ -1,0 +1,48 @@
+"""`show` and `audit` agree on a log that is damaged behind a transaction, though queues and index are whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from readers.local_engine import audit
+from readers.questions import show
+from readers.store import open_store
+from tests.forge import damage
+from tests.forge.damage import log_files, records_in
+from tests.forge.stores import copy_of, settings_of
+
+NAME = "common-4.9.7"
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A store whose log lacks the magic code and the topic of a record in its middle, so that it might be anything."""
+    root = copy_of(NAME, tmp_path)
+    file = log_files(root)[0]
+    place, length = records_in(file)[len(records_in(file)) // 2]
+    damage.zero_bytes(file, place, length)
+    return root
+
+
+def test_what_rests_on_absence_is_the_same_by_show_and_audit(damaged: Path) -> None:
+    store, settings = open_store(damaged), settings_of(NAME)
+    rows = audit([store], settings).table().to_pylist()
+    chosen = [next(row for row in rows if row["state"] == state) for state in ("COMMITTED", "UNDECIDABLE")]
+    for row in chosen:
+        reading = show([open_store(damaged)], settings, row["transaction_id"])
+        assert reading.table().to_pylist()[0]["state"] == row["state"]
+        is_scanned = "scanned" in " ".join(reading.notes)
+        assert is_scanned == (row["state"] == "UNDECIDABLE")
+
+
+def test_a_long_stretch_is_left_and_said_to_be(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("readers.questions._STRETCH_BYTES_MAX", 1)
+    settings = settings_of(NAME)
+    undecidable = [
+        row for row in audit([open_store(damaged)], settings).table().to_pylist() if row["state"] == "UNDECIDABLE"
+    ]
+    reading = show([open_store(damaged)], settings, undecidable[-1]["transaction_id"])
+    assert reading.table().num_rows == 1
+    assert any("was not read" in note or "scanned" in note for note in reading.notes)
