@@ -102,6 +102,9 @@ def judged(
             flags.add("duplicate_commit")
         if is_open:
             flags.add("open_after_decision" if ops else "commit_without_op")
+        verdicts = {str(event.get("what") or event.get("answer")) for event in decisions}
+        if {"COMMIT_MESSAGE", "ROLLBACK_MESSAGE"} <= verdicts and len(ops) > len(finals):
+            flags.add("conflict")
         first = min(record["commit_log_offset"] for record in finals)
         if any(op["commit_log_offset"] < first for op in ops):
             flags.add("commit_after_rollback")
