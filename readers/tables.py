@@ -83,7 +83,7 @@ QUEUE_SLOTS = pa.schema(
 HALVES = pa.schema(
     [
         *_PLACE,
-        column("topic", pa.string(), "half topic, or the discard topic for a discard copy"),
+        column("topic", pa.string(), "half topic, discard topic of a discard copy, or a prepared record's own topic"),
         _QUEUE_ID,
         _QUEUE_OFFSET,
         _COMMIT_LOG_OFFSET,
@@ -92,8 +92,8 @@ HALVES = pa.schema(
         column("message_id", pa.string(), "offset message id of this copy"),
         _TRANSACTION_ID,
         _PRODUCER_GROUP,
-        column("real_topic", pa.string(), "property REAL_TOPIC, where a commit delivers to"),
-        column("real_queue_id", pa.int32(), "property REAL_QID"),
+        column("real_topic", pa.string(), "where a commit delivers to: REAL_TOPIC, or a prepared record's own topic"),
+        column("real_queue_id", pa.int32(), "property REAL_QID, or a prepared record's own queue"),
         column("keys", pa.string(), "property KEYS"),
         column("checks_count", pa.int32(), "property TRANSACTION_CHECK_TIMES; null on a copy that was never checked"),
         column("immunity_seconds", pa.int64(), "property CHECK_IMMUNITY_TIME_IN_SECONDS"),
@@ -136,7 +136,8 @@ FINALS = pa.schema(
     ]
 )
 
-#: One half queue offset of one op message.
+#: One half queue offset of one op message; or what ends one half by its commit-log offset: the op message of a
+#: transaction in RocksDB, the ROLLBACK record of a design before 4.3.
 MARKS = pa.schema(
     [
         _STORE,
@@ -146,6 +147,7 @@ MARKS = pa.schema(
         _STORE_TIME,
         column("half_queue_offset", pa.int64(), "the half queue offset that the op names"),
         column("repetition", pa.int32(), "0 for the first time that the op names it, 1 for the second"),
+        column("half_commit_log_offset", pa.int64(), "the half that it names by commit-log offset; null for numbers"),
     ]
 )
 
@@ -160,7 +162,8 @@ HALF_COPY = _evidence(
 )
 OP_MARK = _evidence(
     _QUEUE_ID, _QUEUE_OFFSET, _COMMIT_LOG_OFFSET,
-    column("half_queue_offset", pa.int64(), "the half queue offset that the op names"), _STORE_TIME,
+    column("half_queue_offset", pa.int64(), "the half queue offset that the op names; null where it names an offset"),
+    _STORE_TIME,
 )
 FINAL_RECORD = _evidence(
     column("topic", pa.string(), "topic it was written to"), _QUEUE_ID, _QUEUE_OFFSET, _COMMIT_LOG_OFFSET, _STORE_TIME,
@@ -171,6 +174,15 @@ STATE_ENTRY = _evidence(
     column("key", pa.string(), "key in that table"),
     column("value", pa.string(), "value in that table"),
     column("position_bytes", pa.int64(), "position in that file"),
+)
+
+#: What tables beside the log say of half copies: one row is one entry of such a table.
+STATE_ENTRIES = pa.schema(
+    [
+        _STORE,
+        column("half_commit_log_offset", pa.int64(), "commit-log offset of the half that the entry is of"),
+        *list(STATE_ENTRY.value_type)[1:],
+    ]
 )
 
 TRANSACTIONS = pa.schema(
@@ -189,8 +201,8 @@ TRANSACTIONS = pa.schema(
         column("half_store_time_ms", pa.int64(), "broker clock at the first half copy"),
         column("decided_time_ms", pa.int64(), "broker clock at the record that decided it; null while undecided"),
         column("checks_count", pa.int32(), "most checks that any copy has behind it"),
-        column("half_copies", HALF_COPY, "every half copy, in log order"),
-        column("op_marks", OP_MARK, "every op number that names one of its copies"),
+        column("half_copies", HALF_COPY, "every half copy, or prepared record, in log order"),
+        column("op_marks", OP_MARK, "every op number, or ROLLBACK record, that names one of its copies"),
         column("final_records", FINAL_RECORD, "every COMMIT record of it"),
         column("discard_copies", DISCARD_COPY, "its copies in the discard topic"),
         column("state_entries", STATE_ENTRY, "what tables beside the log say; empty for half/op topics"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,12 +10,14 @@ import pyarrow as pa
 from readers.commit_log import written_bytes
 from readers.consume_queue import open_queue
 from readers.cursors import check_cursors
+from readers.designs import DESIGNS, HALF_TOPIC_DESIGN, designs_of
 from readers.errors import SourceError
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from rmqtx_cli.text import count, escaped, size
 
 if TYPE_CHECKING:
     from readers.broker_settings import BrokerSettings
+    from readers.designs import SeenDesign
     from readers.findings import Finding
     from readers.store import Store
 
@@ -24,6 +26,8 @@ STORES = pa.schema(
     [
         pa.field("store", pa.string()),
         pa.field("generation", pa.string()),
+        pa.field("designs", pa.list_(pa.string())),
+        pa.field("designs_shown_by", pa.list_(pa.string())),
         pa.field("broker_versions", pa.string()),
         pa.field("settings", pa.string()),
         pa.field("is_in_use", pa.bool_()),
@@ -59,9 +63,12 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
     half_next = None if cursors.half is None else cursors.half.get(0, half_min)
     queues = list(store.queues())
     end, size_bytes = _log_end(store)
+    seen = designs_of(store)
     row = {
         "store": store.root,
-        "generation": generation(store),
+        "generation": generation(store, seen),
+        "designs": [design.word for design in seen],
+        "designs_shown_by": [design.why for design in seen],
         "broker_versions": settings.version,
         "settings": settings.describe(),
         "is_in_use": None if store.is_remote else store.in_use,  # a lock does not travel with a copy
@@ -86,12 +93,13 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
     return row, findings
 
 
-def generation(store: Store) -> str:
-    """Which design of transactional messages the files show, and where queues are kept."""
+def generation(store: Store, seen: Sequence[SeenDesign]) -> str:
+    """Which designs of transactional messages the store shows, and where queues are kept."""
     queues = "RocksDB consume queues (5.2.0+), not read" if store.has_rocksdb_queues else "file consume queues"
-    if store.has("transaction", "statetable"):
-        return "state tables (3.0, 3.1), not read"
-    return f"half and op topics (4.3.0+), {queues}"
+    names = [DESIGNS[design.word] for design in seen]
+    if not names:
+        return f"no transactions of any design seen, {queues}"
+    return f"{' and '.join(names)}, {queues}"
 
 
 def _log_end(store: Store) -> tuple[int | None, int]:
@@ -148,6 +156,9 @@ def draw_stores(rows: list[dict[str, Any]], stream: IO[bytes]) -> None:
 
 def _page(row: dict[str, Any]) -> Iterator[str]:
     yield f"design      {row['generation']}"
+    if row["designs"] != [HALF_TOPIC_DESIGN]:
+        for word, why in zip(row["designs"], row["designs_shown_by"], strict=True):
+            yield f"            {DESIGNS[word]}: {escaped(why)}"
     for number, part in enumerate(row["settings"].split("; ")):
         yield f"{'' if number else 'broker':<10}  {escaped(part.removeprefix('broker '))}"
     if row["log_end_offset"] is None:
