@@ -43,6 +43,7 @@ class _Sample:
 
     unnumbered_count: int = 0
     numbered_count: int = 0
+    rollbacks_count: int = 0
     has_halves: bool = False
     has_rocksdb_halves: bool = False
 
@@ -52,8 +53,7 @@ class _Sample:
             numbers = block.take(prepared).header("queue_offset")
             self.numbered_count += int((numbers > 0).sum())
             self.unnumbered_count += int((numbers == 0).sum())
-        elif is_rollback(block).any():
-            self.unnumbered_count += 1
+        self.rollbacks_count += int(is_rollback(block).sum())
         self.has_halves |= bool(block.topic_is(HALF_TOPIC).any())
         self.has_rocksdb_halves |= bool(block.topic_is(ROCKSDB_HALF_TOPIC).any())
 
@@ -74,10 +74,13 @@ def designs_of(store: Store) -> list[SeenDesign]:
             sample.add(block)
     # 3.1 numbers prepared records by slots, of which one is 0 each time that its table begins; 3.2 to 4.2 number none.
     if sample.unnumbered_count > 1 or (sample.unnumbered_count and not tables):
-        count = sample.unnumbered_count
-        found.append(SeenDesign(PREPARED_RECORDS, f"{count} prepared or ROLLBACK records without a slot's number"))
+        why = f"{sample.unnumbered_count} prepared records without a slot's number"
+        found.append(SeenDesign(PREPARED_RECORDS, why))
     elif sample.numbered_count and not tables:
         found.append(SeenDesign(STATE_TABLE, f"{sample.numbered_count} prepared records with the number of a slot"))
+    elif sample.rollbacks_count and not tables:
+        why = f"{sample.rollbacks_count} ROLLBACK records, whose prepared records are older than the log"
+        found.append(SeenDesign(PREPARED_RECORDS, why))
     if has_half_queue or sample.has_halves:
         why = f"consumequeue/{HALF_TOPIC}" if has_half_queue else f"records of {HALF_TOPIC}"
         found.append(SeenDesign(HALF_TOPIC_DESIGN, f"it has {why}"))

@@ -97,12 +97,15 @@ class OtherDesigns:
         if ROCKSDB not in view.beside.kinds:
             waited_ms = view.reference_time_ms - int64s(table["store_time_ms"])
             settings = view.settings
-            # The check gives up after one more than transactionCheckMax; sooner it cannot have dropped anything.
+            # The check gives up after one more than transactionCheckMax; sooner it cannot have dropped anything. What
+            # its producer asked not to be asked for yet was never checked. A number that is not known proves nothing.
             drops_after_ms = (
                 settings.transaction_time_out_ms
                 + settings.transaction_check_max * settings.transaction_check_interval_ms
             )
-            is_young = waited_ms < drops_after_ms
+            is_young = np.full(len(rows), settings.check_max_is_configured) & (waited_ms < drops_after_ms)
+            immunity_ms = int64s(table["immunity_seconds"], 0) * 1000
+            is_young |= view.reference_time_ms - int64s(table["born_time_ms"]) < immunity_ms
             self.is_before[rows] = indexed & is_young
             self.is_unknown[rows] = indexed & ~is_young
             return

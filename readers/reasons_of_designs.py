@@ -97,7 +97,7 @@ def rocksdb_pending(judged: Judgement, copies: Int64s) -> pa.Array:
         copies,
         [
             (others.is_recorded, joined(" is in the RocksDB table after ", text(others.checks[copies]), " checks")),
-            (~others.has_tables, " is too young to have been dropped (the RocksDB table cannot be read)"),
+            (~others.has_tables, " cannot have been dropped yet (the RocksDB table was not read)"),
             (others.last_offset == NONE, " is open as far as the store tells: the RocksDB table has no half yet"),
         ],
         joined(" is open as far as the store tells: the RocksDB table ends at half ", last),
