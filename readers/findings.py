@@ -263,9 +263,10 @@ KINDS: dict[str, Kind] = {
         "rmqtx audit lists them, each with its reason",
     ),
     "older-design": Kind(
-        "warning",
+        "note",
         "prepared or rollback records of RocketMQ before 4.3 are in the log",
-        "they are decoded but not judged: half and op topics alone decide here",
+        "no broker from 3.2 on asks for those that are open, and none from 4.3 on commits them",
+        "rmqtx pending lists them",
     ),
     "start-refused": Kind(
         "error",

@@ -235,3 +235,32 @@ def test_partitions_in_files_give_what_memory_gives(
 def in_any_order(reading: Any) -> list[str]:
     rows = sorted(str(row) for row in reading.table().to_pylist())
     return [*rows, *sorted(finding.line() for finding in reading.findings)]
+
+
+def test_a_damaged_rollback_record_leaves_its_transaction_unknown_and_no_other(tmp_path: Path) -> None:
+    forge = Old(tmp_path / "store", segment_bytes=8192)
+    names = [f"FD{number:030d}" for number in range(3)]
+    places = [forge.prepared(name) for name in names]
+    ended = forge.ended(places[1], ROLLBACK)
+    forge.ended(places[2], COMMIT)
+    forge.append(Message())
+    root = forge.write(half_cursor=None, op_cursor=None)
+    wanted = ["PENDING", "ROLLED_BACK", "COMMITTED"]
+    assert [verdicts(open_store(root), "4.2.0")[name]["state"] for name in names] == wanted
+    damage.flip_byte(damage.log_files(root)[0], ended + 5)  # the magic code
+    rows = verdicts(open_store(root), "4.2.0")
+    assert [rows[name]["state"] for name in names] == ["PENDING", "UNDECIDABLE", "COMMITTED"]
+    assert "damaged bytes" in rows[names[1]]["reason"]
+
+
+def test_a_damaged_prepared_record_is_still_that(tmp_path: Path) -> None:
+    forge = Old(tmp_path / "store", segment_bytes=8192)
+    names = [f"FD{number:030d}" for number in range(3)]
+    places = [forge.prepared(name) for name in names]
+    forge.ended(places[1], ROLLBACK)
+    forge.append(Message())
+    root = forge.write(half_cursor=None, op_cursor=None)
+    damage.flip_byte(damage.log_files(root)[0], places[0] + 5)
+    rows = verdicts(open_store(root), "4.2.0")
+    assert [rows[name]["state"] for name in names] == ["UNDECIDABLE", "ROLLED_BACK", "PENDING"]
+    assert [len(rows[name]["half_copies"]) for name in names] == [1, 1, 1]
