@@ -11,10 +11,11 @@ import pytest
 
 from readers import beside_tables, local_engine
 from readers.broker_settings import broker_settings
+from readers.errors import UnreadableFile
 from readers.findings import Finding
 from readers.questions import pending, show
 from readers.record_layout import COMMIT, PREPARED, ROLLBACK
-from readers.state_entries import LAST_OFFSET_KEY, ROCKSDB
+from readers.state_entries import DATABASE, LAST_OFFSET_KEY, ROCKSDB
 from readers.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store, open_store
 from readers.tables import STATE_ENTRIES
 from tests.brokers import corpus
@@ -141,6 +142,32 @@ def test_a_store_of_4_2_that_4_9_continued_is_scanned_for_what_hangs(tmp_path: P
     assert (found["OLD1"]["advice"], found["NEW1"]["advice"]) == ("decide", "wait")
     table = show([store], lambda one: broker_settings(one, version="4.9.7"), message_id(old)).table()
     assert table["transaction_id"].to_pylist() == ["OLD1"]
+
+
+def test_a_database_given_with_a_store_is_told_of_its_prepared_records(tmp_path: Path) -> None:
+    forge = Old(tmp_path / "store")
+    first, second = forge.prepared("T1"), forge.prepared("T2")
+    forge.ended(first, COMMIT)
+    root = forge.write(half_cursor=None, op_cursor=None)
+
+    def rows_of(store: Store, findings: list[Finding]) -> pa.Table:
+        del findings
+        rows = [{"store": store.root, "half_commit_log_offset": place, "kind": DATABASE, "key": str(place),
+                 "value": "shop"} for place in (second, 99_999)]
+        return pa.Table.from_pylist(rows, schema=STATE_ENTRIES)
+
+    rows = verdicts(replace(open_store(root), tables_beside=((DATABASE, rows_of),)), "3.2.6")
+    assert [entry["key"] for entry in rows["T2"]["state_entries"]] == [str(second)]
+    assert rows["T1"]["state_entries"] == []
+    assert [rows[name]["state"] for name in ("T1", "T2")] == ["COMMITTED", "PENDING"]
+
+    def broken(store: Store, findings: list[Finding]) -> pa.Table:
+        raise UnreadableFile("the server does not answer", file=store.root)
+
+    store = replace(open_store(root), tables_beside=((DATABASE, broken),))
+    reading = local_engine.audit([store], lambda one: broker_settings(one, version="3.2.6"))
+    assert reading.table()["state"].to_pylist() == ["COMMITTED", "PENDING"]
+    assert ["the server does not answer" in str(found.actual) for found in reading.findings] == [True]
 
 
 def table_of(keys: dict[int, int], last: int) -> Any:
