@@ -51,7 +51,7 @@ _DIGITS_MAX = 18
 _Column = Callable[[Block], pa.Array]
 #: Columns of HALVES and FINALS that the record itself does not have under the same name.
 _HALF_COLUMNS: dict[str, _Column] = {
-    "real_topic": lambda block: _own_where_prepared(block, REAL_TOPIC, Block.topic_texts),
+    "real_topic": lambda block: real_topics(block),
     "real_queue_id": lambda block: integers(
         _own_where_prepared(block, REAL_QUEUE_ID, lambda rows: pa.array(rows.header("queue_id")).cast(pa.string())),
         pa.int32(),
@@ -82,6 +82,11 @@ def _lone(block: Block, make: Callable[[Block], pa.Array]) -> pa.Array:
     places = np.full(len(block), -1, np.int64)
     places[rows] = np.arange(len(rows))
     return make(block.take(rows)).take(pa.array(places, mask=places < 0))
+
+
+def real_topics(block: Block) -> pa.Array:
+    """Where a commit of each half copy delivers to."""
+    return _own_where_prepared(block, REAL_TOPIC, Block.topic_texts)
 
 
 def _own_where_prepared(block: Block, name: str, own: Callable[[Block], pa.Array]) -> pa.Array:
