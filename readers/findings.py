@@ -101,6 +101,11 @@ KINDS: dict[str, Kind] = {
         "an entry of a RocksDB database that is not as brokers write it",
         "what it says is unknown; the commit log is believed",
     ),
+    "cursors-twice": Kind(
+        "note",
+        "cursors that are kept in a file and in RocksDB too",
+        "those of the higher version are taken, as a broker does that keeps them in RocksDB; any other reads the file",
+    ),
     "entry-header": Kind(
         "warning",
         "a DLedger entry whose header contradicts the record in it",

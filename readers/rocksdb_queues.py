@@ -225,6 +225,23 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
+def queue_bounds(store: Store, findings: list[Finding]) -> dict[tuple[str, int], tuple[int, int]]:
+    """Queue offsets of the first slot and past the last one, of every queue in RocksDB that has a slot.
+
+    Damage: database-unread, database-entry.
+    """
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    for name in queue_directories(store):
+        try:
+            with open_database(store, name) as database:
+                for queue, ends in QueueDatabase(store, database, findings).ends().items():
+                    if ends.last is not None:
+                        found[queue] = (0 if ends.first is None else ends.first[0], ends.last[0] + 1)
+        except SourceError as error:
+            findings.append(unread(store, store.place(name), error))
+    return found
+
+
 def queue_directories(store: Store) -> list[str]:
     """The directories of the store that hold a database of consume queues."""
     return [name for name in DIRECTORIES if has_database(store, name)]
