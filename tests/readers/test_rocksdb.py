@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from readers.errors import MissingLibrary
 from readers.rocksdb import open_database
 from readers.rocksdb_transactions import (
     LAST_OFFSET,
@@ -169,6 +170,8 @@ def test_without_the_library_one_line_says_what_to_install(tmp_path: Path, monke
     assert finding.code == "database-unread"
     assert "pip install 'rmqtx[rocksdb]'" in finding.line()
     assert "\n" not in finding.line()
+    with pytest.raises(MissingLibrary, match="pip install"):  # there is nothing else to list
+        read_rocksdb_transactions(store)
 
 
 @pytest.mark.parametrize("pattern", ["MANIFEST-*", "*.sst", "CURRENT"])
