@@ -104,6 +104,10 @@ test-crashes: $(INSTALLED) ## crashes at every write, rename and sync of changes
 	@RMQTX_CRASHES=1 $(BIN)/python -m pytest tests/repairs/test_crashes.py tests/repairs/test_apply_crashes.py \
 		tests/repairs/test_apply_processes.py tests/brokers/test_half_changed.py
 
+.PHONY: test-salvage
+test-salvage: $(INSTALLED) ## damage every store of the corpus in every way that salvage is for: what is judged as before?
+	@RMQTX_SALVAGE=1 $(BIN)/python -m pytest -q tests/repairs/test_salvage_matrix.py
+
 .PHONY: test-starts
 test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify foretold? (half an hour), into docs/starts.md
 	@$(BIN)/python -m tests.brokers.starts
