@@ -191,6 +191,32 @@ def test_a_damaged_database_is_one_line(pattern: str, tmp_path: Path) -> None:
     assert "\n" not in finding.line()
 
 
+@pytest.mark.parametrize("change", ["kind", "garbage"])
+def test_a_manifest_on_which_rocksdb_would_never_come_back(change: str, tmp_path: Path) -> None:
+    """Found by mutation: opening it took for ever with RocksDB 9.8."""
+    store = unpacked("rocksdb-5.5.0", tmp_path)
+    (path,) = Path(store.root, "rocksdbstore").glob("MANIFEST-*")
+    data = bytearray(path.read_bytes())
+    if change == "kind":
+        data[6] = 5
+    else:
+        data += b"\x11\x22\x33\x44\x18\xc8\x05" + bytes(43)
+    path.write_bytes(data)
+    (finding,) = rocksdb_entries(store).findings
+    assert finding.code == "database-unread"
+    assert f"{path.name} is damaged at byte" in finding.line()
+
+
+def test_a_manifest_that_is_being_written_is_read_up_to_there(tmp_path: Path) -> None:
+    store = unpacked("rocksdb-5.5.0", tmp_path)
+    before = rocksdb_entries(store).entries
+    (path,) = Path(store.root, "rocksdbstore").glob("MANIFEST-*")
+    path.write_bytes(path.read_bytes() + b"\x11\x22\x33\x44\x40\x00\x01" + bytes(range(20)))  # 64 bytes to come
+    found = rocksdb_entries(open_store(store.root))
+    assert found.findings == []
+    assert found.entries == before
+
+
 def test_no_database_is_no_finding(tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     found = rocksdb_entries(open_store(tmp_path))
