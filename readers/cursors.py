@@ -16,7 +16,7 @@ import pyarrow as pa
 from readers.fastjson import Config, read_config
 from readers.findings import Finding
 from readers.reading import Coverage, Reading
-from readers.rocksdb_cursors import rocksdb_cursors
+from readers.rocksdb_cursors import RocksdbCursors, rocksdb_cursors
 from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 from readers.tables import CURSORS
 
@@ -97,17 +97,36 @@ def transaction_metrics(store: Store) -> dict[str, int] | None:
 
 def _read(store: Store) -> Config:
     config = read_config(store, FILE_NAME)
+    found = rocksdb_cursors(store)
+    if found is not None and _is_newer(found, config):
+        value = None if found.table is None else {"offsetTable": found.table}
+        twice = [] if config.file is None else [_twice(store, found.place, f"not of {config.file}")]
+        return Config(value, [*found.findings, *twice], found.place)
     if config.file is None:
-        found = rocksdb_cursors(store)
-        if found is not None:
-            value = None if found.table is None else {"offsetTable": found.table}
-            return Config(value, found.findings, found.place)
-    elif not _is_known(config):
+        return config
+    if found is not None:
+        config = config._replace(findings=[*config.findings, _twice(store, config.file, f"not of {found.place}")])
+    if not _is_known(config):
         finding = Finding(
             store.root, "config-damaged", config.file, expected="an object offsetTable", actual="something else"
         )
         return config._replace(findings=[*config.findings, finding])
     return config
+
+
+def _is_newer(found: RocksdbCursors, config: Config) -> bool:
+    """Whether a broker that keeps cursors in RocksDB would go by them, and not take in the file at its start.
+
+    Source: broker/config/v1/RocksDBConsumerOffsetManager.java merge (5.5.0).
+    """
+    if config.file is None:
+        return True
+    counter = _entry(_entry(config.value, "dataVersion"), "counter")
+    return found.table is not None and (found.version or 0) >= (counter if _is_integer(counter) else 0)
+
+
+def _twice(store: Store, place: str, other: str) -> Finding:
+    return Finding(store.root, "cursors-twice", place, expected="cursors in a file or in RocksDB", actual=other)
 
 
 def _is_known(config: Config) -> bool:

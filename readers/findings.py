@@ -101,6 +101,17 @@ KINDS: dict[str, Kind] = {
         "an entry of a RocksDB database that is not as brokers write it",
         "what it says is unknown; the commit log is believed",
     ),
+    "cursors-twice": Kind(
+        "note",
+        "cursors that are kept in a file and in RocksDB too",
+        "those of the higher version are taken, as a broker does that keeps them in RocksDB; any other reads the file",
+    ),
+    "epochs-damaged": Kind(
+        "warning",
+        "an epoch file whose lines, count and checksum do not fit together",
+        "nothing: it says where a replica's log is cut, not what is in it; its broker may refuse to start on it",
+        "compare with another replica of the group",
+    ),
     "entry-header": Kind(
         "warning",
         "a DLedger entry whose header contradicts the record in it",

@@ -23,16 +23,19 @@ OFFSET_TABLE = "offsetTable"
 
 
 class Form(NamedTuple):
-    """One way to keep cursors in RocksDB: the directory below config/, the column family, the setting that does it."""
+    """One way to keep cursors in RocksDB: the directory below config/, the column family, the setting that does it, and
+    the family of the table's version.
+    """
 
     directory: str
     family: str
     setting: str
+    version_family: str | None = None
 
 
 FORMS = (
-    Form("consumerOffsets", DEFAULT, "storeType=defaultRocksDB"),
-    Form("metadata", "consumerOffset", "useSingleRocksDBForAllConfigs=true"),
+    Form("consumerOffsets", DEFAULT, "storeType=defaultRocksDB", "kvDataVersion"),
+    Form("metadata", "consumerOffset", "useSingleRocksDBForAllConfigs=true", "consumerOffsetVersion"),
     Form("rdb", DEFAULT, "configManagerVersion=v2"),
 )
 SECOND_VERSION = FORMS[2]
@@ -60,11 +63,20 @@ _OFFSETS_OF_GROUPS = struct.pack(">bhb", 1, 1, 2)
 
 @dataclass(slots=True)
 class RocksdbCursors:
-    """Cursors in the form of the file: topic@group → queue number as text → queue offset; None where unknown."""
+    """Cursors in the form of the file: topic@group → queue number as text → queue offset; None where unknown.
+
+    Shape: `version` counts changes as the file's dataVersion does; 0 before the first, None in the second version.
+    """
 
     place: str
     table: dict[str, Any] | None
+    version: int | None = None
     findings: list[Finding] = field(default_factory=list)
+
+
+def cursor_databases(store: Store) -> list[Form]:
+    """The ways in which the store keeps cursors in RocksDB. Order: as in FORMS."""
+    return [form for form in FORMS if has_database(store, "config", form.directory)]
 
 
 def rocksdb_cursors(store: Store) -> RocksdbCursors | None:
@@ -74,13 +86,12 @@ def rocksdb_cursors(store: Store) -> RocksdbCursors | None:
     Source: broker/config/v1/RocksDBConsumerOffsetManager.java, broker/config/v2/ConsumerOffsetManagerV2.java.
     """
     found = None
-    for form in FORMS:
-        if not has_database(store, "config", form.directory):
-            continue
+    for form in cursor_databases(store):
         found = RocksdbCursors(store.place("config", form.directory), None)
         try:
             with open_database(store, "config", form.directory) as database:
                 found.table = _table(store, database, form, found.findings)
+                found.version = _version(database, form)
         except SourceError as error:
             found.findings.append(unread(store, found.place, error))
             return found
@@ -108,6 +119,20 @@ def _table(store: Store, database: Database, form: Form, findings: list[Finding]
         else:
             table[key.decode("utf-8", "surrogateescape")] = queues
     return table
+
+
+def _version(database: Database, form: Form) -> int | None:
+    if form.version_family is None:
+        return None
+    for _, value in database.items(form.version_family):
+        try:
+            content = parse(value.decode("utf-8"))
+        except (BadText, UnicodeDecodeError):
+            continue
+        counter = content.get("counter") if isinstance(content, dict) else None
+        if isinstance(counter, int):
+            return counter
+    return 0
 
 
 def _queues(value: bytes) -> dict[str, Any] | None:

@@ -8,9 +8,9 @@ of a running or killed broker the database can be empty, and the commit log has 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain, groupby, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -101,6 +101,27 @@ class RocksdbSlots:
 
 
 @dataclass(slots=True)
+class _Part:
+    """Slots of one queue as they are read: `head` is what their keys have in common."""
+
+    head: bytes | None = None
+    queue: tuple[str, int] = ("", 0)
+    numbers: list[bytes] = field(default_factory=list)
+    values: list[bytes] = field(default_factory=list)
+
+    def taken(self, begin: int, end: int) -> Iterator[RocksdbSlots]:
+        """Those with a number in [begin, end), if there are any, and forget all."""
+        if not self.values:
+            return
+        numbers = np.frombuffer(b"".join(self.numbers), ">i8").astype(np.int64)
+        slots = np.frombuffer(b"".join(self.values), SLOT_VALUE.dtype)
+        self.numbers, self.values = [], []
+        wanted = (numbers >= begin) & (numbers < end)
+        if wanted.any():
+            yield RocksdbSlots(*self.queue, numbers[wanted], slots[wanted])
+
+
+@dataclass(slots=True)
 class QueueEnds:
     """What the family `offset` says of a queue: its first and its last slot, None where it does not say.
 
@@ -134,17 +155,20 @@ class QueueDatabase:
         Raises: UnreadableFile.
         """
         begin, end = _range(topic, queue_id, from_queue_offset, to_queue_offset)
-        rows = (parsed for key, value in self.database.items(DEFAULT, begin, end) for parsed in self._slot(key, value))
-        wanted = (
-            row
-            for row in rows
-            if topic in (None, row[0]) and queue_id in (None, row[1]) and from_queue_offset <= row[2] < to_queue_offset
-        )
-        for (name, number), mine in groupby(wanted, lambda row: row[:2]):
-            while portion := list(islice(mine, BATCH_ROWS)):
-                offsets = np.array([row[2] for row in portion], np.int64)
-                slots = np.frombuffer(b"".join(row[3] for row in portion), SLOT_VALUE.dtype)
-                yield RocksdbSlots(name, number, offsets, slots)
+        part = _Part()
+        for key, value in self.database.items(DEFAULT, begin, end):
+            if key[:-8] != part.head or len(value) != SLOT_VALUE.size_bytes:
+                yield from part.taken(from_queue_offset, to_queue_offset)
+                queue = self._queue_of(key, value)
+                if queue is None or topic not in (None, queue[0]) or queue_id not in (None, queue[1]):
+                    part = _Part()
+                    continue
+                part = _Part(key[:-8], queue)
+            part.numbers.append(key[-8:])
+            part.values.append(value)
+            if len(part.values) == BATCH_ROWS:
+                yield from part.taken(from_queue_offset, to_queue_offset)
+        yield from part.taken(from_queue_offset, to_queue_offset)
 
     def ends(self) -> dict[tuple[str, int], QueueEnds]:
         """First and last slot of each queue, as the broker has noted them, by topic and queue number.
@@ -181,15 +205,16 @@ class QueueDatabase:
         value = self.database.get(OFFSETS, key)
         return None if value is None or len(value) < 8 else int.from_bytes(value[:8], "big", signed=True)
 
-    def _slot(self, key: bytes, value: bytes) -> Iterable[tuple[str, int, int, bytes]]:
+    def _queue_of(self, key: bytes, value: bytes) -> tuple[str, int] | None:
+        """Topic and queue number of a slot; None where it is none, which is told."""
         length = int.from_bytes(key[:4], "big", signed=True)
         end = SLOT_KEY.size_bytes + 1 + length
         if len(key) == end + _TAIL.size and length >= 0 and len(value) == SLOT_VALUE.size_bytes:
-            first, queue_id, second, queue_offset = _TAIL.unpack_from(key, end)
+            first, queue_id, second, _ = _TAIL.unpack_from(key, end)
             if key[4:5] == first == second == MARK:
-                return ((_text(key[5:end]), queue_id, queue_offset, value),)
+                return _text(key[5:end]), queue_id
         self._tell(key, value)
-        return ()
+        return None
 
     def _tell(self, key: bytes, value: bytes) -> None:
         self.findings.append(
@@ -223,6 +248,23 @@ def _end_key(key: bytes) -> tuple[str, bytes, int] | None:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
+
+
+def queue_bounds(store: Store, findings: list[Finding]) -> dict[tuple[str, int], tuple[int, int]]:
+    """Queue offsets of the first slot and past the last one, of every queue in RocksDB that has a slot.
+
+    Damage: database-unread, database-entry.
+    """
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    for name in queue_directories(store):
+        try:
+            with open_database(store, name) as database:
+                for queue, ends in QueueDatabase(store, database, findings).ends().items():
+                    if ends.last is not None:
+                        found[queue] = (0 if ends.first is None else ends.first[0], ends.last[0] + 1)
+        except SourceError as error:
+            findings.append(unread(store, store.place(name), error))
+    return found
 
 
 def queue_directories(store: Store) -> list[str]:

@@ -89,23 +89,26 @@ def rocksdb_entries(store: Store) -> RocksdbEntries:
     Damage: database-unread where it cannot be read, or the library is not here; database-entry for what does not fit.
     Source: store/transaction/TransMessageRocksDBStore.java; FORMATS 7.1, 7.7.
     """
-    place = store.place(DIRECTORY)
     if not has_entries(store):
         return RocksdbEntries(None)
+    try:
+        return _read(store)
+    except SourceError as error:
+        return RocksdbEntries(None, findings=[unread(store, store.place(DIRECTORY), error)])
+
+
+def _read(store: Store) -> RocksdbEntries:
+    place = store.place(DIRECTORY)
     rows = []
     found = RocksdbEntries(None, is_complete=not store.in_use and not store.aborted)
-    try:
-        with open_database(store, DIRECTORY) as database:
-            for key, value in database.items(FAMILY):
-                if key == LAST_OFFSET and len(value) == LAST_OFFSET_VALUE.size_bytes:
-                    found.last_offset = LAST_OFFSET_VALUE.unpack(value)["half_commit_log_offset"]
-                elif len(key) < TRANSACTION_KEY.size_bytes or len(value) != TRANSACTION_VALUE.size_bytes:
-                    found.findings.append(_strange(store, place, key, value))
-                else:
-                    rows.append({"store": store.root, "file": place, **_entry(key, value)})
-    except SourceError as error:
-        found.findings.append(unread(store, place, error))
-        return found
+    with open_database(store, DIRECTORY) as database:
+        for key, value in database.items(FAMILY):
+            if key == LAST_OFFSET and len(value) == LAST_OFFSET_VALUE.size_bytes:
+                found.last_offset = LAST_OFFSET_VALUE.unpack(value)["half_commit_log_offset"]
+            elif len(key) < TRANSACTION_KEY.size_bytes or len(value) != TRANSACTION_VALUE.size_bytes:
+                found.findings.append(_strange(store, place, key, value))
+            else:
+                rows.append({"store": store.root, "file": place, **_entry(key, value)})
     found.entries = pa.Table.from_pylist(rows, schema=ROCKSDB_TRANSACTIONS)
     return found
 
@@ -115,15 +118,17 @@ def read_rocksdb_transactions(store: Store) -> Reading:
 
     Shape: rows of ROCKSDB_TRANSACTIONS.
     Order: commit-log offset.
-    Damage: as `rocksdb_entries`.
+    Damage: database-entry.
+    Raises: UnreadableFile where the database cannot be read, MissingLibrary.
     """
-    found = rocksdb_entries(store)
-    entries = ROCKSDB_TRANSACTIONS.empty_table() if found.entries is None else found.entries
-    reading = Reading(ROCKSDB_TRANSACTIONS, entries.to_batches(), found.findings)
+    reading = Reading(ROCKSDB_TRANSACTIONS, ())
     if not has_entries(store):
         reading.notes.append(f"{store.root} has no {DIRECTORY}: brokers before 5.4.0 make none")
-    elif found.entries is not None:
-        reading.notes.append(_how_old(store, found))
+        return reading
+    found = _read(store)
+    assert found.entries is not None
+    reading.batches, reading.findings = found.entries.to_batches(), found.findings
+    reading.notes.append(_how_old(store, found))
     return reading
 
 

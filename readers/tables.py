@@ -318,6 +318,17 @@ DLEDGER_ENTRIES = pa.schema(
     ]
 )
 
+#: An epoch of a replica under a controller (5.0.0+).
+EPOCHS = pa.schema(
+    [
+        _STORE,
+        column("file", pa.string(), "file the row was read from"),
+        column("epoch", pa.int64(), "number of the epoch: one master's reign"),
+        column("begin_offset", pa.int64(), "commit-log offset of its first byte"),
+        column("end_offset", pa.int64(), "commit-log offset past its last byte; null of the last epoch"),
+    ]
+)
+
 #: Every table by the name that commands, Spark and the documentation use.
 ALL_TABLES: dict[str, pa.Schema] = {
     "records": RECORDS,

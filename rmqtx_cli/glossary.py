@@ -27,7 +27,7 @@ from readers.layout import Layout
 from readers.plan import PLAN_STEPS, PLAN_STORES
 from readers.reconcile import OUTCOMES, RECONCILED, WORDS
 from readers.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
-from readers.tables import ALL_TABLES, DLEDGER_ENTRIES, ROCKSDB_TRANSACTIONS
+from readers.tables import ALL_TABLES, DLEDGER_ENTRIES, EPOCHS, ROCKSDB_TRANSACTIONS
 from readers.transactions import ADVICE, FLAGS, STATES
 from remoting import frames, unique_keys
 from remoting.codes import ResponseCode
@@ -54,7 +54,7 @@ RESULT_TABLES = {
     "plan_stores": PLAN_STORES, "receipts": RECEIPTS, "answers": ANSWERS, "probe_steps": PROBE_STEPS,
     "simulated_checks": SIMULATED_CHECKS, "simulated_rounds": SIMULATED_ROUNDS,
     "simulated_transactions": SIMULATED_TRANSACTIONS, "rocksdb_transactions": ROCKSDB_TRANSACTIONS,
-    "dledger_entries": DLEDGER_ENTRIES,
+    "dledger_entries": DLEDGER_ENTRIES, "epochs": EPOCHS,
 }  # fmt: skip
 
 #: One spelling and one meaning for each noun, in the order in which they build on each other.

@@ -55,7 +55,9 @@ def plain(name: str, rank: int = 1, heading: str | None = None, *, may_be_cut: b
     )
 
 
-_NUMBERS = frozenset({"value", "tags_code", "key_hash", "entry_number", "previous_entry_number", "entry_index", "term"})
+_NUMBERS = frozenset(
+    {"value", "tags_code", "key_hash", "entry_number", "previous_entry_number", "entry_index", "term", "epoch"}
+)
 _TEXT_IDS = frozenset({"transaction_id", "message_id", "real_queue_id", "receipt_id"})
 
 
@@ -244,6 +246,10 @@ VIEWS: dict[str, View] = {
     "dledger_entries": _view(
         plain("entry_index", ALWAYS, "entry"), plain("term", 2), plain("commit_log_offset", ALWAYS),
         plain("length_bytes", 3, "bytes"), plain("topic", 1, may_be_cut=True), plain("body_crc_matches", 2, "crc"),
+    ),
+    "epochs": _view(
+        plain("epoch", ALWAYS), plain("begin_offset", ALWAYS), plain("end_offset", ALWAYS),
+        plain("file", 3, may_be_cut=True),
     ),
     "findings": _view(
         plain("severity", ALWAYS), plain("code", ALWAYS), plain("file", 2, may_be_cut=True),

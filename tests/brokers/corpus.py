@@ -14,9 +14,9 @@ from typing import Any
 CORPUS = Path(__file__).resolve().parent.parent / "corpus"
 STORE, TRUTH, EXPECTED, RECIPE = "store.tar.xz", "truth.jsonl.xz", "expected.jsonl", "recipe.json"
 HALF_TOPIC_DESIGN = "half_topic"
-ROCKS_DESIGNS = ("rocksdb", "rocksdb_queues", "dledger")
-"""Where RocksDB or DLedger keep something: with transactions in RocksDB, with queues or configurations there, with a
-commit log of DLedger entries.
+ROCKS_DESIGNS = ("rocksdb", "rocksdb_queues", "dledger", "controller")
+"""Where RocksDB, DLedger or a controller have a hand: with transactions in RocksDB, with queues or configurations
+there, with a commit log of DLedger entries, with the epochs of a controller.
 """
 PAGE = 4096
 EXECUTABLE, PLAIN = 0o755, 0o644

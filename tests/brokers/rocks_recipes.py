@@ -87,6 +87,12 @@ DLEDGER: Mapping[str, str] = {
 """One member, which elects itself."""
 
 
+CONTROLLED: Mapping[str, str] = {
+    "enableControllerMode": "true",
+    "controllerAddr": "127.0.0.1:{controller_port}",
+    "brokerId": "-1",
+}
+"""One replica, which the controller makes the master."""
 Made = tuple[str, str, str, Mapping[str, int], dict[str, Any]]
 RESTARTED = "Transactions in RocksDB (transRocksDBEnable), one clean restart in between; "
 BOTH = "Half topic first, then transactions in RocksDB: both designs in one store."
@@ -118,4 +124,6 @@ def rocks_recipes() -> list[Made]:
     for version in ("4.9.7", "5.1.4"):
         more = {"design": "dledger", "conf": DLEDGER}
         made.append((f"dledger-{version}", "A DLedger commit log of one member.", version, CLASSIC, more))
+    controlled = {"design": "controller", "conf": CONTROLLED}
+    made.append(("controller-5.1.4", "One replica under a controller.", "5.1.4", CLASSIC, controlled))
     return made

@@ -423,6 +423,7 @@ class Play:
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.rig.store, copy / "store")
         allow_reading_ops(copy / "store" / "config" / "topics.json")
+        (copy / "store" / "brokerIdentity").unlink(missing_ok=True)  # the second run's controller has not met it yet
         calm = {"transactionCheckMax": NEVER, "transactionTimeOut": "1000", "transactionCheckInterval": "1000"}
         with Rig(self.script.version, copy, dict(self.rig.conf) | calm, self.script.host) as rig:
             rig.start_names()

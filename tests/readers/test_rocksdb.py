@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from readers.errors import MissingLibrary
 from readers.rocksdb import open_database
 from readers.rocksdb_transactions import (
     LAST_OFFSET,
@@ -169,6 +170,8 @@ def test_without_the_library_one_line_says_what_to_install(tmp_path: Path, monke
     assert finding.code == "database-unread"
     assert "pip install 'rmqtx[rocksdb]'" in finding.line()
     assert "\n" not in finding.line()
+    with pytest.raises(MissingLibrary, match="pip install"):  # there is nothing else to list
+        read_rocksdb_transactions(store)
 
 
 @pytest.mark.parametrize("pattern", ["MANIFEST-*", "*.sst", "CURRENT"])
@@ -186,6 +189,32 @@ def test_a_damaged_database_is_one_line(pattern: str, tmp_path: Path) -> None:
     assert str(store.root) in finding.line()
     assert "rmqtx-rocksdb-" not in finding.line()  # no name of a folder that is gone
     assert "\n" not in finding.line()
+
+
+@pytest.mark.parametrize("change", ["kind", "garbage"])
+def test_a_manifest_on_which_rocksdb_would_never_come_back(change: str, tmp_path: Path) -> None:
+    """Found by mutation: opening it took for ever with RocksDB 9.8."""
+    store = unpacked("rocksdb-5.5.0", tmp_path)
+    (path,) = Path(store.root, "rocksdbstore").glob("MANIFEST-*")
+    data = bytearray(path.read_bytes())
+    if change == "kind":
+        data[6] = 5
+    else:
+        data += b"\x11\x22\x33\x44\x18\xc8\x05" + bytes(43)
+    path.write_bytes(data)
+    (finding,) = rocksdb_entries(store).findings
+    assert finding.code == "database-unread"
+    assert f"{path.name} is damaged at byte" in finding.line()
+
+
+def test_a_manifest_that_is_being_written_is_read_up_to_there(tmp_path: Path) -> None:
+    store = unpacked("rocksdb-5.5.0", tmp_path)
+    before = rocksdb_entries(store).entries
+    (path,) = Path(store.root, "rocksdbstore").glob("MANIFEST-*")
+    path.write_bytes(path.read_bytes() + b"\x11\x22\x33\x44\x40\x00\x01" + bytes(range(20)))  # 64 bytes to come
+    found = rocksdb_entries(open_store(store.root))
+    assert found.findings == []
+    assert found.entries == before
 
 
 def test_no_database_is_no_finding(tmp_path: Path) -> None:

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
+from readers.broker_settings import broker_settings
 from readers.commit_log import scan_records
 from readers.cursors import check_cursors, read_cursors
 from readers.questions import pending
 from readers.rocksdb import open_database
 from readers.rocksdb_queues import QueueDatabase, queue_directories, scan_all_slots, scan_rocksdb_slots
 from readers.store import HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx_cli.stores_table import store_row
 from tests.brokers import corpus
-from tests.forge.stores import contents, opened, settings_of, unpacked
+from tests.forge.stores import contents, copy_of, opened, settings_of, unpacked
 from tests.readers.test_corpus_verdicts import audited, differences
 
 pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
@@ -23,7 +25,8 @@ pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install
 NAMES = corpus.corpus_names("rocksdb_queues")
 WITH_QUEUES = [name for name in NAMES if "configs" not in name]
 CLEAN = [name for name in WITH_QUEUES if "killed" not in name]
-WITH_CURSORS = [name for name in NAMES if "combined" not in name and "separate" not in name]
+WITH_FILES = [name for name in NAMES if "combined" in name or "separate" in name]
+WITH_CURSORS = [name for name in NAMES if name not in WITH_FILES]
 
 
 def claims(name: str) -> set[tuple[Any, ...]]:
@@ -78,7 +81,7 @@ def test_bounds_and_filters_give_a_part(name: str) -> None:
     assert scan_rocksdb_slots(store, queue_id=1).table().to_pylist() == [row for row in every if row["queue_id"] == 1]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if "combined" in name or "separate" in name])
+@pytest.mark.parametrize("name", WITH_FILES)
 def test_slots_that_are_kept_in_both_ways_are_alike(name: str) -> None:
     rows = scan_all_slots(opened(name)).table().to_pylist()
     fields = ("topic", "queue_id", "queue_offset", "commit_log_offset", "record_length_bytes", "tags_code")
@@ -123,6 +126,30 @@ def test_consumers_cursors_are_what_they_got(name: str) -> None:
             got[place] = max(got.get(place, 0), line["queue_offset"] + 1)
     assert {place: number for place, number in cursors.items() if place in got and number == got[place]}
     assert [place for place, number in cursors.items() if number > got.get(place, 0)] == []
+
+
+@pytest.mark.parametrize(("counter", "half"), [(0, None), (9, 3)])
+def test_cursors_in_a_file_too_are_taken_if_their_version_is_higher(
+    counter: int, half: int | None, tmp_path: Path
+) -> None:
+    name = "rocksdb-queues-5.5.0"
+    root = copy_of(name, tmp_path)
+    text = f'{{"dataVersion":{{"counter":{counter}}},"offsetTable":{{"{HALF_TOPIC}@CID_RMQ_SYS_TRANS":{{0:3}}}}}}'
+    (root / "config" / "consumerOffset.json").write_text(text)
+    cursors = check_cursors(open_store(root))
+    assert cursors.half == ({0: half} if half is not None else check_cursors(opened(name)).half)
+    assert [finding.code for finding in cursors.findings] == ["cursors-twice"]
+
+
+@pytest.mark.parametrize("name", [name for name in CLEAN if name not in WITH_FILES])
+def test_stores_tells_the_ends_of_the_check_s_queues(name: str) -> None:
+    row, findings = store_row(opened(name), broker_settings(opened(name)))
+    assert [finding.code for finding in findings] == []
+    claimed = claims(name)
+    numbers = [claim[2] for claim in claimed if claim[0] == HALF_TOPIC]
+    assert (row["half_min_offset"], row["half_max_offset"]) == (min(numbers), max(numbers) + 1)
+    assert row["queues_count"] == len({claim[:2] for claim in claimed})
+    assert "RocksDB consume queues" in row["generation"]
 
 
 @pytest.mark.parametrize("name", NAMES)
