@@ -74,9 +74,9 @@ class DerivedFiles:
             self._index = open_index(self._store, self._facts.settings.max_hash_slots)
             if not self._half_queue.exists and self._store.commit_log:
                 raise Untrusted("there is no consume queue of the half topic")
+            self._require_half_topic_alone()
             if not self._index.exists and self._half_queue.exists:
                 raise Untrusted("there is no index")
-            self._require_half_topic_alone()
             if self._store.aborted or self._store.in_use:
                 # What was not dispatched to queues and index when the broker was killed, or is being dispatched now;
                 # after a clean stop there is nothing (the broker removes `abort` only then).
@@ -159,10 +159,10 @@ class DerivedFiles:
         if queue.min_offset > 0 or first <= begin:
             return  # half messages were written before the log begins
         # Only a broker before 4.3 writes prepared records, and it wrote the log's begin before this one came.
+        oldest = next(self._scan(begin, begin + 1), None)
+        if oldest is not None and oldest.properties.locate(CLUSTER)[2][0]:
+            return
         if first - begin > _BEFORE_HALVES_BYTES_MAX:
-            oldest = next(self._scan(begin, begin + 1), None)
-            if oldest is not None and oldest.properties.locate(CLUSTER)[2][0]:
-                return
             raise Untrusted(f"{first - begin} bytes of the log are older than the half topic")
         for block in self._scan(begin, first):
             if (is_prepared(block) | is_rollback(block)).any():

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from readers import beside_tables, local_engine
+from readers import beside_tables, derived_files, local_engine
 from readers.broker_settings import broker_settings
 from readers.errors import UnreadableFile
 from readers.findings import Finding
@@ -291,3 +291,19 @@ def test_a_damaged_prepared_record_is_still_that(tmp_path: Path) -> None:
     rows = verdicts(open_store(root), "4.2.0")
     assert [rows[name]["state"] for name in names] == ["UNDECIDABLE", "ROLLED_BACK", "PENDING"]
     assert [len(rows[name]["half_copies"]) for name in names] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("cluster", [True, False])
+def test_who_wrote_the_first_record_says_whether_older_ones_are_looked_for(
+    cluster: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(derived_files, "_BEFORE_HALVES_BYTES_MAX", 200)
+    forge = Forge(tmp_path / "store")
+    words = (("CLUSTER", "c"),) if cluster else ()
+    for _ in range(4):
+        forge.append(Message(properties=(("UNIQ_KEY", "A"), *words)))
+    forge.half("NEW1")
+    store = open_store(forge.write())
+    reading = pending([store], lambda one: broker_settings(one, version="4.9.7"))
+    assert reading.table()["transaction_id"].to_pylist() == ["NEW1"]
+    assert any("older than the half topic" in note for note in reading.notes) != cluster
