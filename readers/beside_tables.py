@@ -22,13 +22,12 @@ def beside_log(
 ) -> BesideLog:
     """What the tables beside a store's log say.
 
-    `has_prepared`, `has_rocksdb_halves`: which half copies its log has; a table of none is not opened. What was given
-    with the store is of prepared records.
+    `has_prepared`, `has_rocksdb_halves`: which half copies its log has; a table of none is not opened.
     Damage: findings; a table that cannot be read is not among the kinds that are known.
     """
     tables: list[tuple[str, StateEntriesOf]] = []
     if has_prepared:
-        tables += [*OF_PREPARED, *store.tables_beside]
+        tables += OF_PREPARED
     if has_rocksdb_halves:
         tables.append((ROCKSDB, rocksdb_state_entries))
     return read_beside(store, tables, findings)

@@ -14,11 +14,10 @@ import os
 import re
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from readers.errors import NotAStore, UnreadableFile
 from readers.findings import Finding, as_text
@@ -55,7 +54,6 @@ class Store:
     """One broker's store as it was at `taken_time_ms`.
 
     Shape: `commit_log` in offset order; queues are listed when asked for, because there may be tens of thousands.
-           `tables_beside`: tables outside the store that were given with it, as `state_entries.py` has them.
     """
 
     root: str
@@ -65,7 +63,6 @@ class Store:
     used_by_process: int | None
     taken_time_ms: int
     findings: tuple[Finding, ...] = field(default=(), repr=False)
-    tables_beside: tuple[tuple[str, Callable[..., Any]], ...] = field(default=(), repr=False)
 
     @property
     def in_use(self) -> bool:

@@ -144,7 +144,9 @@ def test_a_store_of_4_2_that_4_9_continued_is_scanned_for_what_hangs(tmp_path: P
     assert table["transaction_id"].to_pylist() == ["OLD1"]
 
 
-def test_a_database_given_with_a_store_is_told_of_its_prepared_records(tmp_path: Path) -> None:
+def test_a_table_is_told_of_the_records_that_it_names_and_missed_by_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forge = Old(tmp_path / "store")
     first, second = forge.prepared("T1"), forge.prepared("T2")
     forge.ended(first, COMMIT)
@@ -156,7 +158,8 @@ def test_a_database_given_with_a_store_is_told_of_its_prepared_records(tmp_path:
                  "value": "shop"} for place in (second, 99_999)]
         return pa.Table.from_pylist(rows, schema=STATE_ENTRIES)
 
-    rows = verdicts(replace(open_store(root), tables_beside=((DATABASE, rows_of),)), "3.2.6")
+    monkeypatch.setattr(beside_tables, "OF_PREPARED", ((DATABASE, rows_of),))
+    rows = verdicts(open_store(root), "3.2.6")
     assert [entry["key"] for entry in rows["T2"]["state_entries"]] == [str(second)]
     assert rows["T1"]["state_entries"] == []
     assert [rows[name]["state"] for name in ("T1", "T2")] == ["COMMITTED", "PENDING"]
@@ -164,8 +167,8 @@ def test_a_database_given_with_a_store_is_told_of_its_prepared_records(tmp_path:
     def broken(store: Store, findings: list[Finding]) -> pa.Table:
         raise UnreadableFile("the server does not answer", file=store.root)
 
-    store = replace(open_store(root), tables_beside=((DATABASE, broken),))
-    reading = local_engine.audit([store], lambda one: broker_settings(one, version="3.2.6"))
+    monkeypatch.setattr(beside_tables, "OF_PREPARED", ((DATABASE, broken),))
+    reading = local_engine.audit([open_store(root)], lambda one: broker_settings(one, version="3.2.6"))
     assert reading.table()["state"].to_pylist() == ["COMMITTED", "PENDING"]
     assert ["the server does not answer" in str(found.actual) for found in reading.findings] == [True]
 
