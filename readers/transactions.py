@@ -294,6 +294,10 @@ class Judgement:
         for name, view in self.views.items():
             if view.at_ms is not None:
                 past |= np.asarray(pc.equal(self.store, name))
+        self._undecide(
+            only_cursor & past & ~self.is_waiting & halves.any_of(self.others.is_dropped),
+            "the RocksDB table has no history: as of a past time only it could decide it",
+        )
         # Cursors only move forward in a running broker: what is still before the check now was so then.
         self._undecide(
             only_cursor & past & ~self.is_waiting,

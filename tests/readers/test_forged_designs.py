@@ -226,6 +226,7 @@ def test_transactions_in_rocksdb_step_by_step(tmp_path: Path, monkeypatch: pytes
     # Of a past time only what the table still has is known to have been open.
     rows = verdicts(open_store(root), "5.5.0", at_ms=FIRST_MS + 10_000_000)
     assert (rows["T3"]["state"], rows["T4"]["state"]) == ("PENDING", "UNDECIDABLE")
+    assert "RocksDB table has no history" in rows["T4"]["reason"]
 
 
 def test_without_the_rocksdb_table_age_decides(tmp_path: Path) -> None:
