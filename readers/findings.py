@@ -261,6 +261,12 @@ KINDS: dict[str, Kind] = {
         "an op number that names no half copy in the log",
         "the half expired, or the decision named a record outside the half topic",
     ),
+    "half-changed": Kind(
+        "warning",
+        "rmqtx is changing the store, or was when it was interrupted",
+        "what is read may be half of an act: neither as before nor as after it",
+        "cat FILE names the undo file: rmqtx undo brings the store back, with --resume it completes the change",
+    ),
     "check-stopped": Kind(
         "error",
         "a message at which every round of the broker's check ends",

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from readers.errors import FormatError, RmqtxError, UnreadableFile, UnsafeStore
+from readers.store import BEGUN_MARK
 from repairs.file_operations import FileOperations, attributes_of_new
-from repairs.fingerprints import TEMPORARY_PREFIX
 from repairs.undo_differences import differences_since
 from repairs.undo_files import APPLYING, UNDOING, UndoFile, read_undo_file
-
-NAME = f"{TEMPORARY_PREFIX}begun"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ def put_mark(root: Path, undo_file: UndoFile, files: FileOperations) -> None:
     if read_mark(root) == wanted:
         files.sync_directory(root)  # a crash before may not have left it there for good
         return
-    file = root / NAME
+    file = root / BEGUN_MARK
     if file.exists():
         files.remove(file)  # of one that is through, or torn
     text = json.dumps({"undo_file": str(wanted.undo_file), "undo_id": wanted.undo_id}, ensure_ascii=True)
@@ -66,7 +64,7 @@ def remove_mark(root: Path, undo_file: UndoFile, files: FileOperations) -> None:
     """
     mark = read_mark(root)
     if mark is not None and mark.undo_id == undo_file.undo_id:
-        files.remove(root / NAME)
+        files.remove(root / BEGUN_MARK)
         files.sync_directory(root)
 
 
@@ -75,7 +73,7 @@ def read_mark(root: Path) -> BegunMark | None:
 
     Raises: UnreadableFile.
     """
-    file = root / NAME
+    file = root / BEGUN_MARK
     try:
         values = json.loads(file.read_bytes())
         return BegunMark(Path(values["undo_file"]), str(values["undo_id"]))
@@ -112,5 +110,5 @@ def require_nothing_begun(root: Path, but: str | None = None) -> None:
 def _lost(what: str, root: Path, mark: BegunMark) -> UnsafeStore:
     return UnsafeStore(
         what, file=mark.undo_file,
-        advice=f"find that undo file; if a broker has run on the store since, remove {root / NAME}",
+        advice=f"find that undo file; if a broker has run on the store since, remove {root / BEGUN_MARK}",
     )

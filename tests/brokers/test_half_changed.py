@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from readers.store import open_store
-from repairs.begun_marks import NAME
+from readers.store import BEGUN_MARK, open_store
 from repairs.log_tail import log_end
 from rmqtx_cli import exit_status
 from tests.brokers import corpus, maven
@@ -46,7 +45,7 @@ def as_a_broker_reads_it(state: State) -> frozenset[tuple[str, bytes]]:
 def distinct(states: list[State]) -> list[State]:
     """States whose stores a broker can tell apart: the first of each, and half changed rather than not."""
     found: dict[frozenset[tuple[str, bytes]], State] = {}
-    for state in sorted(states, key=lambda one: f"{STORE}/{NAME}" not in one.content):
+    for state in sorted(states, key=lambda one: f"{STORE}/{BEGUN_MARK}" not in one.content):
         found.setdefault(as_a_broker_reads_it(state), state)
     return list(found.values())
 

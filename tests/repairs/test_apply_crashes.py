@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from repairs.begun_marks import NAME
+from readers.store import BEGUN_MARK, open_store
 from rmqtx_cli import exit_status
 from tests.repairs.applied import ACTIONS, Scene, Story
 from tests.repairs.crash_states import State
@@ -87,6 +87,8 @@ def test_the_same_command_does_nothing_twice(stories: dict[str, Story], name: st
     counts = [0, 0, 0]
     for state, scene in story.laid_out(chosen(story, 3)):
         is_there, before = scene.undo_file.exists(), scene.content()
+        says_so = "half-changed" in {finding.code for finding in open_store(scene.store).findings}
+        assert says_so == (BEGUN_MARK in before), state.what
         told = scene.apply()
         if not is_there:  # nothing was done yet
             assert told.status == exit_status.DONE, (state.what, told.err)
@@ -100,7 +102,7 @@ def test_the_same_command_does_nothing_twice(stories: dict[str, Story], name: st
         assert is_through or f"rmqtx undo {scene.undo_file}" in told.err, told.err
         assert is_through or "--resume completes" in told.err
         assert scene.content() == before
-        before.pop(NAME, None)  # its removal was not on the disk yet
+        before.pop(BEGUN_MARK, None)  # its removal was not on the disk yet
         assert not is_through or before == (story.after if "are made" in told.err else story.before), state.what
     assert all(counts[:2])
 
@@ -114,7 +116,7 @@ def test_with_another_undo_file_it_does_nothing_twice_either(stories: dict[str, 
         told = scene.apply(scene.undo_file.with_name("another"))
         if told.status == exit_status.DONE:
             require_all_done_once(scene)
-            before.pop(NAME, None)  # torn, before anything was changed
+            before.pop(BEGUN_MARK, None)  # torn, before anything was changed
             assert before in (story.before, story.after), state.what
             continue
         refused += 1

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from repairs.begun_marks import NAME as MARK
+from readers.store import BEGUN_MARK
 from rmqtx_cli import exit_status
 from tests.repairs.applied import Scene, Told
 from tests.repairs.crash_states import Recorder, State
@@ -92,7 +92,7 @@ def test_killed_at_random(begun: Begun, verb: str) -> None:
         if number % 2:
             time.sleep(random_.uniform(seconds / 4, seconds))
         else:  # it changes the store for some milliseconds only
-            while process.is_alive() and not (scene.store / MARK).exists():
+            while process.is_alive() and not (scene.store / BEGUN_MARK).exists():
                 pass
             time.sleep(random_.uniform(0, 0.01))
         process.kill()
