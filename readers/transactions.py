@@ -506,7 +506,9 @@ class Judgement:
         return pa.ListArray.from_arrays(pa.array(offsets), values, type=TRANSACTIONS.field("flags").type)
 
     def _advice(self) -> pa.Array:
-        is_asked = self._newest_is(self.others.is_asked & ~self.others.is_unanswerable)
+        others = self.others
+        unread = others.may_ask & ~others.has_tables  # a broker before 3.2 asks for most
+        is_asked = self._newest_is((others.is_asked & ~others.is_unanswerable) | unread)
         return pa.array(
             np.select(
                 [
