@@ -73,7 +73,19 @@ VERSION_MARKS: dict[str, Version] = {
     f"consumequeue/{DISCARD_TOPIC}": _DISCARD_COPY_SINCE,
     f"consumequeue/{HALF_TOPIC}": (4, 3, 0),
 }
+#: Marks of the brokers before 4.3. Seen: 3.1.4 has the state table; 3.2.6 puts topicSysFlag into topics.json, 3.1.4
+#: does not; both misspell the time of a dataVersion, 4.2.0 does not; 4.2.0 makes the files, 3.2.6 does not.
+_OLD_MARKS: dict[str, Version] = {
+    "transaction/statetable": (3, 0, 0),
+    "transaction/redolog": (3, 0, 0),
+    "lock": (4, 0, 0),
+    "config/consumerFilter.json": (4, 0, 0),
+}
+_TOPIC_FLAG, _TOPIC_FLAG_SINCE = "topicSysFlag", (3, 2, 0)
+_MISSPELT_TIME = "timestatmp"
 #: The last releases before what follows them changed.
+_LAST_3_1: Version = (3, 1, 9)
+_LAST_3: Version = (3, 9, 9)
 _LAST_4: Version = (4, 9, 8)
 _BEFORE_OP_BATCHES: Version = (5, 0, 0)
 
@@ -228,6 +240,11 @@ def _at_least(store: Store) -> Iterator[tuple[Version, str]]:
     for name, since in VERSION_MARKS.items():
         if store.has(*name.split("/")):
             yield since, name
+    for name, since in _OLD_MARKS.items():
+        if store.has(*name.split("/")):
+            yield since, name
+    if _has_topic_flags(store):
+        yield _TOPIC_FLAG_SINCE, "config/topics.json"
     values = checkpoint_values(store)
     # a zero says nothing: brokers on their own (no controller, no slave) leave these at zero
     for name, since in {
@@ -253,6 +270,9 @@ def _at_most(store: Store) -> Iterator[tuple[Version, str]]:
         yield _LAST_4, "config/consumerOffset.json"
     if store.size_bytes("abort") == 0:
         yield _LAST_4, "abort"
+    data_version = _object(store, "topics.json").get("dataVersion")
+    if isinstance(data_version, dict) and _MISSPELT_TIME in data_version:
+        yield _LAST_3 if _has_topic_flags(store) else _LAST_3_1, "config/topics.json"
     topics = _topics(store)
     if _KEY_TOPIC_4_3_0 in topics and "TBW102" not in topics:
         yield (4, 3, 0), "config/topics.json"
@@ -283,6 +303,10 @@ def _object(store: Store, name: str) -> dict[str, Any]:
 def _topics(store: Store) -> dict[str, Any]:
     table = _object(store, "topics.json").get("topicConfigTable")
     return table if isinstance(table, dict) else {}
+
+
+def _has_topic_flags(store: Store) -> bool:
+    return any(isinstance(topic, dict) and _TOPIC_FLAG in topic for topic in _topics(store).values())
 
 
 def _since(version: Version, low: Version | None, high: Version | None) -> tuple[bool | None, str]:

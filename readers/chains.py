@@ -3,12 +3,15 @@
 A transaction is the chain of half copies with one UNIQ_KEY, PGROUP and REAL_TOPIC (FORMATS 5.11 R1). Copies of a half
 without UNIQ_KEY are known by what a put-back keeps (born time and host, body, keys), unless two originals share that:
 then each copy is judged by its own offset. A final belongs where the copy it names belongs, else where its id does; an
-op mark belongs to every copy with the queue offset that it names. No rule of a state is here: `transactions.py` judges.
+op mark belongs to every copy with the queue offset that it names. A mark that names a commit-log offset belongs to the
+half there, else where its id does; a ROLLBACK record whose prepared record is gone is a transaction of its own. No rule
+of a state is here: `transactions.py` judges.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +20,8 @@ import pyarrow.compute as pc
 
 from readers.columns import Bools, Int64s
 from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES
-from readers.store import DISCARD_TOPIC, HALF_TOPIC
+from readers.offset_marks import OFFSET_MARKS, as_marks, is_rocksdb_mark
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, WAITING_TOPICS
 from readers.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, MARKS, OP_MARK
 
 _QUEUE_SHIFT = 47
@@ -37,13 +41,15 @@ def _numbers_of(values: pa.ChunkedArray, among: pa.Array) -> Int64s:
 class Witnesses:
     """What logs say of some transactions, whole transactions only.
 
-    Shape: JUDGED_HALVES, MARKS, JUDGED_FINALS, and JUDGED_HALVES for discard copies, from one store or several.
+    Shape: JUDGED_HALVES, MARKS, JUDGED_FINALS, JUDGED_HALVES for discard copies, and OFFSET_MARKS, from one store or
+           several.
     """
 
     halves: pa.Table
     marks: pa.Table
     finals: pa.Table
     discards: pa.Table
+    offset_marks: pa.Table = field(default_factory=OFFSET_MARKS.empty_table)
 
     @staticmethod
     def of(
@@ -51,6 +57,7 @@ class Witnesses:
         marks: list[pa.RecordBatch],
         finals: list[pa.RecordBatch],
         discards: list[pa.RecordBatch],
+        offset_marks: Sequence[pa.RecordBatch] = (),
     ) -> Witnesses:
         """The same from batches."""
         return Witnesses(
@@ -58,6 +65,7 @@ class Witnesses:
             pa.Table.from_batches(marks, MARKS),
             pa.Table.from_batches(finals, JUDGED_FINALS),
             pa.Table.from_batches(discards, JUDGED_HALVES),
+            pa.Table.from_batches(list(offset_marks), OFFSET_MARKS),
         )
 
 
@@ -256,11 +264,18 @@ def _numbers_of_shared_ids(
     return compact[:count], compact[count:], len(used)
 
 
+def _ids(table: pa.Table, lone: str) -> list[str | None]:
+    ids: list[str | None] = pc.coalesce(table["transaction_id"], table[lone]).to_pylist()
+    return ids
+
+
 class Chains:
     """Witnesses grouped by transaction.
 
-    Shape: `count` transactions; `halves`, `marks`, `finals`, `discards` as groups; `half_marks` joins the two.
-    Order: transactions in the order of their first half copy, discard copy or final.
+    Shape: `count` transactions; `halves`, `marks`, `finals`, `discards` as groups; `half_of_mark` joins the two.
+           `marks` hold the `offset_marks` too, which are also a group of their own, for their words.
+    Order: transactions in the order of their first half copy, discard copy or final; last those that only a ROLLBACK
+           record is left of.
     """
 
     def __init__(self, witnesses: Witnesses, *, is_of_one_store: bool) -> None:
@@ -268,7 +283,8 @@ class Chains:
         self._is_of_one_store = is_of_one_store
         self.stores: list[str] = pc.unique(
             pa.chunked_array(
-                [chunk for table in (witnesses.halves, witnesses.discards, witnesses.finals, witnesses.marks)
+                [chunk for table in (witnesses.halves, witnesses.discards, witnesses.finals, witnesses.marks,
+                                     witnesses.offset_marks)
                  for chunk in table["store"].chunks], pa.string()
             )
         ).to_pylist()
@@ -289,6 +305,11 @@ class Chains:
             pa.array(~np.isin(np.arange(witnesses.marks.num_rows), mark_rows))
         )
         attached = witnesses.marks.take(pa.array(mark_rows))
+        mark_numbers = copy_numbers[mark_halves]
+        offset_marks, owners, numbers = self._with_owners(witnesses, copies, half_stores, copy_numbers, final_numbers)
+        if offset_marks.num_rows:
+            attached = pa.concat_tables([attached, as_marks(offset_marks)])
+            mark_halves, mark_numbers = np.append(mark_halves, owners), np.append(mark_numbers, numbers)
         attached = attached.append_column("_half", pa.array(mark_halves))
 
         self.halves = self._group(
@@ -296,11 +317,45 @@ class Chains:
         )
         self.discards = self._group(witnesses.discards, copy_numbers[half_count:])
         self.finals = self._group(witnesses.finals, final_numbers)
-        self.marks = self._group(attached, copy_numbers[mark_halves])
-        row_of = np.empty(half_count, np.int64)
+        self.marks = self._group(attached, mark_numbers)
+        self.offset_marks = self._group(offset_marks, numbers)
+        row_of = np.full(half_count + 1, -1, np.int64)
         row_of[self.halves.integers("_row")] = np.arange(half_count)
-        #: For each row of `marks`, the row of `halves` that it marks.
-        self.half_of_mark: Int64s = row_of[self.marks.integers("_half")] if len(self.marks) else np.empty(0, np.int64)
+        #: For each row of `marks`, the row of `halves` that it marks; -1 where that is no longer in the log.
+        self.half_of_mark: Int64s = row_of[self.marks.integers("_half")]
+
+    def _with_owners(
+        self, witnesses: Witnesses, copies: pa.Table, half_stores: Int64s, copy_numbers: Int64s, final_numbers: Int64s
+    ) -> tuple[pa.Table, Int64s, Int64s]:
+        """The offset marks that are of a transaction, the half row of each (-1: gone), and its transaction.
+
+        An op message without half and final says nothing of what became of it, as one that names a queue offset.
+        """
+        marks, count = witnesses.offset_marks, witnesses.offset_marks.num_rows
+        owners, numbers = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
+        if not count:
+            return marks, owners, numbers
+        offsets = int64s(witnesses.halves["commit_log_offset"])
+        places = _Places(half_stores, offsets, np.arange(len(offsets)))
+        rows, found = places.find(self._store_numbers(marks), int64s(marks["half_commit_log_offset"]))
+        # One whose id is another's was damaged: elsewhere its half would not be among the same witnesses.
+        halves = witnesses.halves.select(["transaction_id", "lone_message_id"]).take(pa.array(found))
+        own = _ids(marks.select(["transaction_id", "lone_prepared_id"]).take(pa.array(rows)), "lone_prepared_id")
+        same = np.array([a == b for a, b in zip(own, _ids(halves, "lone_message_id"), strict=True)], np.bool_)
+        rows, found = rows[same], found[same]
+        owners[rows], numbers[rows] = found, copy_numbers[found]
+        lost = np.flatnonzero(owners < 0)
+        if len(lost):
+            known = dict(zip(_ids(copies, "lone_message_id"), copy_numbers.tolist(), strict=True))
+            known |= dict(zip(_ids(witnesses.finals, "lone_prepared_id"), final_numbers.tolist(), strict=True))
+            some = marks.take(pa.array(lost))
+            is_op = is_rocksdb_mark(some).to_pylist()
+            for row, name, is_op_message in zip(lost.tolist(), _ids(some, "lone_prepared_id"), is_op, strict=True):
+                if name not in known and not is_op_message:
+                    known[name], self.count = self.count, self.count + 1
+                numbers[row] = known.get(name, -1)
+        kept = numbers >= 0
+        return (marks, owners, numbers) if kept.all() else (marks.filter(pa.array(kept)), owners[kept], numbers[kept])
 
     def _with_named_copies(
         self, copies: pa.Table, copy_numbers: Int64s, copy_stores: Int64s, finals: pa.Table, final_numbers: Int64s
@@ -346,10 +401,17 @@ class Chains:
         is_decision: Bools = (prepared != 0) | (firsts[self.finals.number] == 0)
         return is_decision
 
+    @cached_property
+    def is_diverted(self) -> Bools:
+        """Rows of `halves` that wait in another topic, where a delay sent them."""
+        waiting = pa.array(WAITING_TOPICS)
+        diverted: Bools = np.asarray(pc.is_in(self.halves.table["topic"], value_set=waiting))
+        return diverted
+
     def evidence(self) -> dict[str, pa.Array]:
         """The evidence lists of TRANSACTIONS."""
         return {
-            "half_copies": self.halves.lists(HALF_COPY, np.asarray(pc.equal(self.halves.table["topic"], HALF_TOPIC))),
+            "half_copies": self.halves.lists(HALF_COPY, ~self.is_diverted),
             "op_marks": self.marks.lists(OP_MARK),
             "final_records": self.finals.lists(FINAL_RECORD),
             "discard_copies": self.discards.lists(DISCARD_COPY),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from readers.beside_tables import beside_log
 from readers.columns import Int64s
 from readers.commit_log import span_findings
 from readers.findings import Finding
@@ -73,6 +74,7 @@ def conclude(
     unreadable = frozenset(f.file for f in found if f.code == "unreadable-file" and f.file is not None)
     decisions, result.ties = find_foreign_decisions(store, offsets, prepared_offsets, unreadable)
     facts.foreign_decisions.extend(decisions)
+    _ask_tables(facts, scanned)
     unfound = [slot for part in scanned for slot in part.unfound]
     damaged.extend(lost_tails(store, tails, unfound))
     missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound)
@@ -81,6 +83,16 @@ def conclude(
     facts.findings.extend([*found, *missing.findings, *derived_findings(store, facts.cursors.half, has_halves)])
     result.damaged_halves = [halves_of(block, store.root, JUDGED_HALVES) for block in missing.damaged_halves]
     return result
+
+
+def _ask_tables(facts: StoreFacts, scanned: list[Scanned]) -> None:
+    """What the tables beside the log say, where the log has half copies that they know of."""
+    has_prepared = any(part.prepared_count for part in scanned)
+    has_rocksdb_halves = any(part.rocksdb_halves_count for part in scanned)
+    if facts.beside is None:
+        facts.beside = beside_log(
+            facts.store, facts.findings, has_prepared=has_prepared, has_rocksdb_halves=has_rocksdb_halves
+        )
 
 
 def strays_of(scanned: list[Scanned]) -> tuple[Int64s, Int64s]:

@@ -50,7 +50,7 @@ def scan_slots(
     from_queue_offset: int | None = None,
     to_queue_offset: int | None = None,
 ) -> Reading:
-    """Every slot of the consume queues, or of one topic, one queue number, one range of queue offsets.
+    """Every slot of the consume queues in files, or of one topic, one queue number, one range of queue offsets.
 
     Shape:  rows of QUEUE_SLOTS, at most 65,536 a batch; pre-blank slots are rows without offset and length, slots whose
             record a bundle left out are none.
@@ -62,8 +62,6 @@ def scan_slots(
     reading = Reading(QUEUE_SLOTS, ())
     bounds = (from_queue_offset or 0, 2**63 - 1 if to_queue_offset is None else to_queue_offset)
     reading.batches = _scan(store, reading, topic, queue_id, bounds)
-    if store.has_rocksdb_queues:
-        reading.notes.append("consume queues of this store are in RocksDB too or only; those are not decoded here")
     return reading
 
 

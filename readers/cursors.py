@@ -1,4 +1,4 @@
-"""How far consumer groups have come, from config/consumerOffset.json; above all the broker's own transaction check.
+"""How far consumer groups have come, from config/consumerOffset.json or RocksDB; above all the broker's own check.
 
 `offsetTable` holds the cursors. `pullOffsetTable` (5.5.0) has the same form, but says how far groups have pulled, which
 is another number and never used here.
@@ -16,18 +16,13 @@ import pyarrow as pa
 from readers.fastjson import Config, read_config
 from readers.findings import Finding
 from readers.reading import Coverage, Reading
+from readers.rocksdb_cursors import RocksdbCursors, rocksdb_cursors
 from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 from readers.tables import CURSORS
 
 FILE_NAME = "consumerOffset.json"
 BATCH_ROWS = 65_536
 
-#: Where brokers keep cursors in RocksDB instead, with what makes them do so.
-_ROCKSDB = {
-    "consumerOffsets": "storeType=defaultRocksDB",
-    "metadata": "useSingleRocksDBForAllConfigs=true",
-    "rdb": "configManagerVersion=v2",
-}
 _QUEUE_ID = re.compile(r"[0-9]{1,10}")
 _Cursor = tuple[str, str, int, int]
 
@@ -102,18 +97,36 @@ def transaction_metrics(store: Store) -> dict[str, int] | None:
 
 def _read(store: Store) -> Config:
     config = read_config(store, FILE_NAME)
+    found = rocksdb_cursors(store)
+    if found is not None and _is_newer(found, config):
+        value = None if found.table is None else {"offsetTable": found.table}
+        twice = [] if config.file is None else [_twice(store, found.place, f"not of {config.file}")]
+        return Config(value, [*found.findings, *twice], found.place)
     if config.file is None:
-        for name, setting in _ROCKSDB.items():
-            if store.size_bytes("config", name, "CURRENT"):
-                place = store.place("config", name)
-                meaning = f"cursors are in RocksDB ({setting}), which is not read: what only they decide is UNDECIDABLE"
-                return config._replace(findings=[Finding(store.root, "config-missing", place, meaning=meaning)])
-    elif not _is_known(config):
+        return config
+    if found is not None:
+        config = config._replace(findings=[*config.findings, _twice(store, config.file, f"not of {found.place}")])
+    if not _is_known(config):
         finding = Finding(
             store.root, "config-damaged", config.file, expected="an object offsetTable", actual="something else"
         )
         return config._replace(findings=[*config.findings, finding])
     return config
+
+
+def _is_newer(found: RocksdbCursors, config: Config) -> bool:
+    """Whether a broker that keeps cursors in RocksDB would go by them, and not take in the file at its start.
+
+    Source: broker/config/v1/RocksDBConsumerOffsetManager.java merge (5.5.0).
+    """
+    if config.file is None:
+        return True
+    counter = _entry(_entry(config.value, "dataVersion"), "counter")
+    return found.table is not None and (found.version or 0) >= (counter if _is_integer(counter) else 0)
+
+
+def _twice(store: Store, place: str, other: str) -> Finding:
+    return Finding(store.root, "cursors-twice", place, expected="cursors in a file or in RocksDB", actual=other)
 
 
 def _is_known(config: Config) -> bool:

@@ -26,14 +26,17 @@ from readers.gathered import Gathered, incomplete_chains
 from readers.half_queue import is_delayed_half, ops_of
 from readers.index_search import open_index
 from readers.premises import ForeignDecision
+from readers.prepared_log import CLUSTER, is_prepared, is_rollback
 from readers.record_at import block_at, blocks_at
 from readers.record_block import Block
 from readers.segment_scan import SegmentScan
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, WAITING_TOPICS
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, WAITING_TOPICS
 from readers.store_view import StoreFacts
 
 #: A window larger than this is read faster by a scan of the log.
 WINDOW_SLOTS_MAX = 1 << 20
+#: So much of a log in front of its first half message is read, to see that no older broker wrote prepared records.
+_BEFORE_HALVES_BYTES_MAX = 16 << 20
 #: Real topics in whose queue 0 a wrongly named final is looked for.
 _TOPICS_MAX = 256
 _MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
@@ -71,6 +74,7 @@ class DerivedFiles:
             self._index = open_index(self._store, self._facts.settings.max_hash_slots)
             if not self._half_queue.exists and self._store.commit_log:
                 raise Untrusted("there is no consume queue of the half topic")
+            self._require_half_topic_alone()
             if not self._index.exists and self._half_queue.exists:
                 raise Untrusted("there is no index")
             if self._store.aborted or self._store.in_use:
@@ -108,6 +112,7 @@ class DerivedFiles:
             if name is None:
                 raise Untrusted("the transaction has no UNIQ_KEY: the index does not know it")
             named.setdefault(name, topic)
+        self._require_half_copies(self._gathered.table("halves"))
         return named
 
     @staticmethod
@@ -143,6 +148,32 @@ class DerivedFiles:
         holes = [f for f in self._store.findings if f.code in ("segment-gap", "segment-overlap", "segment-size")]
         if holes:
             raise Untrusted(f"the commit log has a {holes[0].code}")
+
+    def _require_half_topic_alone(self) -> None:
+        """That no transactions of another design are in the log: queues and cursors tell nothing of them."""
+        if self._store.has("consumequeue", ROCKSDB_HALF_TOPIC):
+            raise Untrusted("it has transactions in RocksDB: no cursor tells which are open")
+        queue, begin = self._half_queue, self._log.begin_offset
+        places = queue.read(queue.min_offset, queue.min_offset + 1)[1].tolist()
+        first = places[0] if places else self._log.end_offset
+        if queue.min_offset > 0 or first <= begin:
+            return  # half messages were written before the log begins
+        # Only a broker before 4.3 writes prepared records, and it wrote the log's begin before this one came.
+        oldest = next(self._scan(begin, begin + 1), None)
+        if oldest is not None and oldest.properties.locate(CLUSTER)[2][0]:
+            return
+        if first - begin > _BEFORE_HALVES_BYTES_MAX:
+            raise Untrusted(f"{first - begin} bytes of the log are older than the half topic")
+        for block in self._scan(begin, first):
+            if (is_prepared(block) | is_rollback(block)).any():
+                raise Untrusted("it has prepared records of a broker before 4.3: no queue knows them")
+
+    @staticmethod
+    def _require_half_copies(halves: pa.Table) -> None:
+        """That half copies which were found by name are of the half topic."""
+        topics = pa.array([HALF_TOPIC, *WAITING_TOPICS])
+        if not pc.all(pc.is_in(halves["topic"], value_set=topics), min_count=0).as_py():
+            raise Untrusted("it is of another design than the half topic: no queue leads to all of it")
 
     # -- reading --------------------------------------------------------------------------------------------------
 

@@ -70,6 +70,10 @@ class UnreadableFile(SourceError):
     """A file exists but cannot be opened or read."""
 
 
+class MissingLibrary(SourceError):
+    """A library that is an extra of this one is not installed."""
+
+
 class FileChanged(SourceError):
     """A file shrank or vanished while it was being read."""
 

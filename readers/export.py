@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from readers.columns import Bools
 from readers.commit_log import record_columns, span_findings
 from readers.custody import with_custody
 from readers.errors import SourceError
 from readers.export_manifest import Done, Range, begin_of, store_id, write_manifest
 from readers.findings import Finding
-from readers.half_queue import halves_of, op_findings, ops_of
+from readers.half_queue import are_halves, are_ops, halves_of, op_findings, ops_of
 from readers.log_end import is_behind_end
 from readers.partition_files import FileForm, PartitionFiles, WrittenFile
 from readers.partitions import PARTITIONINGS
@@ -26,7 +27,7 @@ from readers.record_block import Block
 from readers.scan_job import SplitResult
 from readers.segment_scan import Span
 from readers.splits import Split
-from readers.store import HALF_TOPIC, OP_TOPIC, Store
+from readers.store import Store
 from readers.tables import ALL_TABLES, column
 
 #: One file that an export wrote.
@@ -207,9 +208,9 @@ def _record_rows(job: ExportJob, block: Block, store: str) -> list[pa.RecordBatc
     return found
 
 
-def _rows_of_topic(topic: str, make: Callable[[Block, str], pa.RecordBatch]) -> _Maker:
+def _rows_where(are_chosen: Callable[[Block], Bools], make: Callable[[Block, str], pa.RecordBatch]) -> _Maker:
     def rows(_job: ExportJob, block: Block, store: str) -> list[pa.RecordBatch]:
-        chosen = block.take(block.topic_is(topic))
+        chosen = block.take(are_chosen(block))
         return [make(chosen, store)] if len(chosen) else []
 
     return rows
@@ -218,6 +219,6 @@ def _rows_of_topic(topic: str, make: Callable[[Block, str], pa.RecordBatch]) -> 
 _Maker = Callable[[ExportJob, Block, str], list[pa.RecordBatch]]
 _MAKERS: dict[str, _Maker] = {
     "records": _record_rows,
-    "halves": _rows_of_topic(HALF_TOPIC, halves_of),
-    "ops": _rows_of_topic(OP_TOPIC, ops_of),
+    "halves": _rows_where(are_halves, halves_of),
+    "ops": _rows_where(are_ops, ops_of),
 }

@@ -90,6 +90,34 @@ KINDS: dict[str, Kind] = {
         "move it away before the broker starts",
     ),
     "unreadable-file": Kind("error", "a file that cannot be opened or read", "everything in it is missing as evidence"),
+    "database-unread": Kind(
+        "warning",
+        "a RocksDB database that was not read",
+        "what only the database knows is unknown: how often transactions were checked, and which ones the broker has "
+        "dropped; of queues and cursors in RocksDB nothing is known",
+    ),
+    "database-entry": Kind(
+        "warning",
+        "an entry of a RocksDB database that is not as brokers write it",
+        "what it says is unknown; the commit log is believed",
+    ),
+    "cursors-twice": Kind(
+        "note",
+        "cursors that are kept in a file and in RocksDB too",
+        "those of the higher version are taken, as a broker does that keeps them in RocksDB; any other reads the file",
+    ),
+    "epochs-damaged": Kind(
+        "warning",
+        "an epoch file whose lines, count and checksum do not fit together",
+        "nothing: it says where a replica's log is cut, not what is in it; its broker may refuse to start on it",
+        "compare with another replica of the group",
+    ),
+    "entry-header": Kind(
+        "warning",
+        "a DLedger entry whose header contradicts the record in it",
+        "nothing: the record's own offset proves it; a broker may refuse to start on it",
+        "compare with another member of the group",
+    ),
     "blank-length": Kind(
         "warning", "a blank record that does not end with its file", "the rest of the file is read on as records"
     ),
@@ -162,7 +190,7 @@ KINDS: dict[str, Kind] = {
     "queues-unchecked": Kind(
         "note",
         "consume queues in RocksDB",
-        "they are not compared with the log: what is wrong in them is not found",
+        "they are compared with the whole log only: what is wrong in them is not found",
     ),
     "index-mismatch": Kind(
         "warning",
@@ -252,9 +280,10 @@ KINDS: dict[str, Kind] = {
         "rmqtx audit lists them, each with its reason",
     ),
     "older-design": Kind(
-        "warning",
+        "note",
         "prepared or rollback records of RocketMQ before 4.3 are in the log",
-        "they are decoded but not judged: half and op topics alone decide here",
+        "no broker from 3.2 on asks for those that are open, and none from 4.3 on commits them",
+        "rmqtx pending lists them",
     ),
     "start-refused": Kind(
         "error",

@@ -204,7 +204,10 @@ class Follower:
         before = self._database.verdicts()
         told: pa.Table | None = None
         now: list[_Verdict] = []
-        if witnesses.halves.num_rows or witnesses.finals.num_rows or witnesses.discards.num_rows:
+        if any(
+            rows.num_rows
+            for rows in (witnesses.halves, witnesses.finals, witnesses.discards, witnesses.offset_marks)
+        ):
             verdicts = judge(witnesses, views)
             now = self._kept(verdicts, lone)
             visible = {_visible(row) for row in before}

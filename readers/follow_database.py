@@ -24,12 +24,14 @@ import pyarrow as pa
 from readers.chains import Witnesses
 from readers.errors import BadRequest, UnwritableFile
 from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES
+from readers.offset_marks import OFFSET_MARKS
 from readers.spool import UInt64s
 from readers.store import Store
 from readers.tables import MARKS, TRANSACTIONS
+from readers.witness_scan import IDENTIFIED
 
 #: Another number is another form of the file.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _APPLICATION_ID = 0x524D5154  # "RMQT"
 _HEAD = b"SQLite format 3\0"
 
@@ -42,7 +44,7 @@ VERDICT_COLUMNS = (
 )
 WITNESS_TABLES: dict[str, pa.Schema] = {
     "halves": JUDGED_HALVES, "discards": JUDGED_HALVES, "finals": JUDGED_FINALS, "damaged_halves": JUDGED_HALVES,
-    "marks": MARKS,
+    "offset_marks": OFFSET_MARKS, "marks": MARKS,
 }
 #: System failures of SQLite: the disk's or another program's, not ours.
 _SYSTEM_ERRORS = frozenset({
@@ -238,7 +240,7 @@ class FollowDatabase:
         """Forget the witnesses of a store in a range of its log; their transactions are to be judged again."""
         bounds = (number, begin, end)
         where = "store = ? AND commit_log_offset >= ? AND commit_log_offset < ?"
-        for table in ("halves", "finals", "discards"):
+        for table in IDENTIFIED:
             self.connection.execute(f"INSERT OR IGNORE INTO unjudged SELECT hash FROM {table} WHERE {where}", bounds)
         self.connection.execute(
             "INSERT OR IGNORE INTO unjudged SELECT h.hash FROM marks m "
@@ -247,7 +249,7 @@ class FollowDatabase:
             "WHERE m.store = ? AND m.commit_log_offset >= ? AND m.commit_log_offset < ?",
             bounds,
         )
-        for table in ("halves", "finals", "discards", "marks"):
+        for table in (*IDENTIFIED, "marks"):
             self.connection.execute(f"DELETE FROM {table} WHERE {where}", bounds)
         self.connection.execute(
             "DELETE FROM strays WHERE store = ? AND final_offset >= ? AND final_offset < ?", bounds
@@ -265,12 +267,12 @@ class FollowDatabase:
 
     def mark_all_unjudged(self) -> None:
         """All are."""
-        for table in ("halves", "finals", "discards", "damaged_halves", "verdicts"):
+        for table in (*IDENTIFIED, "damaged_halves", "verdicts"):
             self.connection.execute(f"INSERT OR IGNORE INTO unjudged SELECT hash FROM {table}")
 
     def index_witnesses(self) -> None:
         """Make witnesses be found by identity: once, when the first of them are all there, for then it is quick."""
-        for table in ("halves", "finals", "discards"):
+        for table in IDENTIFIED:
             self.connection.execute(f"CREATE INDEX IF NOT EXISTS {table}_by_hash ON {table} (hash)")
 
     def choose(self, hashes: Iterable[int]) -> None:
@@ -285,13 +287,14 @@ class FollowDatabase:
         """
         tables: dict[str, list[pa.RecordBatch]] = {}
         lone: dict[str, int] = {}
-        for name in ("halves", "damaged_halves", "discards", "finals"):
+        for name in ("damaged_halves", *IDENTIFIED):
             rows = self.connection.execute(
                 f"SELECT w.* FROM chunk c CROSS JOIN {name} w INDEXED BY {name}_by_hash ON w.hash = c.hash "
                 "ORDER BY w.store, w.commit_log_offset"
             ).fetchall()
             tables[name] = [self._batch(WITNESS_TABLES[name], [row[1:] for row in rows])] if rows else []
-            own = WITNESS_TABLES[name].names.index("lone_prepared_id" if name == "finals" else "lone_message_id") + 1
+            lone_id = "lone_prepared_id" if name in ("finals", "offset_marks") else "lone_message_id"
+            own = WITNESS_TABLES[name].names.index(lone_id) + 1
             lone.update((row[own], row[0]) for row in rows if row[own] is not None)
         marks: list[tuple[Any, ...]] = []
         for name in ("halves", "damaged_halves"):
@@ -304,7 +307,7 @@ class FollowDatabase:
         marks = sorted(set(marks), key=lambda row: tuple(row[column] for column in place))
         batches = [self._batch(MARKS, marks)] if marks else []
         halves = [*tables["halves"], *tables["damaged_halves"]]
-        return Witnesses.of(halves, batches, tables["finals"], tables["discards"]), lone
+        return Witnesses.of(halves, batches, tables["finals"], tables["discards"], tables["offset_marks"]), lone
 
     def _batch(self, schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         arrays = []

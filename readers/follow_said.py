@@ -37,6 +37,8 @@ class Said:
     findings: list[Finding] = field(default_factory=list)
     unfound: list[UnfoundSlot] = field(default_factory=list)
     halves_count: int = 0
+    rocksdb_halves_count: int = 0
+    prepared_count: int = 0
     checks_seen_max: int = 0
 
     @staticmethod
@@ -48,6 +50,8 @@ class Said:
             [Finding(**entry) for entry in value["findings"]],
             [UnfoundSlot(*entry) for entry in value["unfound"]],
             value["halves_count"],
+            value["rocksdb_halves_count"],
+            value["prepared_count"],
             value["checks_seen_max"],
         )
 
@@ -58,6 +62,8 @@ class Said:
             "findings": [asdict(finding) for finding in self.findings],
             "unfound": [list(asdict(slot).values()) for slot in self.unfound],
             "halves_count": self.halves_count,
+            "rocksdb_halves_count": self.rocksdb_halves_count,
+            "prepared_count": self.prepared_count,
             "checks_seen_max": self.checks_seen_max,
         })
 
@@ -67,6 +73,8 @@ class Said:
         self.findings += scanned.findings
         self.unfound += scanned.unfound
         self.halves_count += scanned.halves_count
+        self.rocksdb_halves_count += scanned.rocksdb_halves_count
+        self.prepared_count += scanned.prepared_count
         self.checks_seen_max = max(self.checks_seen_max, scanned.checks_seen_max)
 
     def before(self, base_offset: int, offset: int) -> Said:

@@ -272,7 +272,8 @@ class LogFollower:
             parts.append(
                 Scanned(
                     split, spans=said.spans, findings=said.findings, unfound=said.unfound,
-                    halves_count=said.halves_count, checks_seen_max=said.checks_seen_max,
+                    halves_count=said.halves_count, rocksdb_halves_count=said.rocksdb_halves_count,
+                    prepared_count=said.prepared_count, checks_seen_max=said.checks_seen_max,
                 )
             )
         return parts

@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from readers.columns import Int64s
-from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES, finals_of, halves_of, is_final
+from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES, are_halves, finals_of, halves_of, is_final
 from readers.premises import ForeignDecision
 from readers.properties import UNIQ_KEY
 from readers.record_at import block_at
 from readers.record_block import Block
 from readers.spool import identities
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, Store
+from readers.store import DISCARD_TOPIC, Store
 
 
 def find_foreign_decisions(
@@ -36,7 +36,9 @@ def find_foreign_decisions(
     ties: list[tuple[str, str]] = []
     log = store.log()
     try:
-        for row in np.flatnonzero(final_prepared_offsets > store.log_begin_offset).tolist():
+        # 0 is a name only where the log's first record is a half, and then its decision needs no look: its id tells.
+        named_offsets = (final_prepared_offsets > 0) & (final_prepared_offsets >= store.log_begin_offset)
+        for row in np.flatnonzero(named_offsets).tolist():
             segment = log.segment_at(int(final_prepared_offsets[row]))
             if segment is not None and segment.file in unreadable_files:
                 continue
@@ -44,7 +46,7 @@ def find_foreign_decisions(
             final = block_at(log, int(final_offsets[row]))
             if named is None or final is None:
                 continue
-            is_half = bool(named.topic_is(HALF_TOPIC)[0])
+            is_half = bool(are_halves(named)[0])
             if is_half or named.topic_is(DISCARD_TOPIC)[0]:
                 ties.extend(_tie(store.root, named, final))
             if not is_half:

@@ -13,9 +13,14 @@ from readers.chains import Witnesses, int64s
 from readers.columns import rows_in_order, rows_where
 from readers.findings import Finding
 from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES, marks_of, op_findings, witnesses_of
+from readers.offset_marks import OFFSET_MARKS
 from readers.record_block import Block
 from readers.spool import identities
 from readers.tables import MARKS
+
+_SCHEMAS = {
+    "halves": JUDGED_HALVES, "finals": JUDGED_FINALS, "discards": JUDGED_HALVES, "offset_marks": OFFSET_MARKS,
+}  # fmt: skip
 
 
 class Names(NamedTuple):
@@ -36,7 +41,7 @@ class Gathered:
         self.root = root
         self.findings: list[Finding] = []
         self.seen: set[int] = set()
-        self._rows: dict[str, list[pa.RecordBatch]] = {"halves": [], "finals": [], "discards": []}
+        self._rows: dict[str, list[pa.RecordBatch]] = {name: [] for name in _SCHEMAS}
         self._marks: list[pa.RecordBatch] = []
 
     def add(self, block: Block) -> None:
@@ -56,8 +61,8 @@ class Gathered:
         self._marks.append(marks_of(rows, wanted))
 
     def table(self, name: str) -> pa.Table:
-        """All that is known of `halves`, `finals` or `discards`."""
-        return pa.Table.from_batches(self._rows[name], JUDGED_FINALS if name == "finals" else JUDGED_HALVES)
+        """All that is known of `halves`, `finals`, `discards` or `offset_marks`."""
+        return pa.Table.from_batches(self._rows[name], _SCHEMAS[name])
 
     def chosen(self, name: str, names: Iterable[str]) -> pa.Table:
         """Only the rows of some identities: keys of one hash bring in others."""
@@ -89,9 +94,9 @@ class Gathered:
     def kept(self, names: Iterable[str]) -> Witnesses:
         """What is known of some identities, in log order, as a scan would find it."""
         names = list(names)
-        halves, finals, discards = (
+        halves, finals, discards, offset_marks = (
             rows_in_order(self.chosen(name, names), ["commit_log_offset"])
-            for name in ("halves", "finals", "discards")
+            for name in ("halves", "finals", "discards", "offset_marks")
         )
         marks = pa.Table.from_batches(self._marks, MARKS)
         marks = marks.filter(pc.is_in(marks["half_queue_offset"], value_set=pc.unique(halves["queue_offset"])))
@@ -100,7 +105,7 @@ class Gathered:
         places = np.stack([int64s(marks[name]) for name in place])
         again = (np.diff(places) == 0).all(axis=0)  # an op that was read twice, by two ways to it
         marks = marks.filter(pa.array(np.append(np.ones(min(1, marks.num_rows), np.bool_), ~again)))
-        return Witnesses(halves, marks, finals, discards)
+        return Witnesses(halves, marks, finals, discards, offset_marks)
 
 
 def incomplete_chains(halves: pa.Table) -> list[str]:

@@ -1,5 +1,7 @@
 """Records as transactions' words: half copies, op messages, finals and discard copies, out of blocks of records.
 
+The half copies of other designs are their prepared records (before 4.3) and the halves of transactions in RocksDB.
+
 A half message is an ordinary record of the half topic; a check appends a copy of it; an op message names queue
 offsets of half copies that are ended; a final is the COMMIT record in the real topic; a copy in the discard topic says
 that the broker gave up. (TransactionalMessageBridge, TransactionalMessageServiceImpl; FORMATS 5.)
@@ -17,6 +19,8 @@ from readers import compression
 from readers.columns import Bools, Int64s, integers
 from readers.commit_log import record_columns, scan_segments
 from readers.findings import Finding
+from readers.offset_marks import rocksdb_marks, rollback_marks
+from readers.prepared_log import is_prepared, is_rollback, prepared_names
 from readers.properties import (
     CHECK_TIMES,
     IMMUNITY,
@@ -32,18 +36,31 @@ from readers.properties import (
 from readers.reading import Coverage, Reading
 from readers.record_block import Block
 from readers.record_layout import COMMIT, COMPRESSED, TRANSACTION_MASK
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, WAITING_TOPICS, Store
+from readers.store import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    WAITING_TOPICS,
+    Store,
+)
 from readers.tables import FINALS, HALVES, MARKS, OPS
 
 _DIGITS_MAX = 18
 _Column = Callable[[Block], pa.Array]
 #: Columns of HALVES and FINALS that the record itself does not have under the same name.
 _HALF_COLUMNS: dict[str, _Column] = {
-    "real_queue_id": lambda block: integers(block.properties.text(REAL_QUEUE_ID), pa.int32()),
+    "real_topic": lambda block: real_topics(block),
+    "real_queue_id": lambda block: integers(
+        _own_where_prepared(block, REAL_QUEUE_ID, lambda rows: pa.array(rows.header("queue_id")).cast(pa.string())),
+        pa.int32(),
+    ),
     "checks_count": lambda block: integers(block.properties.text(CHECK_TIMES), pa.int32()),
     "immunity_seconds": lambda block: integers(block.properties.text(IMMUNITY), pa.int64()),
     "prepared_queue_offset": lambda block: integers(block.properties.text(PREPARED_QUEUE_OFFSET), pa.int64()),
     "has_transaction_property": lambda block: pa.array(block.properties.locate(TRANSACTION_ID)[2]),
+    "is_indexed": lambda block: _are_indexed(block),
     "body_is_readable": lambda block: pa.array(_bodies_are_readable(block)),
     "fingerprint": lambda block: _lone(block, _fingerprints),
     "lone_message_id": lambda block: _lone(block, Block.message_ids),
@@ -67,11 +84,37 @@ def _lone(block: Block, make: Callable[[Block], pa.Array]) -> pa.Array:
     return make(block.take(rows)).take(pa.array(places, mask=places < 0))
 
 
+def real_topics(block: Block) -> pa.Array:
+    """Where a commit of each half copy delivers to."""
+    return _own_where_prepared(block, REAL_TOPIC, Block.topic_texts)
+
+
+def _own_where_prepared(block: Block, name: str, own: Callable[[Block], pa.Array]) -> pa.Array:
+    """A property that a prepared record needs not, because it stands in its real topic and queue itself."""
+    values = block.properties.text(name)
+    prepared = is_prepared(block)
+    return pc.if_else(pa.array(prepared), own(block), values) if prepared.any() else values
+
+
+def _are_indexed(block: Block) -> pa.Array:
+    """Whether the broker enters a half into its RocksDB table, and so checks it; null for other designs."""
+    rows = block.topic_is(ROCKSDB_HALF_TOPIC)
+    if not rows.any():
+        return pa.nulls(len(block), pa.bool_())
+    has = block.properties.locate(TRANSACTION_ID)[2] & block.properties.locate(REAL_TOPIC)[2]
+    return pa.array(has, mask=~rows)
+
+
 def _fingerprints(alone: Block) -> pa.Array:
     """What all copies of a message without UNIQ_KEY share, and its final too.
 
-    A put-back copy has the body, the born time and host, and the properties of the message.
+    A put-back copy has the body, the born time and host, and the properties of the message. A prepared record has no
+    copies: it and what decides it are known by its place.
     """
+    return pc.coalesce(prepared_names(alone), _shared_words(alone))
+
+
+def _shared_words(alone: Block) -> pa.Array:
     return pc.binary_join_element_wise(
         pa.array(alone.header("born_time_ms")).cast(pa.string()), alone.born_hosts(),
         pa.array(alone.header("body_crc")).cast(pa.string()),
@@ -104,6 +147,7 @@ JUDGED_HALVES = _judged(
     pa.field("lone_message_id", pa.string()),
     pa.field("prepared_transaction_offset", pa.int64()),
     pa.field("store_host_number", pa.int64()),
+    pa.field("is_indexed", pa.bool_()),
 )
 JUDGED_FINALS = _judged(
     FINALS,
@@ -211,9 +255,10 @@ def marks_of(ops: pa.RecordBatch, wanted: pa.Array | None = None) -> pa.RecordBa
     rows = np.arange(len(numbers))
     is_first = np.append(True, (np.diff(owners) != 0) | (np.diff(numbers) != 0))[: len(rows)]
     repetition = rows - np.maximum.accumulate(np.where(is_first, rows, 0))
-    columns = [ops[name].take(pa.array(owners)) for name in MARKS.names[:-2]]
+    columns = [ops[name].take(pa.array(owners)) for name in MARKS.names[:-3]]
     return pa.RecordBatch.from_arrays(
-        [*columns, pa.array(numbers), pa.array(repetition.astype(np.int32))], schema=MARKS
+        [*columns, pa.array(numbers), pa.array(repetition.astype(np.int32)), pa.nulls(len(numbers), pa.int64())],
+        schema=MARKS,
     )
 
 
@@ -251,12 +296,12 @@ def is_final(block: Block) -> Bools:
 
 
 def witnesses_of(block: Block, store: str) -> dict[str, pa.RecordBatch]:
-    """The witnesses among the records of a block: halves, ops, finals, discards → rows, only where there are any.
+    """The witnesses among the records of a block by kind, only where there are any.
 
-    Shape: JUDGED_HALVES, OPS, JUDGED_FINALS, JUDGED_HALVES.
+    Shape: halves JUDGED_HALVES, ops OPS, finals JUDGED_FINALS, discards JUDGED_HALVES, offset_marks OFFSET_MARKS.
     """
     found: dict[str, pa.RecordBatch] = {}
-    is_half = block.topic_is(HALF_TOPIC) | is_delayed_half(block)
+    is_half = are_halves(block) | is_delayed_half(block)
     if is_half.any():
         found["halves"] = halves_of(block.take(is_half), store, JUDGED_HALVES)
     is_op = block.topic_is(OP_TOPIC)
@@ -268,7 +313,24 @@ def witnesses_of(block: Block, store: str) -> dict[str, pa.RecordBatch]:
     is_discard = block.topic_is(DISCARD_TOPIC)
     if is_discard.any():
         found["discards"] = halves_of(block.take(is_discard), store, JUDGED_HALVES)
+    marks = [
+        make(block.take(rows), store)
+        for rows, make in ((is_rollback(block), rollback_marks), (block.topic_is(ROCKSDB_OP_TOPIC), rocksdb_marks))
+        if rows.any()
+    ]
+    if marks:
+        found["offset_marks"] = marks[0] if len(marks) == 1 else pa.concat_batches(marks)
     return found
+
+
+def are_halves(block: Block) -> Bools:
+    """Half copies of any design: records of a half topic, and prepared records."""
+    return block.topic_is(HALF_TOPIC) | block.topic_is(ROCKSDB_HALF_TOPIC) | is_prepared(block)
+
+
+def are_ops(block: Block) -> Bools:
+    """Op messages of the half topic."""
+    return block.topic_is(OP_TOPIC)
 
 
 def is_delayed_half(block: Block) -> Bools:
@@ -282,7 +344,8 @@ def is_delayed_half(block: Block) -> Bools:
     rows = np.flatnonzero(waiting)
     if len(rows):
         real_topics = block.take(rows).properties.text(REAL_TOPIC)
-        waiting[rows] = np.asarray(pc.fill_null(pc.equal(real_topics, HALF_TOPIC), False))
+        half_topics = pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC])
+        waiting[rows] = np.asarray(pc.is_in(real_topics, value_set=half_topics))
     return waiting
 
 
@@ -296,9 +359,10 @@ def scan_halves(
 ) -> Reading:
     """Every half copy of the log, or of a range of commit-log offsets or store times, as rows of HALVES.
 
+    Prepared records of designs before 4.3 and halves of transactions in RocksDB are half copies too.
     Order: commit-log offset ascending.
     """
-    return _scan(store, HALF_TOPIC, halves_of, HALVES, from_offset, to_offset, from_time_ms, to_time_ms)
+    return _scan(store, are_halves, halves_of, HALVES, from_offset, to_offset, from_time_ms, to_time_ms)
 
 
 def scan_ops(
@@ -314,12 +378,12 @@ def scan_ops(
     Order:  commit-log offset ascending.
     Damage: an unreadable body is a finding and stays a row.
     """
-    return _scan(store, OP_TOPIC, ops_of, OPS, from_offset, to_offset, from_time_ms, to_time_ms)
+    return _scan(store, are_ops, ops_of, OPS, from_offset, to_offset, from_time_ms, to_time_ms)
 
 
 def _scan(
     store: Store,
-    topic: str,
+    are_chosen: Callable[[Block], Bools],
     make: Callable[[Block, str], pa.RecordBatch],
     schema: pa.Schema,
     from_offset: int | None,
@@ -332,7 +396,7 @@ def _scan(
 
     def batches() -> Iterator[pa.RecordBatch]:
         for block in scan_segments(store, findings, coverage, from_offset=from_offset, to_offset=to_offset):
-            chosen = block.take(block.topic_is(topic))
+            chosen = block.take(are_chosen(block))
             if from_time_ms is not None or to_time_ms is not None:
                 chosen = chosen.within(from_time_ms, to_time_ms)
             if len(chosen):

@@ -31,7 +31,7 @@ from readers.store import Store
 from readers.store_view import SettingsOf, store_facts
 from readers.tables import MARKS, TRANSACTIONS
 from readers.transactions import judge
-from readers.witness_scan import IDENTIFIED, Scanned, column, scan_witnesses
+from readers.witness_scan import IDENTIFIED, Scanned, are_of_half_topic, column, scan_witnesses
 from readers.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers
 
 #: Log bytes whose transactions are judged at once.
@@ -74,8 +74,7 @@ def _scan_split(scan: _Scan, split: Split) -> _SetAside:
             numbers = partition_of(found.hashes[name], scan.partitions_count)
             result.spool.add(name, rows, numbers, result.stem)
             if name == "halves":
-                result.half_partitions = numbers.astype(np.uint16)
-                result.half_queue_offsets = column(rows, "queue_offset")
+                _keep_places(result, rows, numbers)
     if found.marks:
         # Where op numbers go is known when all halves are: until then they are one partition.
         whole = Spool(1, scan.directory)
@@ -83,6 +82,15 @@ def _scan_split(scan: _Scan, split: Split) -> _SetAside:
         whole.add("marks-unsorted", found.marks, numbers, result.stem)
         result.spool.merge(whole)
     return result
+
+
+def _keep_places(result: _SetAside, rows: list[pa.RecordBatch], numbers: Int64s) -> None:
+    """Where the half copies of the half topic went: op messages name them by queue offset."""
+    offsets, chosen = column(rows, "queue_offset"), np.concatenate([are_of_half_topic(some) for some in rows])
+    if not chosen.all():
+        offsets, numbers = offsets[chosen], numbers[chosen]
+    result.half_partitions = numbers.astype(np.uint16)
+    result.half_queue_offsets = offsets
 
 
 class _Marks:
@@ -128,14 +136,14 @@ class _Verdict:
 
     def witnesses(self) -> Witnesses:
         """Their witnesses, in log order."""
-        halves, marks, finals, discards = (
+        halves, marks, finals, discards, offset_marks = (
             [batch for number in self.numbers for batch in self.spool.part(name, number)]
-            for name in ("halves", "marks", "finals", "discards")
+            for name in ("halves", "marks", "finals", "discards", "offset_marks")
         )
         if len(self.numbers) > 1:  # a mark that names a half in each of two partitions stands in both
             table = pa.Table.from_batches(marks, MARKS)
             marks = table.group_by(MARKS.names, use_threads=False).aggregate([]).cast(MARKS).to_batches()
-        return Witnesses.of(halves, marks, finals, discards)
+        return Witnesses.of(halves, marks, finals, discards, offset_marks)
 
 
 def _judge_partition(task: _Verdict) -> list[pa.RecordBatch]:

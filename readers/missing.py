@@ -15,6 +15,7 @@ from readers.columns import Int64s
 from readers.consume_queue import open_queue
 from readers.errors import SourceError
 from readers.findings import Finding, as_text
+from readers.half_queue import are_halves
 from readers.premises import MissingRange
 from readers.properties import TRANSACTION_ID, UNIQ_KEY
 from readers.record_at import block_at, mended_blocks, mended_op_numbers, with_topic
@@ -87,7 +88,7 @@ def _add_damage(result: MissingBytes, store: Store, segment: Segment, position: 
         return
     for block in blocks:
         result.ranges.append(_identified(missing, block))
-        if block.topic_is(HALF_TOPIC)[0]:
+        if are_halves(block)[0]:
             result.damaged_halves.append(block)
 
 
@@ -99,8 +100,11 @@ def _identified(missing: MissingRange, block: Block) -> MissingRange:
     ids = {
         value for name in (UNIQ_KEY, TRANSACTION_ID) for value in block.properties.text(name).to_pylist() if value
     }
-    prepared = tuple(value for value in block.header("prepared_transaction_offset").tolist() if value)
-    if block.topic_is(HALF_TOPIC)[0]:
+    names_first = bool(int(block.sys_flag[0]) & COMMIT)  # a half may be the log's first record
+    prepared = tuple(
+        value for value in block.header("prepared_transaction_offset").tolist() if value or names_first
+    )
+    if are_halves(block)[0]:
         prepared += (int(block.commit_log_offsets[0]),)
     if not ids and not prepared and (block.topic_is(DISCARD_TOPIC)[0] or int(block.sys_flag[0]) & COMMIT):
         return missing

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from readers.broker_settings import BrokerSettings
+from readers.state_entries import BesideLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ class StoreView:
     """What a store says beside its records.
 
     `half_cursors` and `op_cursors` are next queue offsets by queue; None where they are unknown. `reference_time_ms` is
-    the moment up to which the store is known: now for a running broker, else the end of its log.
+    the moment up to which the store is known: now for a running broker, else the end of its log. `beside` is what the
+    tables beside the log say; `is_interrupted`: the broker did not stop cleanly, or runs, so that they may be old.
     """
 
     store: str
@@ -58,3 +60,5 @@ class StoreView:
     checks_seen_max: int = 0
     missing: tuple[MissingRange, ...] = ()
     foreign_decisions: tuple[ForeignDecision, ...] = field(default=(), repr=False)
+    beside: BesideLog = field(default_factory=BesideLog, repr=False)
+    is_interrupted: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -197,7 +198,7 @@ def _by_derived_files(
     witnesses = Witnesses(
         *(
             pa.concat_tables([getattr(part, kind) for part in parts])
-            for kind in ("halves", "marks", "finals", "discards")
+            for kind in ("halves", "marks", "finals", "discards", "offset_marks")
         )
     )
     reading.notes.append("read by cursors, queues and index")
@@ -252,6 +253,11 @@ def rows_named(rows: pa.Table, identity: str) -> pa.Table:
     return rows.filter(_is_named(rows, identity))
 
 
+def _is_of_one(entry: dict[str, Any]) -> bool:
+    """Whether a witness is of one transaction alone: an op message that names queue offsets may be of many."""
+    return entry.get("half_queue_offset") is None
+
+
 def _is_named(rows: pa.Table, identity: str) -> pa.Array:
     """Which rows have the identity as id, as one of their keys, or as the message id of one of their records."""
     words = pc.split_pattern(pc.fill_null(rows["keys"], ""), " ")
@@ -260,11 +266,11 @@ def _is_named(rows: pa.Table, identity: str) -> pa.Array:
     for row_id, keys, *lists in zip(
         rows["transaction_id"].to_pylist(),
         words.to_pylist(),
-        *(rows[name].to_pylist() for name in ("half_copies", "final_records", "discard_copies")),
+        *(rows[name].to_pylist() for name in ("half_copies", "final_records", "discard_copies", "op_marks")),
         strict=True,
     ):
         at_offset = offset is not None and any(
-            entry["commit_log_offset"] == offset for entries in lists for entry in entries
+            entry["commit_log_offset"] == offset for entries in lists for entry in entries if _is_of_one(entry)
         )
         named.append(identity in (row_id, *keys) or row_id == identity.upper() or at_offset)
     return pa.array(named, pa.bool_())

@@ -11,6 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.columns import Int64s, scatter
+from readers.reasons_of_designs import (
+    ended_by_offset,
+    joined,
+    of_newest,
+    prepared_pending,
+    rocksdb_dropped,
+    rocksdb_never_known,
+    rocksdb_pending,
+    still_asked,
+    text,
+)
 
 if TYPE_CHECKING:
     from readers.transactions import Judgement
@@ -25,62 +36,67 @@ def reasons_of(judged: Judgement) -> pa.Array:
 def _committed_reasons(judged: Judgement, rows: Int64s) -> pa.Array:
     finals = judged.finals
     gone = ~(judged.halves.has | judged.discards.has)[rows]
-    return _join(
-        "COMMIT record at commit-log offset ", _text(finals.integers("commit_log_offset")[finals.first[rows]]),
+    return joined(
+        "COMMIT record at commit-log offset ", text(finals.integers("commit_log_offset")[finals.first[rows]]),
         pa.array([", its half message is no longer in the log", ""]).take(pa.array(np.where(gone, 0, 1))),
+        still_asked(judged, rows),
     )
 
 
 def _rolled_back_reasons(judged: Judgement, rows: Int64s) -> pa.Array:
     marks = judged.marks
     own = marks.lowest(np.arange(len(marks)), len(marks), ~judged.is_foreign_mark)[rows]
-    return _join(
-        "op message at commit-log offset ", _text(marks.integers("commit_log_offset")[own]),
-        " ended half queue offset ", _text(marks.integers("half_queue_offset")[own]), ", no COMMIT record",
+    reasons = joined(
+        "op message at commit-log offset ", text(marks.integers("commit_log_offset")[own]),
+        " ended half queue offset ", text(marks.integers("half_queue_offset")[own]), ", no COMMIT record",
     )
+    return ended_by_offset(judged, rows, own, reasons)
 
 
 def _newest(judged: Judgement, rows: Int64s) -> tuple[pa.Array, pa.Array]:
     newest = judged.halves.last[rows]
-    return _text(judged.halves.integers("queue_offset")[newest]), _text(judged.cursor_per_copy[newest])
+    return text(judged.halves.integers("queue_offset")[newest]), text(judged.cursor_per_copy[newest])
 
 
 def _pending_reasons(judged: Judgement, rows: Int64s) -> pa.Array:
     newest, cursor = _newest(judged, rows)
-    waiting = ~judged.is_half_copy[judged.halves.last[rows]]
-    return pc.if_else(
+    waiting = judged.chains.is_diverted[judged.halves.last[rows]]
+    reasons = pc.if_else(
         pa.array(waiting),
         "the half message was diverted by a delay and waits to come back to the half topic",
-        _join(
+        joined(
             "half queue offset ", newest, " is not before the check cursor ", cursor, ", no op, no COMMIT record"
         ),
     )
+    return of_newest(judged, rows, reasons, prepared=prepared_pending, rocksdb=rocksdb_pending)
 
 
 def _discarded_reasons(judged: Judgement, rows: Int64s) -> pa.Array:
     if not len(judged.discards):
         return _dropped_reasons(judged, rows)
     last = judged.discards.last[rows]
-    copied = _join(
+    copied = joined(
         "copy in TRANS_CHECK_MAX_TIME_TOPIC at commit-log offset ",
-        _text(judged.discards.integers("commit_log_offset")[last]),
-        " after ", _text(judged.checks_count[rows]), " checks",
+        text(judged.discards.integers("commit_log_offset")[last]),
+        " after ", text(judged.checks_count[rows]), " checks",
     )
     return pc.if_else(pa.array(judged.is_without_copy[rows]), _dropped_reasons(judged, rows), copied)
 
 
 def _dropped_reasons(judged: Judgement, rows: Int64s) -> pa.Array:
-    return _join(
-        "checked ", _text(judged.newest_checks[rows]), " times, then dropped by the check (no copy, as before 4.5.2)"
+    reasons = joined(
+        "checked ", text(judged.newest_checks[rows]), " times, then dropped by the check (no copy, as before 4.5.2)"
     )
+    return of_newest(judged, rows, reasons, rocksdb=rocksdb_dropped)
 
 
 def _lost_reasons(judged: Judgement, rows: Int64s) -> pa.Array:
     newest, cursor = _newest(judged, rows)
-    return _join(
+    reasons = joined(
         "every copy, the newest at half queue offset ", newest, ", lies before the check cursor ", cursor,
         ": no op, no COMMIT record, no discard copy",
     )
+    return of_newest(judged, rows, reasons, rocksdb=rocksdb_never_known)
 
 
 def _undecidable_reasons(judged: Judgement, rows: Int64s) -> pa.Array:
@@ -94,11 +110,24 @@ _MAKERS: dict[str, Callable[[Judgement, Int64s], pa.Array]] = {
 
 
 def _with_oddities(judged: Judgement, reasons: pa.Array) -> pa.Array:
+    def by_design(of_prepared: str, of_others: str) -> pa.Array | str:
+        rolled_back = judged.has_rollback_record
+        return pc.if_else(pa.array(rolled_back), of_prepared, of_others) if rolled_back.any() else of_others
+
     additions: list[tuple[str, pa.Array | str]] = [
-        ("duplicate_commit", _join("; committed ", _text(judged.commits_count), " times, so delivered as often")),
+        ("duplicate_commit", joined("; committed ", text(judged.commits_count), " times, so delivered as often")),
         ("commit_without_op", "; no op message"),
-        ("commit_after_rollback", "; the op before it was a rollback"),
-        ("conflict", "; the committed copy has more op marks than COMMIT records: it was rolled back too"),
+        (
+            "commit_after_rollback",
+            by_design("; a ROLLBACK record came before it", "; the op before it was a rollback"),
+        ),
+        (
+            "conflict",
+            by_design(
+                "; a ROLLBACK record names it too: consumers got it all the same",
+                "; the committed copy has more op marks than COMMIT records: it was rolled back too",
+            ),
+        ),
         ("commit_after_discard", "; committed after it was discarded"),
         ("discarded_though_decided", "; discarded although it was decided"),
         ("resumed", "; checked again after it was discarded"),
@@ -109,16 +138,9 @@ def _with_oddities(judged: Judgement, reasons: pa.Array) -> pa.Array:
     for flag, sentence in additions:
         rows = judged.flags[flag]
         if rows.any():
-            reasons = pc.if_else(pa.array(rows), _join(reasons, sentence), reasons)
+            reasons = pc.if_else(pa.array(rows), joined(reasons, sentence), reasons)
     if judged.is_closable.any():
-        again = _join(reasons, "; a copy is still before the check: it will be asked again")
+        again = joined(reasons, "; a copy is still before the check: it will be asked again")
         reasons = pc.if_else(pa.array(judged.is_closable), again, reasons)
     return reasons
 
-
-def _text(values: Int64s) -> pa.Array:
-    return pa.array(values).cast(pa.string())
-
-
-def _join(*parts: pa.Array | str) -> pa.Array:
-    return pc.binary_join_element_wise(*parts, "")

@@ -4,6 +4,9 @@ A record is *sound* when its magic code is known, its stored offset is the place
 to its length. Everything else that is not zero is damage, torn or foreign; after it the scan goes on at the next
 sound record, which its own stored offset proves. So for any file: decoded + filler + damaged + unread = size.
 
+In a log of DLedger entries each record has its entry's header in front of it. Positions are those of records all the
+same; a header belongs to the record behind it, whose own stored offset proves both.
+
 Records that `rmqtx salvage` put into holes are sound too, so that brokers walk over them; here they count as the damage
 that they stand for.
 
@@ -49,6 +52,8 @@ _HEAD = struct.Struct(">iI20xq").unpack_from
 _HEAD_BYTES = 36
 _MAGIC_START = b"\xda\xa3\x20"
 _BLANK_BYTES = MAGIC_BLANK.to_bytes(4, "big")
+#: DLedger puts the magic code in front of the length.
+_DLEDGER_BLANK_BYTES = b"\xff\xff\xff\xff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +89,13 @@ def merged_spans(spans: list[Span]) -> list[Span]:
     return merged
 
 
-def walk(data: bytes, base_offset: int, position: int, limit: int) -> tuple[list[int], int]:
+def walk(
+    data: bytes, base_offset: int, position: int, limit: int, frame_bytes: int = 0
+) -> tuple[list[int], int]:
     """Positions of the records that follow one another from `position`, and where the first that does not begins.
 
-    Units: bytes; `base_offset` is the commit-log offset of `data`; records end at or before `limit`.
+    Units: bytes; `base_offset` is the commit-log offset of `data`; records end at or before `limit`; `frame_bytes`
+           stand between one record's end and the next one's begin.
     """
     starts: list[int] = []
     add = starts.append
@@ -102,7 +110,7 @@ def walk(data: bytes, base_offset: int, position: int, limit: int) -> tuple[list
         ):
             break
         add(position)
-        position += length
+        position += length + frame_bytes
     return starts, position
 
 
@@ -134,6 +142,7 @@ class SegmentScan:
         self.segment = segment
         self.spans: list[Span] = []
         self.decoded_bytes = 0
+        self._frame = segment.frame_bytes
         self._from = from_position
         self._to = segment.size_bytes if to_position is None else min(to_position, segment.size_bytes)
         self._is_last = is_last
@@ -146,7 +155,7 @@ class SegmentScan:
 
     def __iter__(self) -> Iterator[Block]:
         with self.segment.open() as file:
-            position: int | None = self._from
+            position: int | None = self._from or self._frame
             if self._from:
                 position = self._resync(file, self._from, self._to)  # what begins behind is another scan's
             is_begun = not self._from  # without a record of its own, what is damaged here belongs to the scan before
@@ -161,11 +170,11 @@ class SegmentScan:
                 if FILLER_MARK in data and len(block) and not self._with_fillers:
                     block = self._without_fillers(block)
                 if len(block):
-                    self.decoded_bytes += int(block.lengths.sum())
+                    self.decoded_bytes += int(block.lengths.sum()) + len(block) * self._frame
                     self.last_store_time_ms = int(block.take(np.array([len(block) - 1])).header("store_time_ms")[0])
                     yield block
                 if position + stop < self._to and not self._goes_on(file, position + stop, stop):
-                    position = None if self._stops_at_break else self._skip(file, position + stop)
+                    position = None if self._stops_at_break else self._skip(file, position + stop - self._frame)
                 else:
                     position += stop
             if is_begun and position is not None and not self._stops_at_break:
@@ -195,9 +204,9 @@ class SegmentScan:
 
     def _account_behind(self, file: OpenFile, position: int) -> None:
         """Account for what is no record behind the last one of this scan's range: a scan from there on begins later."""
-        is_behind = self._to <= position < self.segment.size_bytes
+        is_behind = self._to <= position < self.segment.size_bytes + self._frame
         if is_behind and sound_length(file, position, self.segment.base_offset) is None:
-            self._skip(file, position)
+            self._skip(file, position - self._frame)
 
     def _block(self, file: OpenFile, data: bytes, position: int, limit: int) -> tuple[Block, int]:
         """The sound records of a window; an unsound one that others follow is searched for records inside it."""
@@ -221,24 +230,24 @@ class SegmentScan:
             if sound[number]:
                 kept.append(start)
                 continue
-            end = position + (starts[number + 1] if number + 1 < len(starts) else stop)
+            end = position + (starts[number + 1] if number + 1 < len(starts) else stop) - self._frame
             inside = self._records_inside(file, position + start + 1, end)
             own = [(place, length) for place, length in inside if place < self._to]
             kept.extend(place - position for place, _ in own)
             if len(own) < len(inside):  # the scan from there on finds the others, and what is damaged behind them
-                end = inside[len(own)][0]
-                stop = end - position
-                self._damage_between(position + start, own, end)
+                end = inside[len(own)][0] - self._frame
+                stop = end + self._frame - position
+                self._damage_between(position + start - self._frame, own, end)
                 break
-            self._damage_between(position + start, inside, end)
+            self._damage_between(position + start - self._frame, inside, end)
         return Block(data, base, position, self.segment.file, np.array(kept, np.int64)), stop
 
     def _walk(self, data: bytes, base: int, limit: int, position: int) -> tuple[Int64s, Bools, int]:
-        fast = accelerated()
+        fast = None if self._frame else accelerated()
         if fast is not None:
             chain, sound, stop = fast.walk(data, base, 0, limit)
             return chain, sound, stop
-        starts, stop = walk(data, base, 0, limit)
+        starts, stop = walk(data, base, 0, limit, self._frame)
         block = Block(data, base, position, self.segment.file, np.array(starts, np.int64))
         return block.starts, block.sound(), stop
 
@@ -249,13 +258,16 @@ class SegmentScan:
             if length is None or place + length > end:
                 break
             found.append((place, length))
-            position = place + length
+            position = place + length + self._frame
         return found
 
     def _damage_between(self, position: int, records: list[tuple[int, int]], end: int) -> None:
-        for place, length in [*records, (end, 0)]:
+        framed = [(place - self._frame, length + self._frame) for place, length in records]
+        for place, length in [*framed, (end, 0)]:
             if place > position:
                 self.spans.append(Span("damaged", position, place - position))
+            else:  # a record without room for a header in front of it: that was counted with it
+                self.decoded_bytes -= position - place
             position = place + length
 
     def _goes_on(self, file: OpenFile, position: int, walked_bytes: int) -> bool:
@@ -268,15 +280,15 @@ class SegmentScan:
         return True
 
     def _skip(self, file: OpenFile, position: int) -> int | None:
-        """Account for what is no record from `position` on; where the next record begins, if there is one."""
+        """Account for what is no record from `position` on, where a header may be; where the next record begins."""
         size = self.segment.size_bytes
         head = file.read(position, _HEAD_BYTES)
-        if _is_blank(head, size - position):
+        if self._is_blank(head, size - position):
             self.spans.append(Span("blank", position, size - position))
             return None
-        following = self._resync(file, position + 1)
+        following = self._resync(file, position + self._frame + 1)
         if following is not None and not self._is_stale(file, following):
-            self.spans.append(Span("damaged", position, following - position))
+            self.spans.append(Span("damaged", position, following - self._frame - position))
             return following
         blank = self._find_blank(file, position + 1)
         if blank is not None:
@@ -285,7 +297,9 @@ class SegmentScan:
             return None
         end = data_end(file, position)
         if end > position:
-            self.spans.append(Span(self._tail_kind(file, head, position, end), position, end - position))
+            place = position + self._frame
+            kind = self._tail_kind(file, file.read(place, _HEAD_BYTES) if self._frame else head, place, end)
+            self.spans.append(Span(kind, position, end - position))
         if size > end:
             self.spans.append(Span("preallocated" if self._is_last else "damaged", end, size - end))
         return None
@@ -337,14 +351,20 @@ class SegmentScan:
         return None
 
     def _find_blank(self, file: OpenFile, position: int) -> int | None:
+        magic, before = (_DLEDGER_BLANK_BYTES, 0) if self._frame else (_BLANK_BYTES, 4)
         for start, data in _windows(file, position, None, overlap=8):
-            found = data.find(_BLANK_BYTES, 4)
+            found = data.find(magic, before)
             while found >= 0:
-                place = start + found - 4
-                if _is_blank(data[found - 4 : found + 4], self.segment.size_bytes - place):
+                place = start + found - before
+                if self._is_blank(data[found - before : found - before + 8], self.segment.size_bytes - place):
                     return place
-                found = data.find(_BLANK_BYTES, found + 1)
+                found = data.find(magic, found + 1)
         return None
+
+    def _is_blank(self, head: bytes, left_bytes: int) -> bool:
+        if not self._frame:
+            return _is_blank(head, left_bytes)
+        return head[:4] == _DLEDGER_BLANK_BYTES and int.from_bytes(head[4:8], "big") == left_bytes
 
 
 def _windows(file: OpenFile, position: int, end: int | None, *, overlap: int) -> Iterator[tuple[int, bytes]]:

@@ -20,6 +20,9 @@ from readers.findings import Finding, as_text
 from readers.places import Entry, Files, is_uri
 
 _SEGMENT_NAME = re.compile(r"\d{20}")
+_DLEDGER_DIRECTORY = re.compile(r"(.*/)?dledger-[^/]+/data/?")
+#: The header of a DLedger entry, in front of each record (4.5.0+, enableDLegerCommitLog).
+DLEDGER_FRAME_BYTES = 48
 _OPEN_FILES_MAX = 64
 #: How much of the end of a remote file is fetched with its opening.
 _END_BYTES = 1 << 20
@@ -32,12 +35,14 @@ class Segment:
 
     Units: bytes. `size_bytes` is the length when the snapshot was taken, cut where the next segment begins.
     `modified_ns`: for a remote file, when it had been written; it tells versions apart in what is kept of them.
+    `frame_bytes`: what stands in front of each record, in a log of DLedger entries.
     """
 
     file: str
     base_offset: int
     size_bytes: int
     modified_ns: int | None = None
+    frame_bytes: int = 0
 
     @property
     def end_offset(self) -> int:
@@ -210,6 +215,14 @@ class SegmentedLog:
         self._open.clear()
 
 
+def is_dledger(directory: str) -> bool:
+    """Whether a directory's files are a log of DLedger entries, by its name.
+
+    Source: store/dledger/DLedgerCommitLog.java (dledger-SELFID/data); FORMATS 1.8.
+    """
+    return _DLEDGER_DIRECTORY.fullmatch(directory) is not None
+
+
 def list_segments(
     directories: list[str], store: str, files_of: Callable[[str], Files]
 ) -> tuple[tuple[Segment, ...], list[Finding]]:
@@ -228,7 +241,8 @@ def list_segments(
                 if not entry.is_directory:  # sub-directories are skipped by brokers from 5.1.0
                     findings.append(Finding(store, "stray-file", as_text(entry.path)))
                 continue
-            found.append(Segment(as_text(entry.path), int(entry.name), entry.size_bytes, entry.modified_ns))
+            frame = DLEDGER_FRAME_BYTES if is_dledger(directory) else 0
+            found.append(Segment(as_text(entry.path), int(entry.name), entry.size_bytes, entry.modified_ns, frame))
     found.sort(key=lambda segment: (segment.base_offset, segment.file))
     return _without_overlaps(found, store, findings), findings
 

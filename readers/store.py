@@ -22,11 +22,14 @@ from pathlib import Path
 from readers.errors import NotAStore, UnreadableFile
 from readers.findings import Finding, as_text
 from readers.places import Files, files_of, is_uri, joined, normalised, parent_of
-from readers.sources import Segment, SegmentedLog, list_segments, open_together
+from readers.sources import Segment, SegmentedLog, is_dledger, list_segments, open_together
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+#: The topics of transactions that are kept in RocksDB (5.4.0+, transRocksDBEnable).
+ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
+ROCKSDB_OP_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 #: Topics where a final waits for its time before it reaches its real topic.
 SCHEDULE_TOPIC, TIMER_TOPIC = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
@@ -108,6 +111,11 @@ class Store:
         return self.commit_log[0].base_offset if self.commit_log else 0
 
     @property
+    def is_dledger(self) -> bool:
+        """Whether the commit log, or its later part, consists of DLedger entries (4.5.0+, enableDLegerCommitLog)."""
+        return any(is_dledger(directory) for directory in self.commit_log_directories)
+
+    @property
     def has_rocksdb_queues(self) -> bool:
         """Whether the consume queues live in RocksDB (storeType=defaultRocksDB, 5.2.0+): queues cannot be followed."""
         return any(self.has(name, "CURRENT") for name in ("consumequeue", "consumequeue_rocksdb"))
@@ -187,7 +195,10 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
     files = files_of(place, taken_time_ms)
     names = _require_directory(files, place)
     directories = [normalised(name) for name in commit_log_directories]
-    directories = directories or [joined(place, name) for name in names if re.fullmatch(r"commitlog[-_\w]*", name)]
+    directories = directories or [
+        *(joined(place, name) for name in names if re.fullmatch(r"commitlog[-_\w]*", name)),
+        *(joined(place, name, "data") for name in names if re.fullmatch(r"dledger-.+", name)),
+    ]
     if not directories and not any(files.entry(joined(place, mark)) is not None for mark in _STORE_MARKS):
         raise NotAStore(f"{place} is not a store: {_why_not(files, place)}", file=place)
     segments, findings = list_segments(directories, place, lambda directory: files_of(directory, taken_time_ms))
@@ -226,8 +237,6 @@ def _why_not(files: Files, place: str) -> str:
         return "the directory is empty"
     if any(re.fullmatch(r"\d{20}", name) for name in names):
         return f"it holds segment files; give the store's root, {parent_of(place)}"
-    if any(name.startswith("dledger-") for name in names):
-        return "it holds a DLedger log, which this version does not read"
     for name in _names(files, place)[:_LOOKED_BELOW_MAX]:
         if "commitlog" in _names(files, joined(place, name)):
             return f"did you mean {joined(place, name)}?"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.beside_tables import beside_log, may_have_rocksdb_halves
 from readers.broker_settings import BrokerSettings
 from readers.checkpoint import flushed_time_ms
 from readers.consume_queue import open_queue
@@ -16,6 +17,7 @@ from readers.errors import SourceError
 from readers.findings import Finding
 from readers.premises import ForeignDecision, MissingRange, StoreView
 from readers.record_at import block_at
+from readers.state_entries import BesideLog
 from readers.store import HALF_TOPIC, OP_TOPIC, Store
 
 FLUSH_LAG_MS_MAX = 10_000
@@ -28,7 +30,8 @@ class StoreFacts:
     """One store on its way to a verdict. `findings` and `missing` grow while its records are read.
 
     The cursors are read when this is made, that is before any record: a decision that arrives in between can then only
-    be missed for a half that was still open at that moment.
+    be missed for a half that was still open at that moment. So is the RocksDB table of a running broker; `beside` is
+    None until the tables beside the log were asked.
     """
 
     store: Store
@@ -39,6 +42,7 @@ class StoreFacts:
     missing: list[MissingRange] = field(default_factory=list)
     foreign_decisions: list[ForeignDecision] = field(default_factory=list)
     checks_seen_max: int = 0
+    beside: BesideLog | None = None
 
     def view(self, at_ms: int | None) -> StoreView:
         """The same as the verdict takes it."""
@@ -53,6 +57,8 @@ class StoreFacts:
             checks_seen_max=self.checks_seen_max,
             missing=tuple(self.missing),
             foreign_decisions=tuple(self.foreign_decisions),
+            beside=self.beside or BesideLog(),
+            is_interrupted=self.store.in_use or self.store.aborted,
         )
 
 
@@ -79,6 +85,8 @@ def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
         cursors=cursors,
         reference_time_ms=store.taken_time_ms if store.in_use else _known_until_ms(store),
     )
+    if store.in_use and may_have_rocksdb_halves(store):
+        facts.beside = beside_log(store, facts.findings, has_prepared=False, has_rocksdb_halves=True)
     facts.findings.extend(store.findings)
     facts.findings.extend(cursors.findings)
     if not store.in_use:  # a running broker makes new files, and its queues are read after they were listed

@@ -66,14 +66,14 @@ RECORDS = pa.schema(
 QUEUE_SLOTS = pa.schema(
     [
         *_PLACE,
-        column("topic", pa.string(), "topic, from the directory"),
-        column("queue_id", pa.int32(), "queue number, from the directory"),
+        column("topic", pa.string(), "topic, from the directory or the key"),
+        column("queue_id", pa.int32(), "queue number, from the directory or the key"),
         _QUEUE_OFFSET,
         _COMMIT_LOG_OFFSET,
         column("record_length_bytes", pa.int32(), "length of the record it points at"),
         column("tags_code", pa.int64(), "hash of the tag, or the due time in delayed topics"),
-        column("kind", pa.string(), "simple, batch, or pre-blank"),
-        column("batch_store_time_ms", pa.int64(), "batch queue: store time of the batch"),
+        column("kind", pa.string(), "simple, batch, pre-blank, or rocksdb"),
+        column("batch_store_time_ms", pa.int64(), "store time, in batch queues of the batch; null in simple ones"),
         column("batch_size", pa.int16(), "batch queue: messages in the batch"),
         column("extension_address", pa.int64(), "address in the extension file, where the slot has one"),
     ]
@@ -83,7 +83,7 @@ QUEUE_SLOTS = pa.schema(
 HALVES = pa.schema(
     [
         *_PLACE,
-        column("topic", pa.string(), "half topic, or the discard topic for a discard copy"),
+        column("topic", pa.string(), "half topic, discard topic of a discard copy, or a prepared record's own topic"),
         _QUEUE_ID,
         _QUEUE_OFFSET,
         _COMMIT_LOG_OFFSET,
@@ -92,8 +92,8 @@ HALVES = pa.schema(
         column("message_id", pa.string(), "offset message id of this copy"),
         _TRANSACTION_ID,
         _PRODUCER_GROUP,
-        column("real_topic", pa.string(), "property REAL_TOPIC, where a commit delivers to"),
-        column("real_queue_id", pa.int32(), "property REAL_QID"),
+        column("real_topic", pa.string(), "where a commit delivers to: REAL_TOPIC, or a prepared record's own topic"),
+        column("real_queue_id", pa.int32(), "property REAL_QID, or a prepared record's own queue"),
         column("keys", pa.string(), "property KEYS"),
         column("checks_count", pa.int32(), "property TRANSACTION_CHECK_TIMES; null on a copy that was never checked"),
         column("immunity_seconds", pa.int64(), "property CHECK_IMMUNITY_TIME_IN_SECONDS"),
@@ -136,7 +136,8 @@ FINALS = pa.schema(
     ]
 )
 
-#: One half queue offset of one op message.
+#: One half queue offset of one op message; or what ends one half by its commit-log offset: the op message of a
+#: transaction in RocksDB, the ROLLBACK record of a design before 4.3.
 MARKS = pa.schema(
     [
         _STORE,
@@ -146,6 +147,7 @@ MARKS = pa.schema(
         _STORE_TIME,
         column("half_queue_offset", pa.int64(), "the half queue offset that the op names"),
         column("repetition", pa.int32(), "0 for the first time that the op names it, 1 for the second"),
+        column("half_commit_log_offset", pa.int64(), "the half that it names by commit-log offset; null for numbers"),
     ]
 )
 
@@ -160,7 +162,8 @@ HALF_COPY = _evidence(
 )
 OP_MARK = _evidence(
     _QUEUE_ID, _QUEUE_OFFSET, _COMMIT_LOG_OFFSET,
-    column("half_queue_offset", pa.int64(), "the half queue offset that the op names"), _STORE_TIME,
+    column("half_queue_offset", pa.int64(), "the half queue offset that the op names; null where it names an offset"),
+    _STORE_TIME,
 )
 FINAL_RECORD = _evidence(
     column("topic", pa.string(), "topic it was written to"), _QUEUE_ID, _QUEUE_OFFSET, _COMMIT_LOG_OFFSET, _STORE_TIME,
@@ -171,6 +174,15 @@ STATE_ENTRY = _evidence(
     column("key", pa.string(), "key in that table"),
     column("value", pa.string(), "value in that table"),
     column("position_bytes", pa.int64(), "position in that file"),
+)
+
+#: What tables beside the log say of half copies: one row is one entry of such a table.
+STATE_ENTRIES = pa.schema(
+    [
+        _STORE,
+        column("half_commit_log_offset", pa.int64(), "commit-log offset of the half that the entry is of"),
+        *list(STATE_ENTRY.value_type)[1:],
+    ]
 )
 
 TRANSACTIONS = pa.schema(
@@ -189,8 +201,8 @@ TRANSACTIONS = pa.schema(
         column("half_store_time_ms", pa.int64(), "broker clock at the first half copy"),
         column("decided_time_ms", pa.int64(), "broker clock at the record that decided it; null while undecided"),
         column("checks_count", pa.int32(), "most checks that any copy has behind it"),
-        column("half_copies", HALF_COPY, "every half copy, in log order"),
-        column("op_marks", OP_MARK, "every op number that names one of its copies"),
+        column("half_copies", HALF_COPY, "every half copy, or prepared record, in log order"),
+        column("op_marks", OP_MARK, "every op number, or ROLLBACK record, that names one of its copies"),
         column("final_records", FINAL_RECORD, "every COMMIT record of it"),
         column("discard_copies", DISCARD_COPY, "its copies in the discard topic"),
         column("state_entries", STATE_ENTRY, "what tables beside the log say; empty for half/op topics"),
@@ -276,6 +288,44 @@ COVERAGE = pa.schema(
         column("filler_bytes", pa.int64(), "blank records, preallocated space, unused entries"),
         column("damaged_bytes", pa.int64(), "bytes that no layout explains"),
         column("unread_bytes", pa.int64(), "bytes left out because a bound was asked for"),
+    ]
+)
+
+#: An entry of the family `trans` of `rocksdbstore` (5.4.0+): a half that the broker has before it.
+ROCKSDB_TRANSACTIONS = pa.schema(
+    [
+        _STORE,
+        column("file", pa.string(), "directory of the database"),
+        column("half_commit_log_offset", pa.int64(), "commit-log offset of the half"),
+        column("topic", pa.string(), "the real topic; null where the broker cannot read the key, and skips it"),
+        column("transaction_id", pa.string(), "property __transactionId__; null where the broker cannot read the key"),
+        column("checks_count", pa.int32(), "checks sent, as of the last flush of the database"),
+        column("record_length_bytes", pa.int32(), "length of the half"),
+        column("key", pa.string(), "the key, its first eight bytes as a number"),
+    ]
+)
+
+#: An entry of a DLedger commit log (4.5.0+): the frame of one record.
+DLEDGER_ENTRIES = pa.schema(
+    [
+        *_PLACE,
+        _COMMIT_LOG_OFFSET,
+        column("entry_index", pa.int64(), "number of the entry, from 0"),
+        column("term", pa.int64(), "election term in which it was appended"),
+        column("topic", pa.string(), "topic of the record in it"),
+        column("body_length_bytes", pa.int32(), "length of the record in it"),
+        column("body_crc_matches", pa.bool_(), "whether the entry's CRC is that of the record; null where it has none"),
+    ]
+)
+
+#: An epoch of a replica under a controller (5.0.0+).
+EPOCHS = pa.schema(
+    [
+        _STORE,
+        column("file", pa.string(), "file the row was read from"),
+        column("epoch", pa.int64(), "number of the epoch: one master's reign"),
+        column("begin_offset", pa.int64(), "commit-log offset of its first byte"),
+        column("end_offset", pa.int64(), "commit-log offset past its last byte; null of the last epoch"),
     ]
 )
 

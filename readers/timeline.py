@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from readers.cursors import CheckCursors, check_cursors, read_cursors
 from readers.record_at import block_at
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
+from readers.record_block import Block
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 
 TIMELINE = pa.schema(
     [
@@ -38,6 +39,21 @@ CONSUMERS = pa.schema(
 )
 
 
+class RecordName(NamedTuple):
+    """What a record is called: its offset message id, and its topic."""
+
+    message_id: str
+    topic: str
+
+
+def record_names(block: Block) -> dict[int, RecordName]:
+    """Those of the records of a block, by commit-log offset."""
+    names = zip(block.message_ids().to_pylist(), block.topic_texts().to_pylist(), strict=True)
+    return {
+        offset: RecordName(*name) for offset, name in zip(block.commit_log_offsets.tolist(), names, strict=True)
+    }
+
+
 class Surroundings(Protocol):
     """What stands around a transaction's witnesses in the store, or at the broker, that they are from."""
 
@@ -45,8 +61,8 @@ class Surroundings(Protocol):
     def root(self) -> str:
         """What stands in the column `store`."""
 
-    def message_ids(self, offsets: Iterable[int]) -> dict[int, str]:
-        """The offset message ids of records at some commit-log offsets; those that cannot be read are left out."""
+    def records(self, offsets: Iterable[int]) -> dict[int, RecordName]:
+        """What records at some commit-log offsets are called; those that cannot be read are left out."""
 
     def cursors(self) -> list[dict[str, Any]]:
         """Where consumer groups stand: group, topic, queue_id, next_queue_offset."""
@@ -66,14 +82,16 @@ class StoreSurroundings:
         """The store's root."""
         return self.store.root
 
-    def message_ids(self, offsets: Iterable[int]) -> dict[int, str]:
+    def records(self, offsets: Iterable[int]) -> dict[int, RecordName]:
         """Read from its log."""
         log = self.store.log()
         try:
-            found = {offset: block_at(log, offset) for offset in offsets}
+            blocks = [block_at(log, offset) for offset in offsets]
         finally:
             log.close()
-        return {offset: block.message_ids().to_pylist()[0] for offset, block in found.items() if block is not None}
+        return {
+            offset: name for block in blocks if block is not None for offset, name in record_names(block).items()
+        }
 
     def cursors(self) -> list[dict[str, Any]]:
         """Read from config/consumerOffset.json."""
@@ -89,7 +107,8 @@ def timeline(transaction: dict[str, Any], places: Sequence[Surroundings]) -> pa.
     """What happened to a transaction (a row of TRANSACTIONS as a dictionary), one row an event.
 
     Shape: TIMELINE. The first copy is `sent`; a copy with more checks than the one before is a `check` (the broker put
-           it back and asked), one with a restarted count a `resumed`, any other a `put back`.
+           it back and asked), one with a restarted count a `resumed`, any other a `put back`. A prepared record is
+           `prepared`, and a ROLLBACK record a `rollback`.
     Order: time, then place in the log.
     """
     events: list[dict[str, Any]] = []
@@ -104,13 +123,15 @@ def timeline(transaction: dict[str, Any], places: Sequence[Surroundings]) -> pa.
         events.append(_event(copy, event, HALF_TOPIC, detail))
         before = copy["checks_count"]
     for mark in transaction["op_marks"]:
-        events.append(_event(mark, "op", OP_TOPIC, f"ends half queue offset {mark['half_queue_offset']}"))
+        number = mark["half_queue_offset"]
+        named = "the half message" if number is None else f"half queue offset {number}"
+        events.append(_event(mark, "op", OP_TOPIC, f"ends {named}"))
     for number, final in enumerate(transaction["final_records"], 1):
         detail = "COMMIT record: consumers can read it" if number == 1 else f"COMMIT record number {number}"
         events.append(_event(final, "commit", final["topic"], detail))
     for copy in transaction["discard_copies"]:
         events.append(_event(copy, "discard", DISCARD_TOPIC, "the broker gave up on it"))
-    _add_message_ids(events, places)
+    _add_names(events, places)
     events.sort(key=lambda event: (event["time_ms"], event.get("commit_log_offset") or -1))
     return pa.Table.from_pylist(events, schema=TIMELINE)
 
@@ -138,12 +159,32 @@ def _event(entry: dict[str, Any], event: str, topic: str, detail: str) -> dict[s
     }
 
 
-def _add_message_ids(events: list[dict[str, Any]], places: Sequence[Surroundings]) -> None:
+def _add_names(events: list[dict[str, Any]], places: Sequence[Surroundings]) -> None:
+    """The message id of each record, and where it is of another design than the half topic, what it is there."""
     for place in places:
         here = [event for event in events if event.get("store") == place.root and "commit_log_offset" in event]
-        ids = place.message_ids(event["commit_log_offset"] for event in here)
+        names = place.records(event["commit_log_offset"] for event in here)
+        first = next((event["commit_log_offset"] for event in here if event["topic"] == HALF_TOPIC), None)
         for event in here:
-            event["message_id"] = ids.get(event["commit_log_offset"])
+            name = names.get(event["commit_log_offset"])
+            if name is None:
+                continue
+            event["message_id"] = name.message_id
+            if event["topic"] in (HALF_TOPIC, OP_TOPIC) and name.topic != event["topic"]:
+                event |= _of_other_design(event, name.topic, is_first=event["commit_log_offset"] == first)
+
+
+def _of_other_design(event: dict[str, Any], topic: str, *, is_first: bool) -> dict[str, Any]:
+    """What a half copy or a mark is in the design that its topic tells."""
+    if topic in (ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
+        again = {"event": "resumed", "detail": "put into RocksDB again, with no checks behind it"}
+        is_again = topic == ROCKSDB_HALF_TOPIC and not is_first
+        return {"topic": topic, **(again if is_again else {})}
+    if event["topic"] == OP_TOPIC:
+        return {"topic": topic, "event": "rollback", "detail": "ROLLBACK record: nothing is delivered by it"}
+    number = event["queue_offset"]
+    return {"topic": topic, "event": "prepared", "detail": f"prepared record, number {number} in its broker's table"
+            if number else "prepared record stored"}
 
 
 def consumers_past(transaction: dict[str, Any], places: Sequence[Surroundings]) -> pa.Table:

@@ -8,8 +8,12 @@ A verdict is a claim about what the broker recorded and what it will do next. Or
 (d) else a discard copy, or spent checks where the version writes none → DISCARDED;
 (e) else LOST.
 
+The designs beside half and op topics have the same order (`other_designs.py` says what is open in them): a ROLLBACK
+record ends a prepared record as an op message ends a half, and nothing but a COMMIT or ROLLBACK record ever does; a
+half in RocksDB is open while the broker's table has it, and discarded without a copy when the table no longer has it.
+
 UNDECIDABLE replaces any of these where bytes that could have said otherwise are missing, and its reason names them.
-Source: TransactionalMessageServiceImpl.check, EndTransactionProcessor; FORMATS 5.7 to 5.12, 9.4.
+Source: TransactionalMessageServiceImpl.check, EndTransactionProcessor; FORMATS 5.7 to 5.12, 6, 7, 9.4.
 """
 
 from __future__ import annotations
@@ -24,16 +28,20 @@ import pyarrow.compute as pc
 
 from readers.chains import Chains, Group, Witnesses, int64s
 from readers.columns import Bools, Int64s
+from readers.offset_marks import is_rocksdb_mark
+from readers.other_designs import OtherDesigns, state_entries_of
 from readers.premises import StoreView
 from readers.reasons import reasons_of
-from readers.store import HALF_TOPIC, SCHEDULE_TOPIC
+from readers.state_entries import NONE
+from readers.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC
 from readers.tables import TRANSACTIONS
 
 STATES: dict[str, str] = {
     "PENDING": "the broker still has it before it and will ask the producer, or nothing ever ended it",
     "COMMITTED": "a COMMIT record exists: the message was written to its real topic",
-    "ROLLED_BACK": "an op message ended it and no COMMIT record exists",
-    "DISCARDED": "the broker gave up on it: a copy in TRANS_CHECK_MAX_TIME_TOPIC, or spent checks before 4.5.2",
+    "ROLLED_BACK": "an op message, or before 4.3 a ROLLBACK record, ended it and no COMMIT record exists",
+    "DISCARDED": "the broker gave up on it: a copy in TRANS_CHECK_MAX_TIME_TOPIC, or spent checks before 4.5.2, or "
+    "its key taken out of RocksDB (5.4.0+)",
     "LOST": "nothing will happen to it any more, and nothing shows that the broker meant it",
     "UNDECIDABLE": "evidence that could decide it is missing; the reason names what",
 }
@@ -48,11 +56,11 @@ FLAGS: dict[str, str] = {
     "duplicate_commit": "more than one COMMIT record names one of its copies: consumers get the message as often",
     "commit_without_op": "a COMMIT record and no op mark: while the check has a copy before it, it will be asked again "
     "and may be delivered again",
-    "commit_after_rollback": "a COMMIT record was written after an op message had ended it",
+    "commit_after_rollback": "a COMMIT record was written after an op message, or a ROLLBACK record, had ended it",
     "commit_after_discard": "a COMMIT record was written after the broker had given up on it",
     "discarded_though_decided": "the broker discarded a copy although a commit or rollback was already recorded",
     "open_after_decision": "it is decided or discarded, but a copy without a valid op is still before the check (or "
-    "again, where the cursor was set back): it is asked again",
+    "again, where the cursor was set back), or its slot of the state table is still open (3.1): it is asked again",
     "conflict": "it was both committed and rolled back: a committed copy has more op marks than COMMIT records, or "
     "(designs before 4.3) both records exist; consumers got it",
     "unanswerable": "the table's number is not the record's: every answer is refused (3.1)",
@@ -61,7 +69,8 @@ FLAGS: dict[str, str] = {
     f"of {CHECK_PASS_MS_MAX // 1000} s without being checked",
     "never_checked": "pending, older than the timeout and one check interval, and no copy shows a check",
     "immune": "pending, and the immunity time its producer asked for is not over",
-    "resumed": "a half copy is later than a discard copy: somebody had it checked again",
+    "resumed": "a half copy is later than a discard copy, or was put into RocksDB with its checks set back: somebody "
+    "had it checked again",
     "escaped": "half copies were stored by different brokers (a slave acting as master handed it on, 5.1.0+)",
     "expires_soon": f"pending, and less than {EXPIRES_SOON_MS // 3_600_000} h of fileReservedTime are left: "
     "then the check discards it unasked",
@@ -73,7 +82,8 @@ FLAGS: dict[str, str] = {
     "consumers cannot read it",
     "clock_skew": f"born more than {CLOCK_AHEAD_MS // 1000} s after or {CLOCK_BEHIND_MS // 60_000} min before it was "
     "stored: ages are not what they seem, and checks come at once or too late",
-    "without_copy": "discarded by a version that writes no copy of what it discards (4.3.0 to 4.5.1)",
+    "without_copy": "discarded by a version or design that writes no copy of what it discards (4.3.0 to 4.5.1, "
+    "transactions in RocksDB)",
 }
 
 ADVICE: dict[str, str] = {
@@ -83,6 +93,8 @@ ADVICE: dict[str, str] = {
     "discard": "give it up, keeping a copy",
     "resume": "have the broker ask the producer again",
     "wait": "the broker will ask the producer; act only if the application cannot answer",
+    "decide": "nobody will ever ask the producer: find out what became of the local transaction, and commit or roll "
+    "back by that",
     "none": "nothing to do",
 }
 
@@ -134,30 +146,43 @@ class Judgement:
             True, halves.table["store"], halves.integers("queue_id")
         )
         in_half_topic = np.asarray(pc.equal(halves.table["topic"], HALF_TOPIC))
+        self.others = others = OtherDesigns(self.chains, self.views)
         self.cursor_per_copy = cursor
         self.is_before_per_copy = self.cursor_is_known_per_copy & in_half_topic & (queue_offsets >= cursor)
-        self.is_before_per_copy |= self._is_coming_back(in_half_topic)
-        self.is_half_copy = in_half_topic
+        self.is_before_per_copy |= self._is_coming_back() | others.is_before
+        self.cursor_is_known_per_copy = self.cursor_is_known_per_copy | others.is_other
+        self.is_in_half_topic = in_half_topic
 
         op_cursor, op_cursor_known = self._cursor_per_row(False, marks.table["store"], marks.integers("queue_id"))
         self.is_foreign_mark, self.is_doubtful_mark = self._foreign_marks()
         self.is_foreign_mark |= self._is_mark_of_a_commit_that_went_round()
         decides = ~self.is_foreign_mark
         # The check reads ops from the op cursor on; one before it hides nothing any more (cursors set back by hand).
-        seen = ~op_cursor_known | (marks.integers("queue_offset") >= op_cursor)
-        copies = len(halves)
-        self.is_marked_per_copy = np.bincount(self.chains.half_of_mark[decides], minlength=copies) > 0
-        self.is_hidden_per_copy = np.bincount(self.chains.half_of_mark[seen], minlength=copies) > 0
-        self.is_open_per_copy = self.is_before_per_copy & ~self.is_hidden_per_copy
+        names_offset = np.asarray(pc.is_valid(marks.table["half_commit_log_offset"]))
+        seen = ~op_cursor_known | names_offset | (marks.integers("queue_offset") >= op_cursor)
+        self.is_marked_per_copy = self._is_copy_with(decides)
+        self.is_hidden_per_copy = self._is_copy_with(seen)
+        self.is_open_per_copy = np.where(
+            others.is_prepared, others.is_asked, self.is_before_per_copy & ~self.is_hidden_per_copy
+        )
 
-    def _is_coming_back(self, in_half_topic: Bools) -> Bools:
+    def _is_copy_with(self, chosen: Bools) -> Bools:
+        """Half copies that any of the chosen marks is on."""
+        return np.bincount(self._copies_of(chosen), minlength=len(self.halves)) > 0
+
+    def _copies_of(self, chosen: Bools) -> Int64s:
+        """The half copy of each of the chosen marks; of those that name one that is gone, none."""
+        return self.chains.half_of_mark[chosen & (self.chains.half_of_mark >= 0)]
+
+    def _is_coming_back(self) -> Bools:
         """Diverted half messages that still wait for their time: the half topic gets them again.
 
         From 4.6.1 on the schedule service drops them ("[BUG]", #1540); the timer wheel (5.0.0+) brings them back.
         """
         halves = self.halves
-        newest = halves.highest(np.where(in_half_topic, halves.rank, -1), -1)
-        coming = ~in_half_topic & (halves.rank > newest[halves.number])
+        diverted = self.chains.is_diverted
+        newest = halves.highest(np.where(diverted, -1, halves.rank), -1)
+        coming = diverted & (halves.rank > newest[halves.number])
         if coming.any():
             drops = [
                 name for name, view in self.views.items()
@@ -178,7 +203,8 @@ class Judgement:
         marked = np.zeros(len(self.marks), np.bool_)
         if not is_naming.any():
             return marked
-        offsets = self.halves.integers("commit_log_offset")[self.chains.half_of_mark]
+        of_mark = self.chains.half_of_mark
+        offsets = np.append(self.halves.integers("commit_log_offset"), NONE)[of_mark]
         for store in self.chains.stores:
             here = np.asarray(pc.equal(naming.table["store"], store)) & is_naming
             if here.any():
@@ -218,6 +244,8 @@ class Judgement:
         own = ~self.is_foreign_mark
         named = self.chains.named_finals
         self.marks_count = marks.count_of(own)
+        records = self.chains.offset_marks
+        self.has_rollback_record = records.any_of(~np.asarray(is_rocksdb_mark(records.table)))
         self.commits_count = finals.count_of(named)
         self.first_mark_rank = marks.lowest(marks.rank, far, own)
         self.first_final_rank = finals.lowest(finals.rank, far)
@@ -228,7 +256,7 @@ class Judgement:
         self.is_waiting = halves.any_of(self.is_before_per_copy & later)
         self.is_asked_again = halves.any_of(self.is_open_per_copy)
         self.checks_count = np.maximum(
-            halves.highest(halves.integers("checks_count", 0), 0),
+            halves.highest(np.maximum(halves.integers("checks_count", 0), self.others.checks), 0),
             discards.highest(discards.integers("checks_count", 0), 0),
         )
         self.newest_checks = np.where(
@@ -237,7 +265,8 @@ class Judgement:
 
     def _store_of_transaction(self) -> pa.Array:
         columns = [
-            group.at("store", group.first) for group in (self.halves, self.discards, self.finals)
+            group.at("store", group.first)
+            for group in (self.halves, self.discards, self.finals, self.chains.offset_marks)
         ]
         return pc.coalesce(*columns)
 
@@ -249,7 +278,7 @@ class Judgement:
         is_marked = self.marks_count > 0
         cursor_known = np.ones(count, np.bool_)
         cursor_known[halves.number[~self.cursor_is_known_per_copy]] = False
-        spent = self._spent_checks()
+        spent = self._spent_checks() | halves.any_of(self.others.is_dropped)
         states = np.select(
             [is_committed, is_marked, self.is_waiting, discards.has, spent],
             ["COMMITTED", "ROLLED_BACK", "PENDING", "DISCARDED", "DISCARDED"],
@@ -265,12 +294,18 @@ class Judgement:
         for name, view in self.views.items():
             if view.at_ms is not None:
                 past |= np.asarray(pc.equal(self.store, name))
+        self._undecide(
+            only_cursor & past & ~self.is_waiting & halves.any_of(self.others.is_dropped),
+            "the RocksDB table has no history: as of a past time only it could decide it",
+        )
         # Cursors only move forward in a running broker: what is still before the check now was so then.
         self._undecide(
             only_cursor & past & ~self.is_waiting,
             "cursors have no history: as of a past time only they could decide it",
         )
         self._undecide_where_log_begins_later(states)
+        unread = halves.any_of(self.others.is_unknown) & ~is_committed & ~is_marked & ~self.is_waiting
+        self._undecide(unread, "only the RocksDB table tells open from dropped, and it is not there to be read")
         doubtful = self.marks.any_of(self.is_doubtful_mark) & ~is_committed & ~is_marked
         self._undecide(doubtful, "its op number may as well belong to a decision on another record")
         self._undecide_where_bytes_are_missing(states)
@@ -303,6 +338,8 @@ class Judgement:
         halves = self.halves
         is_copy = (halves.integers("checks_count", 0) > 0) | (halves.integers("prepared_queue_offset") >= 0)
         first_is_copy = np.where(halves.has, is_copy[halves.first] if len(halves) else False, True)
+        # A ROLLBACK record alone is a decision that its own prepared record came before; that one has no copies.
+        first_is_copy &= ~self.has_rollback_record
         rows = (begin > 0) & first_is_copy & (states != "COMMITTED")
         self._undecide(rows, "the log begins later: earlier copies and what may have decided them are gone")
 
@@ -319,7 +356,9 @@ class Judgement:
                         ("queue_offset", missing.half_queue_offsets),
                     ):
                         if values:
-                            hit |= halves.any_of(np.isin(halves.integers(name), np.array(values, np.int64)))
+                            named = np.isin(halves.integers(name), np.array(values, np.int64))
+                            # Only half copies of the half topic have queue offsets of their own.
+                            hit |= halves.any_of(named & (self.is_in_half_topic | (name != "queue_offset")))
                     if missing.transaction_ids:
                         ids = pa.array(missing.transaction_ids, pa.string())
                         hit |= np.asarray(pc.is_in(self._identity(), value_set=ids))
@@ -336,8 +375,8 @@ class Judgement:
             halves.at("lone_message_id", halves.first),
             discards.at("transaction_id", discards.first),
             discards.at("lone_message_id", discards.first),
-            finals.at("transaction_id", finals.first),
-            finals.at("lone_prepared_id", finals.first),
+            *(group.at(name, group.first) for group in (finals, self.chains.offset_marks)
+              for name in ("transaction_id", "lone_prepared_id")),
         )
 
     def _judge_flags(self) -> None:
@@ -357,34 +396,41 @@ class Judgement:
         timeout = self._per_row(stores, {n: v.settings.transaction_time_out_ms for n, v in views.items()})
         interval = self._per_row(stores, {n: v.settings.transaction_check_interval_ms for n, v in views.items()})
         reserved = self._per_row(stores, {n: v.settings.file_reserved_time_hours * 3_600_000 for n, v in views.items()})
-        is_immune = is_pending & (immunity > 0) & (now - born < immunity * 1000)
+        others = self.others
+        is_prepared, is_other = self._newest_is(others.is_prepared), self._newest_is(others.is_other)
+        is_immune = is_pending & ~is_prepared & (immunity > 0) & (now - born < immunity * 1000)
+        in_half_topic = is_pending & ~is_other
         waited = now - newest_stored
         readable = np.asarray(pc.fill_null(halves.table["body_is_readable"], True))
         askable = np.asarray(
             pc.and_(pc.is_valid(halves.table["producer_group"]), pc.is_valid(halves.table["real_topic"]))
         )
         foreign = self.marks.any_of(self.is_foreign_mark)
-        is_delayed = halves.any_of(~self.is_half_copy)
+        is_delayed = halves.any_of(self.chains.is_diverted)
+        poisoned = np.where(others.is_rocksdb, others.is_unreadable_key, ~others.is_prepared & ~(readable & askable))
+        is_slotless = others.is_prepared & others.has_tables & ~others.never_asks & (others.open_slot == NONE)
         host = halves.integers("store_host_number")
         self.flags: dict[str, Bools] = {
             "duplicate_commit": self.commits_count > 1,
-            "commit_without_op": is_committed & halves.has & ~has_mark,
+            "commit_without_op": is_committed & halves.any_of(~others.is_prepared) & ~has_mark,
             "commit_after_rollback": is_committed & has_mark & (self.first_final_rank > self.first_mark_rank),
             "commit_after_discard": is_committed & has_discard & (self.first_final_rank > self.first_discard_rank),
             "discarded_though_decided": has_discard & is_decided
             & (np.minimum(self.first_final_rank, self.first_mark_rank) < self.last_discard_rank),
-            "open_after_decision": self.is_asked_again & ((is_decided & has_mark) | is_discarded),
+            "open_after_decision": self.is_asked_again
+            & ((is_decided & (has_mark | is_prepared)) | is_discarded),
             "conflict": is_committed & self._is_rolled_back_too(),
-            "unanswerable": np.zeros(count, np.bool_),
-            "never_asked": np.zeros(count, np.bool_),
-            "stalled": is_pending & ~is_immune & (waited > timeout + 2 * interval + CHECK_PASS_MS_MAX),
-            "never_checked": is_pending & (self.checks_count == 0) & (waited > timeout + interval) & ~is_immune,
+            "unanswerable": halves.any_of(others.is_unanswerable),
+            "never_asked": is_pending & halves.any_of(is_slotless),
+            "stalled": in_half_topic & ~is_immune & (waited > timeout + 2 * interval + CHECK_PASS_MS_MAX),
+            "never_checked": in_half_topic & (self.checks_count == 0) & (waited > timeout + interval) & ~is_immune,
             "immune": is_immune,
-            "resumed": has_discard & (self.newest_half_rank > self.first_discard_rank),
+            "resumed": (has_discard & (self.newest_half_rank > self.first_discard_rank))
+            | halves.any_of(others.is_rocksdb & np.asarray(pc.is_valid(halves.table["checks_count"]))),
             "escaped": halves.has & (halves.highest(host, _LOWEST) != halves.lowest(host, _HIGHEST)),
-            "expires_soon": is_pending & (now - born > reserved - EXPIRES_SOON_MS),
+            "expires_soon": in_half_topic & (now - born > reserved - EXPIRES_SOON_MS),
             "orphan_op": np.zeros(count, np.bool_),
-            "poison": is_pending & halves.any_of(self.is_before_per_copy & ~(readable & askable)),
+            "poison": is_pending & halves.any_of(self.is_before_per_copy & poisoned),
             "masked": foreign & ~is_committed & ~has_mark & ~is_delayed,
             "delayed_half": is_delayed,
             "bad_body": halves.any_of(~readable)
@@ -392,18 +438,25 @@ class Judgement:
             "clock_skew": halves.has & ((born - stored > CLOCK_AHEAD_MS) | (stored - born > CLOCK_BEHIND_MS)),
             "without_copy": self.is_without_copy & (self.state == "DISCARDED"),
         }
-        self.is_closable = (is_decided | is_discarded) & self.is_asked_again
+        # A decision on what the state table still asks for writes one more record, and closes nothing.
+        closable = halves.any_of(self.is_open_per_copy & ~others.is_prepared)
+        self.is_closable = (is_decided | is_discarded) & closable
+
+    def _newest_is(self, copies: Bools) -> Bools:
+        """Transactions whose newest half copy is one of some copies."""
+        halves = self.halves
+        return halves.has & copies[halves.last] if len(halves) else np.zeros(self.chains.count, np.bool_)
 
     def _is_rolled_back_too(self) -> Bools:
-        """Whether a copy that a COMMIT record names has more op marks than decisions of which a record is known.
+        """Whether a ROLLBACK record names it, or a committed copy has more op marks than decisions on record.
 
         Every decision that a broker accepts marks the copy it names, and a commit writes a COMMIT record besides. Which
         came first need not show: from 5.1.0 on ops are written in batches, so a rollback's may lie after a later
         COMMIT record. The same shows where a committed copy was closed after the op cursor was set back by hand.
         """
         halves, finals = self.halves, self.finals
-        marks = np.bincount(self.chains.half_of_mark[~self.is_foreign_mark], minlength=len(halves))
-        rows = np.flatnonzero((marks > 1) & self.is_half_copy)
+        marks = np.bincount(self._copies_of(~self.is_foreign_mark), minlength=len(halves))
+        rows = np.flatnonzero((marks > 1) & ~(self.chains.is_diverted | self.others.is_prepared))
         chosen = self.chains.named_finals & np.isin(finals.number, halves.number[rows])
         commits = Counter(
             zip(
@@ -415,7 +468,7 @@ class Judgement:
             (decision.store, decision.queue_id, decision.queue_offset)
             for view in self.views.values() for decision in view.foreign_decisions
         )
-        is_twice = np.zeros(self.chains.count, np.bool_)
+        is_twice = self.has_rollback_record.copy()
         columns = ["store", "queue_id", "queue_offset", "commit_log_offset"]
         for row, copy in zip(rows.tolist(), halves.table.select(columns).take(pa.array(rows)).to_pylist(), strict=True):
             number = int(halves.number[row])
@@ -425,7 +478,8 @@ class Judgement:
 
     def _first_of(self, name: str) -> pa.Array:
         """A column that halves, discard copies and finals share, of the transaction's first witness."""
-        return pc.coalesce(*(g.at(name, g.first) for g in (self.halves, self.discards, self.finals)))
+        groups = (self.halves, self.discards, self.finals, self.chains.offset_marks)
+        return pc.coalesce(*(group.at(name, group.first) for group in groups))
 
     # -- rows -----------------------------------------------------------------------------------------------------
 
@@ -452,15 +506,19 @@ class Judgement:
         return pa.ListArray.from_arrays(pa.array(offsets), values, type=TRANSACTIONS.field("flags").type)
 
     def _advice(self) -> pa.Array:
+        others = self.others
+        unread = others.may_ask & ~others.has_tables  # a broker before 3.2 asks for most
+        is_asked = self._newest_is((others.is_asked & ~others.is_unanswerable) | unread)
         return pa.array(
             np.select(
                 [
                     self.is_closable,
+                    (self.state == "PENDING") & self._newest_is(self.others.is_prepared) & ~is_asked,
                     (self.state == "PENDING") & self.flags["masked"],
                     self.state == "PENDING",
                     np.isin(self.state, ["DISCARDED", "LOST"]),
                 ],
-                ["close", "resume", "wait", "resume"],
+                ["close", "decide", "resume", "wait", "resume"],
                 "none",
             )
         )
@@ -475,12 +533,15 @@ class Judgement:
             halves.at("real_topic", halves.first),
             self.discards.at("real_topic", self.discards.first),
             finals.at("topic", finals.last),
+            self.chains.offset_marks.at("real_topic", self.chains.offset_marks.last),
         )
-        is_lost = pc.fill_null(pc.equal(topic, HALF_TOPIC), False)  # a diverted half message forgets where it was for
+        half_topics = pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC])
+        is_lost = pc.is_in(topic, value_set=half_topics)  # a diverted half message forgets where it was for
         queue_id = pc.coalesce(
             halves.at("real_queue_id", halves.first),
             self.discards.at("real_queue_id", self.discards.first),
             finals.at("queue_id", finals.last),
+            self.chains.offset_marks.at("queue_id", self.chains.offset_marks.last),
         )
         columns = {
             "store": self.store,
@@ -498,13 +559,9 @@ class Judgement:
             "decided_time_ms": self._decided_time(),
             "checks_count": pa.array(self.checks_count).cast(pa.int32()),
             **self.chains.evidence(),
-            "state_entries": _empty_lists(self.chains.count, TRANSACTIONS.field("state_entries").type),
+            "state_entries": state_entries_of(self.chains, self.views, TRANSACTIONS.field("state_entries").type),
         }
         return pa.Table.from_arrays([columns[name] for name in TRANSACTIONS.names], schema=TRANSACTIONS)
-
-
-def _empty_lists(count: int, kind: pa.DataType) -> pa.Array:
-    return pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), pa.array([], kind.value_type), type=kind)
 
 
 def judge(witnesses: Witnesses, views: Mapping[str, StoreView]) -> pa.Table:

@@ -40,6 +40,7 @@ from readers.verify_losses import with_losses
 from readers.verify_queues import QueueClaims, QueueParts
 from readers.verify_ranges import LogRanges, merged
 from readers.verify_records import TIME_MS_MAX, older_design_rows, record_findings
+from readers.verify_rocksdb_queues import rocksdb_queue_findings
 from readers.verify_store import (
     backwards_finding,
     checkpoint_findings,
@@ -146,8 +147,10 @@ class Verify:
         yield from with_losses(store, known)
         backwards = _backwards(splits)
         yield from _log_findings(store, splits, backwards)
-        if store.has_rocksdb_queues:
+        if store.has_rocksdb_queues and (is_quick or is_partial):
             yield Finding(store.root, "queues-unchecked", store.place("consumequeue"))
+        elif store.has_rocksdb_queues:
+            yield from rocksdb_queue_findings(store, ranges)
         queues = Leftovers(
             store, [split.queues for split in splits], ranges, only_ends=is_quick, is_partial=is_partial
         )

@@ -271,14 +271,19 @@ def _compared(
     if name[0] == SIMPLE and (slot_tags <= EXTENSION_ADDRESS_MAX).any():
         slot_tags = _resolved(store, name, slot_tags, places)
     good &= (slot_offsets == offsets) & (slot_lengths == lengths)
-    delay = slot_tags - times
-    due = is_delayed & (delay >= 0) & (delay <= _DELAY_MS_MAX)
-    good &= (slot_tags == tags) | due
+    good &= (slot_tags == tags) | due_slots(slot_tags, times, is_delayed)
     bad = ~good
     return QueuePart(
         runs_of(places[good]), places[bad], offsets[bad], lengths[bad], tags[bad], slot_offsets[bad],
         slot_lengths[bad], slot_tags[bad],
     )
+
+
+def due_slots(tags_codes: Int64s, store_times: Int64s, is_delayed: Bools) -> Bools:
+    """Which slots of delayed records hold a time at which those may be due, in the place of a hash."""
+    delay = tags_codes - store_times
+    due: Bools = is_delayed & (delay >= 0) & (delay <= _DELAY_MS_MAX)
+    return due
 
 
 def _is_of_record(name: QueueName, slots: Slots, numbers: Int64s, times: Int64s, sizes: Int64s) -> Bools:

@@ -20,7 +20,7 @@ from readers.missing import UnfoundSlot, unfound_slots
 from readers.segment_scan import Span
 from readers.splits import Split
 from readers.spool import UInt64s, identities, identity_hashes
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, WAITING_TOPICS
 
 
 @dataclass(slots=True)
@@ -37,6 +37,8 @@ class Scanned:
     spans: list[Span] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     halves_count: int = 0
+    rocksdb_halves_count: int = 0
+    prepared_count: int = 0
     unfound: list[UnfoundSlot] = field(default_factory=list)
     stray_prepared_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     stray_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
@@ -66,20 +68,21 @@ class Scanned:
 class SplitWitnesses:
     """The witnesses of one split, in log order, and what it said of itself.
 
-    Shape: `halves` and `discards` JUDGED_HALVES, `finals` JUDGED_FINALS, `marks` MARKS; lists of batches. The hashes
-           are those of the identities of the rows, all batches together.
+    Shape: `halves` and `discards` JUDGED_HALVES, `finals` JUDGED_FINALS, `marks` MARKS, `offset_marks` OFFSET_MARKS;
+           lists of batches. The hashes are those of the identities of the rows, all batches together.
     """
 
     scanned: Scanned
     halves: list[pa.RecordBatch] = field(default_factory=list)
     discards: list[pa.RecordBatch] = field(default_factory=list)
     finals: list[pa.RecordBatch] = field(default_factory=list)
+    offset_marks: list[pa.RecordBatch] = field(default_factory=list)
     marks: list[pa.RecordBatch] = field(default_factory=list)
     hashes: dict[str, UInt64s] = field(default_factory=dict)
 
 
 #: The witnesses whose own words say whose they are; a mark names a half queue offset.
-IDENTIFIED = ("halves", "discards", "finals")
+IDENTIFIED = ("halves", "discards", "finals", "offset_marks")
 
 
 def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
@@ -109,12 +112,30 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
     for name in IDENTIFIED:
         hashes = [identity_hashes(identities(rows)) for rows in getattr(result, name)]
         result.hashes[name] = np.concatenate([np.empty(0, np.uint64), *hashes])
-    scanned.halves_count = sum(rows.num_rows for rows in result.halves)
+    _count_halves(result)
     scanned.checks_seen_max = int(column(result.halves, "checks_count").max(initial=0))
     _look_for_strays(result)
     if at_ms is None:
         _compare_with_queues(result, ops)
     return result
+
+
+def _count_halves(result: SplitWitnesses) -> None:
+    """How many half copies there are of the half topic, of RocksDB, and of prepared records."""
+    scanned = result.scanned
+    for rows in result.halves:
+        counts = {row["values"]: row["counts"] for row in pc.value_counts(rows["topic"]).to_pylist()}
+        scanned.rocksdb_halves_count += counts.pop(ROCKSDB_HALF_TOPIC, 0)
+        scanned.halves_count += sum(counts.pop(topic, 0) for topic in (HALF_TOPIC, *WAITING_TOPICS))
+        scanned.prepared_count += sum(counts.values())
+    for rows in result.offset_marks:  # the prepared record may have left the log
+        scanned.prepared_count += pc.sum(pc.not_equal(rows["topic"], ROCKSDB_OP_TOPIC)).as_py() or 0
+
+
+def are_of_half_topic(rows: pa.RecordBatch) -> Bools:
+    """Which half copies are of the half topic; no op message and no slot of its queue knows those of other designs."""
+    chosen: Bools = np.asarray(pc.is_in(rows["topic"], value_set=pa.array([HALF_TOPIC, *WAITING_TOPICS])))
+    return chosen
 
 
 def column(batches: list[pa.RecordBatch], name: str) -> Int64s:
@@ -155,5 +176,7 @@ def _compare_with_queues(result: SplitWitnesses, ops: list[pa.RecordBatch]) -> N
     scanned = result.scanned
     for topic, batches in ((HALF_TOPIC, result.halves), (OP_TOPIC, ops), (DISCARD_TOPIC, result.discards)):
         mine = column(batches, "queue_id") == 0
+        if topic == HALF_TOPIC:
+            mine &= np.concatenate([np.empty(0, np.bool_), *(are_of_half_topic(rows) for rows in batches)])
         places, numbers = (column(batches, name)[mine] for name in ("commit_log_offset", "queue_offset"))
         scanned.unfound.extend(unfound_slots(scanned.split.store, topic, places, numbers, *scanned.offsets))

@@ -133,7 +133,7 @@ def _reading(
     witnesses = Witnesses(
         *(
             pa.concat_tables([getattr(part, kind) for part in parts])
-            for kind in ("halves", "marks", "finals", "discards")
+            for kind in ("halves", "marks", "finals", "discards", "offset_marks")
         )
     )
     del sources, parts, named  # with many transactions memory is what the rows take, once

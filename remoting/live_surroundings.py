@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from readers.cursors import CheckCursors
+from readers.timeline import RecordName, record_names
 from remoting.codes import RequestCode
 from remoting.connection import Request
 from remoting.errors import BadFrame, Refused
@@ -27,13 +28,13 @@ class LiveSurroundings:
         """The broker's name and address."""
         return self.facts.root
 
-    def message_ids(self, offsets: Iterable[int]) -> dict[int, str]:
+    def records(self, offsets: Iterable[int]) -> dict[int, RecordName]:
         """From the records themselves, which have the address that the broker had then."""
         bodies = (body for _, body in views(self.facts.broker, dict.fromkeys(offsets), Pace()) if body is not None)
         return {
             offset: name
             for block in blocks_of(bodies, self.root, [])
-            for offset, name in zip(block.commit_log_offsets.tolist(), block.message_ids().to_pylist(), strict=True)
+            for offset, name in record_names(block).items()
         }
 
     def cursors(self) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ Each takes the situation as it is now and what is wished.
 from __future__ import annotations
 
 from readers.record_layout import COMPRESSED
+from readers.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
 from repairs.situation import Situation
 from repairs.wishes import Wish
 
@@ -17,6 +18,8 @@ RESUME_KEEPS_COMPRESSED_SINCE = (5, 3, 2)
 #: The same of the check, as it puts copies back. Source: FORMATS 5.7, 5.12 F14.
 CHECK_KEEPS_COMPRESSED_SINCE = (4, 6, 0)
 _HOUR_MS = 3_600_000
+#: Topics of half copies that are no prepared records.
+_KNOWN_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
 
 
 def slave(situation: Situation, _: Wish) -> Found:
@@ -33,6 +36,18 @@ def rocksdb(situation: Situation, _: Wish) -> Found:
     return (
         "the broker keeps its transactions in RocksDB (transRocksDBEnable), which is not judged",
         "let its producers answer",
+    )
+
+
+def prepared_record(situation: Situation, _: Wish) -> Found:
+    """It is of a design before half topics, in which decisions are other records."""
+    record = situation.half_copy
+    if record is None or record.topic in _KNOWN_TOPICS:
+        return None
+    return (
+        f"it is a prepared record of a broker before 4.3 (commit-log offset {record.commit_log_offset}, in "
+        f"{record.topic}), and deciding those is not supported",
+        "have its producer send the decision, with the offset and number of that record, to a broker before 4.3",
     )
 
 
@@ -77,10 +92,12 @@ def already_decided(situation: Situation, wish: Wish) -> Found:
     if situation.state != "ROLLED_BACK" or wish.action == "close":
         return None
     mark = situation.row["op_marks"][-1]
-    why = (
-        f"it was rolled back before: op message at queue offset {mark['queue_offset']} ends half copy "
-        f"{mark['half_queue_offset']} and no COMMIT record exists"
+    record = (
+        f"ROLLBACK record or op message at commit-log offset {mark['commit_log_offset']} ends it"
+        if mark["half_queue_offset"] is None
+        else f"op message at queue offset {mark['queue_offset']} ends half copy {mark['half_queue_offset']}"
     )
+    why = f"it was rolled back before: {record} and no COMMIT record exists"
     return why, _close_or_nothing(situation)
 
 
@@ -125,7 +142,7 @@ def not_a_half(situation: Situation, wish: Wish) -> Found:
 def cannot_be_written(situation: Situation, wish: Wish) -> Found:
     """The broker would write something else, as only it can while it runs."""
     why = situation.around.unwritable.get(wish.action)
-    if why is None:
+    if why is None or prepared_record(situation, wish) is not None:
         return None
     return f"what its broker would write cannot be appended to its files: {why}", "start the broker and act live"
 

@@ -31,12 +31,14 @@ class Guard:
     """One guard.
 
     Shape: `prevents` and `risk` are sentences for people; `refuses` gives why and what to do instead, or nothing.
+           `is_absolute`: overriding it is refused too.
     """
 
     name: str
     prevents: str
     risk: str
     refuses: Callable[[Situation, Wish], tuple[str, str] | None]
+    is_absolute: bool = False
 
 
 #: In the order in which they are asked: what makes others meaningless comes first.
@@ -48,6 +50,11 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "rocksdb-transactions", "acting on a design that is not judged", "the verdict may be wrong: a second delivery",
         guard_rules.rocksdb,
+    ),
+    Guard(
+        "prepared-record", "writing records of the half topic for a transaction that knows none (before 4.3)",
+        "an op message that hides another half message: nobody may take it", guard_rules.prepared_record,
+        is_absolute=True,
     ),
     Guard(
         "wrong-group", "acting on somebody else's transaction", "the broker refuses a wrong group",
@@ -116,6 +123,8 @@ GUARDS: tuple[Guard, ...] = (
 )  # fmt: skip
 
 GUARD_NAMES = tuple(guard.name for guard in GUARDS)
+#: Guards that nobody overrides.
+ABSOLUTE_GUARDS = frozenset(guard.name for guard in GUARDS if guard.is_absolute)
 
 
 def refusals(
@@ -126,7 +135,8 @@ def refusals(
     `without`: guards that are asked at another time.
     Order: that of GUARDS.
     """
-    passed = {*overridden, *without}
+    overridden, left_out = set(overridden), set(without)
     for guard in GUARDS:
-        if guard.name not in passed and (found := guard.refuses(situation, wish)) is not None:
+        is_passed = guard.name in left_out or (guard.name in overridden and not guard.is_absolute)
+        if not is_passed and (found := guard.refuses(situation, wish)) is not None:
             yield Refusal(guard.name, *found)

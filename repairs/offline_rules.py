@@ -61,7 +61,7 @@ def _reasons(store: Store, settings: BrokerSettings, conf: Mapping[str, str]) ->
          "its broker is a slave, whose log must stay the master's", master),
         (store.has_rocksdb_queues, "its queues are in RocksDB (storeType=defaultRocksDB)", "act live: -n HOST:PORT"),
         (any(store.has("config", *name, "CURRENT") for name in _ROCKSDB_CONFIG),
-         "its cursors and topics are in RocksDB, which is not read", "act live: -n HOST:PORT"),
+         "its cursors and topics are in RocksDB, into which nothing is written", "act live: -n HOST:PORT"),
         (conf.get("transRocksDBEnable") == "true" or store.has("consumequeue", _ROCKSDB_HALF_TOPIC),
          "its broker keeps transactions in RocksDB (transRocksDBEnable), which is not judged",
          "let its producers answer"),

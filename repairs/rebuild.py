@@ -164,6 +164,10 @@ def _refuse(parts: frozenset[str], store: Store) -> None:
         )
     if not store.commit_log:
         raise NotAStore(f"{store.root} has no commit log to make anything from", advice="rmqtx salvage finds records")
+    if store.is_dledger:
+        raise BadRequest(
+            f"the commit log of {store.root} is DLedger's", advice="its broker makes what derives from it by itself"
+        )
     if QUEUES in parts and store.has_rocksdb_queues:
         raise BadRequest(
             f"the consume queues of {store.root} are in RocksDB", advice="its broker makes them anew from the log"

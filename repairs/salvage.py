@@ -19,6 +19,7 @@ from readers.errors import BadRequest, NotAStore
 from readers.findings import Finding, as_text
 from readers.reading import Coverage
 from readers.slot_files import SIMPLE
+from readers.sources import is_dledger
 from readers.store import Store, open_store
 from repairs.file_copies import copy_tree
 from repairs.fillers import BLANK_BYTES, FILLER_BYTES_MIN, Lost, Surroundings, filled, filler, stand_in
@@ -141,6 +142,12 @@ def _refuse(paths: list[Path], target: Path, config: Path | None) -> None:
     for path in [*paths, *([] if config is None else [config])]:
         if path.is_dir() and place.is_relative_to(path.resolve()):
             raise BadRequest(f"{target} lies in {path}, which is read", advice="--to names a directory elsewhere")
+        directories = (path.resolve(), path.resolve().parent)
+        if any(is_dledger(str(directory)) for directory in directories) or any(path.glob("dledger-*/data")):
+            raise BadRequest(
+                f"{path} is a DLedger log, and a store without its entries is none that its broker reads",
+                advice="start the member empty: it copies the log from the others of its group",
+            )
     if config is not None and not config.is_dir():
         raise BadRequest(f"{config} is no directory", advice="give the broker's directory config/")
 

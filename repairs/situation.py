@@ -10,13 +10,14 @@ import numpy as np
 
 from readers.broker_settings import Version
 from readers.record_block import Block
+from readers.store import HALF_TOPIC
 
 
 @dataclass(frozen=True, slots=True)
 class NamedRecord:
     """A record that an action names, as it stands in the store.
 
-    Shape: `raw` is the record exactly as in the log; empty where it was not read.
+    Shape: `raw` is the record exactly as in the log; empty where it was not read. `topic` is the one that it stands in.
     """
 
     store: str
@@ -29,6 +30,7 @@ class NamedRecord:
     born_time_ms: int
     message_id: str
     raw: bytes = field(default=b"", repr=False)
+    topic: str = HALF_TOPIC
 
     def place(self) -> dict[str, Any]:
         """The same as plans and receipts have it (RECORD_NAMED)."""
@@ -51,6 +53,7 @@ def named_record(block: Block, store: str, number: int = 0) -> NamedRecord:
         born_time_ms=int(alone.header("born_time_ms")[0]),
         message_id=str(alone.message_ids()[0]),
         raw=block.raw[begin : begin + length],
+        topic=str(alone.topic_texts()[0]),
     )
 
 

@@ -86,12 +86,14 @@ def conduct_of(
     Raises: BadRequest for a guard that there is not, or an override without a reason.
     """
     from repairs.deeds import Conduct
-    from repairs.guards import GUARD_NAMES
+    from repairs.guards import ABSOLUTE_GUARDS, GUARD_NAMES
     from rmqtx_cli.near import did_you_mean
 
     for name in override or ():
         if name not in GUARD_NAMES:
             raise BadRequest(f"no guard {name!r}", advice=did_you_mean(name, list(GUARD_NAMES)))
+        if name in ABSOLUTE_GUARDS:
+            raise BadRequest(f"guard {name} cannot be overridden", advice="leave that transaction out")
     if override and not (reason or "").strip():
         raise BadRequest("--override needs --reason TEXT: who lets a guard pass says why")
     if max_per_second is not None and max_per_second <= 0:

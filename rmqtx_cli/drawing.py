@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from readers.store import HALF_TOPIC
 from readers.timeline import CONSUMERS, TIMELINE, Surroundings, consumers_past, timeline
 from readers.transactions import ADVICE, FLAGS
 from rmqtx_cli.durations import duration_text
@@ -26,7 +27,8 @@ def draw(transaction: Transaction, places: Sequence[Surroundings], stream: IO[by
     _write(stream, _head(transaction))
     events = timeline(transaction, places)
     _write_table(stream, events, _timeline_view(_sent_ms(transaction), with_store=len(places) > 1))
-    _write(stream, ["", *_check_lines(transaction, places)])
+    checks = list(_check_lines(transaction, places))
+    _write(stream, ["", *checks] if checks else [])
     consumers = consumers_past(transaction, places)
     if consumers.num_rows:
         _write(stream, ["", "consumer groups (committed is not consumed)"])
@@ -114,9 +116,11 @@ _CONSUMERS_VIEW = View(
 
 def _check_lines(transaction: Transaction, places: Sequence[Surroundings]) -> Iterator[str]:
     for place in places:
+        entries = [entry for entry in transaction["state_entries"] if entry["store"] == place.root]
+        yield from (f"{entry['kind']}: {escaped(entry['key'])} is {escaped(entry['value'])}" for entry in entries)
         copies = [copy for copy in transaction["half_copies"] if copy["store"] == place.root]
-        if not copies:
-            continue
+        if not copies or _topic_of(copies[-1], place) != HALF_TOPIC:
+            continue  # no cursor tells what is open in another design
         cursors = place.check_cursors()
         newest = copies[-1]
         where = f"check of {place.root}: " if len(places) > 1 else "check: "
@@ -127,6 +131,13 @@ def _check_lines(transaction: Transaction, places: Sequence[Surroundings]) -> It
             yield f"{where}next half {next_half}, past the newest copy {newest['queue_offset']}"
         else:
             yield f"{where}next half {next_half}, the newest copy {newest['queue_offset']} is still before it"
+
+
+def _topic_of(copy: Transaction, place: Surroundings) -> str:
+    """The topic of a half copy; that of the half topic's where its record cannot be read."""
+    offset = copy["commit_log_offset"]
+    name = place.records([offset]).get(offset)
+    return HALF_TOPIC if name is None else name.topic
 
 
 def _write(stream: IO[bytes], lines: Iterator[str] | list[str]) -> None:

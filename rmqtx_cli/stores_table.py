@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,12 +10,16 @@ import pyarrow as pa
 from readers.commit_log import written_bytes
 from readers.consume_queue import open_queue
 from readers.cursors import check_cursors
+from readers.designs import DESIGNS, HALF_TOPIC_DESIGN, designs_of
 from readers.errors import SourceError
+from readers.rocksdb_cursors import cursor_databases
+from readers.rocksdb_queues import queue_bounds
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from rmqtx_cli.text import count, escaped, size
 
 if TYPE_CHECKING:
     from readers.broker_settings import BrokerSettings
+    from readers.designs import SeenDesign
     from readers.findings import Finding
     from readers.store import Store
 
@@ -24,6 +28,8 @@ STORES = pa.schema(
     [
         pa.field("store", pa.string()),
         pa.field("generation", pa.string()),
+        pa.field("designs", pa.list_(pa.string())),
+        pa.field("designs_shown_by", pa.list_(pa.string())),
         pa.field("broker_versions", pa.string()),
         pa.field("settings", pa.string()),
         pa.field("is_in_use", pa.bool_()),
@@ -48,20 +54,27 @@ STORES = pa.schema(
 )
 
 
+NO_QUEUE = (None, None)
+
+
 def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], list[Finding]]:
     """The row of STORES, and what was wrong while it was made."""
     findings = list(store.findings)
     cursors = check_cursors(store)
     findings += cursors.findings
-    half_min, half_max = _range(store, HALF_TOPIC, findings)
-    _, op_max = _range(store, OP_TOPIC, findings)
-    _, discarded = _range(store, DISCARD_TOPIC, findings)
+    in_rocksdb = queue_bounds(store, findings)
+    half_min, half_max = _range(store, HALF_TOPIC, findings) or in_rocksdb.get((HALF_TOPIC, 0)) or NO_QUEUE
+    _, op_max = _range(store, OP_TOPIC, findings) or in_rocksdb.get((OP_TOPIC, 0)) or NO_QUEUE
+    _, discarded = _range(store, DISCARD_TOPIC, findings) or in_rocksdb.get((DISCARD_TOPIC, 0)) or NO_QUEUE
     half_next = None if cursors.half is None else cursors.half.get(0, half_min)
-    queues = list(store.queues())
+    queues = sorted({*store.queues(), *in_rocksdb})
     end, size_bytes = _log_end(store)
+    seen = designs_of(store)
     row = {
         "store": store.root,
-        "generation": generation(store),
+        "generation": generation(store, seen),
+        "designs": [design.word for design in seen],
+        "designs_shown_by": [design.why for design in seen],
         "broker_versions": settings.version,
         "settings": settings.describe(),
         "is_in_use": None if store.is_remote else store.in_use,  # a lock does not travel with a copy
@@ -86,12 +99,29 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
     return row, findings
 
 
-def generation(store: Store) -> str:
-    """Which design of transactional messages the files show, and where queues are kept."""
-    queues = "RocksDB consume queues (5.2.0+), not read" if store.has_rocksdb_queues else "file consume queues"
-    if store.has("transaction", "statetable"):
-        return "state tables (3.0, 3.1), not read"
-    return f"half and op topics (4.3.0+), {queues}"
+def generation(store: Store, seen: Sequence[SeenDesign]) -> str:
+    """Which designs of transactional messages the store shows, and where queues are kept."""
+    queues = storage(store)
+    names = [DESIGNS[design.word] for design in seen]
+    if not names:
+        return f"no transactions of any design seen, {queues}"
+    return f"{' and '.join(names)}, {queues}"
+
+
+def storage(store: Store) -> str:
+    """In what the store keeps its queues, cursors and log, where versions differ."""
+    parts = []
+    has_files = next(store.queues(), None) is not None
+    if store.has_rocksdb_queues:
+        parts.append(f"{'file and ' if has_files else ''}RocksDB consume queues (5.2.0+)")
+    else:
+        parts.append("file consume queues")
+    parts += [f"cursors in RocksDB ({form.setting})" for form in cursor_databases(store)]
+    if store.is_dledger:
+        parts.append("DLedger commit log (4.5.0+), read only")
+    if store.has("epochFileCheckpoint"):
+        parts.append("a controller's replica (5.0.0+, epochFileCheckpoint), read only")
+    return ", ".join(parts)
 
 
 def _log_end(store: Store) -> tuple[int | None, int]:
@@ -106,15 +136,15 @@ def _log_end(store: Store) -> tuple[int | None, int]:
     return end, sum(segment.size_bytes for segment in store.commit_log)
 
 
-def _range(store: Store, topic: str, findings: list[Finding]) -> tuple[int | None, int | None]:
+def _range(store: Store, topic: str, findings: list[Finding]) -> tuple[int, int] | None:
     from readers.findings import Finding
 
     try:
         with open_queue(store, topic, 0) as queue:
-            return (queue.min_offset, queue.max_offset) if queue.exists else (None, None)
+            return (queue.min_offset, queue.max_offset) if queue.exists else None
     except SourceError as error:
         findings.append(Finding(store.root, "unreadable-file", error.file, actual=error.message))
-        return None, None
+        return None
 
 
 def _trust(store: Store, findings: list[Finding], *, cursor: int | None, half_max: int | None) -> Iterator[str]:
@@ -131,7 +161,9 @@ def _trust(store: Store, findings: list[Finding], *, cursor: int | None, half_ma
         yield "stopped cleanly: the files are complete"
     if cursor is None and half_max is not None:
         yield "the check's cursor is not known: what only it decides is UNDECIDABLE"
-    if half_max is None:
+    if store.has_rocksdb_queues and not store.has("consumequeue", HALF_TOPIC):
+        yield "the queues are in RocksDB: pending transactions are found by scanning the log"
+    elif half_max is None:
         yield "there is no half queue: pending transactions are found by scanning the log"
     if not store.index_files:
         yield "there is no index: show finds keys by scanning the log"
@@ -148,6 +180,9 @@ def draw_stores(rows: list[dict[str, Any]], stream: IO[bytes]) -> None:
 
 def _page(row: dict[str, Any]) -> Iterator[str]:
     yield f"design      {row['generation']}"
+    if row["designs"] != [HALF_TOPIC_DESIGN]:
+        for word, why in zip(row["designs"], row["designs_shown_by"], strict=True):
+            yield f"            {DESIGNS[word]}: {escaped(why)}"
     for number, part in enumerate(row["settings"].split("; ")):
         yield f"{'' if number else 'broker':<10}  {escaped(part.removeprefix('broker '))}"
     if row["log_end_offset"] is None:

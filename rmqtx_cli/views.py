@@ -55,7 +55,9 @@ def plain(name: str, rank: int = 1, heading: str | None = None, *, may_be_cut: b
     )
 
 
-_NUMBERS = frozenset({"value", "tags_code", "key_hash", "entry_number", "previous_entry_number"})
+_NUMBERS = frozenset(
+    {"value", "tags_code", "key_hash", "entry_number", "previous_entry_number", "entry_index", "term", "epoch"}
+)
 _TEXT_IDS = frozenset({"transaction_id", "message_id", "real_queue_id", "receipt_id"})
 
 
@@ -236,6 +238,18 @@ VIEWS: dict[str, View] = {
     "cursors": _view(
         plain("topic", ALWAYS, may_be_cut=True), plain("group", ALWAYS, may_be_cut=True),
         plain("queue_id", ALWAYS, "queue"), plain("next_queue_offset", ALWAYS), plain("file", 3, may_be_cut=True),
+    ),
+    "rocksdb_transactions": _view(
+        plain("half_commit_log_offset", ALWAYS), plain("transaction_id", ALWAYS), plain("checks_count", 1, "checks"),
+        plain("topic", 2, may_be_cut=True), plain("record_length_bytes", 3, "bytes"),
+    ),
+    "dledger_entries": _view(
+        plain("entry_index", ALWAYS, "entry"), plain("term", 2), plain("commit_log_offset", ALWAYS),
+        plain("length_bytes", 3, "bytes"), plain("topic", 1, may_be_cut=True), plain("body_crc_matches", 2, "crc"),
+    ),
+    "epochs": _view(
+        plain("epoch", ALWAYS), plain("begin_offset", ALWAYS), plain("end_offset", ALWAYS),
+        plain("file", 3, may_be_cut=True),
     ),
     "findings": _view(
         plain("severity", ALWAYS), plain("code", ALWAYS), plain("file", 2, may_be_cut=True),

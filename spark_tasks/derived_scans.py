@@ -13,12 +13,13 @@ from readers.checkpoint import read_checkpoint
 from readers.consume_queue import SLOT
 from readers.consume_queue_scan import scan_slots
 from readers.cursors import read_cursors
-from readers.errors import FileChanged, SourceError
-from readers.findings import as_text, findings_table
+from readers.errors import FileChanged, SourceError, UnreadableFile
+from readers.findings import Finding, as_text, findings_table
 from readers.index import infer_slots_count
 from readers.index_scan import scan_entries
 from readers.local_engine import audit
 from readers.reading import Reading
+from readers.rocksdb_queues import SLOT_VALUE, queue_bounds, scan_rocksdb_slots
 from readers.segment_table import read_segments
 from readers.slot_files import BATCH, SIMPLE
 from readers.sources import Segment
@@ -62,6 +63,21 @@ class _QueueRange:
                 )
 
 
+@dataclass(frozen=True, slots=True)
+class _RocksdbQueue:
+    """One queue that is kept in RocksDB."""
+
+    store: Store
+    topic: str
+    queue_id: int
+    slots_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """About what is read of it."""
+        return self.slots_count * SLOT_VALUE.size_bytes
+
+
 class QueueScan(Narrowing):
     """Consume-queue entries. A task is some small queues, or a range of a large one.
 
@@ -84,13 +100,16 @@ class QueueScan(Narrowing):
         Raises: UnreadableFile, FileChanged.
         """
         for part in self._tasks[number]:
+            if isinstance(part, _RocksdbQueue):
+                yield from whole(scan_rocksdb_slots(part.store, topic=part.topic, queue_id=part.queue_id))
+                continue
             bounds = {"from_queue_offset": part.from_queue_offset, "to_queue_offset": part.to_queue_offset}
             part.require_files()
             yield from whole(scan_slots(part.store, topic=part.topic, queue_id=part.queue_id, **bounds))
 
     @cached_property
-    def _tasks(self) -> list[list[_QueueRange]]:
-        tasks: list[list[_QueueRange]] = []
+    def _tasks(self) -> list[list[_QueueRange | _RocksdbQueue]]:
+        tasks: list[list[_QueueRange | _RocksdbQueue]] = []
         room_bytes = 0
         for part in self._ranges():
             if not tasks or part.size_bytes > room_bytes:
@@ -100,7 +119,7 @@ class QueueScan(Narrowing):
             room_bytes -= part.size_bytes
         return tasks
 
-    def _ranges(self) -> Iterator[_QueueRange]:
+    def _ranges(self) -> Iterator[_QueueRange | _RocksdbQueue]:
         for store in self._stores:
             if not self.conditions.has_store(store.root):
                 continue
@@ -115,6 +134,16 @@ class QueueScan(Narrowing):
                     yield _QueueRange(store, topic, queue_id, segments)
                 else:
                     yield from _cut(_QueueRange(store, topic, queue_id, segments), self._split_bytes)
+            yield from self._rocksdb_queues(store)
+
+    def _rocksdb_queues(self, store: Store) -> Iterator[_RocksdbQueue]:
+        findings: list[Finding] = []
+        for (topic, queue_id), (first, end) in sorted(queue_bounds(store, findings).items()):
+            if self.conditions.has_queue(as_text(topic), queue_id):
+                yield _RocksdbQueue(store, topic, queue_id, end - first)
+        for finding in findings:
+            if finding.code == "database-unread":
+                raise UnreadableFile(str(finding.actual), file=finding.file)
 
 
 def _cut(queue: _QueueRange, split_bytes: int) -> Iterator[_QueueRange]:

@@ -11,13 +11,12 @@ import pyarrow.compute as pc
 
 from readers.columns import nulls
 from readers.commit_log import record_columns
-from readers.half_queue import halves_of, ops_of
+from readers.half_queue import are_halves, are_ops, halves_of, ops_of, real_topics
 from readers.kernels import ACCELERATED_BYTES_MIN, use_accelerator
 from readers.log_end import live_blocks, settled
-from readers.properties import REAL_TOPIC
 from readers.record_block import Block
 from readers.splits import Split, SplitPlan
-from readers.store import HALF_TOPIC, OP_TOPIC, Store
+from readers.store import Store
 from spark_tasks.pushdown import Conditions
 from spark_tasks.read_options import ReadOptions
 from spark_tasks.table_scan import Narrowing
@@ -115,15 +114,15 @@ def _records(block: Block, store: str, options: ReadOptions) -> pa.RecordBatch:
 
 
 def _halves(block: Block, store: str, options: ReadOptions) -> pa.RecordBatch:
-    chosen = block.take(block.topic_is(HALF_TOPIC))
+    chosen = block.take(are_halves(block))
     if options.topic is not None:
-        real = chosen.properties.text(REAL_TOPIC)
+        real = real_topics(chosen)
         chosen = chosen.take(np.asarray(pc.fill_null(pc.equal(real, options.topic), False)))
     return halves_of(chosen, store, options.schema)
 
 
 def _ops(block: Block, store: str, options: ReadOptions) -> pa.RecordBatch:
-    return ops_of(block.take(block.topic_is(OP_TOPIC)), store).select(options.schema.names)
+    return ops_of(block.take(are_ops(block)), store).select(options.schema.names)
 
 
 _Maker = Callable[[Block, str, ReadOptions], pa.RecordBatch]

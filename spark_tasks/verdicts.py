@@ -13,6 +13,7 @@ from readers.chains import Witnesses
 from readers.premises import StoreView
 from readers.tables import MARKS
 from readers.transactions import judge
+from readers.witness_scan import IDENTIFIED
 from spark_tasks.errors import marked
 from spark_tasks.handover import Handover
 from spark_tasks.tasks import from_bytes
@@ -67,10 +68,12 @@ class Judge:
 
     def _witnesses(self, rows: pa.Table) -> Witnesses:
         whole = rows.filter(pc.equal(rows["kind"], ROWS)).select(["split", "witness", "data"]).sort_by("split")
-        found: dict[str, list[pa.RecordBatch]] = {"halves": [], "discards": [], "finals": []}
+        found: dict[str, list[pa.RecordBatch]] = {name: [] for name in IDENTIFIED}
         for name, data in zip(whole["witness"].to_pylist(), whole["data"], strict=True):
             found[name].extend(from_bytes(data.as_buffer()))
-        return Witnesses.of(found["halves"], self._marks(rows), found["finals"], found["discards"])
+        return Witnesses.of(
+            found["halves"], self._marks(rows), found["finals"], found["discards"], found["offset_marks"]
+        )
 
     def _marks(self, rows: pa.Table) -> list[pa.RecordBatch]:
         """The marks in the order of the log; one that was joined to two halves of this task counts once."""
@@ -82,5 +85,7 @@ class Judge:
         is_first[1:] = (np.diff(split) != 0) | (np.diff(row) != 0)
         marks = marks.take(pa.array(order[is_first]))
         roots = pa.array(self.roots, pa.string()).take(marks["store"].combine_chunks())
-        columns = [roots if name == "store" else marks[name] for name in MARKS.names]
+        named = pa.nulls(marks.num_rows, pa.int64())  # those that name an offset come among the rows
+        own = {"store": roots, "half_commit_log_offset": named}
+        columns = [own[name] if name in own else marks[name] for name in MARKS.names]
         return list(pa.Table.from_arrays(columns, schema=MARKS).to_batches())

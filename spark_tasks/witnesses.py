@@ -3,7 +3,7 @@
 | kind    | one row is                                                                                    |
 |---------|-----------------------------------------------------------------------------------------------|
 | SCANNED | what a split said of itself, pickled                                                          |
-| ROWS    | the halves, finals or discards of one split and partition, as Arrow's bytes                   |
+| ROWS    | the halves, finals, discards or offset marks of one split and partition, as Arrow's bytes     |
 | HALF    | where a half copy stands and to which partition its transaction belongs: what others join on  |
 | MARK    | one half queue offset of one op message; its partition is known when it is joined to a half   |
 | STRAY   | a decision that names no half copy of its own split                                           |
@@ -23,7 +23,7 @@ from readers.columns import Int64s, nulls
 from readers.kernels import use_accelerator
 from readers.splits import SplitPlan
 from readers.spool import UInt64s, partition_of
-from readers.witness_scan import IDENTIFIED, Scanned, SplitWitnesses, column, scan_witnesses
+from readers.witness_scan import IDENTIFIED, Scanned, SplitWitnesses, are_of_half_topic, column, scan_witnesses
 from spark_tasks.tasks import to_bytes
 
 SCANNED, ROWS, HALF, MARK, STRAY = range(5)
@@ -122,10 +122,11 @@ def _halves(found: SplitWitnesses, partitions_count: int, place: dict[str, int])
 def half_rows(
     halves: list[pa.RecordBatch], hashes: UInt64s, partitions: Int64s, place: dict[str, int]
 ) -> pa.RecordBatch:
-    """The HALF rows of some half copies."""
+    """The HALF rows of some half copies; those of other designs have no half queue offset."""
+    numbered = np.concatenate([are_of_half_topic(rows) for rows in halves])
     return _batch(
         len(hashes), HALF, place, partition=pa.array(partitions), identity=pa.array(hashes.view(np.int64)),
-        half_queue_offset=pa.array(column(halves, "queue_offset")),
+        half_queue_offset=pa.array(column(halves, "queue_offset"), mask=~numbered),
         commit_log_offset=pa.array(column(halves, "commit_log_offset")),
     )
 

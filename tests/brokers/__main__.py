@@ -13,6 +13,8 @@ from tests.brokers.make import make_all, make_example, play, save
 from tests.brokers.recipes import Recipe, common, recipes
 from tests.brokers.stage import Script
 
+DESIGNS = (corpus.HALF_TOPIC_DESIGN, *corpus.ROCKS_DESIGNS)
+
 
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
@@ -47,7 +49,7 @@ def main() -> int:
             print(f"{recipe.name:24} {recipe.about}")
         return 0
     if options.command == "expect":
-        for name in corpus.corpus_names():
+        for name in [one for design in DESIGNS for one in corpus.corpus_names(design)]:
             corpus.write_rows(corpus.CORPUS / name / corpus.EXPECTED, expected_rows(corpus.truth(name)))
         return 0
     if options.command == "table":

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.brokers.rig import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from tests.brokers.rocks_expectation import is_in_rocksdb, rocksdb_row
+from tests.brokers.rocks_stage import ROCKSDB_HALF_TOPIC
 
 Event = dict[str, Any]
 Row = dict[str, Any]
@@ -39,7 +41,7 @@ class Truth:
             record
             for record in records
             if record["system_flag"] & TRANSACTION_BITS == COMMIT_BITS
-            and record["topic"] not in (HALF_TOPIC, DISCARD_TOPIC)
+            and record["topic"] not in (HALF_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC)
         ]
         """A commit of a delayed half puts a record of that type into the half topic: no consumer gets that, so it is
         no final.
@@ -101,7 +103,10 @@ def expected_rows(lines: Iterable[Event]) -> list[Row]:
     """One row for each transaction whose half the broker acknowledged, in the order of their halves."""
     truth = Truth(lines)
     sent = [event for event in truth.of("sent") if event["kind"] == "transaction"]
-    return [expected_row(event, truth) for event in sorted(sent, key=lambda event: int(event["commit_log_offset"]))]
+    return [
+        (rocksdb_row if is_in_rocksdb(event, truth) else expected_row)(event, truth)
+        for event in sorted(sent, key=lambda event: int(event["commit_log_offset"]))
+    ]
 
 
 def states(row: Row) -> set[str]:

@@ -369,8 +369,7 @@ def rollback_after_discard(play: Play, count: int, rng: Random) -> None:
 @history()
 def resumed_then_commit(play: Play, count: int, rng: Random) -> None:
     """Discarded, resumed by request 323, COMMIT at the first check after that."""
-    maximum = int(play.rig.conf["transactionCheckMax"])
-    sent = play.send_all("resumed_then_commit", count, rng, checks=",".join(["UNKNOWN"] * maximum + ["COMMIT"]))
+    sent = play.send_all("resumed_then_commit", count, rng, checks="UNKNOWN," * play.checks_max + "COMMIT")
     play.until_discarded(sent)
     for one in sent:
         play.resume(one, offset_message_id(play, one))

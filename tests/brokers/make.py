@@ -12,24 +12,32 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.brokers import corpus, shop
+from tests.brokers import corpus, rocks_histories, shop
 from tests.brokers.expectation import expected_rows, states
 from tests.brokers.histories import HISTORIES
 from tests.brokers.recipes import Recipe
+from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB, RocksPlay
 from tests.brokers.stage import Act, Play, Script
 
 AT_ONCE = 2
+assert rocks_histories  # importing it registers them
 
 
 def play(recipe: Recipe, out: Path, acts: Mapping[str, Act] = HISTORIES) -> Play:
     """Play a recipe in a directory: the store is then `out/store`, the truth in the result."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    run = Play(recipe.script, out)
+    run = player(recipe.script)(recipe.script, out)
     with run.rig:
         run.run(acts)
     run.after()
     return run
+
+
+def player(script: Script) -> type[Play]:
+    """Who plays a script: transactions in RocksDB want another, from the start or from the restart on."""
+    settings = dict(script.conf) | dict(script.restart or {})
+    return RocksPlay if set(TRANSACTIONS_IN_ROCKSDB) <= set(settings) else Play
 
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -82,6 +90,7 @@ def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
         "name": recipe.name,
         "about": recipe.about,
         "version": script.version,
+        "design": script.design,
         "seed": script.seed,
         "stop": script.stop,
         "histories": dict(script.histories),
@@ -89,6 +98,7 @@ def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
         "groups": list(script.groups),
         "broker_conf": conf,
         "half_cursor": script.half_cursor,
+        "restart": None if script.restart is None else dict(script.restart),
         "states": dict(sorted(Counter(" or ".join(sorted(states(row))) for row in rows).items())),
     }
     (to / corpus.RECIPE).write_text(json.dumps(described, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.brokers.maven import VERSIONS
 from tests.brokers.rig import IPV6_NAME
+from tests.brokers.rocks_recipes import rocks_recipes
 from tests.brokers.stage import Script
 
 ALWAYS: Mapping[str, int] = {
@@ -227,4 +228,6 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
             {name: count for name, count in halved(common(version)).items() if name in SOME},
             conf={"enabledAppendPropCRC": "true"},
         )
+    for name, about, version, histories, more in rocks_recipes():
+        add(name, about, version, histories, **more)
     return made

@@ -30,6 +30,8 @@ OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 COMMIT, ROLLBACK = 8, 12
 BROKER_PORT, NAME_SERVER_PORT, PORT_STEP = 10911, 9876, 20
+DLEDGER_STEP, CONTROLLER_STEP = 5, 6
+"""The ports of a DLedger member and of a controller: so much above the broker's own."""
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 REQUEST_OFFSET, REQUEST_TOPIC, REQUEST_CONFIG, REQUEST_END_TRANSACTION, REQUEST_RESUME = 14, 17, 25, 37, 323
 
@@ -97,6 +99,12 @@ def _free(*ports: int) -> bool:
             except OSError:
                 return False
     return True
+
+
+def _filled(value: str, words: Mapping[str, str]) -> str:
+    for word, text in words.items():
+        value = value.replace(word, text)
+    return value
 
 
 def claim_ports() -> tuple[int, int, socket.socket]:
@@ -297,9 +305,22 @@ class Rig:
         """Start the name server."""
         conf = self.home / "conf" / "namesrv.conf"
         bind = f"bindAddress={self.conf['bindAddress']}\n" if "bindAddress" in self.conf else ""
-        conf.write_text(f"listenPort={self.names_port}\n{bind}")
+        controller = "".join(f"{name}={value}\n" for name, value in self._controller().items())
+        conf.write_text(f"listenPort={self.names_port}\n{bind}{controller}")
         self._java("namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", conf)
         self._wait_port("namesrv", self.names_port, 60)
+
+    def _controller(self) -> dict[str, str]:
+        """What makes the name server a controller too (5.0.0+), for a broker in controller mode."""
+        if self.conf.get("enableControllerMode") != "true":
+            return {}
+        return {
+            "enableControllerInNamesrv": "true",
+            "controllerDLegerGroup": "controllers",
+            "controllerDLegerPeers": f"n0-127.0.0.1:{self.port + CONTROLLER_STEP}",
+            "controllerDLegerSelfId": "n0",
+            "controllerStorePath": str(self.out / "controller"),
+        }
 
     def full_conf(self) -> dict[str, str]:
         """The configuration with what depends on this run.
@@ -309,6 +330,11 @@ class Rig:
         wanted = {"storePathRootDir": "store", "storePathCommitLog": "store/commitlog"} | self.conf
         if self.release < (4, 9):
             wanted |= {old: wanted[new] for new, old in OLD_NAMES.items()}
+        ports = {
+            "{dledger_port}": str(self.port + DLEDGER_STEP),
+            "{controller_port}": str(self.port + CONTROLLER_STEP),
+        }
+        wanted = {name: _filled(value, ports) for name, value in wanted.items()}
         return {"namesrvAddr": self.name_server, "listenPort": str(self.port)} | wanted
 
     def start_broker(self) -> None:

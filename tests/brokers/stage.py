@@ -31,6 +31,7 @@ DEFAULT_TOPICS = {"orders": 4, "payments": 2}
 DISCARD_COPIES_SINCE = (4, 5, 2)
 MAGIC = (0xDAA320A7, 0xDAA320AB)
 BLANK = 0xCBD43194
+DLEDGER_ENTRY, DLEDGER_BLANK = 1, -1
 NEVER = "100000"
 QUIET_SECONDS = 4.0
 
@@ -85,6 +86,10 @@ class Script:
     host: str = "127.0.0.1"
     half_cursor: int | None = None
     """Where to set the half cursor after the stop."""
+    design: str = "half_topic"
+    """How the store keeps transactions and records, where readers must know more than the half topic's design."""
+    restart: Mapping[str, str] | None = None
+    """Stop cleanly after the first phase, and start again with these settings."""
 
 
 class Play:
@@ -99,7 +104,9 @@ class Play:
         """What histories left for the end: played together with those that end with the store."""
         self.cases: dict[str, Transaction] = {}
         self.ids: dict[str, Transaction] = {}
+        self.system_topics: tuple[tuple[str, int], ...] = ((HALF_TOPIC, 1), (OP_TOPIC, 4), (DISCARD_TOPIC, 1))
         self._changed = threading.Condition(threading.RLock())
+        self.log_file = self.out / "broker-logback.log"
         self._log_read = 0
         self.rig = Rig(script.version, out, script.conf, script.host)
         self.agent: Agent
@@ -253,6 +260,11 @@ class Play:
         found = self.rig.pull(self.agent, topic)
         return [record for record in found if same(record, transaction)]
 
+    @property
+    def checks_max(self) -> int:
+        """How many CHECKs the broker sends before it gives up."""
+        return int(self.rig.conf["transactionCheckMax"])
+
     def last_copy(self, transaction: Transaction, topic: str = HALF_TOPIC) -> tuple[int, int]:
         """Queue offset and commit-log offset of the transaction's newest record in a system topic."""
         newest = self.copies(transaction, topic)[-1]
@@ -293,6 +305,13 @@ class Play:
         self.agent.kill()
         self.read_log()
 
+    def restart(self, settings: Mapping[str, str]) -> None:
+        """Stop cleanly and start again with some settings changed."""
+        self.halt("clean")
+        self.rig.conf.update(settings)
+        self.record("config", **settings)
+        self.boot()
+
     def set_half_cursor(self, to: int, with_backup: bool) -> None:
         """Edit the half topic's committed offset in the stopped broker's configuration, as an operator would."""
         pattern = re.compile(r'("' + HALF_TOPIC + "@" + rigs.CHECK_GROUP + r'":\s*\{\s*"?0"?:\s*)(\d+)')
@@ -309,27 +328,30 @@ class Play:
 
     def read_log(self) -> None:
         """Where a version writes no discard copy: its log line says that it gave up."""
-        log = self.out / "broker-logback.log"
-        if self.rig.release >= DISCARD_COPIES_SINCE or not log.exists():
-            return
+        if self.rig.release < DISCARD_COPIES_SINCE:
+            for line in self.new_log_lines():
+                if "has been checked too many times" in line:
+                    found = {name: _first(pattern, line) for name, pattern in LOGGED.items()}
+                    self.record(
+                        "discard_logged",
+                        case=found["case"],
+                        transaction_id=found["uniq"],
+                        queue_offset=int(found["queue_offset"] or -1),
+                        commit_log_offset=int(found["commit_log_offset"] or -1),
+                        checks_count=found["checks"],
+                    )
+
+    def new_log_lines(self) -> list[str]:
+        """What the broker has logged since the last call."""
+        if not self.log_file.exists():
+            return []
         with self._changed:
-            with log.open("rb") as lines:
+            with self.log_file.open("rb") as lines:
                 lines.seek(self._log_read)
                 text = lines.read()
             whole = text[: text.rfind(b"\n") + 1]
             self._log_read += len(whole)
-        for line in whole.decode("utf-8", "replace").splitlines():
-            if "has been checked too many times" not in line:
-                continue
-            found = {name: _first(pattern, line) for name, pattern in LOGGED.items()}
-            self.record(
-                "discard_logged",
-                case=found["case"],
-                transaction_id=found["uniq"],
-                queue_offset=int(found["queue_offset"] or -1),
-                commit_log_offset=int(found["commit_log_offset"] or -1),
-                checks_count=found["checks"],
-            )
+        return whole.decode("utf-8", "replace").splitlines()
 
     def settle(self, quiet: float = 1.5, seconds: float = 20) -> None:
         """Wait until deliveries stop coming."""
@@ -379,6 +401,8 @@ class Play:
                 thread.join()
             if phase == 0:
                 self.settle()
+                if self.script.restart is not None:
+                    self.restart(self.script.restart)
         for failed in self.agent.failed:
             failures.append(f"client: {failed}")
         if failures:
@@ -399,6 +423,7 @@ class Play:
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.rig.store, copy / "store")
         allow_reading_ops(copy / "store" / "config" / "topics.json")
+        (copy / "store" / "brokerIdentity").unlink(missing_ok=True)  # the second run's controller has not met it yet
         calm = {"transactionCheckMax": NEVER, "transactionTimeOut": "1000", "transactionCheckInterval": "1000"}
         with Rig(self.script.version, copy, dict(self.rig.conf) | calm, self.script.host) as rig:
             rig.start_names()
@@ -406,13 +431,12 @@ class Play:
             agent = rig.agent("client.log", self._take_after)
             rig.wait_broker(agent)
             for group in sorted(self.groups):
-                agent.do("producer", group=group, topic=next(iter(self.script.topics)))
+                self.join_after(agent, group)
             agent.do("consumer", group="after", topics=",".join(self.script.topics))
             self._wait_asked(wait_seconds)
             for topic in (HALF_TOPIC, OP_TOPIC):
                 self.record("after_cursor", topic=topic, queue_offset=rig.cursor(agent, topic))
-            topics = [(HALF_TOPIC, 1), (OP_TOPIC, 4), (DISCARD_TOPIC, 1), *self.script.topics.items()]
-            for topic, queues in topics:
+            for topic, queues in (*self.system_topics, *self.script.topics.items()):
                 for queue in range(queues):
                     for record in rig.pull(agent, topic, queue, bodies=topic == OP_TOPIC):
                         before = record["commit_log_offset"] < end_of_log
@@ -421,6 +445,10 @@ class Play:
                             self.record("after_record" if before else "after_put_back", **record)
             agent.kill()
         shutil.rmtree(copy)
+
+    def join_after(self, agent: Agent, group: str) -> None:
+        """Start a producer of the second run."""
+        agent.do("producer", group=group, topic=next(iter(self.script.topics)))
 
     def _take_after(self, event: Event) -> None:
         if event["event"] in ("check", "delivered"):
@@ -492,6 +520,8 @@ def order(rng: Random, case: str, length: int | None = None) -> bytes:
 
 def allow_reading_ops(topics: Path) -> None:
     """4.x serves the op topic to nobody because it has no entry for it: give the copy's configuration one."""
+    if not topics.exists():  # the configuration is in RocksDB, whose versions serve the topic
+        return
     text = topics.read_text()
     if f'"{OP_TOPIC}":' in text:
         return
@@ -503,14 +533,17 @@ def allow_reading_ops(topics: Path) -> None:
 
 def log_end(store: Path) -> int:
     """Where the commit log ends: the records' own lengths, followed from the first file on."""
-    files = sorted((path for path in store.glob("commitlog*/*") if path.name.isdigit()), key=lambda path: path.name)
+    logs = [*store.glob("commitlog*/*"), *store.glob("dledger-*/data/*")]
+    files = sorted((path for path in logs if path.name.isdigit()), key=lambda path: path.name)
     end = int(files[0].name) if files else 0
     for path in files:
         data = path.read_bytes()
         position, start = 0, int(path.name)
         while position + 8 <= len(data):
             length, magic = struct.unpack_from(">iI", data, position)
-            if magic == BLANK:
+            if length == DLEDGER_ENTRY:  # there the magic comes first
+                length, magic = magic, MAGIC[0]
+            if magic == BLANK or length == DLEDGER_BLANK:
                 position = len(data)
             elif magic in MAGIC and length > 0:
                 position += length

@@ -34,12 +34,12 @@ def copy_of(name: str, to: Path) -> Path:
 
 
 def settings_of(name: str) -> SettingsOf:
-    """The settings that the broker of a store of the corpus ran with."""
+    """The settings that the broker of a store of the corpus ran with; the last one, where several did."""
     recipe = corpus.recipe(name)
     conf = {str(key): str(value) for key, value in recipe["broker_conf"].items()}
 
     def settings(store: Store) -> BrokerSettings:
-        return broker_settings(store, conf=conf, version=str(recipe["version"]))
+        return broker_settings(store, conf=conf, version=str(recipe.get("upgrade", recipe["version"])))
 
     return settings
 

@@ -62,14 +62,14 @@ def test_no_file_is_not_the_same_as_no_cursor(tmp_path: Path) -> None:
     assert (partly.half, partly.op) == ({0: 7}, {})
 
 
-def test_cursors_in_rocksdb_are_unknown_and_said_to_be_there(tmp_path: Path) -> None:
+def test_cursors_in_a_database_that_is_none_are_unknown_and_said_to_be_there(tmp_path: Path) -> None:
     (tmp_path / "config" / "rdb").mkdir(parents=True)
     (tmp_path / "config" / "rdb" / "CURRENT").write_text("MANIFEST-000001\n")
     found = check_cursors(open_store(tmp_path))
     assert found.half is None
     (finding,) = found.findings
-    assert finding.code == "config-missing"
-    assert "configManagerVersion=v2" in finding.line()
+    assert finding.code == "database-unread"
+    assert str(Path("config", "rdb")) in finding.line()
 
 
 def test_the_backup_is_used_and_the_broken_file_counted_as_damaged(tmp_path: Path) -> None:

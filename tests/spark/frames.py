@@ -11,13 +11,13 @@ from pyspark.sql.datasource import CaseInsensitiveDict, Filter
 
 from readers.checkpoint import read_checkpoint
 from readers.commit_log import scan_records
-from readers.consume_queue_scan import scan_slots
 from readers.cursors import read_cursors
 from readers.findings import findings_table
 from readers.half_queue import scan_halves, scan_ops
 from readers.index_scan import scan_entries
 from readers.local_engine import audit
 from readers.reading import Reading
+from readers.rocksdb_queues import scan_all_slots
 from readers.segment_table import read_segments
 from readers.store import Store, open_store
 from spark_tasks.data_source import RmqtxDataSource, RmqtxReader
@@ -67,7 +67,7 @@ LOCAL: dict[str, Callable[[Store], pa.Table]] = {
     "records": lambda store: scan_records(store).table(),
     "halves": lambda store: scan_halves(store).table(),
     "ops": lambda store: scan_ops(store).table(),
-    "queue_slots": lambda store: scan_slots(store).table(),
+    "queue_slots": lambda store: scan_all_slots(store).table(),
     "index_entries": lambda store: scan_entries(store).table(),
     "cursors": lambda store: read_cursors(store).table(),
     "checkpoint": lambda store: read_checkpoint(store).table(),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SPLIT_BYTES = 64 << 10
 #: Stores of one version are one audit here: fewer jobs, and several stores at once are tried as well.
 GROUP_SIZE = 6
+OTHER_DESIGNS = ("state_table", "prepared_records", "rocksdb", "rocksdb_queues")
 
 
 def groups() -> list[tuple[str, ...]]:
@@ -66,6 +67,17 @@ def test_every_store_of_the_corpus(spark: SparkSession, names: tuple[str, ...]) 
     wanted = told(local_engine.audit(stores, settings))
     assert on_spark(spark, stores, settings) == wanted
     assert wanted["rows"]
+
+
+def test_every_store_of_the_other_designs(spark: SparkSession) -> None:
+    names = [name for design in OTHER_DESIGNS for name in corpus.corpus_names(design=design)]
+    stores = [opened(name) for name in names]
+    of_root = {store.root: settings_of(name) for store, name in zip(stores, names, strict=True)}
+
+    def settings(store: Store) -> Any:
+        return of_root[store.root](store)
+
+    assert on_spark(spark, stores, settings) == told(local_engine.audit(stores, settings))
 
 
 def test_as_of_a_past_time(spark: SparkSession) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 pytest.importorskip("pyspark")
@@ -34,6 +35,7 @@ from readers.tables import ALL_TABLES
 from spark_tasks.data_source import RmqtxDataSource, RmqtxReader
 from spark_tasks.read_options import OPTIONS, parse_options
 from spark_tasks.schemas import arrow_schema, spark_schema
+from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.logs import Forge, in_one_file
 from tests.forge.records import Message, blank
@@ -61,6 +63,18 @@ def test_every_table_is_the_local_engines(name: str) -> None:
         assert rows_of(found) == rows_of(locally(table, root)), table
         if table in ("records", "halves", "ops"):
             assert tasks >= sum(segment.size_bytes for segment in open_store(root).commit_log) / SPLIT_BYTES
+
+
+@pytest.mark.parametrize("design", ["state_table", "prepared_records", "rocksdb"])
+def test_half_copies_of_other_designs_are_the_local_engines(design: str) -> None:
+    for name in corpus.corpus_names(design=design)[:3]:
+        root = str(unpacked(name))
+        wanted = locally("halves", root)
+        found, _ = through_the_source(table="halves", path=root, split_size="5KiB")
+        assert rows_of(found) == rows_of(wanted)
+        topic = str(wanted["real_topic"][0])
+        found, _ = through_the_source(table="halves", path=root, topic=topic)
+        assert rows_of(found) == rows_of(wanted.filter(pc.equal(wanted["real_topic"], topic)))
 
 
 @pytest.mark.parametrize("split", ["1", "300", "4KiB", "1MiB"])

@@ -5,10 +5,21 @@ from __future__ import annotations
 import typer
 
 from rmqtx_cli.commands import epilog
-from rmqtx_cli.commands.decode import checkpoint, commitlog, consumequeue, cursors, half, index, op
+from rmqtx_cli.commands.decode import (
+    checkpoint,
+    commitlog,
+    consumequeue,
+    cursors,
+    dledger,
+    epochs,
+    half,
+    index,
+    op,
+    rocksdb,
+)
 
 NAME = "decode"
-KINDS = (commitlog, consumequeue, half, op, index, checkpoint, cursors)
+KINDS = (commitlog, consumequeue, half, op, index, checkpoint, cursors, rocksdb, dledger, epochs)
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -57,14 +57,14 @@ def command(
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Decode consume queues, simple and batch."""
-    from readers.consume_queue_scan import scan_slots
+    """Decode consume queues: simple, batch, and those in RocksDB (which need the extra rocksdb)."""
+    from readers.rocksdb_queues import scan_all_slots
 
     asked = Asked(
         store, commit_log, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet)
     )
 
     def read(one: Store, _columns: list[str]) -> Reading:
-        return scan_slots(one, topic=topic, queue_id=queue, from_queue_offset=begin, to_queue_offset=end)
+        return scan_all_slots(one, topic=topic, queue_id=queue, from_queue_offset=begin, to_queue_offset=end)
 
     return list_rows(asked, "queue_slots", read)

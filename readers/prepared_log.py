@@ -1,0 +1,77 @@
+"""Records of the designs before 4.3: prepared, COMMIT and ROLLBACK records in the real topic, told by the system flag.
+
+A prepared record (type 4) has the body; a decision appends a COMMIT record with a copy of it, or a ROLLBACK record
+(type 12) without a body, both naming the prepared record by its commit-log offset, of which 0 is one. Brokers 3.0 and
+3.1 number prepared records by the slot of their state table, 3.2 to 4.2 by 0. (FORMATS 6.1, 6.2.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from readers.columns import Bools
+from readers.properties import HALF_MARK, PRODUCER_GROUP, REAL_TOPIC
+from readers.record_block import Block
+from readers.record_layout import COMMIT, PREPARED, ROLLBACK, TRANSACTION_MASK
+from readers.store import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    WAITING_TOPICS,
+)
+
+#: What `CommitLog` of 4.3 and later never writes with a prepared or rollback type: the type is taken off.
+_LATER_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS)
+#: Property of the cluster's name, which later brokers put on every message: 4.9.7 and 5.x do, 4.2.0 to 4.4.0 do not.
+CLUSTER = "CLUSTER"
+
+
+def is_prepared(block: Block) -> Bools:
+    """Prepared records of the designs before 4.3.
+
+    The header has no CRC, so the flag alone makes none: it has a producer's words, and names no other record.
+    """
+    return _of_type(block, PREPARED)
+
+
+def is_rollback(block: Block) -> Bools:
+    """ROLLBACK records of the designs before 4.3; they have no body."""
+    return _of_type(block, ROLLBACK)
+
+
+def _of_type(block: Block, kind: int) -> Bools:
+    found: Bools = (block.sys_flag & TRANSACTION_MASK) == kind
+    rows = np.flatnonzero(found)
+    if len(rows):
+        alone = block.take(rows)
+        own = alone.properties.locate(PRODUCER_GROUP)[2] | alone.properties.locate(HALF_MARK)[2]
+        for topic in _LATER_TOPICS:
+            own &= ~alone.topic_is(topic)
+        if kind == PREPARED:
+            own &= alone.header("prepared_transaction_offset") == 0
+        else:
+            own &= alone.body_lengths == 0
+        found[rows] = own
+    return found
+
+
+def prepared_names(alone: Block) -> pa.Array:
+    """What records without UNIQ_KEY are known by: the offset message id of their prepared record.
+
+    Null for records of later designs. A COMMIT record of 4.3 to 5.3.3 keeps REAL_TOPIC, and a later one the cluster's
+    name.
+    """
+    kinds = alone.sys_flag & TRANSACTION_MASK
+    prepared = is_prepared(alone)
+    naming = is_rollback(alone) | (
+        (kinds == COMMIT) & ~alone.properties.locate(REAL_TOPIC)[2] & ~alone.properties.locate(CLUSTER)[2]
+    )
+    known = prepared | naming
+    if not known.any():
+        return pa.nulls(len(alone), pa.string())
+    offsets = np.where(prepared, alone.commit_log_offsets, alone.header("prepared_transaction_offset"))
+    places = np.where(known, np.arange(len(alone)), -1)
+    return alone.message_ids_of(offsets).take(pa.array(places, mask=~known))

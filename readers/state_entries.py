@@ -1,0 +1,114 @@
+"""What tables beside the log say of half copies: the state table and redo log of 3.0 and 3.1, the database of 3.2 to
+4.2, RocksDB (5.4.0+).
+
+The log is the truth; a table adds what only it knows: whether the broker asks, how often it did, what it dropped. So
+entries are joined to half copies by commit-log offset, never by number.
+
+| kind       | key              | value                                                                    |
+|------------|------------------|--------------------------------------------------------------------------|
+| statetable | slot number      | PREPARED, COMMIT or ROLLBACK                                             |
+| redolog    | entry number     | PREPARED, or END for the entry of a COMMIT or ROLLBACK record            |
+| database   | offset           | producer group                                                           |
+| rocksdb    | the key's pieces | checks made; of the key lastOffsetPy, with null as offset: largest offset |
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.columns import Int64s
+from readers.errors import SourceError
+from readers.findings import Finding
+from readers.tables import STATE_ENTRIES
+
+if TYPE_CHECKING:
+    from readers.store import Store
+
+STATE_TABLE, REDO_LOG, DATABASE, ROCKSDB = "statetable", "redolog", "database", "rocksdb"
+#: Key of the entry that says up to which half the RocksDB table is built. Source: FORMATS 7.1.
+LAST_OFFSET_KEY = "lastOffsetPy"
+#: Value of a slot of the state table that the broker still asks for.
+OPEN_SLOT = "PREPARED"
+NONE = -1
+
+
+#: One kind of table beside the log: its entries as rows of STATE_ENTRIES, None where the store has no such table or
+#: nothing here can open it (then a finding says why). It travels to other processes, so it pickles. Raises SourceError.
+StateEntriesOf = Callable[["Store", list[Finding]], pa.Table | None]
+
+
+@dataclass(frozen=True, slots=True)
+class BesideLog:
+    """What the tables beside a log say, by half copy.
+
+    Shape: `kinds` are those that were there and could be read; `entries` are STATE_ENTRIES by half copy, and those of
+           one half copy as they were read.
+    """
+
+    kinds: frozenset[str] = frozenset()
+    entries: pa.Table = field(default_factory=STATE_ENTRIES.empty_table)
+    rocksdb_last_offset: int = NONE
+
+    @staticmethod
+    def of(tables: Iterable[tuple[str, pa.Table]]) -> BesideLog:
+        """The same from tables by kind."""
+        known = list(tables)
+        if not known:
+            return BesideLog()
+        entries = pa.concat_tables([table.cast(STATE_ENTRIES) for _, table in known])
+        last = entries.filter(
+            pc.and_(pc.equal(entries["kind"], ROCKSDB), pc.equal(entries["key"], LAST_OFFSET_KEY))
+        )["value"].to_pylist()
+        entries = entries.filter(pc.is_valid(entries["half_commit_log_offset"]))
+        order = np.argsort(np.asarray(entries["half_commit_log_offset"]), kind="stable")
+        return BesideLog(
+            frozenset(kind for kind, _ in known), entries.take(pa.array(order)).combine_chunks(),
+            int(last[0]) if last else NONE,
+        )
+
+    def of_kind(self, kind: str) -> pa.Table:
+        """The entries of one kind, by half copy."""
+        return self.entries.filter(pc.equal(self.entries["kind"], kind))
+
+    def digest(self) -> str:
+        """Another text where anything in the tables is another."""
+        digest = hashlib.blake2b(repr((sorted(self.kinds), self.rocksdb_last_offset)).encode(), digest_size=16)
+        for name in ("half_commit_log_offset", "kind", "key", "value", "position_bytes"):
+            digest.update(repr(self.entries[name].to_pylist()).encode())
+        return digest.hexdigest()
+
+    def rows_of(self, offsets: Int64s) -> tuple[Int64s, Int64s]:
+        """Every entry of some half copies: (row of the question, row of `entries`).
+
+        Order: of the question, then of the entries.
+        """
+        mine = np.asarray(self.entries["half_commit_log_offset"])
+        low, high = np.searchsorted(mine, offsets, "left"), np.searchsorted(mine, offsets, "right")
+        counts = high - low
+        asked = np.repeat(np.arange(len(offsets)), counts)
+        steps = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        return asked, np.repeat(low, counts) + steps
+
+
+def read_beside(store: Store, tables: Iterable[tuple[str, StateEntriesOf]], findings: list[Finding]) -> BesideLog:
+    """What the tables beside a store's log say.
+
+    Damage: a table that cannot be read is a finding, and not among the kinds that are known.
+    """
+    found: list[tuple[str, pa.Table]] = []
+    for kind, entries_of in tables:
+        try:
+            entries = entries_of(store, findings)
+        except SourceError as error:
+            findings.append(Finding(store.root, "unreadable-file", error.file, actual=str(error)))
+            continue
+        if entries is not None:
+            found.append((kind, entries))
+    return BesideLog.of(found)

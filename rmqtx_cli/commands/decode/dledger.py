@@ -1,0 +1,77 @@
+"""`rmqtx decode dledger`: the entries of a DLedger commit log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rmqtx_cli.commands import Example
+from rmqtx_cli.commands.decode.shared import (
+    Asked,
+    CoverageOption,
+    FromOption,
+    ToOption,
+    equals,
+    list_rows,
+    parse_bounds,
+)
+from rmqtx_cli.options import (
+    FieldsOption,
+    FindingsOption,
+    FormatOption,
+    LimitOption,
+    OutputOption,
+    QuietOption,
+    StoreArguments,
+    TopicOption,
+    VerboseOption,
+    WhereOption,
+)
+from rmqtx_cli.say import Voice
+
+if TYPE_CHECKING:
+    from readers.reading import Reading
+    from readers.store import Store
+
+NAME = "dledger"
+SHORT = "entries of a DLedger commit log (4.5.0+)"
+EXAMPLES = (
+    Example("rmqtx decode dledger STORE", "every entry: its number, term, and the record in it"),
+    Example("rmqtx decode commitlog STORE", "the records of such a log, as of any other"),
+    Example("rmqtx decode dledger STORE --where 'body_crc_matches = false'", "entries whose record was changed"),
+)
+
+
+def command(
+    store: StoreArguments,
+    begin: FromOption = None,
+    end: ToOption = None,
+    topic: TopicOption = None,
+    where: WhereOption = None,
+    limit: LimitOption = None,
+    coverage: CoverageOption = False,
+    findings: FindingsOption = False,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Decode the entries of dledger-*/data: the frame of each record in a DLedger commit log.
+
+    Records, queues and transactions of such a store are read by the other commands as of any other store.
+    """
+    from readers.dledger import scan_entries
+    from readers.errors import BadRequest
+    from readers.tables import DLEDGER_ENTRIES
+
+    bounds = parse_bounds(begin, end)
+    if bounds.from_time_ms is not None or bounds.to_time_ms is not None:
+        raise BadRequest("an entry has no time: give --from and --to as commit-log offsets")
+    asked = Asked(store, None, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet))
+
+    def read(one: Store, _columns: list[str]) -> Reading:
+        return scan_entries(one, from_offset=bounds.from_offset, to_offset=bounds.to_offset)
+
+    return list_rows(
+        asked, "dledger_entries", read, conditions=(equals("topic", topic),), schema=DLEDGER_ENTRIES
+    )

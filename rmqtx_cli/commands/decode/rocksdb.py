@@ -1,0 +1,52 @@
+"""`rmqtx decode rocksdb`: the transactions that a broker keeps in RocksDB."""
+
+from __future__ import annotations
+
+from rmqtx_cli.commands import Example
+from rmqtx_cli.commands.decode.shared import Asked, equals, list_rows
+from rmqtx_cli.options import (
+    FieldsOption,
+    FindingsOption,
+    FormatOption,
+    LimitOption,
+    OutputOption,
+    QuietOption,
+    StoreArguments,
+    TopicOption,
+    VerboseOption,
+    WhereOption,
+)
+from rmqtx_cli.say import Voice
+
+NAME = "rocksdb"
+SHORT = "open transactions in RocksDB (5.4.0+)"
+EXAMPLES = (
+    Example("rmqtx decode rocksdb STORE", "every transaction that the database has before the broker, and its checks"),
+    Example("rmqtx decode rocksdb STORE --where 'checks_count > 10'", "those that were asked about most"),
+)
+
+
+def command(
+    store: StoreArguments,
+    topic: TopicOption = None,
+    where: WhereOption = None,
+    limit: LimitOption = None,
+    findings: FindingsOption = False,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Decode the family trans of rocksdbstore/: the transactions that the database has before the broker.
+
+    The database of a running or killed broker is old: pending goes by the commit log. Needs the extra rocksdb.
+    """
+    from readers.rocksdb_transactions import read_rocksdb_transactions
+    from readers.tables import ROCKSDB_TRANSACTIONS
+
+    asked = Asked(store, None, where, fields, limit, output_format, output, False, findings, Voice(verbose, quiet))
+    return list_rows(
+        asked, "rocksdb_transactions", lambda one, _columns: read_rocksdb_transactions(one),
+        conditions=(equals("topic", topic),), schema=ROCKSDB_TRANSACTIONS,
+    )  # fmt: skip

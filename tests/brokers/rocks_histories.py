@@ -1,0 +1,56 @@
+"""Histories that only transactions in RocksDB have, where a half is never put back."""
+
+from __future__ import annotations
+
+import time
+from random import Random
+
+from tests.brokers.histories import IMMUNITY, history
+from tests.brokers.stage import Play
+
+
+@history()
+def answered_late(play: Play, count: int, rng: Random) -> None:
+    """The local transaction ends after the first check: the decision names the only half that there is."""
+    for number in range(count):
+        play.send("answered_late", number, rng, first=("COMMIT@1", "ROLLBACK@1")[number % 2])
+    sent = [play.cases[f"answered_late.{number}"] for number in range(count)]
+    for one in sent:
+        play.until(f"{one.case} decided", lambda one=one: bool(one.decisions))  # type: ignore[misc]
+    play.until_delivered(sent[::2])
+
+
+@history()
+def dropped_then_late_commit(play: Play, count: int, rng: Random) -> None:
+    """COMMIT by the client after the broker has dropped the transaction: delivered."""
+    sent = play.send_all("dropped_then_late_commit", count, rng, first=f"COMMIT@{play.checks_max}")
+    play.until_delivered(sent)
+
+
+@history(phase=1)
+def pending_after_drop(play: Play, count: int, rng: Random) -> None:
+    """Dropped shortly before the end: of a broker that is then killed the database does not show it."""
+    play.until_discarded(play.send_all("pending_after_drop", count, rng))
+
+
+@history(phase=1)
+def pending_once_checked(play: Play, count: int, rng: Random) -> None:
+    """Checked once or twice when the broker stops."""
+    play.until_checked(play.send_all("pending_once_checked", count, rng), 1)
+    time.sleep(0.2)
+
+
+@history()
+def pending_before_restart(play: Play, count: int, rng: Random) -> None:
+    """Immune for an hour, and still open when the broker is started again with transactions in RocksDB."""
+    play.send_all("pending_before_restart", count, rng, **{f"p.{IMMUNITY}": 3600})
+
+
+@history(phase=1)
+def after_restart(play: Play, count: int, rng: Random) -> None:
+    """Committed or rolled back at once, or committed at the first check, when the broker has been started again."""
+    for number in range(count):
+        first = ("COMMIT", "ROLLBACK", "UNKNOWN")[number % 3]
+        play.send("after_restart", number, rng, first=first, checks="COMMIT")
+    sent = [play.cases[f"after_restart.{number}"] for number in range(count)]
+    play.until_delivered(sent[::3] + sent[2::3])

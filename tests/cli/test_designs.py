@@ -1,0 +1,62 @@
+"""Stores of the other designs at the command line: what they are called, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rmqtx_cli import exit_status
+from tests.brokers import corpus
+from tests.cli.conftest import Run
+from tests.forge.stores import unpacked
+
+NAMES = [
+    name for design in ("state_table", "prepared_records", "rocksdb") for name in corpus.corpus_names(design=design)
+]
+SHOWN = {
+    "statetable": ["state_table"], "prepared": ["prepared_records"], "rocksdb-both": ["half_topic", "rocksdb"],
+    "rocksdb": ["rocksdb"], "upgraded-3.1.4": ["state_table", "prepared_records"],
+    "upgraded-4.2.0": ["prepared_records", "half_topic"],
+}
+
+
+def shown(name: str) -> list[str]:
+    """What a store must be called, by the longest name that fits."""
+    return SHOWN[max((prefix for prefix in SHOWN if name.startswith(prefix)), key=len)]
+
+
+def version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(".")))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_stores_names_the_designs_and_what_shows_them(rmqtx: Run, name: str) -> None:
+    row = json.loads(rmqtx("stores", unpacked(name), "--format", "jsonl").out)
+    assert row["designs"] == shown(name)
+    assert len(row["designs_shown_by"]) == len(row["designs"])
+    recipe = corpus.recipe(name)
+    last = version(str(recipe.get("upgrade", recipe["version"])))
+    low, _, high = row["broker_versions"].partition(" or later")
+    assert version(low) <= last
+    if high:
+        assert last <= version(high.removeprefix(" and ").removesuffix(" or earlier"))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(("statetable", "prepared", "upgraded-4"))])
+def test_a_decision_on_a_prepared_record_is_refused(rmqtx: Run, name: str, tmp_path: Path) -> None:
+    pending = rmqtx("pending", unpacked(name), "--format", "jsonl").out.splitlines()
+    row = next(json.loads(line) for line in pending if "prepared record" in line)
+    for more in ([], ["--override", "cannot-be-written", "--reason", "a test"]):
+        result = rmqtx(
+            "commit", row["transaction_id"], "--store", unpacked(name), "--to", f"{tmp_path}/new", "--yes",
+            "--broker-version", "4.9.7", *more,
+        )
+        assert result.status in (exit_status.REFUSED_BY_GUARD, exit_status.USAGE)
+        assert "prepared-record" in result.err or "--broker-version" in result.err
+        assert "Traceback" not in result.err
+    result = rmqtx("rollback", row["transaction_id"], "--store", unpacked(name), "--to", f"{tmp_path}/new", "--yes",
+                   "--override", "prepared-record", "--reason", "a test")
+    assert result.status == exit_status.USAGE
+    assert "cannot be overridden" in result.err
