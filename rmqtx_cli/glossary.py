@@ -13,6 +13,7 @@ from types import ModuleType
 from readers import (
     checkpoint,
     consume_queue,
+    consume_queue_extension,
     dledger,
     index,
     record_layout,
@@ -41,8 +42,8 @@ from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 
 #: Where structures on disk are declared; a test finds any that is missing here.
 LAYOUT_MODULES = (
-    record_layout, consume_queue, index, checkpoint, rocksdb_queues, rocksdb_transactions, rocksdb_cursors,
-    dledger,
+    record_layout, consume_queue, consume_queue_extension, index, checkpoint, rocksdb_queues, rocksdb_transactions,
+    rocksdb_cursors, dledger,
 )  # fmt: skip
 
 #: Where structures of the wire are declared.
