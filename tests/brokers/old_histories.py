@@ -332,12 +332,15 @@ def leftover_refused(play: OldPlay, count: int, rng: Random) -> None:
 
 @history()
 def leftover_rollback(play: OldPlay, count: int, rng: Random) -> None:
-    """After an upgrade to a version with half topics, and while its first half waits: ROLLBACK by hand for a prepared
-    record from before. The broker writes an op with that record's number, which is 0: the first half is not asked.
+    """After an upgrade to a version with half topics, and while its first half waits: ROLLBACK by hand for two prepared
+    records from before. The broker writes an op with their number, which is 0, into the op queue that has the number of
+    their own queue: from queue 0 it masks the first half, from others nobody reads it.
     """
     victims = play.send_all("leftover_rollback", 1, rng)
     assert victims[0].original[0] == 0
-    old = next(one for one in cast("LaterPlay", play).earlier.cases.values() if one.plan == "pending")
-    answer = Play.end(play, old, ROLLBACK, old.original)
-    assert answer["code"] == 0, answer
+    waiting = [one for one in cast("LaterPlay", play).earlier.cases.values() if one.plan == "pending"]
+    queues = {bool(one.known["queue_id"]): one for one in waiting}
+    for one in (queues[True], queues[False]):
+        answer = Play.end(play, one, ROLLBACK, one.original)
+        assert answer["code"] == 0, answer
     time.sleep(8)

@@ -141,7 +141,7 @@ def old_scripts(seed: int | None = None) -> Iterator[tuple[str, str, OldScript]]
         "upgraded-4.2.0-4.3.0",
         "Begun by 4.2.0 and continued by 4.3.0, where a ROLLBACK of an old prepared record masks the first half.",
         "4.2.0",
-        {"first_committed": 1, "commit": 2, "rollback": 2, "pending": 3},
+        {"first_committed": 1, "commit": 2, "rollback": 2, "pending": 8},
         upgrade="4.3.0",
         later={"leftover_rollback": 1, "leftover_refused": 1, "pending": 2},
     )
