@@ -18,7 +18,7 @@ import numpy.typing as npt
 from readers.columns import Int64s
 from readers.errors import SourceError
 from readers.findings import Finding
-from readers.index import BLOCK_ENTRIES, ENTRY, HEADER, IndexFile, entries_of
+from readers.index import BLOCK_ENTRIES, ENTRY, HEADER, IndexFile
 from readers.index_search import open_index
 from readers.record_at import block_at
 from readers.record_block import Block
@@ -154,7 +154,7 @@ def _packed(offsets: Int64s, hashes: Int64s, begin_offset: int) -> Int64s:
 
 def read_entries(index: IndexFile, file: OpenFile, first: int, end: int) -> npt.NDArray[np.void]:
     """Entries [first, end) of an index file."""
-    return entries_of(file.read(index.entry_position(first), (end - first) * ENTRY.size_bytes))
+    return index.entries_of(file.read(index.entry_position(first), (end - first) * ENTRY.size_bytes))
 
 
 def _boundary(index: IndexFile, file: OpenFile, offset: int) -> tuple[int, int]:
