@@ -84,7 +84,7 @@ fuzz: $(INSTALLED) ## mutated real stores, for FUZZ_SECONDS (600); then FUZZ_CAS
 	@$(BIN)/python -m tests.fuzz.matrix_run --cases $${FUZZ_CASES:-10000} --page
 
 .PHONY: corpus
-corpus: $(INSTALLED) ## have real brokers write the test stores again (Maven, a JDK, half an hour)
+corpus: $(INSTALLED) ## have real brokers write the test stores again (Maven, a JDK, an hour)
 	@$(BIN)/python -m tests.brokers corpus
 
 .PHONY: test-brokers
