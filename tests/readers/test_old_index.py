@@ -9,7 +9,9 @@ import pytest
 from readers.index_scan import scan_entries
 from readers.index_search import open_index
 from readers.store import open_store
+from readers.verify import FULL
 from tests.brokers import corpus
+from tests.readers.test_verify import every_finding
 
 NAMES = [name for design in ("state_table", "prepared_records") for name in corpus.corpus_names(design)]
 TRANSACTION_BITS, PREPARED_BITS = 0xC, 0x4
@@ -49,3 +51,10 @@ def test_every_byte_of_an_old_index_is_explained(name: str, tmp_path: Path) -> N
     assert sum(part.damaged_bytes + part.unread_bytes for part in reading.coverage) == 0
     assert rows.num_rows
     assert min(rows["key_hash"].to_pylist()) >= 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_keys_that_3_x_leaves_out_are_not_missed(name: str, tmp_path: Path) -> None:
+    store = open_store(corpus.unpack(name, tmp_path))
+    told = [finding for finding in every_finding(Path(store.root), FULL) if finding["code"].startswith("index")]
+    assert told == []
