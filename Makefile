@@ -86,12 +86,13 @@ fuzz: $(INSTALLED) ## mutated real stores, for FUZZ_SECONDS (600); then FUZZ_CAS
 	@$(BIN)/python -m tests.fuzz.matrix_run --cases $${FUZZ_CASES:-10000} --page
 
 .PHONY: corpus
-corpus: $(INSTALLED) ## have real brokers write the test stores again (Maven, a JDK, half an hour)
+corpus: $(INSTALLED) ## have real brokers write the test stores again (Maven, a JDK, an hour)
 	@$(BIN)/python -m tests.brokers corpus
 
 .PHONY: test-brokers
 test-brokers: $(INSTALLED) ## tests that start real brokers (Maven and a JDK)
-	@RMQTX_BROKER_VERSIONS="$${RMQTX_BROKER_VERSIONS:-4.3.0 4.4.0 4.9.7 5.1.4 5.3.3 5.5.0}" $(BIN)/python -m pytest tests -m broker
+	@RMQTX_BROKER_VERSIONS="$${RMQTX_BROKER_VERSIONS:-4.3.0 4.4.0 4.9.7 5.1.4 5.3.3 5.5.0}" \
+		RMQTX_OLD_BROKER_VERSIONS="$${RMQTX_OLD_BROKER_VERSIONS:-3.1.4 3.2.6 4.2.0}" $(BIN)/python -m pytest tests -m broker
 
 .PHONY: test-forcing
 test-forcing: $(INSTALLED) ## force transactions on real brokers: guards, faults, races (an hour), into docs/forcing.md

@@ -48,7 +48,7 @@ ENTRY = Layout(
     "index_entry",
     "Entry of an index file",
     (
-        Field("key_hash", "i", "absolute Java hash of topic#key"),
+        Field("key_hash", "i", "absolute Java hash of topic#key; 3.1.4 keeps its sign"),
         Field("commit_log_offset", "q", "global position of the record", "byte"),
         Field("seconds_since_begin", "i", "store time after the header's begin_time_ms", "s"),
         Field("previous_entry_number", "i", "older entry of the same slot; 0 ends the chain"),
@@ -80,6 +80,7 @@ class IndexFile:
     segment: Segment
     header: dict[str, int]
     slots_count: int | None
+    has_signed_hashes: bool = False
 
     @property
     def entries_count(self) -> int:
@@ -104,6 +105,14 @@ class IndexFile:
         """Where an entry stands. Units: bytes."""
         assert self.slots_count is not None
         return HEADER.size_bytes + INDEX_SLOT.size_bytes * self.slots_count + ENTRY.size_bytes * number
+
+    def entries_of(self, data: bytes) -> Entries:
+        """The bytes of some entries as an array of them; hashes are absolute, as all versions after 3.1 write them."""
+        found = np.frombuffer(data, ENTRY.dtype, len(data) // ENTRY.size_bytes)
+        if self.has_signed_hashes:
+            found = found.copy()
+            found["key_hash"] = np.abs(found["key_hash"].astype(np.int32))
+        return found
 
     def refreshed(self, file: OpenFile) -> IndexFile:
         """The same with the header as it is now, if it went on."""
@@ -179,23 +188,33 @@ class _Inference:
         likely = [*given, SLOTS_COUNT_DEFAULT, *([] if size % shared else [size // shared])]
         if self.header["next_entry_number"] > 1 and self.header["end_offset"] >= self.header["begin_offset"] >= 0:
             for slots_count in chain(likely, self._guesses()):
-                candidate = IndexFile(self.segment, self.header, slots_count)
-                if slots_count > 0 and self._agrees(candidate):
-                    return candidate
+                agreeing = [] if slots_count <= 0 else self._agreeing(slots_count)
+                if agreeing:
+                    return max(agreeing, key=lambda one: one[0])[1]
         return IndexFile(self.segment, self.header, None)
 
-    def _agrees(self, candidate: IndexFile) -> bool:
-        """Whether most of the first and last entries are what they should be and their slots know of them."""
+    def _agreeing(self, slots_count: int) -> list[tuple[int, IndexFile]]:
+        """The file with so many slots, hashes absolute or signed, with the number of entries that fit, if most do."""
+        found = []
+        for has_signed_hashes in (False, True):
+            candidate = IndexFile(self.segment, self.header, slots_count, has_signed_hashes)
+            good, looked_at = self._fitting(candidate)
+            if looked_at and good * 4 >= looked_at * 3:
+                found.append((good, candidate))
+        return found
+
+    def _fitting(self, candidate: IndexFile) -> tuple[int, int]:
+        """How many of the first and last entries are what they should be, and their slots know of them; of how many."""
         count = candidate.entries_count
         if not count:
-            return False
+            return 0, 0
         assert candidate.slots_count is not None
         numbers = np.unique(np.r_[1 : min(count, _SAMPLES) + 1, max(1, count - _SAMPLES + 1) : count + 1])
         entries = entries_at(self.file, candidate, numbers)
         good = candidate.is_plausible(entries, numbers)
         heads = heads_of(self.file, candidate, np.where(good, entries["key_hash"], 0).astype(np.int64))
         good &= (heads >= numbers) & (heads <= self.header["next_entry_number"])
-        return int(good.sum()) * 4 >= len(numbers) * 3
+        return int(good.sum()), len(numbers)
 
     def _guesses(self) -> Iterator[int]:
         """Lengths that follow from where the last entry may stand: it names the header's last record.
@@ -272,7 +291,7 @@ def entries_at(file: OpenFile, index: IndexFile, numbers: Int64s) -> Entries:
     Raises: UnreadableFile, FileChanged.
     """
     positions = index.entry_position(0) + numbers.astype(np.int64) * ENTRY.size_bytes
-    return _gather(file, positions, ENTRY.size_bytes).reshape(-1).view(ENTRY.dtype)
+    return index.entries_of(_gather(file, positions, ENTRY.size_bytes).tobytes())
 
 
 def heads_of(file: OpenFile, index: IndexFile, hashes: Int64s) -> Int64s:
@@ -283,8 +302,3 @@ def heads_of(file: OpenFile, index: IndexFile, hashes: Int64s) -> Int64s:
     assert index.slots_count is not None
     positions = HEADER.size_bytes + hashes % index.slots_count * INDEX_SLOT.size_bytes
     return _gather(file, positions, INDEX_SLOT.size_bytes).reshape(-1).view(">i4").astype(np.int64)
-
-
-def entries_of(data: bytes) -> Entries:
-    """The bytes of some entries as an array of them."""
-    return np.frombuffer(data, ENTRY.dtype, len(data) // ENTRY.size_bytes)

@@ -21,7 +21,6 @@ from readers.index import (
     Entries,
     IndexFile,
     data_blocks,
-    entries_of,
     open_index_file,
 )
 from readers.reading import Coverage, Reading
@@ -129,7 +128,7 @@ class _FileScan:
         for first in range(1, index.entries_count + 1, BLOCK_ENTRIES):
             count = min(BLOCK_ENTRIES, index.entries_count + 1 - first)
             position = index.entry_position(first)
-            entries = entries_of(file.read(position, count * ENTRY.size_bytes))
+            entries = index.entries_of(file.read(position, count * ENTRY.size_bytes))
             good = index.is_plausible(entries, first)
             rows = np.flatnonzero(good)
             self.coverage.decoded_bytes += len(rows) * ENTRY.size_bytes

@@ -13,7 +13,7 @@ import numpy as np
 from readers.columns import Int64s
 from readers.errors import FileChanged, UnreadableFile
 from readers.findings import Finding
-from readers.index import BLOCK_ENTRIES, ENTRY, IndexFile, entries_at, entries_of, heads_of, open_index_file
+from readers.index import BLOCK_ENTRIES, ENTRY, IndexFile, entries_at, heads_of, open_index_file
 from readers.java_hashes import key_hashes
 from readers.sources import OpenFile
 from readers.store import Store
@@ -180,7 +180,7 @@ class Index:
         while end > 1:
             begin = max(1, end - BLOCK_ENTRIES)
             length = (end - begin) * ENTRY.size_bytes
-            entries = entries_of(file.read(index.entry_position(begin), length))
+            entries = index.entries_of(file.read(index.entry_position(begin), length))
             good = index.is_plausible(entries, begin)
             if not good.all() or not index.is_chained(entries, begin):
                 self._doubt(index, "entries that cannot be")

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.columns import Int64s
+from readers.columns import Bools, Int64s
 from readers.java_hashes import java_hash, key_hashes
 from readers.properties import KEYS, TAGS, UNIQ_KEY
 from readers.record_block import Block
-from readers.record_layout import ROLLBACK, TRANSACTION_MASK
+from readers.record_layout import COMMIT, ROLLBACK, TRANSACTION_MASK
 
 
 def key_pairs(block: Block) -> tuple[Int64s, Int64s]:
@@ -32,6 +32,14 @@ def key_pairs(block: Block) -> tuple[Int64s, Int64s]:
         offsets.append(rows.commit_log_offsets[owners])
         hashes.append(_hashes(keys, mine, prefixes))
     return np.concatenate(offsets), np.concatenate(hashes)
+
+
+def may_lack_entries(block: Block) -> Bools:
+    """The records whose keys a broker may have left out: COMMIT records of 3.1.4 and 3.2.6, whose clients gave no
+    unique key. 4.2.0 and later enter them.
+    """
+    commits: Bools = (block.sys_flag & TRANSACTION_MASK) == COMMIT
+    return commits & ~block.properties.locate(UNIQ_KEY)[2] if commits.any() else commits
 
 
 def _keys_of(rows: Block) -> Iterator[tuple[pa.Array, Int64s]]:

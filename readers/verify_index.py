@@ -18,11 +18,11 @@ import numpy.typing as npt
 from readers.columns import Int64s
 from readers.errors import SourceError
 from readers.findings import Finding
-from readers.index import BLOCK_ENTRIES, ENTRY, HEADER, IndexFile, entries_of
+from readers.index import BLOCK_ENTRIES, ENTRY, HEADER, IndexFile
 from readers.index_search import open_index
 from readers.record_at import block_at
 from readers.record_block import Block
-from readers.record_keys import key_pairs, tag_pairs
+from readers.record_keys import key_pairs, may_lack_entries, tag_pairs
 from readers.slot_files import boundary, cache_of
 from readers.sources import OpenFile
 from readers.store import Store
@@ -62,18 +62,23 @@ class IndexClaims:
     store: Store
     _offsets: list[Int64s] = field(default_factory=list)
     _hashes: list[Int64s] = field(default_factory=list)
-    _tags: list[tuple[Int64s, Int64s]] = field(default_factory=list)
+    _allowed: list[tuple[Int64s, Int64s]] = field(default_factory=list)
+    """Entries that there may be, and need not."""
     _stored: list[tuple[Int64s, Int64s]] = field(default_factory=list)
 
     def add(self, block: Block) -> None:
         """The records of a block."""
         if index_files(self.store):
+            self._stored.append((block.commit_log_offsets, block.header("store_time_ms")))
+            if newest_entries_have_tags(self.store):
+                self._allowed.append(tag_pairs(block))
+            may_lack = may_lack_entries(block)
+            if may_lack.any():
+                self._allowed.append(key_pairs(block.take(may_lack)))
+                block = block.take(~may_lack)
             offsets, hashes = key_pairs(block)
             self._offsets.append(offsets)
             self._hashes.append(hashes)
-            self._stored.append((block.commit_log_offsets, block.header("store_time_ms")))
-            if newest_entries_have_tags(self.store):
-                self._tags.append(tag_pairs(block))
 
     def compared(self, begin_offset: int) -> IndexPart:
         """The split's part, when all blocks were added. `begin_offset`: commit-log offset of the split's begin."""
@@ -81,8 +86,9 @@ class IndexClaims:
         if not self._offsets:
             return part
         keyed = sum(len(offsets) for offsets in self._offsets)
-        offsets = np.concatenate([*self._offsets, *(offsets for offsets, _ in self._tags)])
-        wanted = _packed(offsets, np.concatenate([*self._hashes, *(hashes for _, hashes in self._tags)]), begin_offset)
+        offsets = np.concatenate([*self._offsets, *(offsets for offsets, _ in self._allowed)])
+        hashes = np.concatenate([*self._hashes, *(hashes for _, hashes in self._allowed)])
+        wanted = _packed(offsets, hashes, begin_offset)
         if not len(offsets):
             return part
         order = np.argsort(wanted, kind="stable")
@@ -102,7 +108,7 @@ class IndexClaims:
                 covered[:] = False  # told when the whole store is looked at
         absent = covered & is_key & ~found
         part.lacking = np.stack([offsets[absent], wanted[absent] & 0x7FFFFFFF], axis=1)
-        self._offsets, self._hashes, self._tags, self._stored = [], [], [], []
+        self._offsets, self._hashes, self._allowed, self._stored = [], [], [], []
         return part
 
     @staticmethod
@@ -154,7 +160,7 @@ def _packed(offsets: Int64s, hashes: Int64s, begin_offset: int) -> Int64s:
 
 def read_entries(index: IndexFile, file: OpenFile, first: int, end: int) -> npt.NDArray[np.void]:
     """Entries [first, end) of an index file."""
-    return entries_of(file.read(index.entry_position(first), (end - first) * ENTRY.size_bytes))
+    return index.entries_of(file.read(index.entry_position(first), (end - first) * ENTRY.size_bytes))
 
 
 def _boundary(index: IndexFile, file: OpenFile, offset: int) -> tuple[int, int]:

@@ -49,7 +49,7 @@ def main() -> int:
             print(f"{recipe.name:24} {recipe.about}")
         return 0
     if options.command == "expect":
-        for name in [one for design in DESIGNS for one in corpus.corpus_names(design)]:
+        for name in corpus.all_names():
             corpus.write_rows(corpus.CORPUS / name / corpus.EXPECTED, expected_rows(corpus.truth(name)))
         return 0
     if options.command == "table":

@@ -15,6 +15,8 @@ from pathlib import Path
 from tests.brokers import corpus, rocks_histories, shop
 from tests.brokers.expectation import expected_rows, states
 from tests.brokers.histories import HISTORIES
+from tests.brokers.old_histories import OLD_HISTORIES
+from tests.brokers.old_stage import OldScript, play_old
 from tests.brokers.recipes import Recipe
 from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB, RocksPlay
 from tests.brokers.stage import Act, Play, Script
@@ -25,6 +27,8 @@ assert rocks_histories  # importing it registers them
 
 def play(recipe: Recipe, out: Path, acts: Mapping[str, Act] = HISTORIES) -> Play:
     """Play a recipe in a directory: the store is then `out/store`, the truth in the result."""
+    if isinstance(recipe.script, OldScript):
+        return play_old(recipe.script, out, OLD_HISTORIES)
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     run = player(recipe.script)(recipe.script, out)
@@ -101,6 +105,8 @@ def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
         "restart": None if script.restart is None else dict(script.restart),
         "states": dict(sorted(Counter(" or ".join(sorted(states(row))) for row in rows).items())),
     }
+    if isinstance(script, OldScript) and script.upgrade is not None:
+        described |= {"upgrade": script.upgrade, "later": dict(script.later)}
     (to / corpus.RECIPE).write_text(json.dumps(described, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return rows
 
