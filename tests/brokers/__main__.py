@@ -13,8 +13,6 @@ from tests.brokers.make import make_all, make_example, play, save
 from tests.brokers.recipes import Recipe, common, recipes
 from tests.brokers.stage import Script
 
-DESIGNS = (corpus.HALF_TOPIC_DESIGN, *corpus.ROCKS_DESIGNS)
-
 
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
