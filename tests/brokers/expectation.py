@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.brokers.old_expectation import before_half_topics, old_rows
 from tests.brokers.rig import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 
 Event = dict[str, Any]
@@ -99,6 +100,9 @@ def place(record: Event) -> Row:
 
 def expected_rows(lines: Iterable[Event]) -> list[Row]:
     """One row for each transaction whose half the broker acknowledged, in the order of their halves."""
+    earlier, lines = before_half_topics(lines)
+    if earlier:
+        return old_rows(earlier, lines) + (expected_rows(lines) if lines else [])
     truth = Truth(lines)
     sent = [event for event in truth.of("sent") if event["kind"] == "transaction"]
     return [expected_row(event, truth) for event in sorted(sent, key=lambda event: int(event["commit_log_offset"]))]
