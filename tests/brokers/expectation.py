@@ -162,9 +162,9 @@ def expected_row(sent: Event, truth: Truth) -> Row:
             "flags_at_least": [],
             "why": "given up on, and no newer half copy, but the half cursor was set back before its copies",
         }
-    if state == "DISCARDED" and marks.foreign & truth.stray_rollbacks:
+    if state in ("DISCARDED", "LOST") and marks.foreign & truth.stray_rollbacks:
         unsure = {
-            "state": ["DISCARDED", "ROLLED_BACK", "UNDECIDABLE"],
+            "state": [state, "ROLLED_BACK", "UNDECIDABLE"],
             "flags_at_least": [],
             "why": "an op has this half's number because a ROLLBACK named another record; the store does not show that",
         }

@@ -328,3 +328,16 @@ def leftover_refused(play: OldPlay, count: int, rng: Random) -> None:
     for one in [one for one in earlier.cases.values() if one.plan == "pending"][:count]:
         answer = Play.end(play, one, COMMIT, one.original)
         assert answer["code"] != 0, answer
+
+
+@history()
+def leftover_rollback(play: OldPlay, count: int, rng: Random) -> None:
+    """After an upgrade to a version with half topics, and while its first half waits: ROLLBACK by hand for a prepared
+    record from before. The broker writes an op with that record's number, which is 0: the first half is not asked.
+    """
+    victims = play.send_all("leftover_rollback", 1, rng)
+    assert victims[0].original[0] == 0
+    old = next(one for one in cast("LaterPlay", play).earlier.cases.values() if one.plan == "pending")
+    answer = Play.end(play, old, ROLLBACK, old.original)
+    assert answer["code"] == 0, answer
+    time.sleep(8)

@@ -38,6 +38,8 @@ CHECKED: Mapping[str, int] = {
 }
 """What wants a broker that asks: 3.1 alone."""
 FEW: Mapping[str, int] = {"commit": 5, "rollback": 3, "ordinary": 3, "compressed": 3, "rollback_then_commit": 1}
+SEGMENTS: Mapping[str, str] = {"mappedFileSizeCommitLog": str(1 << 14)}
+"""Commit-log files so small that there are several."""
 CRASHING: Mapping[str, int] = {**FEW, "bare": 3, "double_commit": 1, "pending": 6, "last_second": 6}
 
 
@@ -77,6 +79,7 @@ def old_scripts(seed: int | None = None) -> Iterator[tuple[str, str, OldScript]]
         "3.1.4",
         {"first_pending": 1, **CRASHING, "commit_at_check_1": 2, "rollback_at_check_1": 1},
         stop="kill",
+        conf=SEGMENTS,
     )
     yield script(
         "statetable-recovered-3.1.4",
@@ -115,6 +118,7 @@ def old_scripts(seed: int | None = None) -> Iterator[tuple[str, str, OldScript]]
             version,
             {"first_committed": 1, **CRASHING},
             stop="kill",
+            conf=SEGMENTS,
         )
     yield script(
         "upgraded-4.2.0-4.9.7",
@@ -132,4 +136,12 @@ def old_scripts(seed: int | None = None) -> Iterator[tuple[str, str, OldScript]]
             "leftover_refused": 3,
             "pending": 4,
         },
+    )
+    yield script(
+        "upgraded-4.2.0-4.3.0",
+        "Begun by 4.2.0 and continued by 4.3.0, where a ROLLBACK of an old prepared record masks the first half.",
+        "4.2.0",
+        {"first_committed": 1, "commit": 2, "rollback": 2, "pending": 3},
+        upgrade="4.3.0",
+        later={"leftover_rollback": 1, "leftover_refused": 1, "pending": 2},
     )

@@ -28,7 +28,7 @@ OUTCOMES: tuple[tuple[str, set[str]], ...] = (
     ("recovered", {"COMMITTED", "PENDING"}),
 )
 """What may become of each plan."""
-LATER_PLANS = re.compile("recovered|leftover")
+LATER_PLANS = re.compile("recovered|leftover$")
 """With these, transactions of another plan are decided, too."""
 
 
