@@ -102,7 +102,6 @@ class OldPlay(Play):
         """Play the histories; then, where the script has an upgrade to another old version, the later ones on that."""
         super().run(acts)
         if self.rig.slave is not None:
-            self.rig.slave.stop("broker")
             shutil.rmtree(self.rig.store)
             shutil.move(self.rig.slave.store, self.rig.store)
         upgrade = self.script.upgrade
@@ -114,9 +113,12 @@ class OldPlay(Play):
             super().run(acts)
 
     def halt(self, how: Stop) -> None:
-        """Stop the broker, then the clients; a slave first gets what it lacks."""
+        """Stop the broker, then the clients. A slave first gets what it lacks, and is stopped before its master, which
+        otherwise (3.1.4) does not come to an end.
+        """
         if self.rig.slave is not None:
             self.rig.wait_copied(log_end(self.rig.store))
+            self.rig.slave.stop("broker")
         super().halt(how)
 
     def after(self, wait_seconds: float = 2) -> None:
