@@ -47,7 +47,7 @@ def main() -> int:
             print(f"{recipe.name:24} {recipe.about}")
         return 0
     if options.command == "expect":
-        for name in corpus.corpus_names():
+        for name in corpus.all_names():
             corpus.write_rows(corpus.CORPUS / name / corpus.EXPECTED, expected_rows(corpus.truth(name)))
         return 0
     if options.command == "table":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import lzma
 import os
@@ -12,14 +13,21 @@ from typing import Any
 
 CORPUS = Path(__file__).resolve().parent.parent / "corpus"
 STORE, TRUTH, EXPECTED, RECIPE = "store.tar.xz", "truth.jsonl.xz", "expected.jsonl", "recipe.json"
+HALF_TOPIC_DESIGN = "half_topic"
 PAGE = 4096
 EXECUTABLE, PLAIN = 0o755, 0o644
 
 Row = dict[str, Any]
 
 
-def corpus_names() -> list[str]:
-    """The stores of the corpus, by name."""
+def corpus_names(design: str = HALF_TOPIC_DESIGN) -> list[str]:
+    """The stores of the corpus of one design, by name."""
+    return [name for name in all_names() if recipe(name).get("design", HALF_TOPIC_DESIGN) == design]
+
+
+@functools.cache
+def all_names() -> list[str]:
+    """Every store of the corpus, by name."""
     return sorted(path.parent.name for path in CORPUS.glob(f"*/{RECIPE}"))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.brokers.old_expectation import before_half_topics, old_rows
 from tests.brokers.rig import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 
 Event = dict[str, Any]
@@ -99,6 +100,9 @@ def place(record: Event) -> Row:
 
 def expected_rows(lines: Iterable[Event]) -> list[Row]:
     """One row for each transaction whose half the broker acknowledged, in the order of their halves."""
+    earlier, lines = before_half_topics(lines)
+    if earlier:
+        return old_rows(earlier, lines) + (expected_rows(lines) if lines else [])
     truth = Truth(lines)
     sent = [event for event in truth.of("sent") if event["kind"] == "transaction"]
     return [expected_row(event, truth) for event in sorted(sent, key=lambda event: int(event["commit_log_offset"]))]
@@ -158,9 +162,9 @@ def expected_row(sent: Event, truth: Truth) -> Row:
             "flags_at_least": [],
             "why": "given up on, and no newer half copy, but the half cursor was set back before its copies",
         }
-    if state == "DISCARDED" and marks.foreign & truth.stray_rollbacks:
+    if state in ("DISCARDED", "LOST") and marks.foreign & truth.stray_rollbacks:
         unsure = {
-            "state": ["DISCARDED", "ROLLED_BACK", "UNDECIDABLE"],
+            "state": [state, "ROLLED_BACK", "UNDECIDABLE"],
             "flags_at_least": [],
             "why": "an op has this half's number because a ROLLBACK named another record; the store does not show that",
         }

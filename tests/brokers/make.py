@@ -15,6 +15,8 @@ from pathlib import Path
 from tests.brokers import corpus, shop
 from tests.brokers.expectation import expected_rows, states
 from tests.brokers.histories import HISTORIES
+from tests.brokers.old_histories import OLD_HISTORIES
+from tests.brokers.old_stage import OldScript, play_old
 from tests.brokers.recipes import Recipe
 from tests.brokers.stage import Act, Play, Script
 
@@ -23,6 +25,8 @@ AT_ONCE = 2
 
 def play(recipe: Recipe, out: Path, acts: Mapping[str, Act] = HISTORIES) -> Play:
     """Play a recipe in a directory: the store is then `out/store`, the truth in the result."""
+    if isinstance(recipe.script, OldScript):
+        return play_old(recipe.script, out, OLD_HISTORIES)
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     run = Play(recipe.script, out)
@@ -82,6 +86,7 @@ def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
         "name": recipe.name,
         "about": recipe.about,
         "version": script.version,
+        "design": script.design,
         "seed": script.seed,
         "stop": script.stop,
         "histories": dict(script.histories),
@@ -91,6 +96,8 @@ def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
         "half_cursor": script.half_cursor,
         "states": dict(sorted(Counter(" or ".join(sorted(states(row))) for row in rows).items())),
     }
+    if isinstance(script, OldScript) and script.upgrade is not None:
+        described |= {"upgrade": script.upgrade, "later": dict(script.later)}
     (to / corpus.RECIPE).write_text(json.dumps(described, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return rows
 

@@ -10,16 +10,28 @@ import subprocess
 from pathlib import Path
 
 VERSIONS = ("4.3.0", "4.4.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
+OLD_VERSIONS = ("3.1.4", "3.2.6", "4.2.0")
+"""Before half topics: state table and redo log (3.1), prepared records alone (3.2 to 4.2)."""
 MODULES = ("namesrv", "broker", "client", "tools")
+OLD_MODULES = ("broker", "client")
+NAME_SERVERS = {"3.1.4": "3.2.6"}
+"""The name server of 3.1.4 was never published; that of 3.2.6 speaks the same protocol."""
 SCENARIO = Path(__file__).with_name("Scenario.java")
+OLD_SCENARIO = Path(__file__).with_name("OldScenario.java")
+HALF_TOPIC_SINCE = (4, 3)
 JAVA_WANTED = 11
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>rmqtx.tests</groupId><artifactId>brokers</artifactId><version>1</version><dependencies>
 {dependencies}
 </dependencies></project>
 """
-DEPENDENCY = """<dependency><groupId>org.apache.rocketmq</groupId>
-<artifactId>rocketmq-{module}</artifactId><version>{version}</version></dependency>"""
+DEPENDENCY = """<dependency><groupId>{group}</groupId>
+<artifactId>rocketmq-{module}</artifactId><version>{version}</version>{exclusions}</dependency>"""
+OLD_EXCLUSIONS = """<exclusions>
+<exclusion><groupId>org.kohsuke</groupId><artifactId>github-api</artifactId></exclusion>
+<exclusion><groupId>io.netty</groupId><artifactId>netty-tcnative</artifactId></exclusion>
+</exclusions>"""
+"""What 3.2 names besides, no run needs, and is not to be had for every machine."""
 
 
 def cache_directory() -> Path:
@@ -45,13 +57,34 @@ def why_not() -> str | None:
     return None
 
 
-def jars(version: str) -> str:
-    """The classpath of a version's name server, broker and client (a Maven run when it is asked for the first time)."""
-    directory = cache_directory() / version
+def release(version: str) -> tuple[int, ...]:
+    """A version as numbers, for comparisons."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def is_old(version: str) -> bool:
+    """Is it a version from before half topics, with another client?"""
+    return release(version) < HALF_TOPIC_SINCE
+
+
+def group(version: str) -> str:
+    """The Maven group and Java package of a version: it was Alibaba's before 4.0."""
+    return "com.alibaba.rocketmq" if release(version) < (4,) else "org.apache.rocketmq"
+
+
+def jars(version: str, modules: tuple[str, ...] = ()) -> str:
+    """The classpath of a version's name server, broker and client, or of certain modules alone (a Maven run when it is
+    asked for the first time).
+    """
+    modules = modules or (OLD_MODULES if is_old(version) else MODULES)
+    directory = cache_directory() / (version if modules != ("namesrv",) else f"{version}-namesrv")
     directory.mkdir(parents=True, exist_ok=True)
     listing = directory / "classpath.txt"
     if not listing.exists():
-        lines = (DEPENDENCY.format(module=module, version=version) for module in MODULES)
+        exclusions = OLD_EXCLUSIONS if is_old(version) else ""
+        lines = [
+            DEPENDENCY.format(group=group(version), module=m, version=version, exclusions=exclusions) for m in modules
+        ]
         (directory / "pom.xml").write_text(POM.format(dependencies="\n".join(lines)))
         fresh = directory / "classpath.new"
         command = ["mvn", "-q", "-B", "dependency:build-classpath", f"-Dmdep.outputFile={fresh}"]
@@ -61,13 +94,29 @@ def jars(version: str) -> str:
     return listing.read_text().strip()
 
 
+def names_jars(version: str) -> str:
+    """The classpath of the name server that goes with a version."""
+    return jars(NAME_SERVERS.get(version, version), ("namesrv",)) if is_old(version) else jars(version)
+
+
+def scenario(version: str) -> tuple[str, str]:
+    """The name and the source of the program that drives a version's client."""
+    if is_old(version):
+        return "OldScenario", OLD_SCENARIO.read_text().replace("com.alibaba.rocketmq", group(version))
+    return "Scenario", SCENARIO.read_text()
+
+
 def classpath(version: str) -> str:
-    """The version's jars with our compiled Scenario in front of them."""
+    """The version's jars with our compiled scenario in front of them."""
     found = jars(version)
-    digest = hashlib.sha256(SCENARIO.read_bytes()).hexdigest()[:12]
+    name, source = scenario(version)
+    digest = hashlib.sha256(source.encode()).hexdigest()[:12]
     classes = cache_directory() / version / f"classes-{digest}"
-    if not (classes / "Scenario.class").exists():
+    if not (classes / f"{name}.class").exists():
+        written = cache_directory() / version / f"source-{digest}" / f"{name}.java"
+        written.parent.mkdir(parents=True, exist_ok=True)
+        written.write_text(source)
         subprocess.run(
-            ["javac", "-nowarn", "-cp", found, "-d", str(classes), str(SCENARIO)], check=True, capture_output=True
+            ["javac", "-nowarn", "-cp", found, "-d", str(classes), str(written)], check=True, capture_output=True
         )
     return f"{classes}{os.pathsep}{found}"

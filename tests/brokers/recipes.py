@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tests.brokers.maven import VERSIONS
+from tests.brokers.old_recipes import old_scripts
 from tests.brokers.rig import IPV6_NAME
 from tests.brokers.stage import Script
 
@@ -101,7 +102,7 @@ def halved(histories: Mapping[str, int]) -> dict[str, int]:
 
 def recipes(seed: int | None = None) -> dict[str, Recipe]:
     """Every store of the corpus by name; a seed other than the usual ones gives stores of the same kinds."""
-    made: dict[str, Recipe] = {}
+    made = {name: Recipe(name, about, script) for name, about, script in old_scripts(seed)}
 
     def add(name: str, about: str, version: str, histories: Mapping[str, int], **more: object) -> None:
         usual = zlib.crc32(name.encode()) % 10000

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, Self
 from urllib.parse import quote
 
 from tests.brokers import maven
@@ -76,6 +76,15 @@ SMALL_5: dict[str, str] = {"transactionOpBatchInterval": "500", "timerWheelEnabl
 """What 5.x has besides."""
 IPV6_NAME = "six.localhost"
 """A name for ::1 that our Java processes know: the 5.1 client cannot take an address with more than one colon."""
+OLD_JAVA_OPTIONS = (
+    "--add-opens=java.base/java.util=ALL-UNNAMED",
+    "--add-opens=java.base/java.util.concurrent=ALL-UNNAMED",
+    "--add-opens=java.base/java.net=ALL-UNNAMED",
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+    "-Drocketmq.client.log.loadconfig=false",
+    "-Dcom.rocketmq.sendMessageWithVIPChannel=false",
+)
+"""What versions before 4.3 need besides: their JSON and Netty look into more of the JDK."""
 OLD_NAMES = {
     "mappedFileSizeCommitLog": "mapedFileSizeCommitLog",
     "mappedFileSizeConsumeQueue": "mapedFileSizeConsumeQueue",
@@ -135,7 +144,7 @@ class Agent:
             "-Drocketmq.client.rebalance.waitInterval=1000",
         ]
         self.process = subprocess.Popen(
-            ["java", *options, "-cp", rig.classpath, "Scenario", rig.name_server],
+            ["java", *options, "-cp", rig.classpath, maven.scenario(rig.version)[0], rig.name_server],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -238,12 +247,13 @@ class Rig:
         self.store = self.out / "store"
         (self.home / "conf").mkdir(parents=True, exist_ok=True)
         self.classpath = maven.classpath(version)
+        self.names_classpath = maven.names_jars(version) if maven.is_old(version) else self.classpath
         self.port, self.names_port, self._claim = claim_ports()
         self.host = host
         self.conf = dict(SMALL) | (SMALL_5 if version.startswith("5.") else {}) | dict(conf or {})
         self._processes: dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]] = {}
         self._agents: list[Agent] = []
-        self.options = list(JAVA_OPTIONS)
+        self.options = [*JAVA_OPTIONS, *(OLD_JAVA_OPTIONS if maven.is_old(version) else ())]
         if host == IPV6_NAME:
             hosts = self.home / "hosts"
             hosts.write_text(f"::1 {IPV6_NAME}\n127.0.0.1 localhost {socket.gethostname()}\n")
@@ -270,10 +280,12 @@ class Rig:
     # ---- processes
 
     def _java(self, name: str, main: str, conf: Path) -> None:
+        version = maven.NAME_SERVERS.get(self.version, self.version) if name == "namesrv" else self.version
+        classpath = self.names_classpath if name == "namesrv" else self.classpath
         log = (self.out / f"{name}.log").open("ab")
         command = ["java", "-Xmx1g", *self.options, "-Duser.home=home", "-Drocketmq.client.logUseSlf4j=false"]
         process = subprocess.Popen(
-            [*command, "-cp", self.classpath, main, "-c", str(conf)],
+            [*command, "-cp", classpath, f"{maven.group(version)}.{main}", "-c", str(conf)],
             env=dict(os.environ, ROCKETMQ_HOME=str(self.home)),
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -298,7 +310,7 @@ class Rig:
         conf = self.home / "conf" / "namesrv.conf"
         bind = f"bindAddress={self.conf['bindAddress']}\n" if "bindAddress" in self.conf else ""
         conf.write_text(f"listenPort={self.names_port}\n{bind}")
-        self._java("namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", conf)
+        self._java("namesrv", "namesrv.NamesrvStartup", conf)
         self._wait_port("namesrv", self.names_port, 60)
 
     def full_conf(self) -> dict[str, str]:
@@ -315,7 +327,7 @@ class Rig:
         """Start the broker on the store, and wait until the name server knows it."""
         conf = self.home / "conf" / "broker.conf"
         conf.write_text("".join(f"{name}={value}\n" for name, value in self.full_conf().items()))
-        self._java("broker", "org.apache.rocketmq.broker.BrokerStartup", conf)
+        self._java("broker", "broker.BrokerStartup", conf)
         self._wait_port("broker", self.port, 120)
 
     def stop(self, name: str, how: signal.Signals = signal.SIGTERM) -> int:
@@ -347,7 +359,7 @@ class Rig:
                 self.stop(name, signal.SIGKILL)
         self._claim.close()
 
-    def __enter__(self) -> Rig:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

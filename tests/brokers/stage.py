@@ -85,6 +85,8 @@ class Script:
     host: str = "127.0.0.1"
     half_cursor: int | None = None
     """Where to set the half cursor after the stop."""
+    design: str = "half_topic"
+    """How the store keeps transactions and records, where readers must know more than the half topic's design."""
 
 
 class Play:

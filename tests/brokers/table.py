@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.brokers import corpus
 from tests.brokers.expectation import states
 from tests.brokers.histories import HISTORIES
 from tests.brokers.maven import VERSIONS
+from tests.brokers.old_histories import OLD_HISTORIES
 from tests.brokers.recipes import release
+from tests.brokers.stage import Act
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "corpus.md"
 NOT_TRANSACTIONS = ("ordinary", "batch", "delayed_ordinary", "refused_by_consumer")
@@ -79,25 +82,32 @@ def store_table() -> str:
         "| store | broker | stop | seed | transactions | states | what is in it |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name in corpus.corpus_names():
+    for name in corpus.all_names():
         recipe = corpus.recipe(name)
+        version = ", then ".join(recipe[key] for key in ("version", "upgrade") if key in recipe)
         rows = corpus.expected(name)
         counted = Counter(" or ".join(sorted(states(row))) for row in rows)
         told = ", ".join(f"{count} {state}" for state, count in sorted(counted.items()))
-        cells = (name, recipe["version"], recipe["stop"], recipe["seed"], len(rows), told, recipe["about"])
+        cells = (name, version, recipe["stop"], recipe["seed"], len(rows), told, recipe["about"])
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
 
-def words() -> str:
+def words(histories: Mapping[str, Act]) -> str:
     """What the histories are."""
-    return "\n".join(f"- **{name}**: {' '.join(act.words.split())}" for name, act in HISTORIES.items())
+    return "\n".join(f"- **{name}**: {' '.join(act.words.split())}" for name, act in histories.items())
 
 
 def write() -> None:
     """Put the generated parts between their marks in the document."""
     text = DOCUMENT.read_text(encoding="utf-8")
-    for name, part in (("histories", words()), ("counts", history_table()), ("stores", store_table())):
+    parts = {
+        "histories": words(HISTORIES),
+        "old_histories": words(OLD_HISTORIES),
+        "counts": history_table(),
+        "stores": store_table(),
+    }
+    for name, part in parts.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         text = pattern.sub(lambda found, part=part: f"{found.group(1)}\n{part}\n\n{found.group(2)}", text)  # type: ignore[misc]
     DOCUMENT.write_text(text, encoding="utf-8")
