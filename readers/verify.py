@@ -22,6 +22,7 @@ from readers.errors import SourceError
 from readers.findings import Finding, findings_table
 from readers.half_queue import marks_of, op_findings, ops_of
 from readers.missing import derived_findings
+from readers.old_records import OldRecords
 from readers.record_block import Block
 from readers.recovery import LogFacts
 from readers.recovery_findings import start_findings
@@ -39,6 +40,7 @@ from readers.verify_losses import with_losses
 from readers.verify_queues import QueueClaims, QueueParts
 from readers.verify_ranges import LogRanges, merged
 from readers.verify_records import TIME_MS_MAX, older_design_rows, record_findings
+from readers.verify_state_table import has_tables, state_table_findings
 from readers.verify_store import (
     backwards_finding,
     checkpoint_findings,
@@ -88,6 +90,7 @@ class VerifiedSplit:
     checkpoint_values: set[int] = field(default_factory=set)
     queues: QueueParts = field(default_factory=QueueParts)
     index: IndexPart = field(default_factory=IndexPart)
+    old_records: OldRecords = field(default_factory=OldRecords.none)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +175,9 @@ class Verify:
             return
         conf = dict(self.conf)
         settings = broker_settings(store, conf=conf, version=self.version)
+        if not is_quick and has_tables(store):
+            old = OldRecords.joined(split.old_records for split in splits)
+            yield from state_table_findings(store, settings, old, ranges)
         yield from start_findings(
             store, settings, conf, log_facts(splits), queues.facts, with_dispatch=not is_quick
         )
@@ -233,6 +239,8 @@ class _SplitWork:
         self._backwards: list[Int64s] = []
         self._op_marks: list[Int64s] = []
         self._older: list[Int64s] = []
+        self._old: list[OldRecords] = []
+        self._has_tables = has_tables(split.store)
         self._breaks: list[Int64s] = []
         self.is_unreadable = False
 
@@ -253,6 +261,8 @@ class _SplitWork:
             self._breaks.append(np.stack([begins, begins + block.lengths[wrong]], axis=1))
         self._queues.add(block)
         self._index.add(block)
+        if self._has_tables:
+            self._old.append(OldRecords.of_block(block))
         is_op = block.topic_is(OP_TOPIC)
         if is_op.any():
             ops = ops_of(block.take(is_op), self._store.root)
@@ -306,6 +316,7 @@ class _SplitWork:
         known.backwards = np.concatenate([known.backwards, *self._backwards])
         known.op_marks = np.concatenate([known.op_marks, *self._op_marks])
         known.older_offsets = np.concatenate([_none(), *self._older])
+        known.old_records = OldRecords.joined(self._old)
         known.queues = self._queues.compared()
         known.index = self._index.compared(self._split.offsets[0])
         return known

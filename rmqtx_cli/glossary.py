@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
-from readers import checkpoint, consume_queue, index, record_layout
+from readers import checkpoint, consume_queue, index, record_layout, redo_log, state_table
 from readers.diff import CHANGES, DIFFERENCES
 from readers.export import EXPORTED
 from readers.findings import KINDS
@@ -18,7 +18,7 @@ from readers.layout import Layout
 from readers.plan import PLAN_STEPS, PLAN_STORES
 from readers.reconcile import OUTCOMES, RECONCILED, WORDS
 from readers.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
-from readers.tables import ALL_TABLES
+from readers.tables import ALL_TABLES, REDO_LOG, STATE_TABLE
 from readers.transactions import ADVICE, FLAGS, STATES
 from remoting import frames, unique_keys
 from remoting.codes import ResponseCode
@@ -31,7 +31,7 @@ from repairs.receipts import RECEIPTS, STANDINGS
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 
 #: Where structures on disk are declared; a test finds any that is missing here.
-LAYOUT_MODULES = (record_layout, consume_queue, index, checkpoint)
+LAYOUT_MODULES = (record_layout, consume_queue, index, checkpoint, state_table, redo_log)
 
 #: Where structures of the wire are declared.
 WIRE_MODULES = (frames, unique_keys)
@@ -41,7 +41,7 @@ RESULT_TABLES = {
     "reconciled": RECONCILED, "differences": DIFFERENCES, "exported": EXPORTED, "plan_steps": PLAN_STEPS,
     "plan_stores": PLAN_STORES, "receipts": RECEIPTS, "answers": ANSWERS, "probe_steps": PROBE_STEPS,
     "simulated_checks": SIMULATED_CHECKS, "simulated_rounds": SIMULATED_ROUNDS,
-    "simulated_transactions": SIMULATED_TRANSACTIONS,
+    "simulated_transactions": SIMULATED_TRANSACTIONS, "state_table": STATE_TABLE, "redo_log": REDO_LOG,
 }  # fmt: skip
 
 #: One spelling and one meaning for each noun, in the order in which they build on each other.

@@ -19,10 +19,15 @@ from readers.findings import KINDS, Finding, findings_table
 from readers.index import ENTRY, HEADER, INDEX_SLOT
 from readers.layout import Field, Layout
 from readers.record_layout import BLANK, RECORD
+from readers.redo_log import REDO_ENTRY
+from readers.state_table import STATE_SLOT
 from readers.tables import ALL_TABLES, FINALS, FINDINGS, MARKS, TRANSACTIONS
 from tests.forge.records import Message, blank
 
-LAYOUTS = [RECORD, BLANK, SLOT, BATCH_SLOT, EXTENSION_UNIT, CHECKPOINT_FIELDS, HEADER, INDEX_SLOT, ENTRY]
+LAYOUTS = [
+    RECORD, BLANK, SLOT, BATCH_SLOT, EXTENSION_UNIT, CHECKPOINT_FIELDS, HEADER, INDEX_SLOT, ENTRY, STATE_SLOT,
+    REDO_ENTRY,
+]  # fmt: skip
 BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 
 

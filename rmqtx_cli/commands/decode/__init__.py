@@ -5,10 +5,20 @@ from __future__ import annotations
 import typer
 
 from rmqtx_cli.commands import epilog
-from rmqtx_cli.commands.decode import checkpoint, commitlog, consumequeue, cursors, half, index, op
+from rmqtx_cli.commands.decode import (
+    checkpoint,
+    commitlog,
+    consumequeue,
+    cursors,
+    half,
+    index,
+    op,
+    redolog,
+    statetable,
+)
 
 NAME = "decode"
-KINDS = (commitlog, consumequeue, half, op, index, checkpoint, cursors)
+KINDS = (commitlog, consumequeue, half, op, index, checkpoint, cursors, statetable, redolog)
 
 app = typer.Typer(
     no_args_is_help=True,
