@@ -388,6 +388,38 @@ KINDS: dict[str, Kind] = {
         "a number has one slot: the other one has it, and the broker does not ask for this one",
         "decide it by its own handle: rmqtx commit or rmqtx rollback",
     ),
+    "table-row-invalid": Kind(
+        "error",
+        "a row of the database table whose offset is no number, or stands there twice",
+        "what it says is unknown; the commit log is believed",
+    ),
+    "table-row-stale": Kind(
+        "warning",
+        "a row of the database table of a transaction that the log shows as decided",
+        "the table is older than the decision, or its removal failed: it is not pending",
+        "rmqtx transaction-table plan takes such rows out",
+    ),
+    "table-row-missing": Kind(
+        "note",
+        "undecided prepared records that the database table does not have",
+        "the table is older than they are, or nobody entered them: they are pending all the same",
+        "rmqtx transaction-table plan puts such rows in",
+    ),
+    "table-row-expired": Kind(
+        "note",
+        "rows of the database table whose prepared records have left the log",
+        "the message is gone: nobody can commit it any more",
+    ),
+    "table-row-unknown": Kind(
+        "warning",
+        "a row of the database table at whose offset no prepared record begins",
+        "the table is of another broker, or of a log that was cut or made anew since",
+    ),
+    "table-row-group": Kind(
+        "warning",
+        "a row of the database table with another producer group than its record",
+        "the commit log is believed; the table may be of another broker",
+    ),
     "metrics-drift": Kind(
         "note",
         "config/transactionMetrics counts other open transactions than the log shows",

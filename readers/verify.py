@@ -33,6 +33,7 @@ from readers.splits import Split
 from readers.store import HALF_TOPIC, OP_TOPIC, Store
 from readers.store_view import missing_end_findings
 from readers.tables import FINDINGS
+from readers.transaction_table import TransactionTable
 from readers.verify_index import IndexClaims, IndexLeftovers, IndexPart
 from readers.verify_index_inside import chain_findings
 from readers.verify_leftovers import Leftovers
@@ -53,6 +54,7 @@ from readers.verify_store import (
     op_number_findings,
     values_of_records,
 )
+from readers.verify_transaction_table import transaction_table_findings
 
 #: Levels of depth: each finds what the one before it does, and more.
 QUICK, DEFAULT, FULL = "quick", "default", "full"
@@ -97,12 +99,14 @@ class VerifiedSplit:
 class Verify:
     """The job. `level`: `quick` reads headers and the ends of the derived files; `default` also bodies' CRCs and every
     slot and index entry; `full` also inflates what is compressed and reads every property area. `version` and `conf` of
-    the broker, where they are known: they decide what its next start does.
+    the broker, where they are known: they decide what its next start does. `transaction_table`: the database table of
+    brokers 3.2 to 4.2, where one was given.
     """
 
     level: str = DEFAULT
     version: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
+    transaction_table: TransactionTable | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -115,7 +119,7 @@ class Verify:
         Damage: what is no record is a finding, and so is a file that cannot be read.
         """
         scan = split.scan()
-        work = _SplitWork(split, self.level)
+        work = _SplitWork(split, self.level, with_old=self.transaction_table is not None or has_tables(split.store))
         findings: list[Finding] = []
         try:
             for block in scan:
@@ -175,9 +179,12 @@ class Verify:
             return
         conf = dict(self.conf)
         settings = broker_settings(store, conf=conf, version=self.version)
-        if not is_quick and has_tables(store):
+        if not is_quick:
             old = OldRecords.joined(split.old_records for split in splits)
-            yield from state_table_findings(store, settings, old, ranges)
+            if has_tables(store):
+                yield from state_table_findings(store, settings, old, ranges)
+            if self.transaction_table is not None:
+                yield from transaction_table_findings(store, self.transaction_table, old, ranges)
         yield from start_findings(
             store, settings, conf, log_facts(splits), queues.facts, with_dispatch=not is_quick
         )
@@ -230,7 +237,7 @@ def _log_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding
 class _SplitWork:
     """One split on its way: what its blocks add up to."""
 
-    def __init__(self, split: Split, level: str) -> None:
+    def __init__(self, split: Split, level: str, *, with_old: bool) -> None:
         self._split, self._level = split, level
         self._store = split.store
         self._queues, self._index = QueueClaims(split.store), IndexClaims(split.store)
@@ -240,7 +247,7 @@ class _SplitWork:
         self._op_marks: list[Int64s] = []
         self._older: list[Int64s] = []
         self._old: list[OldRecords] = []
-        self._has_tables = has_tables(split.store)
+        self._with_old = with_old
         self._breaks: list[Int64s] = []
         self.is_unreadable = False
 
@@ -261,7 +268,7 @@ class _SplitWork:
             self._breaks.append(np.stack([begins, begins + block.lengths[wrong]], axis=1))
         self._queues.add(block)
         self._index.add(block)
-        if self._has_tables:
+        if self._with_old:
             self._old.append(OldRecords.of_block(block))
         is_op = block.topic_is(OP_TOPIC)
         if is_op.any():
