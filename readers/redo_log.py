@@ -102,7 +102,7 @@ def scan_redo_log(store: Store) -> Reading:
     reading = Reading(REDO_LOG, ())
     reading.batches = _batches(store, reading)
     if not FILES.exist(store):
-        reading.notes.append(f"{store.root} has no transaction/redolog: brokers 3.0 and 3.1 keep one")
+        reading.notes.append(f"{store.root} has no transaction/redolog, because only brokers of 3.0 and 3.1 keep one")
     return reading
 
 

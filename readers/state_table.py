@@ -96,7 +96,7 @@ def scan_state_table(store: Store) -> Reading:
     reading = Reading(STATE_TABLE, ())
     reading.batches = _batches(store, reading)
     if not FILES.exist(store):
-        reading.notes.append(f"{store.root} has no transaction/statetable: masters of 3.0 and 3.1 keep one")
+        reading.notes.append(f"{store.root} has no transaction/statetable, because masters of 3.0 and 3.1 keep it")
     return reading
 
 

@@ -14,6 +14,8 @@ from readers.splits import plan_splits
 from readers.store import Store
 from readers.transaction_table import TableAddress, TransactionTable, read_transaction_table
 from readers.verify import Verify
+from repairs.table_changes import apply_steps, undo_steps
+from repairs.table_plans import TableStep
 from tests.brokers import corpus, maven
 from tests.brokers.transaction_tables import DATABASE, filled, filled_derby, mysql_server, operations
 from tests.forge.stores import opened
@@ -62,6 +64,14 @@ def test_a_table_in_mysql_is_read_over_the_wire(tmp_path: Path) -> None:
         exported = filled("com.mysql.jdbc.Driver", address, operations(events(opened(NAME))), tmp_path)
         assert exported.startswith("offset,producerGroup\n")
         there = TableAddress(f"mysql+pymysql://127.0.0.1:{port}/{DATABASE}")
-        table = read_transaction_table(there, "here", login=("root", ""))
+        login = ("root", "")
+        table = read_transaction_table(there, "here", login=login)
+        undo = tmp_path / "rows.undo"
+        steps = (TableStep("delete", int(table.offsets[0]), "shop", ""), TableStep("add", 1, "shop", ""))
+        apply_steps(steps, there, login, undo, 0)
+        changed = read_transaction_table(there, "here", login=login).offsets.tolist()
+        assert changed == [1, *table.offsets.tolist()[1:]]
+        assert undo_steps(undo.read_text(), "undo", login) == (there, 2)
+        assert read_transaction_table(there, "here", login=login).rows == table.rows
     assert table.rows.to_pylist() == pending_rows()
     assert table_codes(table) == []
