@@ -99,8 +99,13 @@ test-forcing: $(INSTALLED) ## force transactions on real brokers: guards, faults
 	@$(BIN)/python -m tests.brokers.forcing
 
 .PHONY: test-crashes
-test-crashes: $(INSTALLED) ## crashes at every write, rename and sync of changes in place, and again while they are mended
-	@RMQTX_CRASHES=1 $(BIN)/python -m pytest tests/repairs/test_crashes.py
+test-crashes: $(INSTALLED) ## crashes at every write, rename and sync of changes in place; brokers on what they leave (an hour)
+	@RMQTX_CRASHES=1 $(BIN)/python -m pytest tests/repairs/test_crashes.py tests/repairs/test_apply_crashes.py \
+		tests/repairs/test_apply_processes.py tests/brokers/test_half_changed.py
+
+.PHONY: test-salvage
+test-salvage: $(INSTALLED) ## damage every store of the corpus in every way that salvage is for: what is judged as before?
+	@RMQTX_SALVAGE=1 $(BIN)/python -m pytest -q tests/repairs/test_salvage_matrix.py
 
 .PHONY: test-starts
 test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify foretold? (half an hour), into docs/starts.md

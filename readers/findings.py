@@ -233,6 +233,18 @@ KINDS: dict[str, Kind] = {
         "an op number that names no half copy in the log",
         "the half expired, or the decision named a record outside the half topic",
     ),
+    "half-changed": Kind(
+        "warning",
+        "rmqtx is changing the store, or was when it was interrupted",
+        "what is read may be half of an act: neither as before nor as after it",
+        "cat FILE names the undo file: rmqtx undo brings the store back, with --resume it completes the change",
+    ),
+    "check-stopped": Kind(
+        "error",
+        "a message at which every round of the broker's check ends",
+        "halves before it are put back again in each round, and a COMMIT at their check is delivered again each time; "
+        "halves behind it are never asked for",
+    ),
     "undecidable": Kind(
         "error",
         "transactions whose state cannot be known from this store",
@@ -494,7 +506,7 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One row of `findings` before it becomes Arrow. Units: bytes. `meaning` overrides the kind's own sentence."""
+    """One row of `findings` before it becomes Arrow. Units: bytes. `meaning` and `advice` override the kind's own."""
 
     store: str
     code: str
@@ -505,6 +517,7 @@ class Finding:
     expected: str | None = None
     actual: str | None = None
     meaning: str | None = None
+    advice: str | None = None
 
     @property
     def kind(self) -> Kind:
@@ -545,7 +558,7 @@ def findings_table(findings: list[Finding]) -> pa.Table:
             "expected": f.expected,
             "actual": f.actual,
             "meaning": f.meaning or f.kind.meaning,
-            "advice": f.kind.advice or None,
+            "advice": f.advice or f.kind.advice or None,
         }
         for f in findings
     ]

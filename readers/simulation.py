@@ -15,6 +15,7 @@ from readers.check_loop import play_rounds
 from readers.check_rules import CheckRules, check_rules, supposed_version
 from readers.check_state import CheckSettings, check_settings
 from readers.check_steps import Action, Round, Step, Stop
+from readers.check_stops import stop_findings
 from readers.check_window import CheckWindow, check_window
 from readers.cursors import CheckCursors
 from readers.errors import NotAStore
@@ -82,6 +83,8 @@ def simulated_checks(
     findings = list(cursors.findings)
     notes = _situation_notes(store)
     windows: dict[tuple[CheckRules, int], CheckWindow] = {}
+    configurations = list(configurations)
+    first = configurations[0] if configurations else None
     for configuration in configurations:
         version, note = supposed_version(configuration.settings)
         notes += [] if note is None else [note]
@@ -97,6 +100,8 @@ def simulated_checks(
                 notes += _diverted_note(store, window)
             settings = check_settings(configuration.settings)
             found.append(Simulated(store.root, configuration.name, window, rules, settings, begin_ms))
+        if configuration is first:
+            findings += stop_findings(store, configuration.settings, cursors)
     return found, findings, list(dict.fromkeys(notes))
 
 

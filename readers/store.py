@@ -34,6 +34,9 @@ WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
 #: The topic of records that a bundle has in the place of those that it left out; no queue knows them.
 LEFT_OUT_TOPIC = "RMQTX_LEFT_OUT"
 
+#: In the root of a store whose files rmqtx is changing, or was when it was stopped; `repairs.begun_marks` keeps it.
+BEGUN_MARK = ".rmqtx-begun"
+
 #: Lock files that this process itself holds, by device and inode; `repairs.store_lock` keeps it. They are never asked
 #: about: the answer would be ourselves, and closing the file again would give up a lock of the older kind.
 OWN_LOCKS: set[tuple[int, int]] = set()
@@ -188,6 +191,9 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
     if not directories and not any(files.entry(joined(place, mark)) is not None for mark in _STORE_MARKS):
         raise NotAStore(f"{place} is not a store: {_why_not(files, place)}", file=place)
     segments, findings = list_segments(directories, place, lambda directory: files_of(directory, taken_time_ms))
+    mark = joined(place, BEGUN_MARK)
+    if files.entry(mark) is not None:
+        findings.append(Finding(place, "half-changed", mark))
     return Store(
         root=place,
         commit_log=segments,

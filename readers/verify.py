@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from readers.broker_settings import broker_settings
+from readers.check_stops import stop_findings
 from readers.columns import Int64s
 from readers.commit_log import span_findings
 from readers.cursors import check_cursors
@@ -173,12 +174,14 @@ class Verify:
         yield from configuration_findings(store)
         has_halves = is_quick and any(split.has_halves for split in splits)
         yield from derived_findings(store, check_cursors(store).half, has_halves)
+        conf = dict(self.conf)
+        settings = broker_settings(store, conf=conf, version=self.version)
+        if not is_quick:
+            yield from stop_findings(store, settings)
         if is_partial:
             if not store.in_use:
                 yield Finding(store.root, "start-unforeseen", actual="not all of its log was read")
             return
-        conf = dict(self.conf)
-        settings = broker_settings(store, conf=conf, version=self.version)
         if not is_quick:
             old = OldRecords.joined(split.old_records for split in splits)
             if has_tables(store):

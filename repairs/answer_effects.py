@@ -62,7 +62,7 @@ class Effects:
 
     def await_closing(self, receipt: Receipt, named: NamedRecord, before: Mapping[str, Any]) -> None:
         """Look for the op message of a copy that was closed, too."""
-        self._watch(receipt.transaction_id, named)
+        self._watch(receipt.acted_on, named)
         self._closings.append(_Closing(receipt, named, before, time.monotonic() + self._prove_seconds))
 
     def are_awaited(self, tasks: Iterable[Task]) -> bool:
@@ -75,7 +75,7 @@ class Effects:
         Raises: RemotingError, UnwritableFile.
         """
         waiting = [task for task in tasks if task.is_open]
-        names = [*(task.transaction_id for task in waiting), *(one.receipt.transaction_id for one in self._closings)]
+        names = [*(task.transaction_id for task in waiting), *(one.receipt.acted_on for one in self._closings)]
         if not (names or self._watched) or time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + _LOOK_SECONDS
@@ -123,7 +123,7 @@ class Effects:
 
     def _is_closed(self, closing: _Closing, rows: Mapping[str, Mapping[str, Any]]) -> bool:
         """Whether the op message of a closed copy is there, or is no longer waited for; then its receipt has ended."""
-        receipt, row = closing.receipt, rows.get(closing.receipt.transaction_id)
+        receipt, row = closing.receipt, rows.get(closing.receipt.acted_on)
         is_late = time.monotonic() >= closing.until
         if row is not None:
             proof = proof_of("close", closing.named.place(), closing.before, row)

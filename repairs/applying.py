@@ -80,7 +80,8 @@ def application(
         name = step["transaction_id"]
         receipt = earlier.get((name, step["action"]))
         deed = found.get(name)
-        if receipt is not None and receipt.outcome in _NOT_SURE and _was_settled(result, receipt, deed):
+        is_open = receipt is not None and (receipt.is_of_files or receipt.outcome in _NOT_SURE)
+        if receipt is not None and is_open and _was_settled(result, receipt, deed):
             continue
         why = _why_stale(step, deed, medium, is_exact=is_exact, is_same_store=_stores_are(step, live))
         if why is not None or deed is None:
@@ -92,7 +93,12 @@ def application(
 
 
 def _is_done(receipt: Receipt) -> bool:
-    """Whether its effect was read back, by the act's own command or by a later look."""
+    """Whether its effect was read back, by the act's own command or by a later look.
+
+    What was done to files can be taken back: they are looked at again.
+    """
+    if receipt.is_of_files:
+        return False
     return receipt.outcome == "proved" or bool(receipt.rechecks and receipt.rechecks[-1]["standing"] == "stands")
 
 
@@ -102,7 +108,7 @@ def _earlier(receipts: Sequence[Receipt], digest: str) -> dict[tuple[str, str], 
     for receipt in sorted(receipts, key=lambda one: one.receipt_id):
         is_of_plan = receipt.plan is not None and receipt.plan.get("digest") == digest
         if is_of_plan and receipt.outcome in ("proved", *_NOT_SURE):
-            found[receipt.transaction_id, receipt.action] = receipt
+            found[receipt.acted_on, receipt.action] = receipt
     return found
 
 
@@ -113,13 +119,14 @@ def _order(step: Step, known_as: Mapping[str, Any], reason: str | None, *, is_ex
 
 
 def _was_settled(result: Application, receipt: Receipt, deed: Deed | None) -> bool:
-    """Whether an earlier act of unknown outcome took effect after all."""
+    """Whether an earlier act of unknown outcome, or one that can have been undone, is in effect."""
     standing = standing_of(receipt, None if deed is None else deed.situation.row)
     if standing.word in _DISPUTED:
         result.disputed.append((receipt, standing))
     elif standing.word == "stands":
         result.done.append(receipt)
-        result.settled.append((receipt, standing))
+        if receipt.outcome in _NOT_SURE:
+            result.settled.append((receipt, standing))
     return standing.word in ("stands", *_DISPUTED)
 
 

@@ -7,6 +7,7 @@ left, `undo` and `resume` end in exactly the one or exactly the other.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
@@ -14,13 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from readers.errors import BadRequest, RmqtxError, StoreChanged, StoreInUse, UnwritableFile
+from repairs.begun_marks import put_mark, remove_mark, require_nothing_begun, way_on
 from repairs.change_sets import ChangeSet
-from repairs.edits import Edit, planned, real_file
+from repairs.edits import planned
 from repairs.file_operations import FileOperations
-from repairs.fingerprints import differences, fingerprint
+from repairs.fingerprints import fingerprint
 from repairs.interruption import Interrupted
-from repairs.making import differs, make, not_between
+from repairs.making import differs, make
 from repairs.store_lock import store_locked, store_shared
+from repairs.undo_differences import differences_since, times_of
 from repairs.undo_files import APPLIED, APPLYING, UNDOING, UNDONE, UndoFile, read_undo_file, write_undo_file
 
 #: How many differences a refusal names.
@@ -34,14 +37,15 @@ def execute(
     """Change a store in place; when this returns, all of it is on the disk. Gives the undo file.
 
     `about`: lines for people that say what the changes are for.
-    Raises: StoreInUse, StoreChanged, UnwritableFile and UnreadableFile before anything is changed; after that
-            UnwritableFile or Interrupted, with what brings it back and what completes it.
+    Raises: StoreInUse, StoreChanged, UnsafeStore, UnwritableFile and UnreadableFile before anything is changed; after
+            that UnwritableFile or Interrupted, with what brings it back and what completes it.
     """
     place, file = Path(os.path.realpath(root)), Path(os.path.realpath(undo_path))
     files = files or FileOperations()
     if file.is_relative_to(place):
         raise BadRequest(f"{undo_path} lies inside the store", advice="keep the undo file on another disk if you can")
     with store_locked(place):
+        require_nothing_begun(place)
         edits = planned(change_set, place)
         write_undo_file(file, place, edits, fingerprint(place, edits), files, about)
         with _alone(file):
@@ -69,8 +73,8 @@ def undo(
 
     `root`: where the store is now, if not where it was. `times`: whether a file whose time has changed counts as
     changed; a copied store has other times.
-    Raises: StoreInUse; StoreChanged where anything but this undo file's changes was done since; FormatError for what
-            is no whole undo file; UnwritableFile.
+    Raises: StoreInUse; StoreChanged where anything but this undo file's changes was done since; UnsafeStore where those
+            of another were begun; FormatError for what is no whole undo file; UnwritableFile.
     """
     return _turn(undo_path, root, files or FileOperations(), times, forward=False)
 
@@ -96,7 +100,7 @@ def standing(
     undo_file = read_undo_file(Path(os.path.realpath(undo_path)))
     place = Path(os.path.realpath(root or undo_file.root))
     with store_shared(place):
-        return undo_file, _differences(undo_file, place, times=times)
+        return undo_file, differences_since(undo_file, place, times=times)
 
 
 def _turn(
@@ -108,7 +112,8 @@ def _turn(
         undo_file = read_undo_file(file)
         place = Path(os.path.realpath(root or undo_file.root))
         with store_locked(place):
-            found = _differences(undo_file, place, times=times)
+            require_nothing_begun(place, undo_file.undo_id)
+            found = differences_since(undo_file, place, times=times)
             if found:
                 more = f" and {len(found) - _SHOWN_MAX} more" if len(found) > _SHOWN_MAX else ""
                 raise StoreChanged(
@@ -117,6 +122,8 @@ def _turn(
                 )
             if undo_file.state != (APPLIED if forward else UNDONE):
                 _bring(undo_file, place, files, forward=forward)
+            else:
+                remove_mark(place, undo_file, files)
     return undo_file
 
 
@@ -126,46 +133,22 @@ def _bring(undo_file: UndoFile, root: Path, files: FileOperations, *, forward: b
     try:
         if undo_file.state != begun:
             undo_file.mark(begun, files)
+        with contextlib.nullcontext() if forward else contextlib.suppress(UnwritableFile):
+            put_mark(root, undo_file, files)  # the way back must not need room for it
         make(undo_file.edits, root, undo_file.undo_id, files, forward=forward)
         wrong = [what for edit in undo_file.edits if (what := differs(edit, root, forward=forward))]
         if wrong:
             raise StoreChanged(f"somebody else writes into {root}: {wrong[0]}")
-        undo_file.mark(done, files, _times(undo_file.edits, root))
+        undo_file.mark(done, files, times_of(undo_file.edits, root))
+        remove_mark(root, undo_file, files)
     except RmqtxError as error:
-        error.advice = " ".join(filter(None, [error.advice and error.advice + ";", _way_on(undo_file.path)]))
+        error.advice = " ".join(filter(None, [error.advice and error.advice + ";", way_on(undo_file.path)]))
         raise
     except KeyboardInterrupt as error:
-        raise Interrupted(f"interrupted while {root} was changed", file=root, advice=_way_on(undo_file.path)) from error
+        raise Interrupted(f"interrupted while {root} was changed", file=root, advice=way_on(undo_file.path)) from error
     except OSError as error:
-        why, advice = error.strerror or str(error), _way_on(undo_file.path)
+        why, advice = error.strerror or str(error), way_on(undo_file.path)
         raise UnwritableFile(f"{root}: {why}", file=error.filename, advice=advice) from error
-
-
-def _way_on(path: Path) -> str:
-    return f"rmqtx undo {path} then brings the store back, and with --resume completes the changes"
-
-
-def _times(edits: Sequence[Edit], root: Path) -> dict[str, int]:
-    """Times of the changed files that are there."""
-    files = {edit.path: real_file(root, edit.path) for edit in edits}
-    return {path: file.stat().st_mtime_ns for path, file in files.items() if file.exists()}
-
-
-def _differences(undo_file: UndoFile, root: Path, *, times: bool) -> list[str]:
-    """In what a store is not as the undo file left it, in a few words each."""
-    edits = undo_file.edits
-    found = differences(undo_file.fingerprint, fingerprint(root, edits), times=times)
-    if undo_file.state in (APPLYING, UNDOING):
-        return found + [what for edit in edits if (what := not_between(edit, root))]
-    forward = undo_file.state == APPLIED
-    found += [what for edit in edits if (what := differs(edit, root, forward=forward))]
-    if times and not found:
-        now = _times(edits, root)
-        found += [
-            f"{path} was written to, or is a copy: its time has changed"
-            for path, time_ns in undo_file.times.items() if now.get(path) != time_ns
-        ]
-    return found
 
 
 @contextmanager

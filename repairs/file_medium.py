@@ -37,6 +37,7 @@ from repairs.record_writer import (
     draft_of,
     final_of,
     half_copy_of,
+    is_whole,
     op_of,
     writing_rules,
 )
@@ -118,7 +119,9 @@ class FileMedium:
         """A situation with what is known because the broker is stopped."""
         for _, record in self._planned(situation.row):
             situation = replace(situation, half_copy=record, named=record)
-        refused = unwritable(situation, self._rules, self._topics)
+        refused = dict(unwritable(situation, self._rules, self._topics))
+        if situation.named is not None and self._whole(situation.named, situation) is None:
+            refused.setdefault("commit", "no half copy of it has a body that consumers could inflate")
         around = replace(
             situation.around, now_ms=_now_ms(), is_stopped=True, unwritable=refused, unread=self._unread,
         )
@@ -160,13 +163,15 @@ class FileMedium:
     def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:
         """See `Medium`. The final and the op, or the op alone, are planned."""
         if decision == COMMIT:
-            self._append("final", final_of(named.raw, self._rules), receipt)
+            source = self._whole(named, situation, receipt) or named
+            self._append("final", final_of(source.raw, self._rules), receipt)
         return self._append_ops(named, situation, receipt)
 
     def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
         """See `Medium`. The copy in the discard topic comes before the op, as nothing discards what is decided."""
         if self._rules.writes_discard_copy:
-            self._append("discard copy", discard_copy_of(named.raw), receipt)
+            source = self._whole(named, situation, receipt) or named
+            self._append("discard copy", discard_copy_of(source.raw), receipt)
         else:
             receipt.notes.append("a broker of this version writes no discard copy: the message is kept here alone")
         return self._append_ops(named, situation, receipt)
@@ -179,8 +184,27 @@ class FileMedium:
             "store": record.store, "queue_id": record.queue_id, "queue_offset": record.queue_offset,
             "commit_log_offset": record.commit_log_offset, "store_time_ms": _now_ms(), "checks_count": 0,
         }  # fmt: skip
-        self._new_halves.setdefault(receipt.transaction_id, []).append((entry, record))
+        self._new_halves.setdefault(receipt.acted_on, []).append((entry, record))
         return Answer(ResponseCode.SUCCESS, None)
+
+    def _whole(self, named: NamedRecord, situation: Situation, receipt: Receipt | None = None) -> NamedRecord | None:
+        """The named copy, or the newest older one whose body can be inflated if its own cannot; None where none can.
+
+        Brokers before 4.6.0 put compressed halves back inflated, and leave the flag that says compressed: what is made
+        of such a copy no consumer can read. The receipt says which one was taken.
+        """
+        if is_whole(named.raw):
+            return named
+        older = {int(copy["queue_offset"]) for copy in situation.row["half_copies"]} - {named.queue_offset}
+        for queue_offset in sorted((one for one in older if one < named.queue_offset), reverse=True):
+            record = self.record(situation, queue_offset)
+            if record is not None and is_whole(record.raw):
+                if receipt is not None:
+                    receipt.notes.append(
+                        f"the body of half copy {named.queue_offset} cannot be inflated: {queue_offset} is taken for it"
+                    )
+                return record
+        return None
 
     def _append_ops(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
         """Plan the op of the named copy, and of each older one that the check still has before it.
@@ -212,7 +236,10 @@ class FileMedium:
             },
         )
         self._entries.append(entry)
-        self._orders.append(f"{receipt.action} {receipt.transaction_id}: {what} at {placed.commit_log_offset}")
+        self._orders.append(
+            f"{receipt.action} {receipt.transaction_id}: {what} at {placed.commit_log_offset} "
+            f"(receipt {receipt.receipt_id})"
+        )
         return placed
 
     def change_set(self) -> ChangeSet:

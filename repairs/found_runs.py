@@ -121,6 +121,7 @@ def _device_bytes(path: Path) -> int:
 class FoundRuns:
     """One pass over a file: iterate for its runs; `coverage` and `findings` are complete when that has ended.
 
+    `borders`: commit-log offsets where blank records say that a segment ends.
     Order:  position ascending.
     Damage: what cannot be read is unread, and a finding; other bytes are filler (zeros, blank records) or damaged.
     Raises: UnreadableFile if the file cannot be opened; FileChanged.
@@ -130,6 +131,7 @@ class FoundRuns:
     source: Source
     coverage: Coverage = field(init=False)
     findings: list[Finding] = field(default_factory=list)
+    borders: set[int] = field(default_factory=set)
     _unread: set[tuple[int, int]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -138,7 +140,7 @@ class FoundRuns:
 
     def __iter__(self) -> Iterator[Run]:
         with self.source.open() as file:
-            position, accounted = 0, 0
+            position, accounted, end_offset = 0, 0, None
             while position < self.source.size_bytes:
                 position = max(position, min(file.next_data(position), self.source.size_bytes))
                 data = self._read(file, position, _WINDOW_BYTES)
@@ -149,15 +151,16 @@ class FoundRuns:
                     # the head of a record may straddle the window's end
                     position += max(1, len(data) - _HEAD_BYTES) if position + len(data) < file.size_bytes else len(data)
                     continue
-                self._account(file, accounted, found)
+                self._account(file, accounted, found, end_offset)
                 for run, is_filler in self._runs_from(file, found):
                     accounted = position = run.position_bytes + run.length_bytes
+                    end_offset = run.end_offset
                     if is_filler:  # of an earlier salvage: another file may have what was there
                         self.coverage.damaged_bytes += run.length_bytes
                         continue
                     self.coverage.decoded_bytes += run.length_bytes
                     yield run
-            self._account(file, accounted, self.source.size_bytes)
+            self._account(file, accounted, self.source.size_bytes, end_offset)
         unread = sum(length for _, length in self._unread)
         if unread:
             self.findings.append(
@@ -248,14 +251,19 @@ class FoundRuns:
     def _unread_between(self, begin: int, end: int) -> int:
         return sum(max(0, min(at + length, end) - max(at, begin)) for at, length in self._unread)
 
-    def _account(self, file: OpenFile, begin: int, end: int) -> None:
-        """What lies between runs: zeros and blank records are filler, anything else is damaged."""
-        coverage = self.coverage
+    def _account(self, file: OpenFile, begin: int, end: int, offset: int | None) -> None:
+        """What lies between runs: zeros and blank records are filler, anything else is damaged.
+
+        `offset`: where the record before it ends in the log.
+        """
+        coverage, first = self.coverage, begin
         while begin < end:
             data_begin = min(end, max(begin, file.next_data(begin)))
             coverage.filler_bytes += data_begin - begin
             data = self._read(file, data_begin, min(_WINDOW_BYTES, end - data_begin))
             if data[4:8] == _BLANK_MAGIC:
+                if offset is not None and data_begin == first:
+                    self.borders.add(offset + int.from_bytes(data[:4], "big"))
                 coverage.filler_bytes += 8
                 data, data_begin = data[8:], data_begin + 8
             unread = self._unread_between(data_begin, data_begin + len(data))

@@ -7,14 +7,17 @@ and clients notice it themselves: a consumer whose cursor is beyond the end star
 
 from __future__ import annotations
 
+from collections import defaultdict
+
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.commit_log import scan_segments
 from readers.consume_queue import open_queue
 from readers.cursors import read_cursors
 from readers.errors import SourceError
-from readers.half_queue import ops_of
-from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
+from readers.half_queue import is_delayed_half, ops_of
+from readers.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 
 #: A number beyond is damage: no queue gets so far.
 _NUMBER_MAX = 1 << 48
@@ -35,6 +38,21 @@ def known_ends(new: Store, source: Store | None) -> dict[tuple[bytes, int], int]
     if source is not None:
         ends |= _old_ends(source)
     return {name: end for name, end in ends.items() if 0 < end < _NUMBER_MAX}
+
+
+def discards_go_on(source: Store | None, end_offset: int) -> bool:
+    """Whether a store's queue of what the check gave up on points at a record behind the end of the log that is found.
+
+    Nothing else may be left of that: giving up writes no op message.
+    """
+    if source is None:
+        return False
+    try:
+        with open_queue(source, DISCARD_TOPIC, 0) as queue:
+            _, offsets, _, _ = queue.read(max(0, queue.max_offset - 1), queue.max_offset)
+    except SourceError:
+        return False
+    return bool((offsets >= end_offset).any())
 
 
 def _old_ends(source: Store) -> dict[tuple[bytes, int], int]:
@@ -58,16 +76,26 @@ def _raise(ends: dict[tuple[bytes, int], int], topic: str, queue_id: int, number
 
 
 def _ended_halves(store: Store) -> dict[int, int]:
-    """Queue number → the highest number of a half that an op message has ended."""
+    """Queue number → the highest number of a half that an op message has ended.
+
+    A decision on a half that waits in another topic (4.3 to 4.6) writes an op with that one's number: it says nothing.
+    """
     highest: dict[int, int] = {}
+    waiting: dict[int, set[int]] = defaultdict(set)
     for block in scan_segments(store, [], []):
+        delayed = block.take(is_delayed_half(block))
+        places = zip(delayed.header("queue_id").tolist(), delayed.header("queue_offset").tolist(), strict=True)
+        for queue_id, number in places:
+            waiting[queue_id].add(number)
         mine = block.take(block.topic_is(OP_TOPIC))
         if not len(mine):
             continue
         rows = ops_of(mine, store.root)
         for queue_id in set(rows["queue_id"].to_pylist()):
-            numbers = rows.filter(pc.equal(rows["queue_id"], queue_id))["half_queue_offsets"]
-            found = pc.max(pc.list_flatten(numbers)).as_py()
+            lists = rows.filter(pc.equal(rows["queue_id"], queue_id))["half_queue_offsets"]
+            numbers = pc.list_flatten(lists)
+            own = numbers.filter(pc.invert(pc.is_in(numbers, pa.array(sorted(waiting[queue_id]), pa.int64()))))
+            found = pc.max(own).as_py()
             if found is not None:
                 highest[queue_id] = max(highest.get(queue_id, 0), found)
     return highest

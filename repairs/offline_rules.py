@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from readers.broker_settings import BrokerSettings, Version, broker_settings
@@ -11,6 +12,7 @@ from readers.errors import FormatError, StoreInUse, UnsafeStore
 from readers.fastjson import read_config
 from readers.plan import ACTIONS
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, WAITING_TOPICS, Store
+from repairs.begun_marks import require_nothing_begun
 from repairs.record_writer import WritingRules, draft_of, final_of, property_values
 from repairs.situation import Situation
 
@@ -41,6 +43,7 @@ def require_stopped_master(store: Store, settings: BrokerSettings, conf: Mapping
     if store.in_use:
         who = f"process {store.used_by_process}" if store.used_by_process != -1 else "another rmqtx"
         raise StoreInUse(f"{store.root} is in use by {who}", advice="stop its broker first, or act live: -n HOST:PORT")
+    require_nothing_begun(Path(store.root))
     for reason in _reasons(store, settings, conf):
         raise UnsafeStore(f"{store.root} is not changed: {reason[0]}", advice=reason[1])
 

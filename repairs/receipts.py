@@ -42,12 +42,15 @@ STANDINGS: dict[str, str] = {
     "expired": "the transaction cannot be found any more: its records have expired, or the wrong broker was asked",
     "settled_otherwise": "nothing of this act is there, but the transaction was decided",
     "nothing_done": "nothing was sent, so there is nothing to see",
+    "undone": "rmqtx undo took it back: the files are as they were before",
+    "untold": "what was looked at cannot tell",
 }
 #: Fields of requests that say who may ask; they are secrets, or lead to them.
 SECRET_FIELDS = frozenset({"AccessKey", "SecretKey", "Signature", "SecurityToken"})
 
-#: What a receipt calls a record that was appended to the files of a stopped broker.
-APPEND = "APPEND"
+#: What a receipt calls a record that was appended to the files of a stopped broker, and a cursor that was set there.
+APPEND, SET_CURSOR = "APPEND", "SET_CURSOR"
+CURSOR_SET = "cursor set"
 #: One witness, as a plan has it.
 WITNESS = pa.struct(
     [
@@ -87,8 +90,8 @@ RECEIPTS = pa.schema(
     [
         column("receipt_id", pa.string(), "its name: the time of its beginning and a random part; sorts by time"),
         column("outcome", pa.string(), f"one of {', '.join(OUTCOMES)}"),
-        column("action", pa.string(), "what was done: commit, rollback, discard, resume, close, answer or probe"),
-        column("transaction_id", pa.string(), "the transaction"),
+        column("action", pa.string(), "what was done: an action on a transaction, answer, probe or cursor set"),
+        column("transaction_id", pa.string(), "the transaction; null where cursors were set"),
         column("producer_group", pa.string(), "the group that the decision names"),
         column("topic", pa.string(), "the real topic"),
         column("keys", pa.string(), "business keys"),
@@ -122,7 +125,7 @@ class Receipt:
     """
 
     action: str
-    transaction_id: str
+    transaction_id: str | None
     store: str
     producer_group: str | None = None
     topic: str | None = None
@@ -165,8 +168,20 @@ class Receipt:
 
     @property
     def is_of_files(self) -> bool:
-        """Whether records were appended to a stopped broker's files, and no broker was asked."""
-        return any(request["request"] == APPEND for request in self.requests)
+        """Whether a stopped broker's files were changed, and no broker was asked."""
+        return any(request["request"] in (APPEND, SET_CURSOR) for request in self.requests)
+
+    @property
+    def acted_on(self) -> str:
+        """The id of the transaction, of an act on one."""
+        assert self.transaction_id is not None, self.action
+        return self.transaction_id
+
+    @property
+    def is_undone(self) -> bool:
+        """Whether what it did to files was taken back, and not made again since."""
+        told = [look["standing"] for look in self.rechecks if look["standing"] in ("undone", "stands")]
+        return bool(told) and told[-1] == "undone"
 
     @property
     def has_ended(self) -> bool:
@@ -185,7 +200,11 @@ def receipt_of(values: Mapping[str, Any]) -> Receipt:
     Raises: ValueError, TypeError, KeyError for what is no receipt.
     """
     known = {one.name: values[one.name] for one in fields(Receipt) if values.get(one.name) is not None}
+    if known.get("action") == CURSOR_SET:
+        known["transaction_id"] = None
     for name in ("action", "transaction_id", "store", "receipt_id", "begun_time_ms"):
+        if name == "transaction_id" and known["action"] == CURSOR_SET:
+            continue
         if not isinstance(known[name], int if name.endswith("_ms") else str):
             raise TypeError(name)
     if not is_receipt_id(known["receipt_id"]):

@@ -10,9 +10,10 @@ from typing import Any
 from readers.planning import PLACE
 from remoting.codes import COMMIT
 from repairs.journal import Journal
-from repairs.receipts import Receipt, whoever
+from repairs.receipts import CURSOR_SET, SET_CURSOR, Receipt, whoever
 
 Row = Mapping[str, Any]
+Cursors = Mapping[str, int]
 #: Outcomes after which nothing of ours can be in a store.
 _NOTHING_SENT = ("refused_by_guard", "not_sent", "refused_by_broker")
 
@@ -26,18 +27,24 @@ class Standing:
 
 
 def rechecked(
-    receipts: Sequence[Receipt], look: Callable[[list[str]], Iterable[Row]]
+    receipts: Sequence[Receipt], look: Callable[[list[str]], Iterable[Row]],
+    cursors: Callable[[], Cursors | None] | None = None,
 ) -> Iterator[tuple[Receipt, Standing]]:
     """Each receipt with what its transaction says of it now.
 
-    `look`: gives fresh rows of TRANSACTIONS for some ids; it is asked once, for all that were acted on.
+    `look`: gives fresh rows of TRANSACTIONS for some ids; it is asked once, for all that were acted on. `cursors`: the
+    check's cursors of queue 0 by topic, None where they are not known.
     """
-    ids = list(dict.fromkeys(one.transaction_id for one in receipts if one.outcome not in _NOTHING_SENT))
+    acted_on = [one.transaction_id for one in receipts if one.outcome not in _NOTHING_SENT]
+    ids = list(dict.fromkeys(one for one in acted_on if one is not None))
     rows: dict[str, list[Row]] = {}
     for row in look(ids) if ids else ():
         rows.setdefault(row["transaction_id"], []).append(row)
     for receipt in receipts:
-        yield receipt, standing_of(receipt, _row_of(receipt, rows.get(receipt.transaction_id, [])))
+        if receipt.action == CURSOR_SET:
+            yield receipt, cursor_standing(receipt, None if cursors is None else cursors())
+        else:
+            yield receipt, standing_of(receipt, _row_of(receipt, rows.get(receipt.transaction_id or "", [])))
 
 
 def write_down(journal: Journal, receipt: Receipt, standing: Standing) -> None:
@@ -65,15 +72,37 @@ def standing_of(receipt: Receipt, row: Row | None) -> Standing:
         return Standing("nothing_done", f"nothing was done ({receipt.outcome})")
     if row is None:
         return Standing("expired", "no record of the transaction is there: expired, or kept by another broker")
+    if receipt.is_undone:  # what looks like its effect is that of another act since
+        return Standing("undone", f"rmqtx undo took it back; it is {row['state']} now")
     effect = _effect_of(receipt)
     fresh = _fresh(row, receipt, "final_records", "final_record")
     if (contradiction := _contradiction(receipt, row, effect, fresh)) is not None:
         return Standing("contradicted", contradiction)
     if effect == "commit":
         return _committed(receipt, row, fresh)
-    if effect == "resume":
-        return _resumed(receipt, row)
-    return _ended(receipt, row)
+    return _resumed(receipt, row) if effect == "resume" else _ended(receipt, row)
+
+
+def cursor_standing(receipt: Receipt, cursors: Cursors | None) -> Standing:
+    """What the check's cursors say of a receipt that set them; they go on by themselves once a broker runs."""
+    if receipt.outcome in _NOTHING_SENT:
+        return Standing("nothing_done", f"nothing was done ({receipt.outcome})")
+    if cursors is None:
+        return Standing("untold", "where the check stands is not known here: look into the store's files")
+    told, words = [], []
+    for request in receipt.requests:
+        if request["request"] != SET_CURSOR:
+            continue
+        topic, after = request["fields"]["topic"], int(request["fields"]["after"])
+        now = cursors.get(topic)
+        word = "not_seen" if now is None else "stands" if now == after else "settled_otherwise"
+        words.append(word)
+        told.append(f"the cursor of {topic} was set to {after} and is {'not there' if now is None else now}")
+    if receipt.is_undone:
+        return Standing("undone", f"rmqtx undo took it back; {'; '.join(told)}")
+    if all(word == "stands" for word in words):
+        return Standing("stands", "; ".join(told))
+    return Standing("settled_otherwise", f"{'; '.join(told)}: a broker went on from there, or somebody set it again")
 
 
 def _effect_of(receipt: Receipt) -> str:
@@ -103,8 +132,8 @@ def _committed(receipt: Receipt, row: Row, fresh: list[Row]) -> Standing:
         return _stands(receipt, row, f"{_where(fresh[0])} is there, the only one")
     if row["state"] == "ROLLED_BACK":
         return Standing("settled_otherwise", f"it was rolled back: {row['reason']}")
-    if any(witness["kind"] == "final_record" for witness in receipt.witnesses_after):
-        return Standing("expired", "the COMMIT record that proved it is not there any more: expired")
+    if (gone := _gone(receipt, row, "final_record", "COMMIT record")) is not None:
+        return gone
     return Standing("not_seen", f"no COMMIT record of it is there; it is {row['state']}")
 
 
@@ -112,9 +141,24 @@ def _ended(receipt: Receipt, row: Row) -> Standing:
     marks = _fresh(row, receipt, "op_marks", "op_mark")
     if marks:
         return _stands(receipt, row, f"an op message at queue offset {marks[0]['queue_offset']} ended it")
-    if any(witness["kind"] == "op_mark" for witness in receipt.witnesses_after):
-        return Standing("expired", "the op message that proved it is not there any more: expired")
+    if (gone := _gone(receipt, row, "op_mark", "op message")) is not None:
+        return gone
     return Standing("not_seen", f"no op message of it is there; it is {row['state']}")
+
+
+def _gone(receipt: Receipt, row: Row, kind: str, what: str) -> Standing | None:
+    """What it means that a witness which proved an act is not there: logs expire from their begin."""
+    places = [one["commit_log_offset"] for one in receipt.witnesses_after if one["kind"] == kind]
+    if not places:
+        return None
+    older = [copy["commit_log_offset"] for copy in row["half_copies"] if copy["commit_log_offset"] < max(places)]
+    if not older:
+        return Standing("expired", f"the {what} that proved it is not there any more: expired")
+    return Standing(
+        "not_seen",
+        f"the {what} that proved it (commit-log offset {max(places)}) is not there, though the older half copy at "
+        f"{older[0]} is: undone, cut off, or another copy of the store; it is {row['state']}",
+    )
 
 
 def _resumed(receipt: Receipt, row: Row) -> Standing:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from readers.broker_settings import BrokerSettings, Version
+from readers.compression import inflate
 from readers.errors import BadRequest, FormatError
 from readers.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC
 from readers.record_layout import (
@@ -183,6 +184,15 @@ def draft_of(record: bytes) -> Draft:
         store_host=record[store_at:rest_at], flag=fields["flag"], sys_flag=fields["sys_flag"],
         reconsume_times=reconsume_times, prepared_transaction_offset=prepared,
     )  # fmt: skip
+
+
+def is_whole(record: bytes) -> bool:
+    """Whether consumers can read the body of a record: its CRC is right, and it is not compressed or a whole stream."""
+    try:
+        draft = draft_of(record)
+    except (FormatError, UnicodeDecodeError):
+        return False
+    return inflate(draft.body, draft.sys_flag) is not None
 
 
 def final_of(half: bytes, rules: WritingRules) -> Draft:

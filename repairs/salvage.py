@@ -6,9 +6,12 @@ queues, index and checkpoint are made from it. The files that are read are not c
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from readers.commit_log import scan_segments
@@ -18,17 +21,21 @@ from readers.reading import Coverage
 from readers.slot_files import SIMPLE
 from readers.store import Store, open_store
 from repairs.file_copies import copy_tree
-from repairs.fillers import BLANK_BYTES, FILLER_BYTES_MIN, Lost, Surroundings, filled, stand_in
-from repairs.found_runs import FoundRuns, Run, sources_of
-from repairs.known_ends import known_ends
+from repairs.fillers import BLANK_BYTES, FILLER_BYTES_MIN, Lost, Surroundings, filled, filler, stand_in
+from repairs.found_runs import FoundRuns, Run, Source, sources_of
+from repairs.known_ends import discards_go_on, known_ends
 from repairs.new_stores import UNFINISHED_SUFFIX, Progress, new_store, write_at
 from repairs.pieces import Chosen, OpenSources, Piece, chosen_pieces
 from repairs.rebuild import PARTS, DerivedBuilder, Rebuilt
 from repairs.rebuilt_queues import QueueBuilder
 from repairs.record_writer import blank_head
-from repairs.store_sizes import StoreSizes
+from repairs.store_sizes import StoreSizes, with_log_files_of
 
+#: Commit-log offset → a record for that place.
+Maker = Callable[[int], bytes]
 _COPIED_BYTES = 8 << 20
+#: Blank records say their length in 31 bits; broken ones have no common measure that is long.
+_SEGMENT_BYTES_MIN, _SEGMENT_BYTES_MAX = 4096, (1 << 31) - 1
 _SCRATCH = "queues-being-counted"
 
 
@@ -38,6 +45,7 @@ class Salvaged:
 
     Shape: `lost_bytes` lie between records of the new log; `lost_numbers_count` numbers of queues have no record, and
            `stand_ins_count` of them are borne by a filler.
+    Units: `segment_bytes` is the length of the new log's files.
     """
 
     chosen: Chosen
@@ -46,6 +54,7 @@ class Salvaged:
     made: Rebuilt = field(default_factory=Rebuilt)
     records_count: int = 0
     segments_count: int = 0
+    segment_bytes: int = 0
     begin_offset: int = 0
     end_offset: int = 0
     lost_bytes: int = 0
@@ -71,11 +80,13 @@ def salvage(
     config: Path | None = None,
     with_tags: bool = False,
     old_store: Store | None = None,
+    infers_segments: bool = False,
     progress: Progress | None = None,
 ) -> Salvaged:
     """A store at `target` with all records that are found in files, devices and directories.
 
     `config`: a broker's directory config/, copied. `old_store`: the damaged store, whose queues say how far they went.
+    `infers_segments`: the log's files are as long as blank records say, if any is found; else as `sizes` says.
     Raises: BadRequest, NotAStore where no record is found, UnreadableFile, FileChanged, UnwritableFile.
     """
     _refuse(paths, target, config)
@@ -83,6 +94,7 @@ def salvage(
     runs: list[Run] = []
     coverage: list[Coverage] = []
     findings: list[Finding] = []
+    borders: set[int] = set()
     total, done = sum(source.size_bytes for source in sources), 0
     for number, source in enumerate(sources):
         scan = FoundRuns(number, source)
@@ -93,12 +105,15 @@ def salvage(
         done += source.size_bytes
         coverage.append(scan.coverage)
         findings.extend(scan.findings)
+        borders |= scan.borders
+    if infers_segments:
+        sizes = with_log_files_of(sizes, _segment_bytes(borders, sources))
     files = OpenSources(sources)
     try:
         chosen = chosen_pieces(runs, files, sizes.log_file_bytes)
         if not chosen.pieces:
             raise NotAStore("no record was found in what was given", advice="is it the commit log of a broker?")
-        result = Salvaged(chosen, coverage, findings)
+        result = Salvaged(chosen, coverage, findings, segment_bytes=sizes.log_file_bytes)
         findings.extend(chosen.findings)
         with new_store(target) as root:
             if config is not None:
@@ -108,6 +123,17 @@ def salvage(
     finally:
         files.close()
     return result
+
+
+def _segment_bytes(borders: set[int], sources: list[Source]) -> int | None:
+    """The length of segments that end where blank records say; None where they say nothing that can be.
+
+    A whole loose file is as long as a segment: what it says then is no multiple of that.
+    """
+    border = math.gcd(*borders)
+    lengths = [source.size_bytes for source in sources if source.size_bytes and border % source.size_bytes == 0]
+    length = min((one for one in lengths if one >= _SEGMENT_BYTES_MIN), default=border)
+    return length if _SEGMENT_BYTES_MIN <= length <= _SEGMENT_BYTES_MAX else None
 
 
 def _refuse(paths: list[Path], target: Path, config: Path | None) -> None:
@@ -140,22 +166,25 @@ def _write_log(
     wanted, behind = _lost_numbers(root, sizes, holes, result, old_store)
     for hole in holes:
         result.stand_ins_count += _fill(log, hole, wanted[hole.begin], size)
-    result.end_offset = _append(log, result.end_offset, behind, pieces[-1].last_time_ms, size)
+    near = Surroundings(pieces[-1].last_time_ms)
+    makers: list[Maker] = [partial(stand_in, lost=one, near=near) for one in behind]
+    if not makers and discards_go_on(old_store, result.end_offset):
+        makers = [partial(filler, length_bytes=FILLER_BYTES_MIN, near=near)]  # readers see that something was lost here
+    result.end_offset = _append(log, result.end_offset, makers, size)
     result.stand_ins_count += len(behind)
     result.segments_count = (result.end_offset - 1) // size - first + 1
 
 
-def _append(log: Path, end: int, lost: list[Lost], store_time_ms: int, size: int) -> int:
-    """Write stand-ins behind the last record; gives the new end of the log."""
-    near = Surroundings(store_time_ms)
-    for one in lost:
+def _append(log: Path, end: int, makers: list[Maker], size: int) -> int:
+    """Write records behind the last one; gives the new end of the log."""
+    for make in makers:
         base = end - end % size
         left = base + size - end
-        record = stand_in(end, one, near)
+        record = make(end)
         if len(record) + BLANK_BYTES > left:
             write_at(log / f"{base:020d}", size, end - base, blank_head(left))
             end = base = base + size
-            record = stand_in(end, one, near)
+            record = make(end)
         write_at(log / f"{base:020d}", size, end - base, record)
         end += len(record)
     return end

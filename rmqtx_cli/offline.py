@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from readers.errors import BadRequest
+from readers.errors import BadRequest, FormatError, RmqtxError, UnreadableFile, UnsafeStore
 from rmqtx_cli.identities import identities
 from rmqtx_cli.live import LiveOptions
 from rmqtx_cli.options import BrokerConfOption, BrokerVersionOption, CommitLogOption
@@ -88,7 +88,7 @@ class OfflineOptions:
         if self.to is not None and os.path.lexists(self.to):
             raise BadRequest(f"{self.to} is there already", advice="--to names a new directory")
         if self.undo is not None and os.path.lexists(self.undo):
-            raise BadRequest(f"{self.undo} is there already", advice="--undo names a new file")
+            raise _undo_file_is_there(self.undo)
 
     def open(self, voice: Voice) -> tuple[FileMedium, Opened]:
         """The store as what is acted on.
@@ -164,6 +164,21 @@ class OfflineOptions:
             voice.note(f"{self.to} is the changed store; {self.store} stays as it was")
         else:
             voice.note(f"{self.store} was changed; rmqtx undo {self.undo} takes it back while no broker has opened it")
+
+
+def _undo_file_is_there(file: Path) -> RmqtxError:
+    """What is wrong with an undo file that is there already: above all, whether its changes are half done."""
+    from repairs.begun_marks import way_on
+    from repairs.undo_files import APPLYING, STATES, UNDOING, read_undo_file
+
+    try:
+        state = read_undo_file(Path(os.path.realpath(file))).state
+    except (FormatError, UnreadableFile):
+        return BadRequest(f"{file} is there already", advice="--undo names a new file")
+    what = f"{file} is there already: {STATES[state]}"
+    if state in (APPLYING, UNDOING):
+        return UnsafeStore(what, file=file, advice=way_on(file))
+    return BadRequest(what, advice="--undo names a new file; what receipts say was done is left out")
 
 
 def with_offline_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -69,7 +69,8 @@ def _head(receipt: Receipt) -> Iterator[str]:
 
     yield f"{receipt.receipt_id}  {escaped(receipt.action)}  {escaped(receipt.outcome)}"
     yield named("outcome", OUTCOMES.get(receipt.outcome, "not a word of this version"))
-    yield named("transaction", receipt.transaction_id)
+    if receipt.transaction_id is not None:
+        yield named("transaction", receipt.transaction_id)
     for label, value in (
         ("group", receipt.producer_group), ("topic", receipt.topic), ("keys", receipt.keys), ("store", receipt.store),
     ):  # fmt: skip

@@ -45,7 +45,7 @@ OpOption = Annotated[
     int | None, typer.Option("--op", min=0, metavar="M", help="The op queue offset that the check reads next.")
 ]
 ReasonOption = Annotated[
-    str | None, typer.Option("--reason", metavar="TEXT", help="Why; with --in-place it goes into the undo file.")
+    str | None, typer.Option("--reason", metavar="TEXT", help="Why; it goes into the receipt.")
 ]
 OverrideOption = Annotated[
     list[str] | None,
@@ -77,8 +77,10 @@ def command(
     that goes back behind the decisions too. `rmqtx simulate` says what the next rounds would do.
     """
     from readers.cursors import check_cursors
+    from repairs.cursor_receipts import receipt_of_moves
     from repairs.cursor_setting import CURSOR_EFFECTS, change_set, effects, moves
     from repairs.destinations import carried_out
+    from repairs.journal import Journal
     from rmqtx_cli.listing import Listing
 
     voice = Voice(verbose, quiet)
@@ -99,10 +101,15 @@ def command(
         if not yes and not _agreed(offline.warning):
             say.line("rmqtx: nothing was done")
             return exit_status.INTERRUPTED
-        about = [*(_way(move) for move in wanted), *([f"reason: {reason}"] if reason else [])]
-        root, directories = carried_out(changes, store, destination, about)
-        _prove(wanted, check_cursors(opened(root, directories)))
+        about = [_way(move) for move in wanted]
+        with receipt_of_moves(Journal(), store, wanted, destination, reason=reason, overrides=override or ()) as made:
+            about = [f"{line} (receipt {made.receipt_id})" for line in about]
+            about += [f"reason: {reason}"] if reason else []
+            root, directories = carried_out(changes, store, destination, about)
+            made.store = root
+            _prove(wanted, check_cursors(opened(root, directories)))
         offline.say_where(voice)
+        voice.note(f"receipt {made.receipt_id} is in {Journal().path}")
     return exit_status.DONE
 
 

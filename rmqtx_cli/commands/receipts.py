@@ -213,8 +213,8 @@ def _standings(
         return {}
     with shown("looking again", voice):
         if stores:
-            look = _in_files(stores, broker_conf, broker_version, reading, voice)
-            return {receipt.receipt_id: standing for receipt, standing in rechecked(receipts, look)}
+            look, cursors = _in_files(stores, broker_conf, broker_version, reading, voice)
+            return {receipt.receipt_id: standing for receipt, standing in rechecked(receipts, look, cursors)}
         from remoting.live_questions import lookup
         from rmqtx_cli.live import open_live
 
@@ -230,8 +230,10 @@ def _standings(
 
 def _in_files(
     paths: list[str], broker_conf: Path | None, broker_version: str | None, reading: Any, voice: Voice
-) -> Callable[[list[str]], Iterable[Mapping[str, Any]]]:
+) -> tuple[Callable[[list[str]], Iterable[Mapping[str, Any]]], Callable[[], Mapping[str, int] | None]]:
+    from readers.cursors import check_cursors
     from readers.questions import show
+    from readers.store import HALF_TOPIC, OP_TOPIC
     from rmqtx_cli.opening import open_stores, say_header
 
     opened = open_stores(paths, None, broker_conf, broker_version)
@@ -246,7 +248,16 @@ def _in_files(
             yield from found.table().to_pylist()
             reading.findings.extend(found.findings)
 
-    return look
+    def cursors() -> Mapping[str, int] | None:
+        if len(opened.stores) != 1:
+            return None
+        known = check_cursors(opened.stores[0])
+        if known.half is None or known.op is None:
+            return None
+        found = ((HALF_TOPIC, known.half.get(0)), (OP_TOPIC, known.op.get(0)))
+        return {topic: cursor for topic, cursor in found if cursor is not None}
+
+    return look, cursors
 
 
 def _say_standings(standings: dict[str, Standing], voice: Voice) -> None:

@@ -41,7 +41,8 @@ SegmentSizeOption = Annotated[
     int | None,
     typer.Option(
         "--segment-size", parser=parse_size_bytes, metavar="SIZE",
-        help="Length of the log's files (mappedFileSizeCommitLog), where no file or --broker-conf says it; else 1GiB.",
+        help="Length of the log's files (mappedFileSizeCommitLog); else as files, --broker-conf or blank records say, "
+        "or 1GiB.",
     ),
 ]
 
@@ -74,12 +75,15 @@ def command(
         config = Path(store.root) / "config"
     if config is None:
         voice.note("no config/: the new store knows no topics and no cursors (--config gives them)")
-    sizes = _sizes(files, store, conf, segment_bytes)
+    sizes, is_guess = _sizes(files, store, conf, segment_bytes)
     with_tags = store is not None and index_has_tags(store, broker_settings(store, conf=conf))
     with shown("salvaging", voice) as progress:
         result = salvage(
-            files, to, sizes, config=config, with_tags=with_tags, old_store=store, progress=progress
+            files, to, sizes, config=config, with_tags=with_tags, old_store=store,
+            infers_segments=is_guess, progress=progress,
         )
+    if is_guess:
+        voice.note(f"{to}: log files of {size(result.segment_bytes)}; --segment-size if the broker's are not that long")
     voice.findings(result.findings)
     for line in _lines(result):
         voice.note(f"{to}: {line}")
@@ -117,8 +121,11 @@ def _store_of(files: list[Path]) -> Store | None:
 
 def _sizes(
     files: list[Path], store: Store | None, conf: Mapping[str, str] | None, segment_bytes: int | None
-) -> StoreSizes:
-    """The lengths of the new store's files: as said, as configured, as the files are that are named like segments."""
+) -> tuple[StoreSizes, bool]:
+    """The lengths of the new store's files: as said, as configured, as the files are that are named like segments.
+
+    Shape: and whether nothing says how long those of the log are.
+    """
     from repairs.found_runs import sources_of
     from repairs.store_sizes import store_sizes, usual_log_file_bytes, with_log_files_of
 
@@ -127,7 +134,8 @@ def _sizes(
     if segment_bytes is None and not is_configured:
         found = sources_of(files)
         segment_bytes = usual_log_file_bytes((Path(source.file).name, source.size_bytes) for source in found)
-    return with_log_files_of(sizes, segment_bytes)
+    is_guess = segment_bytes is None and not is_configured and (store is None or not store.commit_log)
+    return with_log_files_of(sizes, segment_bytes), is_guess
 
 
 def _lines(result: Salvaged) -> list[str]:

@@ -173,6 +173,9 @@ def command(
             yield from table.sort_by([(name, "ascending") for name in _BESIDE[show]]).to_batches()
 
     listing.write(batches())
+    for finding in reading.findings:
+        if finding.advice is not None:
+            voice.note(f"next: {finding.advice}")
     return listing.conclude(reading)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.errors import BadRequest
+from readers.errors import BadRequest, RmqtxError
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.acting import DryRunOption, YesOption
 from rmqtx_cli.commands import Example
@@ -85,6 +85,7 @@ def command(
         return exit_status.INTERRUPTED
     act = execution.resume if resume else execution.undo
     act(file, store, times=not ignore_times)
+    _tell(undo_file, file, resume, voice)
     if is_done:
         voice.note("nothing was left to do")
     elif resume:
@@ -92,6 +93,26 @@ def command(
     else:
         voice.note(f"{root} is as it was before; rmqtx undo {file} --resume makes the changes again")
     return exit_status.DONE
+
+
+def _tell(undo_file: UndoFile, file: Path, resume: bool, voice: Voice) -> None:
+    """Have the receipts of what was taken back, or made again, say so; the files are as they are either way."""
+    from repairs.journal import Journal
+    from repairs.undone import tell_receipts
+
+    journal = Journal()
+    try:
+        told = tell_receipts(undo_file.about, str(file), journal, is_undone=not resume)
+    except RmqtxError as error:
+        say.error(f"the receipts could not be told: {error}")
+        return
+    if told.count:
+        voice.note(f"{count(told.count, 'receipt')} in {journal.path} told")
+    if told.missing:
+        voice.note(
+            f"{count(len(told.missing), 'receipt')} not in {journal.path}, first {told.missing[0]}: whoever made the "
+            "change has the journal (rmqtx receipts --recheck --store STORE)"
+        )
 
 
 _SHOWN_MAX = 10

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from readers.errors import BadRequest
+from readers.findings import KINDS
 from rmqtx_cli import exit_status
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import (
@@ -175,11 +176,17 @@ class _Counted:
     """Findings seen so far, by severity and code."""
 
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
+    #: What findings say of themselves, beyond what their kind says, by code.
+    commands: dict[str, str] = field(default_factory=dict)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, counted as they pass."""
         for batch in batches:
-            self.kinds.update(zip(batch["severity"].to_pylist(), batch["code"].to_pylist(), strict=True))
+            codes = batch["code"].to_pylist()
+            self.kinds.update(zip(batch["severity"].to_pylist(), codes, strict=True))
+            for code, advice in zip(codes, batch["advice"].to_pylist(), strict=True):
+                if advice != (KINDS[code].advice or None):
+                    self.commands.setdefault(code, advice)
             yield batch
 
     @property
@@ -196,3 +203,4 @@ class _Counted:
             if codes:
                 said = ", ".join(f"{number} {code}" for code, number in codes.items())
                 yield f"{count(sum(codes.values()), wanted)}: {said}"
+        yield from (f"next: {command}   # {code}" for code, command in self.commands.items())

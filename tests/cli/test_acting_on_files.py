@@ -173,3 +173,8 @@ def test_a_plan_is_carried_out_on_files_once_for_each_store(rmqtx: Run, store: P
     assert third.status == DONE
     assert "nothing is left to do" in third.err
     assert not (tmp_path / "two").exists()
+    # what was taken back is not done, whatever the receipts say
+    assert rmqtx("undo", undo, "--yes").status == DONE
+    again = rmqtx(*apply, "--in-place", "--undo", tmp_path / "another")
+    assert {row["transaction_id"] for row in receipts(again.out)} == done
+    assert state_of(rmqtx, store, min(done)) == "COMMITTED"

@@ -109,7 +109,8 @@ class Recorder(Unsynced):
 
     def _replayed(self, done: list[Operation], lost: set[int], torn: int | None) -> dict[str, bytes]:
         names = {path: number for number, path in enumerate(self.base)}
-        inodes = {number: bytearray(content) for number, content in enumerate(self.base.values())}
+        untouched = dict(enumerate(self.base.values()))
+        inodes: dict[int, bytearray] = {}
         for number, one in enumerate(done):
             if number in lost:
                 continue
@@ -122,14 +123,15 @@ class Recorder(Unsynced):
                     del names[one.path]
                 names[one.new_path] = one.inode
             elif one.kind in ("size", "write"):
-                content = inodes.setdefault(one.inode, bytearray())
+                content = inodes.setdefault(one.inode, bytearray(untouched.get(one.inode, b"")))
                 data = one.data if torn is None or number != len(done) - 1 else one.data[:torn]
                 end = one.number + len(data)
                 if one.kind == "size":
                     del content[end:]
                 content.extend(bytes(max(0, end - len(content))))
                 content[one.number : end] = data
-        return {path: bytes(inodes.get(inode, b"")) for path, inode in names.items()}
+        kept = {inode: bytes(content) for inode, content in inodes.items()}
+        return {path: kept.get(inode, untouched.get(inode, b"")) for path, inode in names.items()}
 
 
 def _losses(done: list[Operation]) -> Iterator[tuple[str, set[int], int | None]]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from readers.broker_settings import broker_settings
+from readers.compression import inflate
 from readers.errors import StoreInUse, UnsafeStore, UnwritableFile
 from readers.local_engine import audit
 from readers.store import HALF_TOPIC, OP_TOPIC, Store, open_store
@@ -26,7 +27,7 @@ from repairs.log_tail import log_end
 from repairs.receipts import Receipt
 from repairs.record_writer import draft_of
 from repairs.wishes import Wish
-from tests.brokers.corpus import recipe, unpack
+from tests.brokers.corpus import expected, recipe, unpack
 from tests.repairs import test_crashes
 from tests.repairs.test_record_writer import records
 
@@ -93,11 +94,11 @@ def test_each_action_does_what_it_says_and_nothing_else(version: str, tmp_path: 
     assert content(source) == bytes_before
     after = rows_of(target, version)
     for receipt in receipts:
-        row = after[receipt.transaction_id]
+        row = after[receipt.acted_on]
         assert receipt.outcome == ("accepted" if receipt.action == "resume" else "proved"), receipt.notes
         assert receipt.store == str(target)
         effect = {"commit": "COMMITTED", "rollback": "ROLLED_BACK", "discard": "ROLLED_BACK", "resume": "PENDING"}
-        assert row["state"] == effect.get(receipt.action, before[receipt.transaction_id]["state"])
+        assert row["state"] == effect.get(receipt.action, before[receipt.acted_on]["state"])
         assert "duplicate_commit" not in row["flags"]
         assert "discarded_though_decided" not in row["flags"] or receipt.action == "close"
         assert row["advice"] == ("wait" if receipt.action == "resume" else "none")
@@ -215,6 +216,32 @@ def test_what_has_a_discard_copy_alone_gets_a_half_copy_first(tmp_path: Path, jo
     row = rows_of(target, "5.3.3")[alone[0]]
     assert row["state"] == "COMMITTED"
     assert row["op_marks"][0]["half_queue_offset"] == row["half_copies"][-1]["queue_offset"]
+
+
+@pytest.mark.parametrize("version", ["4.3.0", "4.4.0"])
+def test_a_copy_that_nobody_can_inflate_is_committed_by_an_older_one(
+    version: str, tmp_path: Path, journal: Journal
+) -> None:
+    """The check of brokers before 4.6.0 spoils compressed bodies as it puts them back."""
+    name = f"poison-{version}"
+    root, target = unpack(name, tmp_path / "source"), tmp_path / "target"
+    spoiled = [row["transaction_id"] for row in expected(name) if row["case"].startswith("poison.")]
+    orders = dict.fromkeys(spoiled, "commit")
+    end = log_end(open_store(root)).offset
+    receipts = act(medium_of(root, version, Destination(copy=target)), journal, orders)
+    assert [receipt.outcome for receipt in receipts] == ["proved"] * len(spoiled)
+    for receipt in receipts:
+        assert "cannot be inflated" in receipt.notes[0]
+    rows = rows_of(target, version)
+    assert {rows[one]["state"] for one in spoiled} == {"COMMITTED"}
+    assert not any("open_after_decision" in rows[one]["flags"] for one in spoiled)
+    appended = [record for record in records(open_store(target)) if int.from_bytes(record[28:36], "big") >= end]
+    finals = [record for record in appended if draft_of(record).topic in ("orders", "payments")]
+    assert len(finals) == len(spoiled)
+    for record in finals:
+        body = inflate(draft_of(record).body, draft_of(record).sys_flag)
+        assert body is not None
+        assert len(body) == 6000
 
 
 def test_a_discard_leaves_a_copy_where_the_version_writes_one(tmp_path: Path, journal: Journal) -> None:
@@ -367,7 +394,7 @@ def test_a_roll_over_survives_a_crash_at_any_instant(tmp_path: Path, monkeypatch
         medium.decide(deed.named, deed.situation, COMMIT, deed.begin(conduct))
     changes = medium.change_set()
     steps = [[type(change).__name__ for change in group] for group in changes.groups()]
-    assert steps == [["ReplaceFile"], ["CreateFile"], ["WriteAt"]]
+    assert steps == [["ReplaceFile"], ["CreateFile"], ["WriteAt"], ["WriteAt"]]
     monkeypatch.setattr(test_crashes, "lay_out_store", lambda place: Path(shutil.copytree(root, place)))
     story = test_crashes.Story(tmp_path / "first", changes)
     assert story.check(story.states, tmp_path / "crashed") > 10

@@ -153,6 +153,45 @@ def _blank_at(data: bytes) -> int:
     return max(0, place - 4)
 
 
+def test_how_long_segments_are_is_known_from_their_blank_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = corpus.unpack("killed-5.5.0", tmp_path)
+    logs = damage.log_files(root)
+    image, loose = tmp_path / "disk.img", tmp_path / "loose"
+    image.write_bytes(b"".join(b"\xee" * 700 + log.read_bytes() for log in reversed(logs)))
+    loose.write_bytes(logs[3].read_bytes())  # its end is four segments from the log's begin
+    before = files_below(root, "commitlog")
+    for source in (image, loose):
+        assert status_of(["salvage", str(source), "--to", str(tmp_path / f"new-{source.stem}")]) == 0
+        assert "log files of 16.0 KiB" in capsys.readouterr().err
+    whole = {place: data for place, data in before.items() if data.strip(b"\0")}
+    assert files_below(tmp_path / "new-disk", "commitlog") == whole
+    first = damage.log_files(tmp_path / "new-loose")[0]
+    assert first.name == logs[3].name
+    end = _blank_at(logs[3].read_bytes())
+    assert first.read_bytes()[:end] == logs[3].read_bytes()[:end]
+
+
+@pytest.mark.parametrize("name", ["delayed-4.3.0", "delayed-4.4.0"])
+def test_an_op_of_a_half_that_waits_elsewhere_makes_no_number(name: str, tmp_path: Path) -> None:
+    root = corpus.unpack(name, tmp_path)
+    (log,) = damage.log_files(root)
+    assert salvaged(root, tmp_path / "new", log).stand_ins_count == 0
+    assert states(tmp_path / "new") == states(root)
+
+
+def test_a_discard_copy_lost_at_the_end_is_not_forgotten(tmp_path: Path) -> None:
+    root = corpus.unpack("fifteen-4.9.7", tmp_path)
+    (log,) = damage.log_files(root)
+    position, length = damage.records_in(log)[-1]
+    damage.zero_bytes(log, position, length)
+    salvaged(root, tmp_path / "new")
+    assert_walked(tmp_path / "new")
+    assert states(tmp_path / "new") == states(root)
+    assert {state for state, _ in states(root).values()} == {"UNDECIDABLE"}
+
+
 def test_misnamed_torn_and_overlapping_files(tmp_path: Path) -> None:
     root = corpus.unpack("killed-5.5.0", tmp_path)
     whole = files_below(root, "commitlog")

@@ -1,0 +1,144 @@
+"""Cursors that were set without a broker, and poison halves that were settled: what a real broker does then.
+
+Only where `RMQTX_BROKER_VERSIONS` is set, as by `make test-brokers`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from repairs.destinations import Destination
+from repairs.journal import Journal
+from rmqtx_cli.main import status_of
+from tests.brokers import corpus, maven
+from tests.brokers.rig import HALF_TOPIC, Agent, Rig
+from tests.brokers.test_offline_acts import CALM, Seen, complaints
+from tests.repairs.test_file_medium import act, medium_of
+
+VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "").split()
+WHY_NOT = maven.why_not() or (None if VERSIONS else "RMQTX_BROKER_VERSIONS is not set")
+POISONED = [version for version in VERSIONS if f"poison-{version}" in corpus.corpus_names()]
+
+pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]
+
+
+def cursor_set(store: Path, to: Path, version: str, *options: object) -> list[dict[str, str]]:
+    """Have the cursors set in a copy; gives the transactions that the broker treats otherwise."""
+    output = to.with_name("effects.json")
+    status = status_of(
+        [
+            "cursor", "set", *map(str, options), "--store", str(store), "--to", str(to), "--broker-version", version,
+            "--yes", "--reason", "a test", "-o", str(output),
+        ]
+    )  # fmt: skip
+    assert status == 0
+    rows: list[dict[str, str]] = json.loads(output.read_text())
+    return rows
+
+
+class Boot:
+    """A broker that ran on a store: what it put back and asked, what was consumed, where its check came to."""
+
+    def __init__(self, directory: Path, version: str, name: str) -> None:
+        """The store is in `directory`."""
+        made, rows = corpus.recipe(name), corpus.expected(name)
+        self.seen = Seen({row["transaction_id"]: row["case"] for row in rows})
+        with Rig(version, directory, {**made["broker_conf"], **CALM}) as rig:
+            rig.start_names()
+            rig.start_broker()
+            agent = rig.agent("client.log", self.seen.take)
+            rig.wait_broker(agent)
+            before = self._end(rig, agent)
+            for group in made["groups"]:
+                agent.do("producer", group=group, topic=next(iter(made["topics"])))
+            agent.do("consumer", group="fresh", topics=",".join(made["topics"]))
+            self.seen.until_quiet()
+            self.put_back = {self.seen.case(one) for one in rig.pull(agent, HALF_TOPIC) if one["queue_offset"] > before}
+            self.half_cursor = rig.cursor(agent, HALF_TOPIC) or 0
+            agent.kill()
+            rig.stop("broker")
+
+    @staticmethod
+    def _end(rig: Rig, agent: Agent) -> int:
+        return max(int(one["queue_offset"]) for one in rig.pull(agent, HALF_TOPIC))
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMQTX_STATE_DIR", str(tmp_path / "state"))
+
+
+def poison_place(store: Path, tmp_path: Path, version: str) -> list[int]:
+    """Where `verify` says that the check stops; empty once it does not."""
+    output = tmp_path / "findings.json"
+    status_of(["verify", str(store), "--broker-version", version, "-o", str(output)])
+    found = [row["actual"] for row in json.loads(output.read_text()) if row["code"] == "check-stopped"]
+    return [int(text.split("half queue offset ")[1].split()[0].strip(",")) for text in found]
+
+
+@pytest.mark.parametrize("version", POISONED)
+def test_a_check_that_steps_over_poison_halves_goes_on(version: str, tmp_path: Path) -> None:
+    name = f"poison-{version}"
+    root, place = corpus.unpack(name, tmp_path / "source"), 0
+    for number in range(2):
+        (poison,) = poison_place(root, tmp_path, version)
+        (tmp_path / str(number)).mkdir()
+        target = tmp_path / str(number) / "store"
+        rows = cursor_set(root, target, version, "--half", poison + 1, "--override", "abandoned")
+        assert len(rows) == 1
+        root, place = target, poison + 1
+    assert poison_place(root, tmp_path, version) == []
+    booted = Boot(root.parent, version, name)
+    waiting = {f"{case}.{number}" for case in ("poison_before", "poison_after") for number in range(2)}
+    assert waiting <= booted.put_back
+    assert not {one for one in booted.put_back if one.startswith("poison.")}
+    assert booted.half_cursor > place
+    print(f"BOOTED | {version} | poison | copy | cursor set over 2 halves | half cursor {booted.half_cursor} |")
+    assert complaints(root, tmp_path) == []
+
+
+@pytest.mark.parametrize("version", POISONED)
+def test_a_check_goes_on_when_its_poison_halves_are_settled(version: str, tmp_path: Path) -> None:
+    name = f"poison-{version}"
+    made, rows = corpus.recipe(name), corpus.expected(name)
+    source, store = corpus.unpack(name, tmp_path / "source"), tmp_path / "rig" / "store"
+    store.parent.mkdir()
+    poisons = {row["transaction_id"]: row["case"] for row in rows if row["case"].startswith("poison.")}
+    orders = dict(zip(poisons, ("commit", "rollback"), strict=True))
+    receipts = act(
+        medium_of(source, version, Destination(copy=store), made["broker_conf"]), Journal(tmp_path / "r.jsonl"), orders
+    )
+    assert {receipt.outcome for receipt in receipts} == {"proved"}
+    assert poison_place(store, tmp_path, version) == []
+    booted = Boot(store.parent, version, name)
+    committed, rolled_back = poisons.values()
+    assert (booted.seen.delivered[committed], booted.seen.delivered[rolled_back]) == (1, 0)
+    assert not {committed, rolled_back} & (booted.put_back | booted.seen.checks)
+    assert {"poison_before.0", "poison_before.1", "poison_after.0", "poison_after.1"} <= booted.put_back
+    print(f"BOOTED | {version} | poison | copy | 1 commit, 1 rollback of poison | half cursor {booted.half_cursor} |")
+    assert complaints(store, tmp_path) == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_cursor_that_goes_back_asks_those_again_that_were_foretold(version: str, tmp_path: Path) -> None:
+    """With the op cursor: those that were put back before they were decided, for only their last copy has an op."""
+    name = f"common-{version}"
+    source, store = corpus.unpack(name, tmp_path / "source"), tmp_path / "rig" / "store"
+    store.parent.mkdir()
+    override = ("--override", "asked-again")
+    without_ops = cursor_set(source, tmp_path / "unused", version, "--half", 0, *override)
+    effects = cursor_set(source, store, version, "--half", 0, "--op", 0, *override)
+    cases = {row["transaction_id"]: row["case"] for row in corpus.expected(name)}
+    again = {cases[row["transaction_id"]] for row in effects}
+    assert 0 < len(again) < len(without_ops)
+    booted = Boot(store.parent, version, name)
+    open_before = {row["case"] for row in corpus.expected(name) if row["open"]}
+    assert booted.put_back & set(cases.values()) == open_before | again
+    print(f"BOOTED | {version} | common | copy | cursor set --half 0 --op 0 | {len(again)} asked again |")
+    # Brokers before 4.6.0 spoil compressed halves as they put them back, decided ones too.
+    spoils = tuple(map(int, version.split("."))) < (4, 6, 0)
+    assert complaints(store, tmp_path) == (["check-stopped"] if spoils else [])
