@@ -6,6 +6,7 @@ prepared record and a remove for each that ended, so what is left must be the pe
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -86,25 +87,42 @@ def mysql_home() -> Path:
 def mysql_server(directory: Path) -> Iterator[int]:
     """A MySQL 5.6 with an empty database; gives its port on this machine. It ends with the context."""
     home = mysql_home()
-    if subprocess.run(["ldd", str(home / "bin" / "mysqld")], capture_output=True, text=True).stdout.count("not found"):
-        pytest.skip("MySQL 5.6 needs a library that is not here (libaio)")
-    data = directory / "mysql"
-    shutil.copytree(home / "data", data)
-    (data / DATABASE).mkdir()
+    program = home / "bin" / "mysqld"
+    program.chmod(0o755)
+    if "not found" in subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False).stdout:
+        pytest.skip("MySQL 5.6 needs a library that is not here (Debian: apt-get install libaio1)")
+    shutil.copytree(home / "data", directory / "data")
+    options = [f"--basedir={home}", f"--lc-messages-dir={home / 'share'}", "--performance-schema=OFF"]
+    with _server([str(program), "--no-defaults", *options], directory) as port:
+        yield port
+
+
+@contextmanager
+def mariadb_server(directory: Path) -> Iterator[int]:
+    """The MariaDB of this machine with an empty database, else the test is skipped; as `mysql_server`."""
+    program = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None:
+        pytest.skip("mariadbd is not here (Debian: apt-get install mariadb-server-core)")
+    with _server([program, "--no-defaults", *os.environ.get("RMQTX_MARIADB_OPTIONS", "").split()], directory) as port:
+        yield port
+
+
+@contextmanager
+def _server(program: list[str], directory: Path) -> Iterator[int]:
+    data = directory / "data"
+    (data / DATABASE).mkdir(parents=True)
     port = _free_port()
-    (home / "bin" / "mysqld").chmod(0o755)
     command = [
-        str(home / "bin" / "mysqld"), "--no-defaults", f"--basedir={home}", f"--datadir={data}", f"--port={port}",
-        "--bind-address=127.0.0.1", f"--socket={directory / 'm.sock'}", f"--lc-messages-dir={home / 'share'}",
-        "--skip-grant-tables", "--user=root", "--innodb-buffer-pool-size=16M", "--performance-schema=OFF",
+        *program, f"--datadir={data}", f"--port={port}", "--bind-address=127.0.0.1",
+        f"--socket={directory / 'm.sock'}", "--skip-grant-tables", "--user=root", "--innodb-buffer-pool-size=16M",
     ]  # fmt: skip
-    with (directory / "mysqld.log").open("wb") as log:
+    with (directory / "server.log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         limit = time.monotonic() + 60
         while not _answers(port):
             if server.poll() is not None or time.monotonic() > limit:
-                pytest.fail("MySQL does not start: " + (directory / "mysqld.log").read_text()[-2000:])
+                pytest.fail("the server does not start: " + (directory / "server.log").read_text()[-2000:])
             time.sleep(0.2)
         yield port
     finally:
