@@ -1,6 +1,7 @@
 """Which tables beside the log a verdict asks, and when: only where the log has half copies of their design.
 
-What they hold is decoded by `rocksdb_transactions.py`; here it becomes rows of STATE_ENTRIES.
+What they hold is decoded by `state_table.py`, `redo_log.py` and `rocksdb_transactions.py`; here it becomes rows of
+STATE_ENTRIES.
 """
 
 from __future__ import annotations
@@ -9,12 +10,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.findings import Finding
-from readers.state_entries import LAST_OFFSET_KEY, ROCKSDB, BesideLog, StateEntriesOf, read_beside
+from readers.redo_log import redo_log_entries
+from readers.state_entries import (
+    LAST_OFFSET_KEY,
+    REDO_LOG,
+    ROCKSDB,
+    STATE_TABLE,
+    BesideLog,
+    StateEntriesOf,
+    read_beside,
+)
+from readers.state_table import state_table_entries
 from readers.store import ROCKSDB_HALF_TOPIC, Store
 from readers.tables import STATE_ENTRIES
 
 #: What is asked of a store with prepared records, by kind.
-OF_PREPARED: tuple[tuple[str, StateEntriesOf], ...] = ()
+OF_PREPARED: tuple[tuple[str, StateEntriesOf], ...] = (
+    (STATE_TABLE, state_table_entries), (REDO_LOG, redo_log_entries),
+)  # fmt: skip
 
 
 def beside_log(

@@ -266,6 +266,32 @@ CHECKPOINT = pa.schema(
     ]
 )
 
+#: A slot of the state table of 3.0 and 3.1.
+STATE_TABLE = pa.schema(
+    [
+        *_PLACE,
+        column("slot_number", pa.int64(), "number of the slot; a prepared record carries it as its queue offset"),
+        column("commit_log_offset", pa.int64(), "commit-log offset of the prepared record"),
+        column("record_length_bytes", pa.int32(), "length of that record"),
+        column("store_time_ms", pa.int64(), "broker clock when it was appended, in whole seconds"),
+        column("producer_group_hash", pa.int32(), "Java hash of the producer group, by which producers are asked"),
+        column("state", pa.string(), "PREPARED while the broker asks, COMMIT or ROLLBACK by the first decision"),
+    ]
+)
+
+#: An entry of the redo log of 3.0 and 3.1.
+REDO_LOG = pa.schema(
+    [
+        *_PLACE,
+        column("entry_number", pa.int64(), "number of the entry"),
+        _COMMIT_LOG_OFFSET,
+        column("record_length_bytes", pa.int32(), "length of the record"),
+        column("tags_code", pa.int64(), "-1 for a prepared record, else the offset of the one that was ended"),
+        column("kind", pa.string(), "PREPARED, or END for a COMMIT or ROLLBACK record"),
+        column("half_commit_log_offset", pa.int64(), "commit-log offset of the prepared record that it is about"),
+    ]
+)
+
 SEGMENTS = pa.schema(
     [
         _STORE,

@@ -23,6 +23,7 @@ from readers.errors import SourceError
 from readers.findings import Finding, findings_table
 from readers.half_queue import marks_of, op_findings, ops_of
 from readers.missing import derived_findings
+from readers.old_records import OldRecords
 from readers.record_block import Block
 from readers.recovery import LogFacts
 from readers.recovery_findings import start_findings
@@ -33,6 +34,7 @@ from readers.splits import Split
 from readers.store import HALF_TOPIC, OP_TOPIC, Store
 from readers.store_view import missing_end_findings
 from readers.tables import FINDINGS
+from readers.transaction_table import TransactionTable
 from readers.verify_index import IndexClaims, IndexLeftovers, IndexPart
 from readers.verify_index_inside import chain_findings
 from readers.verify_leftovers import Leftovers
@@ -41,6 +43,7 @@ from readers.verify_queues import QueueClaims, QueueParts
 from readers.verify_ranges import LogRanges, merged
 from readers.verify_records import TIME_MS_MAX, older_design_rows, record_findings
 from readers.verify_rocksdb_queues import rocksdb_queue_findings
+from readers.verify_state_table import has_tables, state_table_findings
 from readers.verify_store import (
     backwards_finding,
     checkpoint_findings,
@@ -53,6 +56,7 @@ from readers.verify_store import (
     op_number_findings,
     values_of_records,
 )
+from readers.verify_transaction_table import transaction_table_findings
 
 #: Levels of depth: each finds what the one before it does, and more.
 QUICK, DEFAULT, FULL = "quick", "default", "full"
@@ -90,18 +94,21 @@ class VerifiedSplit:
     checkpoint_values: set[int] = field(default_factory=set)
     queues: QueueParts = field(default_factory=QueueParts)
     index: IndexPart = field(default_factory=IndexPart)
+    old_records: OldRecords = field(default_factory=OldRecords.none)
 
 
 @dataclass(frozen=True, slots=True)
 class Verify:
     """The job. `level`: `quick` reads headers and the ends of the derived files; `default` also bodies' CRCs and every
     slot and index entry; `full` also inflates what is compressed and reads every property area. `version` and `conf` of
-    the broker, where they are known: they decide what its next start does.
+    the broker, where they are known: they decide what its next start does. `transaction_table`: the database table of
+    brokers 3.2 to 4.2, where one was given.
     """
 
     level: str = DEFAULT
     version: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
+    transaction_table: TransactionTable | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -114,7 +121,7 @@ class Verify:
         Damage: what is no record is a finding, and so is a file that cannot be read.
         """
         scan = split.scan()
-        work = _SplitWork(split, self.level)
+        work = _SplitWork(split, self.level, with_old=self.transaction_table is not None or has_tables(split.store))
         findings: list[Finding] = []
         try:
             for block in scan:
@@ -181,6 +188,12 @@ class Verify:
             if not store.in_use:
                 yield Finding(store.root, "start-unforeseen", actual="not all of its log was read")
             return
+        if not is_quick:
+            old = OldRecords.joined(split.old_records for split in splits)
+            if has_tables(store):
+                yield from state_table_findings(store, settings, old, ranges)
+            if self.transaction_table is not None:
+                yield from transaction_table_findings(store, self.transaction_table, old, ranges)
         yield from start_findings(
             store, settings, conf, log_facts(splits), queues.facts, with_dispatch=not is_quick
         )
@@ -243,7 +256,7 @@ def _log_findings(
 class _SplitWork:
     """One split on its way: what its blocks add up to."""
 
-    def __init__(self, split: Split, level: str) -> None:
+    def __init__(self, split: Split, level: str, *, with_old: bool) -> None:
         self._split, self._level = split, level
         self._store = split.store
         self._queues, self._index = QueueClaims(split.store), IndexClaims(split.store)
@@ -252,6 +265,8 @@ class _SplitWork:
         self._backwards: list[Int64s] = []
         self._op_marks: list[Int64s] = []
         self._older: list[Int64s] = []
+        self._old: list[OldRecords] = []
+        self._with_old = with_old
         self._breaks: list[Int64s] = []
         self.is_unreadable = False
 
@@ -272,6 +287,8 @@ class _SplitWork:
             self._breaks.append(np.stack([begins, begins + block.lengths[wrong]], axis=1))
         self._queues.add(block)
         self._index.add(block)
+        if self._with_old:
+            self._old.append(OldRecords.of_block(block))
         is_op = block.topic_is(OP_TOPIC)
         if is_op.any():
             ops = ops_of(block.take(is_op), self._store.root)
@@ -325,6 +342,7 @@ class _SplitWork:
         known.backwards = np.concatenate([known.backwards, *self._backwards])
         known.op_marks = np.concatenate([known.op_marks, *self._op_marks])
         known.older_offsets = np.concatenate([_none(), *self._older])
+        known.old_records = OldRecords.joined(self._old)
         known.queues = self._queues.compared()
         known.index = self._index.compared(self._split.offsets[0])
         return known

@@ -18,19 +18,27 @@ from readers.errors import BadRequest, NotAStore, StoreInUse
 from readers.findings import Finding
 from readers.reading import Coverage
 from readers.record_block import Block
+from readers.redo_log import DIRECTORY as REDO_DIRECTORY
 from readers.slot_files import BATCH, SIMPLE
+from readers.state_table import DIRECTORY as TABLE_DIRECTORY
 from readers.store import Store
 from readers.verify_index import newest_entries_have_tags
+from readers.verify_state_table import has_tables
 from repairs.file_copies import copy_tree
 from repairs.new_stores import Progress, new_store, refuse_within
 from repairs.rebuilt_checkpoint import write_checkpoint
 from repairs.rebuilt_index import IndexBuilder
 from repairs.rebuilt_queues import QueueBuilder
+from repairs.rebuilt_state_table import StateTableBuilder, TableSizes, table_sizes
 from repairs.store_lock import store_shared
 from repairs.store_sizes import EXTENSION, StoreSizes
 
 QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
 PARTS = (QUEUES, INDEX, CHECKPOINT)
+#: What brokers 3.0 and 3.1 have beside.
+STATE_TABLE, REDO_LOG = "statetable", "redolog"
+OLD_PARTS = (STATE_TABLE, REDO_LOG)
+TABLES = TABLE_DIRECTORY[0]
 _TAGS_SINCE = (5, 5, 0)
 
 
@@ -38,7 +46,8 @@ _TAGS_SINCE = (5, 5, 0)
 class Rebuilt:
     """What was made: counts, and what had to be said about reading the log.
 
-    Shape: `lost_numbers_count` are numbers of queues whose records the log does not hold.
+    Shape: `lost_numbers_count` are numbers of queues whose records the log does not hold; `is_clean`: the new store
+           says that its broker stopped cleanly, and everything in it was made anew.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -51,6 +60,10 @@ class Rebuilt:
     index_files_count: int = 0
     index_entries_count: int = 0
     checkpoint: Mapping[str, int] = field(default_factory=dict)
+    state_slots_count: int = 0
+    open_slots_count: int = 0
+    redo_entries_count: int = 0
+    is_clean: bool = False
 
 
 @dataclass(slots=True)
@@ -66,15 +79,19 @@ class DerivedBuilder:
     root: Path
     sizes: StoreSizes
     with_tags: bool = False
+    table_sizes: TableSizes | None = None
     made: Rebuilt = field(default_factory=Rebuilt)
     _queues: QueueBuilder = field(init=False)
     _index: IndexBuilder = field(init=False)
+    _tables: StateTableBuilder | None = None
     _last_time_ms: int = 0
 
     def __post_init__(self) -> None:
         extended = {(os.fsencode(topic), number) for topic, number in self.store.queues(EXTENSION)}
         self._queues = QueueBuilder(self.store, self.root, self.sizes, frozenset(extended))
         self._index = IndexBuilder(self.root, self.sizes, with_tags=self.with_tags)
+        if self.parts & set(OLD_PARTS):
+            self._tables = StateTableBuilder(self.store, self.root, self.table_sizes or table_sizes(self.store))
 
     def add(self, block: Block) -> None:
         """The records of a block."""
@@ -86,6 +103,8 @@ class DerivedBuilder:
             self._queues.add(block)
         if INDEX in self.parts:
             self._index.add(block)
+        if self._tables is not None:
+            self._tables.add(block)
 
     def finish(self) -> Rebuilt:
         """Write what is held back, and the checkpoint."""
@@ -99,12 +118,24 @@ class DerivedBuilder:
         if INDEX in self.parts:
             made.index_files_count = self._index.finish()
             made.index_entries_count = self._index.entries_count
+        if self._tables is not None:
+            self._finish_tables(self._tables)
         if CHECKPOINT in self.parts:
             made.checkpoint = write_checkpoint(
                 self.root, self.store, log_time_ms=self._last_time_ms, queues_time_ms=self._last_time_ms,
                 index_time_ms=self._index_time_ms(),
             )
         return made
+
+    def _finish_tables(self, tables: StateTableBuilder) -> None:
+        if STATE_TABLE in self.parts:
+            tables.write_table()
+        if REDO_LOG in self.parts:
+            tables.write_redo_log()
+        made = self.made
+        made.state_slots_count, made.open_slots_count = tables.slots_count, tables.open_count
+        made.redo_entries_count = tables.entries_count
+        made.findings.extend(tables.findings)
 
     def _index_time_ms(self) -> int:
         """The store time of the last entry of the last index file that is full."""
@@ -129,20 +160,30 @@ def rebuild(
     sizes: StoreSizes,
     *,
     with_tags: bool = False,
+    conf: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Rebuilt:
-    """A copy of a store at `target`, with some of PARTS made anew from its log.
+    """A copy of a store at `target`, with some of PARTS and OLD_PARTS made anew from its log.
+
+    A broker that did not stop cleanly destroys its state table when it starts: with STATE_TABLE everything is made
+    anew for a store that one left, and the copy is as if it had stopped cleanly.
+
+    `conf`: the broker's configuration, for the lengths of OLD_PARTS.
 
     Damage: findings and coverage of the log's reading; what is damaged there is in no queue and no index.
     Raises: BadRequest, StoreInUse, NotAStore, UnreadableFile, UnwritableFile.
     """
     wanted = frozenset(parts)
+    if is_made_clean(wanted, store):
+        wanted = frozenset((*PARTS, *OLD_PARTS))
     _refuse(wanted, store)
     refuse_within(target, store.root, store.commit_log_directories)
     total = log_bytes(store.commit_log)
     with store_shared(store.root), new_store(target) as root:
-        builder = DerivedBuilder(wanted, store, root, sizes, with_tags)
+        tables = table_sizes(store, conf) if wanted & set(OLD_PARTS) else None
+        builder = DerivedBuilder(wanted, store, root, sizes, with_tags, tables)
         made = builder.made
+        made.is_clean = is_made_clean(wanted, store)
         made.findings.extend(store.findings)
         done = 0
         for block in scan_segments(store, made.findings, made.coverage):
@@ -168,10 +209,24 @@ def _refuse(parts: frozenset[str], store: Store) -> None:
         raise BadRequest(
             f"the commit log of {store.root} is DLedger's", advice="its broker makes what derives from it by itself"
         )
+    if parts & set(OLD_PARTS) and not has_tables(store):
+        raise BadRequest(
+            f"{store.root} has neither state table nor redo log", advice="only brokers of 3.0 and 3.1 keep them"
+        )
     if QUEUES in parts and store.has_rocksdb_queues:
         raise BadRequest(
             f"the consume queues of {store.root} are in RocksDB", advice="its broker makes them anew from the log"
         )
+
+
+def is_made_clean(parts: Iterable[str], store: Store) -> bool:
+    """Whether a copy with these parts made anew says that its broker stopped cleanly, though it did not."""
+    return STATE_TABLE in parts and store.aborted
+
+
+def has_old_parts(store: Store) -> bool:
+    """Whether a store has what a broker of 3.0 or 3.1 keeps beside its log."""
+    return has_tables(store)
 
 
 def _copy_rest(parts: frozenset[str], store: Store, root: Path, made: Rebuilt) -> None:
@@ -180,9 +235,16 @@ def _copy_rest(parts: frozenset[str], store: Store, root: Path, made: Rebuilt) -
         QUEUES: {SIMPLE, BATCH, EXTENSION},
         INDEX: {"index"},
         CHECKPOINT: {"checkpoint"},
+        STATE_TABLE: {TABLES},
+        REDO_LOG: {TABLES},
     }
-    left_out = frozenset(name for part in parts for name in own[part])
-    copy_tree(Path(store.root), root, left_out)
+    left_out = {name for part in parts for name in own[part]}
+    if made.is_clean:
+        left_out.add("abort")
+    copy_tree(Path(store.root), root, frozenset(left_out))
+    if TABLES in left_out:
+        remade = {STATE_TABLE: TABLE_DIRECTORY[1], REDO_LOG: REDO_DIRECTORY[1]}
+        copy_tree(Path(store.root) / TABLES, root / TABLES, frozenset(remade[part] for part in remade if part in parts))
     for directory in store.commit_log_directories:
         if not Path(directory).is_relative_to(store.root):
             copy_tree(Path(directory), root / Path(directory).name)

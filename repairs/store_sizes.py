@@ -50,22 +50,22 @@ def store_sizes(store: Store | None, conf: Mapping[str, str] | None = None) -> S
     queues = {kind: [] if store is None else _queue_files(store, kind) for kind in (SIMPLE, BATCH, EXTENSION)}
     slots, entries = (None, None) if store is None else _index_counts(store)
     return StoreSizes(
-        _number(given, "mappedFileSizeCommitLog", "mapedFileSizeCommitLog") or _usual(log) or 1 << 30,
+        number_of(given, "mappedFileSizeCommitLog", "mapedFileSizeCommitLog") or _usual(log) or 1 << 30,
         {
-            SIMPLE: _whole(
-                _number(given, "mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue")
+            SIMPLE: whole_units(
+                number_of(given, "mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue")
                 or _usual(queues[SIMPLE]) or 6_000_000,
                 SLOT.size_bytes,
             ),
-            BATCH: _whole(
-                _number(given, "mapperFileSizeBatchConsumeQueue") or _usual(queues[BATCH]) or 13_800_000,
+            BATCH: whole_units(
+                number_of(given, "mapperFileSizeBatchConsumeQueue") or _usual(queues[BATCH]) or 13_800_000,
                 BATCH_SLOT.size_bytes,
             ),
-            EXTENSION: _number(given, "mappedFileSizeConsumeQueueExt", "mapedFileSizeConsumeQueueExt")
+            EXTENSION: number_of(given, "mappedFileSizeConsumeQueueExt", "mapedFileSizeConsumeQueueExt")
             or _usual(queues[EXTENSION]) or 48 << 20,
         },
-        _number(given, "maxHashSlotNum") or slots or 5_000_000,
-        _number(given, "maxIndexNum") or entries or 20_000_000,
+        number_of(given, "maxHashSlotNum") or slots or 5_000_000,
+        number_of(given, "maxIndexNum") or entries or 20_000_000,
         _delays(given.get("messageDelayLevel", _DELAY_LEVELS)),
     )  # fmt: skip
 
@@ -81,7 +81,11 @@ def usual_log_file_bytes(files: Iterable[tuple[str, int]]) -> int | None:
     return sizes.most_common(1)[0][0] if sizes else None
 
 
-def _number(conf: Mapping[str, str], *keys: str) -> int | None:
+def number_of(conf: Mapping[str, str], *keys: str) -> int | None:
+    """The length of a file that a broker's configuration gives; None where it gives none.
+
+    Raises: BadRequest for what is no length of a file.
+    """
     for key in keys:
         text = conf.get(key)
         if text is None:
@@ -97,8 +101,8 @@ def _usual(segments: Iterable[Segment]) -> int | None:
     return sizes.most_common(1)[0][0] if sizes else None
 
 
-def _whole(size: int, slot_bytes: int) -> int:
-    """Queue files hold whole slots; brokers round up."""
+def whole_units(size: int, slot_bytes: int) -> int:
+    """A length of a file that holds whole slots; brokers round up."""
     return -(-size // slot_bytes) * slot_bytes
 
 

@@ -17,9 +17,11 @@ from readers import (
     dledger,
     index,
     record_layout,
+    redo_log,
     rocksdb_cursors,
     rocksdb_queues,
     rocksdb_transactions,
+    state_table,
 )
 from readers.diff import CHANGES, DIFFERENCES
 from readers.export import EXPORTED
@@ -28,7 +30,7 @@ from readers.layout import Layout
 from readers.plan import PLAN_STEPS, PLAN_STORES
 from readers.reconcile import OUTCOMES, RECONCILED, WORDS
 from readers.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
-from readers.tables import ALL_TABLES, DLEDGER_ENTRIES, EPOCHS, ROCKSDB_TRANSACTIONS
+from readers.tables import ALL_TABLES, DLEDGER_ENTRIES, EPOCHS, REDO_LOG, ROCKSDB_TRANSACTIONS, STATE_TABLE
 from readers.transactions import ADVICE, FLAGS, STATES
 from remoting import frames, unique_keys
 from remoting.codes import ResponseCode
@@ -42,8 +44,8 @@ from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 
 #: Where structures on disk are declared; a test finds any that is missing here.
 LAYOUT_MODULES = (
-    record_layout, consume_queue, consume_queue_extension, index, checkpoint, rocksdb_queues, rocksdb_transactions,
-    rocksdb_cursors, dledger,
+    record_layout, consume_queue, consume_queue_extension, index, checkpoint, state_table, redo_log, rocksdb_queues,
+    rocksdb_transactions, rocksdb_cursors, dledger,
 )  # fmt: skip
 
 #: Where structures of the wire are declared.
@@ -54,8 +56,8 @@ RESULT_TABLES = {
     "reconciled": RECONCILED, "differences": DIFFERENCES, "exported": EXPORTED, "plan_steps": PLAN_STEPS,
     "plan_stores": PLAN_STORES, "receipts": RECEIPTS, "answers": ANSWERS, "probe_steps": PROBE_STEPS,
     "simulated_checks": SIMULATED_CHECKS, "simulated_rounds": SIMULATED_ROUNDS,
-    "simulated_transactions": SIMULATED_TRANSACTIONS, "rocksdb_transactions": ROCKSDB_TRANSACTIONS,
-    "dledger_entries": DLEDGER_ENTRIES, "epochs": EPOCHS,
+    "simulated_transactions": SIMULATED_TRANSACTIONS, "state_table": STATE_TABLE, "redo_log": REDO_LOG,
+    "rocksdb_transactions": ROCKSDB_TRANSACTIONS, "dledger_entries": DLEDGER_ENTRIES, "epochs": EPOCHS,
 }  # fmt: skip
 
 #: One spelling and one meaning for each noun, in the order in which they build on each other.

@@ -26,6 +26,11 @@ _SECRET = re.compile(r"(?i)[?&;:,(](user|username|uid|password|passwd|pwd|[\w.]*
 _USER_INFO = re.compile(r"//[^/?;]*@|:[^/@:]+/[^/@]+@")
 
 
+def holds_login(location: str) -> bool:
+    """Whether an address of a database has a user or a password in it."""
+    return bool(_SECRET.search(location) or _USER_INFO.search(location))
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """What is asked of a ledger, before its columns are known.
@@ -42,7 +47,7 @@ class Question:
 
     def __post_init__(self) -> None:
         parse_terms(self.match)
-        if _SECRET.search(self.location) or (self.is_jdbc and _USER_INFO.search(self.location)):
+        if _SECRET.search(self.location) or (self.is_jdbc and holds_login(self.location)):
             raise BadRequest(
                 "--ledger holds a user or a password, which others could read",
                 advice=f"set {USER_VARIABLE} and {PASSWORD_VARIABLE} in the environment",

@@ -44,6 +44,7 @@ from rmqtx_cli.commands import (
     show,
     simulate,
     stores,
+    transaction_table,
     undo,
     verify,
 )
@@ -82,7 +83,8 @@ def rmqtx(
     """
 
 
-#: The commands, for manual pages and tests; `cursor` and `decode` are groups, and `explain` reads no store.
+#: The commands, for manual pages and tests; `cursor`, `decode` and `transaction-table` are groups, and `explain` reads
+#: no store.
 COMMANDS = (
     stores, pending, show, audit, verify, search, export, diff, reconcile, check, simulate,
     commit, rollback, discard, resume, close, plan, apply, undo, receipts, answer, probe,
@@ -92,6 +94,7 @@ for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)
 app.add_typer(cursor.app, name=cursor.NAME, short_help=cursor.SHORT)
 app.add_typer(decode.app, name=decode.NAME)
+app.add_typer(transaction_table.app, name=transaction_table.NAME)
 app.command(explain.NAME, short_help=explain.SHORT, epilog=epilog(explain.EXAMPLES))(explain.command)
 
 

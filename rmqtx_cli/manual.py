@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from rmqtx_cli.commands import Example, check, cursor, decode, explain, probe
+from rmqtx_cli.commands import Example, check, cursor, decode, explain, probe, transaction_table
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 from rmqtx_cli.main import COMMANDS, app
 from rmqtx_cli.manual_store import store_page
@@ -50,11 +50,12 @@ def pages() -> dict[str, str]:
         found[f"{NAME}-{module.NAME}.1"] = _command_page(_sub(root, module.NAME), module, (module.NAME,))
     only = _sub(_sub(root, cursor.NAME), "set")  # a group of one command: its page bears the group's name
     found[f"{NAME}-{cursor.NAME}.1"] = _command_page(only, cursor, (cursor.NAME, "set"), f"{NAME}-{cursor.NAME}")
-    group = _sub(root, decode.NAME)
-    found[f"{NAME}-{decode.NAME}.1"] = _group_page(group)
-    for module in decode.KINDS:
-        words = (decode.NAME, module.NAME)
-        found[f"{NAME}-{'-'.join(words)}.1"] = _command_page(_sub(group, module.NAME), module, words)
+    for of, synopsis in ((decode, "KIND"), (transaction_table, "VERB")):
+        group = _sub(root, of.NAME)
+        found[f"{NAME}-{of.NAME}.1"] = _group_page(group, of.NAME, synopsis)
+        for module in of.KINDS:
+            words = (of.NAME, module.NAME)
+            found[f"{NAME}-{'-'.join(words)}.1"] = _command_page(_sub(group, module.NAME), module, words)
     return found
 
 
@@ -92,17 +93,18 @@ def _root_page(root: Any) -> str:
     return page(NAME, 1, lines())
 
 
-def _group_page(group: Any) -> str:
-    title = f"{NAME}-{decode.NAME}"
+def _group_page(group: Any, name_of_group: str, kind: str) -> str:
+    title = f"{NAME}-{name_of_group}"
+    operands = " STORE..." if kind == "KIND" else ""
 
     def lines() -> Iterator[str]:
         yield from heading("NAME")
         yield from paragraph(f"{title} - {group.short_help}")
         yield from heading("SYNOPSIS")
-        yield from paragraph(bold(f"{NAME} {decode.NAME} KIND") + " [OPTION]... STORE...", is_roff=True)
+        yield from paragraph(bold(f"{NAME} {name_of_group} {kind}") + " [OPTION]..." + operands, is_roff=True)
         yield from heading("DESCRIPTION")
         yield from paragraph(group.help)
-        yield from heading("KINDS")
+        yield from heading(f"{kind}S")
         for name, command in group.commands.items():
             yield from item(f"{title}-{name}(1)", command.short_help or "")
         yield from heading("SEE ALSO")

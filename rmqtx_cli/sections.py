@@ -14,7 +14,9 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Settling them, live or in a stopped broker's files": (
         "commit", "rollback", "discard", "resume", "close", "plan", "apply", "undo", "receipts", "answer", "probe",
     ),
-    "Files of a store, damaged ones too": ("verify", "salvage", "rebuild", "cursor", "bundle", "decode"),
+    "Files of a store, damaged ones too": (
+        "verify", "salvage", "rebuild", "cursor", "bundle", "decode", "transaction-table",
+    ),
     "Words": ("explain",),
 }  # fmt: skip
 

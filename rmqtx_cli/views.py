@@ -56,7 +56,10 @@ def plain(name: str, rank: int = 1, heading: str | None = None, *, may_be_cut: b
 
 
 _NUMBERS = frozenset(
-    {"value", "tags_code", "key_hash", "entry_number", "previous_entry_number", "entry_index", "term", "epoch"}
+    {
+        "value", "tags_code", "key_hash", "entry_number", "previous_entry_number", "slot_number", "producer_group_hash",
+        "entry_index", "term", "epoch",
+    }
 )
 _TEXT_IDS = frozenset({"transaction_id", "message_id", "real_queue_id", "receipt_id"})
 
@@ -230,6 +233,14 @@ VIEWS: dict[str, View] = {
     "index_entries": _view(
         plain("entry_number", ALWAYS), plain("key_hash", ALWAYS), plain("commit_log_offset", ALWAYS),
         plain("store_time_ms", 2), plain("previous_entry_number", 3), plain("file", 4, may_be_cut=True),
+    ),
+    "state_table": _view(
+        plain("slot_number", ALWAYS, "slot"), plain("commit_log_offset", ALWAYS), plain("state", ALWAYS),
+        plain("store_time_ms", 2), plain("record_length_bytes", 3, "bytes"), plain("producer_group_hash", 4, "group"),
+    ),
+    "redo_log": _view(
+        plain("entry_number", ALWAYS, "entry"), plain("kind", ALWAYS), plain("commit_log_offset", ALWAYS),
+        plain("half_commit_log_offset", ALWAYS, "prepared"), plain("record_length_bytes", 3, "bytes"),
     ),
     "checkpoint": _view(
         plain("field", ALWAYS), plain("value", ALWAYS), plain("time_ms", 2), plain("since", 3),

@@ -19,7 +19,7 @@ _DRIVERS = {
     "postgresql": "org.postgresql.Driver", "mysql": "com.mysql.cj.jdbc.Driver", "mariadb": "org.mariadb.jdbc.Driver",
     "sqlite": "org.sqlite.JDBC", "oracle": "oracle.jdbc.OracleDriver",
     "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver", "db2": "com.ibm.db2.jcc.DB2Driver",
-    "h2": "org.h2.Driver",
+    "h2": "org.h2.Driver", "derby": "org.apache.derby.jdbc.EmbeddedDriver",
 }  # fmt: skip
 _FETCHED_ROWS = 10_000
 

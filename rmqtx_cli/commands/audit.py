@@ -43,6 +43,7 @@ from rmqtx_cli.options import (
 )
 from rmqtx_cli.say import Voice
 from rmqtx_cli.times import parse_time_ms
+from rmqtx_cli.transaction_tables import DatabaseOptions, with_database_options, with_entries
 
 if TYPE_CHECKING:
     from readers.reading import Reading
@@ -82,6 +83,7 @@ UntilIdleOption = Annotated[
 
 
 @with_live_options
+@with_database_options
 def command(
     context: typer.Context,
     store: OptionalStoreArguments = None,
@@ -116,6 +118,7 @@ def command(
     quiet: QuietOption = False,
     *,
     live: LiveOptions,
+    database: DatabaseOptions,
 ) -> int:
     """Judge every transaction of the stores: state, flags, reason, advice, and the evidence for each.
 
@@ -145,7 +148,7 @@ def command(
             "--at": at, "--follow": follow, "--master": master, "--remote": remote, "--conf": conf, "--hash": hash_all,
             "--split-size": split_bytes, "--processes": processes, "--temp-dir": temporary, "--with-meta": with_meta,
             "--engine": engine is not EngineName.AUTO, "--commitlog": commit_log, "--broker-conf": broker_conf,
-            "--broker-version": broker_version,
+            "--broker-version": broker_version, "--transaction-table": database.address,
         })
     else:
         refuse_without_live(rate)
@@ -158,6 +161,7 @@ def command(
         refuse_with_follow({
             "--at": at, "--limit": limit, "--summary": summary, "--findings": findings, "--output": output,
             "--hash": hash_all, "--with-meta": with_meta, "--split-size": split_bytes,
+            "--transaction-table": database.address,
         })
         view = dataclasses.replace(view, nothing="nothing is new, and nothing has changed")
     elif checkpoint is not None or interval is not None or until_idle:
@@ -168,7 +172,9 @@ def command(
     schema, view = (
         (SUMMARY, SUMMARY_VIEW) if summary else (FINDINGS, VIEWS["findings"]) if findings else (rows_schema, view)
     )
-    engine_options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
+    engine_options = database.engine_of(
+        EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
+    )
     listing = Listing(schema, view, output_format, output, fields, condition, fail_on, limit, voice, with_meta)
     if follow:
         interval_ms = INTERVAL_MS if interval is None else parse_duration_ms(interval)
@@ -198,7 +204,10 @@ def command(
         say_header(opened, voice)
         with chosen_engine(engine_options, opened.stores, voice) as given, shown("auditing", voice) as progress:
             take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice)
-            status = written(given.audit(opened.stores, opened.settings_of, at_ms=at_ms, progress=progress))
+            table = database.read(opened.stores, given)
+            reading = given.audit(opened.stores, opened.settings_of, at_ms=at_ms, progress=progress)
+            reading.batches = with_entries(reading.batches, table)
+            status = written(reading)
         lines = counted.lines(opened.stores, opened.arguments)
     if not summary and not quiet:
         print_table(counted.table(), SUMMARY_VIEW)

@@ -31,6 +31,7 @@ from rmqtx_cli.options import (
 )
 from rmqtx_cli.say import Voice
 from rmqtx_cli.times import parse_time_ms
+from rmqtx_cli.transaction_tables import DatabaseOptions, with_database_options, with_entries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +57,7 @@ ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole log ins
 
 
 @with_live_options
+@with_database_options
 def command(
     context: typer.Context,
     store: OptionalStoreArguments = None,
@@ -80,12 +82,14 @@ def command(
     quiet: QuietOption = False,
     *,
     live: LiveOptions,
+    database: DatabaseOptions,
 ) -> int:
     """List the transactions that hang: the broker still has them before it.
 
     Each row carries the offsets that prove it. The cost grows with what is open, not with the log. Live brokers are
     also asked whether a producer of the group is connected, which would answer their checks.
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     from readers.places import expand
@@ -108,7 +112,7 @@ def command(
     if is_live:
         refuse_with_live({
             "--at": at, "--scan": scan, "--commitlog": commit_log, "--broker-conf": broker_conf,
-            "--broker-version": broker_version,
+            "--broker-version": broker_version, "--transaction-table": database.address,
         })
         view = transactions_view(now_ms, with_state=all_open, with_store=True, with_producers=True)
         listing = Listing(LIVE_TRANSACTIONS, view, output_format, output, fields, where, fail_on, limit, voice)
@@ -124,9 +128,12 @@ def command(
         refuse_inside(output, opened.stores)
         say_header(opened, voice)
         carry_custody(context, listing, opened.stores)
+        table = database.read(opened.stores)
         with shown("reading", voice) as progress:
             reading = pending(opened.stores, opened.settings_of, at_ms=at_ms, scan=scan, progress=progress)
             rows = reading.table()
+        if table is not None:
+            rows = pa.Table.from_batches(with_entries(rows.to_batches(), table), rows.schema)
     chosen = _chosen(rows, all_open=all_open, group=group, topic=topic, stored_before_ms=_before(now_ms, age_ms))
     listing.write(iter(ordered(chosen, sort).to_batches()))
     hidden = 0 if all_open else rows.num_rows - (pc.sum(pc.equal(rows["state"], "PENDING")).as_py() or 0)

@@ -1,4 +1,4 @@
-"""`rmqtx rebuild`: queues, index or checkpoint anew from the log."""
+"""`rmqtx rebuild`: queues, index, checkpoint, or the tables of 3.0 and 3.1 anew from the log."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ EXAMPLES = (
     Example("rmqtx rebuild queues STORE --to NEW", "consume queues from the log"),
     Example("rmqtx rebuild index STORE --to NEW --broker-conf broker.conf", "index files as long as the broker's"),
     Example("rmqtx rebuild all STORE --to NEW", "queues, index and checkpoint"),
+    Example("rmqtx rebuild statetable STORE --to NEW", "a state table (3.0, 3.1) whose slots take answers again"),
 )
 
 
@@ -38,11 +39,17 @@ class Part(StrEnum):
     QUEUES = "queues"
     INDEX = "index"
     CHECKPOINT = "checkpoint"
+    STATE_TABLE = "statetable"
+    REDO_LOG = "redolog"
     ALL = "all"
 
 
 PartArgument = Annotated[
-    Part, typer.Argument(metavar="PART", help="What to make anew: queues, index, checkpoint, or all of them.")
+    Part,
+    typer.Argument(
+        metavar="PART",
+        help="What to make anew: queues, index, checkpoint, statetable, redolog, or all that the store has.",
+    ),
 ]
 StoreArgument = Annotated[
     str, typer.Argument(metavar="STORE", help="Root of a stopped broker's store; it is not changed.")
@@ -64,9 +71,13 @@ def command(
     Every record says which queue it is in, where in it, and by which keys it is found; so what a broker derives from
     its log can be made again, byte for byte as the broker did. Everything else is copied. Queues of which the log has
     no record are copied too, so that their numbers go on.
+
+    In a state table (3.0, 3.1) that is made anew each undecided transaction has the slot that its prepared record
+    names: only then does a broker take an answer. A broker that did not stop cleanly destroys its table when it starts;
+    of such a store everything is made anew, and the copy looks as if its broker had stopped cleanly.
     """
     from readers.broker_settings import read_broker_conf
-    from repairs.rebuild import PARTS, index_has_tags, rebuild
+    from repairs.rebuild import OLD_PARTS, PARTS, has_old_parts, index_has_tags, is_made_clean, rebuild
     from repairs.store_sizes import store_sizes
     from rmqtx_cli.accounting import amounts_of
     from rmqtx_cli.opening import consistency, open_stores
@@ -80,8 +91,9 @@ def command(
     voice.note(f"{source.root}: {consistency(source)}; broker {settings.version}")
     with_tags = index_has_tags(source, settings)
     with shown("rebuilding", voice) as progress:
-        parts = PARTS if part is Part.ALL else (part.value,)
-        made = rebuild(parts, source, to, store_sizes(source, conf), with_tags=with_tags, progress=progress)
+        every = (*PARTS, *(OLD_PARTS if has_old_parts(source) else ()))
+        parts = every if part is Part.ALL or is_made_clean({part.value}, source) else (part.value,)
+        made = rebuild(parts, source, to, store_sizes(source, conf), with_tags=with_tags, conf=conf, progress=progress)
     voice.findings(made.findings)
     for line in _lines(parts, made):
         voice.note(f"{to}: {line}")
@@ -105,6 +117,13 @@ def _lines(parts: tuple[str, ...], made: Rebuilt) -> list[str]:
     if "index" in parts:
         files = count(made.index_files_count, "index file")
         lines.append(f"{files} with {count(made.index_entries_count, 'entry', 'entries')}")
+    if "statetable" in parts:
+        slots, waiting = count(made.state_slots_count, "slot"), made.open_slots_count
+        lines.append(f"state table with {slots}, {waiting} of them undecided")
+    if "redolog" in parts:
+        lines.append(f"redo log with {count(made.redo_entries_count, 'entry', 'entries')}")
+    if made.is_clean:
+        lines.append("it says that its broker stopped cleanly, or the state table would be destroyed at the next start")
     if "checkpoint" in parts:
         lines.append("checkpoint " + ", ".join(f"{name} {value}" for name, value in made.checkpoint.items() if value))
     return lines

@@ -28,6 +28,7 @@ from rmqtx_cli.options import (
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import stored_text
 from rmqtx_cli.times import parse_time_ms
+from rmqtx_cli.transaction_tables import DatabaseOptions, with_database_options, with_entries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,6 +59,7 @@ ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole log ins
 
 
 @with_live_options
+@with_database_options
 def command(
     identity: IdArgument,
     more: MoreStores = None,
@@ -74,6 +76,7 @@ def command(
     quiet: QuietOption = False,
     *,
     live: LiveOptions,
+    database: DatabaseOptions,
 ) -> int:
     """Show one transaction: its timeline with every witness, and which consumer groups are past its final.
 
@@ -94,7 +97,7 @@ def command(
     if live.instead_of(paths, advice):
         refuse_with_live({
             "--at": at, "--scan": scan, "--commitlog": commit_log, "--broker-conf": broker_conf,
-            "--broker-version": broker_version,
+            "--broker-version": broker_version, "--transaction-table": database.address,
         })
         with live_source(live, voice, rate) as source:
             return page.write(source.show(identity), LIVE_TRANSACTIONS, source.surroundings())
@@ -102,8 +105,10 @@ def command(
     opened = open_stores(paths, commit_log, broker_conf, broker_version)
     refuse_inside(output, opened.stores)
     say_header(opened, voice)
+    table = database.read(opened.stores)
     with shown("searching", voice) as progress:
         reading = show(opened.stores, opened.settings_of, identity, at_ms=at_ms, scan=scan, progress=progress)
+    reading.batches = with_entries(reading.batches, table)
     return page.write(reading, TRANSACTIONS, [StoreSurroundings(one) for one in opened.stores])
 
 

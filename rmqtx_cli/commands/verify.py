@@ -40,6 +40,7 @@ from rmqtx_cli.options import (
 )
 from rmqtx_cli.say import SEVERITIES, Voice
 from rmqtx_cli.text import count
+from rmqtx_cli.transaction_tables import DatabaseOptions, with_database_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,6 +82,7 @@ StateOption = Annotated[
 ]
 
 
+@with_database_options
 def command(
     context: typer.Context,
     store: StoreArguments,
@@ -108,6 +110,8 @@ def command(
     broker_version: BrokerVersionOption = None,
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> int:
     """Verify the stores: the chain of records, CRCs, and log, queues, index, checkpoint and cursors against each other.
 
@@ -134,7 +138,12 @@ def command(
     if broker_version is not None:
         parse_version(broker_version)  # before hours of reading
     voice = Voice(verbose, quiet)
-    engine_options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
+    if database.address is not None and (quick or max_duration is not None):
+        advice = "leave out --quick and --max-duration"
+        raise BadRequest("--transaction-table is compared with the whole log", advice=advice)
+    engine_options = database.engine_of(
+        EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
+    )
     view = View(VIEWS["findings"].columns, "no findings")
     listing = Listing(FINDINGS, view, output_format, output, fields, where, fail_on, limit, voice, with_meta)
     opened = open_stores(store, commit_log)
@@ -147,7 +156,7 @@ def command(
         take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice)
         level = QUICK if quick else FULL if full else DEFAULT
         conf_pairs = tuple(sorted(read_broker_conf(broker_conf).items())) if broker_conf else ()
-        job = Verify(level, broker_version, conf_pairs)
+        job = Verify(level, broker_version, conf_pairs, database.read(opened.stores, given))
         if max_duration is None:
             reading = given.run_job(job, opened.stores, progress=progress)
         else:

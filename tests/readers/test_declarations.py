@@ -19,15 +19,17 @@ from readers.findings import KINDS, Finding, findings_table
 from readers.index import ENTRY, HEADER, INDEX_SLOT
 from readers.layout import Field, Layout
 from readers.record_layout import BLANK, RECORD
+from readers.redo_log import REDO_ENTRY
 from readers.rocksdb_cursors import CURSOR_KEY
 from readers.rocksdb_queues import END_VALUE, SLOT_KEY, SLOT_VALUE
 from readers.rocksdb_transactions import LAST_OFFSET_VALUE, TRANSACTION_KEY, TRANSACTION_VALUE
+from readers.state_table import STATE_SLOT
 from readers.tables import ALL_TABLES, FINALS, FINDINGS, MARKS, TRANSACTIONS
 from tests.forge.records import Message, blank
 
 LAYOUTS = [
-    RECORD, BLANK, SLOT, BATCH_SLOT, EXTENSION_UNIT, CHECKPOINT_FIELDS, HEADER, INDEX_SLOT, ENTRY,
-    TRANSACTION_KEY, TRANSACTION_VALUE, LAST_OFFSET_VALUE, SLOT_KEY, SLOT_VALUE, END_VALUE, CURSOR_KEY,
+    RECORD, BLANK, SLOT, BATCH_SLOT, EXTENSION_UNIT, CHECKPOINT_FIELDS, HEADER, INDEX_SLOT, ENTRY, STATE_SLOT,
+    REDO_ENTRY, TRANSACTION_KEY, TRANSACTION_VALUE, LAST_OFFSET_VALUE, SLOT_KEY, SLOT_VALUE, END_VALUE, CURSOR_KEY,
 ]  # fmt: skip
 BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 

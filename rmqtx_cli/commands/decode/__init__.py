@@ -15,11 +15,15 @@ from rmqtx_cli.commands.decode import (
     half,
     index,
     op,
+    redolog,
     rocksdb,
+    statetable,
 )
 
 NAME = "decode"
-KINDS = (commitlog, consumequeue, half, op, index, checkpoint, cursors, rocksdb, dledger, epochs)
+KINDS = (
+    commitlog, consumequeue, half, op, index, checkpoint, cursors, statetable, redolog, rocksdb, dledger, epochs,
+)  # fmt: skip
 
 app = typer.Typer(
     no_args_is_help=True,

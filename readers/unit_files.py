@@ -1,0 +1,121 @@
+"""Files of units of one length, numbered through: the state table and the redo log of brokers 3.0 and 3.1.
+
+A unit's number is its place: (file name + position) / length of a unit. A unit of zeros is unused; after the last used
+one they are preallocated space, before it damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from readers.columns import Bools, Int64s
+from readers.consume_queue import BLOCK_SLOTS, Slots, is_not_zero, last_used, slots_in
+from readers.errors import FileChanged, UnreadableFile
+from readers.findings import Finding
+from readers.layout import Layout
+from readers.queue_files import SlotRuns, is_well_named, unreadable
+from readers.reading import Coverage
+from readers.sources import Segment, list_segments
+from readers.store import Store
+
+INVALID = "table-entry-invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Sound units of one file. `positions` in the file and `numbers` go with `slots`, ascending. Units: bytes."""
+
+    segment: Segment
+    positions: Int64s
+    numbers: Int64s
+    slots: Slots
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFiles:
+    """The files of one table: where they are, how a unit is laid out, and which units can be.
+
+    `expected`: what a sound unit has, in words.
+    """
+
+    directory: tuple[str, ...]
+    layout: Layout
+    are_sound: Callable[[Slots], Bools]
+    expected: str
+
+    def segments(self, store: Store, findings: list[Finding]) -> tuple[Segment, ...]:
+        """The files, in order.
+
+        Damage: table-gap, stray-file, segment-size, segment-overlap, unreadable-file.
+        """
+        segments, found = list_segments([store.place(*self.directory)], store.root, lambda _: store.files)
+        findings.extend(
+            replace(finding, code="table-gap", commit_log_offset=None) if finding.code == "segment-gap" else finding
+            for finding in found
+        )
+        return segments
+
+    def exist(self, store: Store) -> bool:
+        """Whether there is a file; a directory alone says nothing."""
+        return bool(self.segments(store, []))
+
+    def units(self, store: Store, findings: list[Finding], coverage: list[Coverage]) -> Iterator[Units]:
+        """Every sound unit, in blocks of one file; findings and coverage grow as it goes.
+
+        Order:  number.
+        Damage: table-entry-invalid for each run of units that cannot be; unreadable-file, and as `segments`.
+        """
+        segments = self.segments(store, findings)
+        try:
+            last = last_used(segments, self.layout, is_not_zero)
+        except (UnreadableFile, FileChanged):  # told below, where the file is read
+            last = len(segments) - 1, segments[-1].size_bytes
+        for number, segment in enumerate(segments):
+            used = 0
+            if last is not None and number <= last[0]:
+                used = last[1] if number == last[0] else segment.size_bytes
+            yield from self._of_file(store, segment, used, findings, coverage)
+
+    def _of_file(
+        self, store: Store, segment: Segment, used_bytes: int, findings: list[Finding], coverage: list[Coverage]
+    ) -> Iterator[Units]:
+        size = self.layout.size_bytes
+        known = Coverage(store.root, segment.file, segment.size_bytes)
+        coverage.append(known)
+        if not is_well_named(segment, self.layout):
+            known.damaged_bytes = segment.size_bytes
+            expected = f"a file name that is a multiple of {size} and a 64-bit number"
+            findings.append(
+                Finding(store.root, INVALID, segment.file, 0, segment.size_bytes, expected=expected,
+                        actual=str(segment.base_offset))
+            )  # fmt: skip
+            return
+        runs = SlotRuns(store.root, segment.file, INVALID, self.expected, findings)
+        whole = segment.size_bytes // size * size
+        stop = min(used_bytes, whole)
+        try:
+            with segment.open() as file:
+                for position in range(0, stop, BLOCK_SLOTS * size):
+                    slots = slots_in(file.read(position, min(BLOCK_SLOTS * size, stop - position)), self.layout)
+                    sound = self.are_sound(slots)
+                    runs.add(~sound, position, size)
+                    rows = np.flatnonzero(sound)
+                    known.decoded_bytes += len(rows) * size
+                    known.damaged_bytes += (len(slots) - len(rows)) * size
+                    if len(rows):
+                        positions = position + rows * size
+                        yield Units(segment, positions, (segment.base_offset + positions) // size, slots[rows])
+                known.filler_bytes += whole - stop
+                rest = file.read(whole, segment.size_bytes - whole)
+                if rest.strip(b"\0"):
+                    known.damaged_bytes += len(rest)
+                    runs.add_range(whole, segment.size_bytes)
+                else:
+                    known.filler_bytes += len(rest)
+        except (UnreadableFile, FileChanged) as error:
+            findings.append(unreadable(segment.file, store.root, error))
+        finally:
+            runs.close()

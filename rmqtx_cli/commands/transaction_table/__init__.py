@@ -1,0 +1,21 @@
+"""`rmqtx transaction-table VERB`: rows of a database table of open transactions (3.2 to 4.2). One module per verb."""
+
+from __future__ import annotations
+
+import typer
+
+from rmqtx_cli.commands import epilog
+from rmqtx_cli.commands.transaction_table import apply, plan, undo
+
+NAME = "transaction-table"
+SHORT = "rows of a broker's t_transaction (3.2 to 4.2), by plan"
+KINDS = (plan, apply, undo)
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Have rows of a broker's table t_transaction (3.2 to 4.2) say what its log says: plan, apply, undo.",
+    short_help=SHORT,
+)
+for module in KINDS:
+    app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)

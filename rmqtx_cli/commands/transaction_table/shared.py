@@ -1,0 +1,66 @@
+"""What the verbs on a transaction table have in common."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from readers.errors import BadRequest, UnreadableFile
+from rmqtx_cli import say
+from rmqtx_cli.ledgers import PASSWORD_VARIABLE, USER_VARIABLE
+from rmqtx_cli.text import count, escaped
+
+if TYPE_CHECKING:
+    from repairs.table_plans import TableStep
+    from rmqtx_cli.views import View
+
+
+def login() -> tuple[str | None, str | None]:
+    """User and password of the database, from the environment."""
+    return os.environ.get(USER_VARIABLE), os.environ.get(PASSWORD_VARIABLE)
+
+
+def text_of(file: Path) -> str:
+    """What is in a file.
+
+    Raises: UnreadableFile, BadRequest.
+    """
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"{file} is no text") from error
+
+
+def agreed(question: str) -> bool:
+    """Whether somebody at the terminal says yes.
+
+    Raises: BadRequest where nobody can be asked.
+    """
+    if not sys.stdin.isatty():
+        raise BadRequest("nobody can be asked here", advice="say --yes to act without asking, or --dry-run to look")
+    say.line(f"rmqtx: {escaped(question)}? [y/N]")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def steps_text(steps: Sequence[TableStep]) -> str:
+    """How many rows go and come."""
+    gone = sum(step.action == "delete" for step in steps)
+    return f"{count(gone, 'row')} to delete, {len(steps) - gone} to add"
+
+
+def steps_view() -> View:
+    """The steps of a plan."""
+    from rmqtx_cli.views import ALWAYS, View, plain
+
+    return View(
+        (
+            plain("action", ALWAYS), plain("half_commit_log_offset", ALWAYS, "offset"),
+            plain("producer_group", ALWAYS, "group", may_be_cut=True), plain("reason", 1, may_be_cut=True),
+        ),
+        "the table says what the log says",
+    )  # fmt: skip

@@ -1,0 +1,41 @@
+"""`rmqtx transaction-table undo`: takes changes of rows back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rmqtx_cli import exit_status, say
+from rmqtx_cli.acting import YesOption
+from rmqtx_cli.commands import Example
+from rmqtx_cli.commands.transaction_table.shared import agreed, login, text_of
+from rmqtx_cli.options import QuietOption, VerboseOption
+from rmqtx_cli.say import Voice
+from rmqtx_cli.text import count
+
+NAME = "undo"
+SHORT = "have the rows as they were before"
+EXAMPLES = (Example("rmqtx transaction-table undo rows.undo", "ask, then have the rows as they were"),)
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The undo file of rmqtx transaction-table apply.")]
+
+
+def command(
+    file: FileArgument, yes: YesOption = False, verbose: VerboseOption = False, quiet: QuietOption = False
+) -> int:
+    """Have the rows of a table as they were before a plan was applied, in one transaction of the database.
+
+    Each row must be as it was before, or as the plan had it: where somebody changed one since, nothing is done. It can
+    be repeated.
+    """
+    from repairs.table_changes import undo_steps
+
+    voice = Voice(verbose, quiet)
+    text = text_of(file)
+    if not yes and not agreed(f"have the rows as they were before {file}"):
+        say.line("rmqtx: nothing was done")
+        return exit_status.INTERRUPTED
+    address, changed = undo_steps(text, str(file), login())
+    voice.note(f"{address.name} is as it was before: {count(changed, 'row')} changed back")
+    return exit_status.DONE

@@ -1,0 +1,128 @@
+"""Tables that the brokers' own class filled, in Derby and in a real MySQL 5.6, read and held against the log."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from readers.commit_log import scan_records
+from readers.job_runner import run_job
+from readers.splits import plan_splits
+from readers.store import Store
+from readers.transaction_table import TableAddress, TransactionTable, read_transaction_table
+from readers.verify import Verify
+from repairs.table_changes import apply_steps, undo_steps
+from repairs.table_plans import TableStep
+from tests.brokers import corpus, maven
+from tests.brokers.transaction_tables import (
+    DATABASE,
+    filled,
+    filled_derby,
+    mariadb_server,
+    mysql_server,
+    operations,
+)
+from tests.forge.stores import opened
+
+NAME = "prepared-3.2.6"
+LOGIN = ("root", "")
+pytestmark = [pytest.mark.broker, pytest.mark.skipif(maven.why_not() is not None, reason=str(maven.why_not()))]
+
+
+def events(store: Store) -> Iterator[tuple[str, int, str]]:
+    """What the class would have been told: prepared records, and those that ended them for the first time."""
+    columns = ["commit_log_offset", "transaction_type", "prepared_transaction_offset", "producer_group"]
+    waiting: set[int] = set()
+    for row in scan_records(store, columns=columns).table().to_pylist():
+        if row["transaction_type"] == "prepared":
+            waiting.add(row["commit_log_offset"])
+            yield "put", row["commit_log_offset"], row["producer_group"]
+        elif row["prepared_transaction_offset"] in waiting and row["transaction_type"] != "none":
+            waiting.remove(row["prepared_transaction_offset"])
+            yield "remove", row["prepared_transaction_offset"], ""
+
+
+def pending_rows() -> list[dict[str, object]]:
+    found = [row for row in corpus.expected(NAME) if row["state"] == "PENDING"]
+    pairs = sorted((row["half_commit_log_offset"], row["producer_group"]) for row in found)
+    return [{"half_commit_log_offset": offset, "producer_group": group} for offset, group in pairs]
+
+
+def table_codes(table: TransactionTable) -> list[str]:
+    reading = run_job(Verify(transaction_table=table), plan_splits([opened(NAME)]))
+    return [code for code in reading.table()["code"].to_pylist() if code.startswith("table-")]
+
+
+@pytest.fixture(scope="module")
+def derby(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a Derby database `derby`, and `export.csv` of its table."""
+    directory = tmp_path_factory.mktemp("derby")
+    (directory / "export.csv").write_text(filled_derby(operations(events(opened(NAME))), directory))
+    return directory
+
+
+def test_what_derby_exports_is_what_is_pending(derby: Path) -> None:
+    assert (derby / "export.csv").read_text().startswith("OFFSET,PRODUCERGROUP\n")
+    table = read_transaction_table(TableAddress(str(derby / "export.csv")), "here")
+    assert table.rows.to_pylist() == pending_rows()
+    assert table_codes(table) == []
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="pyspark is not here")
+def test_a_table_in_derby_is_read_by_spark_through_jdbc(derby: Path) -> None:
+    from spark_tasks.session import session
+    from spark_tasks.transaction_table import read_transaction_table as read_by_spark
+
+    address = TableAddress(f"jdbc:derby:{derby / 'derby'}", "ROOT.T_TRANSACTION")
+    with session("local[1]", None, {}) as spark:
+        table = read_by_spark(spark, address, "here")
+    assert table.rows.to_pylist() == pending_rows()
+
+
+def needs_drivers() -> None:
+    for module in ("sqlalchemy", "pymysql"):
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not here (pip install sqlalchemy pymysql)")
+
+
+def changed_and_back(address: TableAddress, directory: Path) -> None:
+    """Have a row go and another come in a table of the pending ones, and have it back."""
+    table = read_transaction_table(address, "here", login=LOGIN)
+    assert table.rows.to_pylist() == pending_rows()
+    steps = (TableStep("delete", int(table.offsets[0]), "shop", ""), TableStep("add", 1, "shop", ""))
+    apply_steps(steps, address, LOGIN, directory / "rows.undo", 0)
+    changed = read_transaction_table(address, "here", login=LOGIN).offsets.tolist()
+    assert changed == [1, *table.offsets.tolist()[1:]]
+    assert undo_steps((directory / "rows.undo").read_text(), "undo", LOGIN) == (address, 2)
+    assert read_transaction_table(address, "here", login=LOGIN).rows == table.rows
+
+
+def test_a_table_in_mysql_is_read_and_changed_over_the_wire(tmp_path: Path) -> None:
+    needs_drivers()
+    with mysql_server(tmp_path) as port:
+        address = f"jdbc:mysql://127.0.0.1:{port}/{DATABASE}"
+        exported = filled("com.mysql.jdbc.Driver", address, operations(events(opened(NAME))), tmp_path)
+        assert exported.startswith("offset,producerGroup\n")
+        there = TableAddress(f"mysql+pymysql://127.0.0.1:{port}/{DATABASE}")
+        assert table_codes(read_transaction_table(there, "here", login=LOGIN)) == []
+        changed_and_back(there, tmp_path)
+
+
+@pytest.mark.parametrize(("table", "offset"), [("t_transaction", "offset"), ("open ones", "phy offset")])
+def test_in_mariadb_where_offset_is_reserved_names_are_quoted(tmp_path: Path, table: str, offset: str) -> None:
+    needs_drivers()
+    import sqlalchemy
+
+    with mariadb_server(tmp_path) as port:
+        url = f"mysql+pymysql://127.0.0.1:{port}/{DATABASE}"
+        engine = sqlalchemy.create_engine(url.replace("//", "//root@"))
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"CREATE TABLE `{table}` (`{offset}` NUMERIC(20) PRIMARY KEY, `group` TEXT)")
+            for row in pending_rows():
+                values = (row["half_commit_log_offset"], row["producer_group"])
+                connection.exec_driver_sql(f"INSERT INTO `{table}` VALUES (%s, %s)", values)
+        engine.dispose()
+        changed_and_back(TableAddress(url, table, offset, "group"), tmp_path)
