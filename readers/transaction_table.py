@@ -247,7 +247,7 @@ def database(location: str, login: tuple[str | None, str | None]) -> Iterator[En
     except ImportError as error:
         raise BadRequest(
             "a database is read through SQLAlchemy, which is not installed",
-            advice="pip install sqlalchemy and the database's driver, or give sqlite:///FILE, a CSV or a Parquet file",
+            advice="pip install 'rmqtx[database]' and the database's driver, or give sqlite:///FILE, CSV or Parquet",
         ) from error
     try:
         url = make_url(location)

@@ -29,6 +29,8 @@ from repairs.store_sizes import number_of, whole_units
 
 #: How many slots and entries a file holds by default. Source: store/config/MessageStoreConfig.java (3.1.4).
 _UNITS_PER_FILE = 2_000_000
+#: How many numbers may have no record any more, in damage of the log.
+_NUMBERS_LOST_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ class StateTableBuilder:
     def _with_slot(self, prepared: OldRecords, states: Int64s) -> Int64s:
         """Rows of the records that get a slot, by number."""
         usable: Bools = (prepared.queue_offsets >= 0) & (prepared.group_hashes != NO_HASH)
-        rows = np.flatnonzero(usable)
+        rows = self._within_reach(prepared, np.flatnonzero(usable))
         is_open = states[rows] == PREPARED
         order = rows[np.lexsort((prepared.offsets[rows], is_open, prepared.queue_offsets[rows]))]
         is_last = np.append(np.diff(prepared.queue_offsets[order]) != 0, [True] * min(1, len(order)))
@@ -168,6 +170,21 @@ class StateTableBuilder:
                 )
         chosen: Int64s = order[is_last]
         return chosen
+
+
+    def _within_reach(self, prepared: OldRecords, rows: Int64s) -> Int64s:
+        """Rows of the records whose number a table can have: one in a damaged header may be anything."""
+        numbers = prepared.queue_offsets[rows]
+        limit = int(numbers.min(initial=1 << 62)) + 2 * len(rows) + _NUMBERS_LOST_MAX
+        for row in rows[numbers >= limit].tolist():
+            self.findings.append(
+                Finding(
+                    self.store.root, "record-header", commit_log_offset=int(prepared.offsets[row]),
+                    expected=f"a slot number below {limit}", actual=f"queue_offset {prepared.queue_offsets[row]}",
+                )
+            )
+        within: Int64s = rows[numbers < limit]
+        return within
 
 
 def _write(directory: Path, file_bytes: int, first: int, units: np.ndarray[tuple[int], np.dtype[np.void]]) -> None:

@@ -40,6 +40,7 @@ from repairs.guards import GUARDS
 from repairs.probe_steps import PROBE_STEPS, SCENARIOS, STEPS
 from repairs.receipts import OUTCOMES as RECEIPT_OUTCOMES
 from repairs.receipts import RECEIPTS, STANDINGS
+from repairs.table_plans import TABLE_STEPS
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 
 #: Where structures on disk are declared; a test finds any that is missing here.
@@ -58,6 +59,7 @@ RESULT_TABLES = {
     "simulated_checks": SIMULATED_CHECKS, "simulated_rounds": SIMULATED_ROUNDS,
     "simulated_transactions": SIMULATED_TRANSACTIONS, "state_table": STATE_TABLE, "redo_log": REDO_LOG,
     "rocksdb_transactions": ROCKSDB_TRANSACTIONS, "dledger_entries": DLEDGER_ENTRIES, "epochs": EPOCHS,
+    "table_steps": TABLE_STEPS,
 }  # fmt: skip
 
 #: One spelling and one meaning for each noun, in the order in which they build on each other.
@@ -83,6 +85,8 @@ TERMS: dict[str, str] = {
     "receipt": "one act on a transaction: who did what and why, what was sent, what was seen before and after",
     "journal": "the file that holds all receipts, one line when an act begins and one when it ends",
     "guard": "a rule that refuses an act, with the witness that says why; each can be overridden by its name alone",
+    "state table": "of brokers 3.0 and 3.1: a slot for each prepared record, overwritten in place when it is decided",
+    "redo log": "of brokers 3.0 and 3.1: an entry for each prepared, COMMIT or ROLLBACK record, to make the table anew",
     "plan": "a file that says which transactions to act on, naming which record, on which proof, while what holds",
 }
 

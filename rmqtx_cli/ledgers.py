@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from readers.errors import BadRequest
 from rmqtx_cli.filters import Filter, parse_filter
+from rmqtx_cli.logins import JDBC, PASSWORD_VARIABLE, USER_VARIABLE, holds_login, holds_secret, login
 from rmqtx_cli.matching import parse_match, parse_terms
 from rmqtx_cli.text import count
 
@@ -19,16 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from readers.matching import Match
-
-JDBC = "jdbc:"
-USER_VARIABLE, PASSWORD_VARIABLE = "RMQTX_LEDGER_USER", "RMQTX_LEDGER_PASSWORD"
-_SECRET = re.compile(r"(?i)[?&;:,(](user|username|uid|password|passwd|pwd|[\w.]*(password|secret|token))\s*=")
-_USER_INFO = re.compile(r"//[^/?;]*@|:[^/@:]+/[^/@]+@")
-
-
-def holds_login(location: str) -> bool:
-    """Whether an address of a database has a user or a password in it."""
-    return bool(_SECRET.search(location) or _USER_INFO.search(location))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +36,7 @@ class Question:
 
     def __post_init__(self) -> None:
         parse_terms(self.match)
-        if _SECRET.search(self.location) or (self.is_jdbc and holds_login(self.location)):
+        if holds_secret(self.location) or (self.is_jdbc and holds_login(self.location)):
             raise BadRequest(
                 "--ledger holds a user or a password, which others could read",
                 advice=f"set {USER_VARIABLE} and {PASSWORD_VARIABLE} in the environment",
@@ -80,7 +69,7 @@ class Question:
 
     def login(self) -> tuple[str | None, str | None]:
         """User and password, from the environment; they are given to the database and to nobody else."""
-        return os.environ.get(USER_VARIABLE), os.environ.get(PASSWORD_VARIABLE)
+        return login()
 
     def understood(self, ledger: pa.Schema) -> Understood:
         """The same, with the ledger's columns known.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from readers.errors import BadRequest
-from rmqtx_cli.ledgers import JDBC, PASSWORD_VARIABLE, USER_VARIABLE, holds_login
+from rmqtx_cli.logins import JDBC, PASSWORD_VARIABLE, USER_VARIABLE, holds_login, login
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,9 +113,8 @@ class DatabaseOptions:
             return None
         if len(stores) != 1:
             raise BadRequest("--transaction-table is of one broker, and several stores are given")
-        login = os.environ.get(USER_VARIABLE), os.environ.get(PASSWORD_VARIABLE)
         if not self.is_jdbc:
-            return read_transaction_table(address, stores[0].root, login=login)
+            return read_transaction_table(address, stores[0].root, login=login())
         from rmqtx_cli.engines import SparkEngine
 
         if not isinstance(engine, SparkEngine):
@@ -125,7 +123,7 @@ class DatabaseOptions:
         from spark_tasks.transaction_table import read_transaction_table as read_by_spark
 
         with translated():
-            return read_by_spark(engine.spark, address, stores[0].root, login=login)
+            return read_by_spark(engine.spark, address, stores[0].root, login=login())
 
 
 def with_entries(batches: Iterable[pa.RecordBatch], table: TransactionTable | None) -> Iterator[pa.RecordBatch]:

@@ -77,7 +77,8 @@ def test_a_table_in_derby_is_read_by_spark_through_jdbc(derby: Path) -> None:
     from spark_tasks.transaction_table import read_transaction_table as read_by_spark
 
     address = TableAddress(f"jdbc:derby:{derby / 'derby'}", "ROOT.T_TRANSACTION")
-    with session("local[1]", None, {}) as spark:
+    said = {"spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={derby / 'spark.log'}"}
+    with session("local[1]", None, said) as spark:
         table = read_by_spark(spark, address, "here")
     assert table.rows.to_pylist() == pending_rows()
 

@@ -259,6 +259,23 @@ def test_garbage_is_accounted_for(tmp_path: Path) -> None:
     assert findings(root)
 
 
+def test_strange_files_are_told_and_stop_nothing(tmp_path: Path) -> None:
+    root = copy_of(CLEAN, tmp_path)
+    table = root / "transaction" / "statetable"
+    redo = root / "transaction" / "redolog" / "TRANSACTION_REDOLOG_TOPIC_XXXX" / "0"
+    (table / f"{0:020}").write_bytes(b"")
+    (table / f"{2**62 - 8:020}").write_bytes(b"x" * 24)
+    (table / f"{481:020}").write_bytes(b"y" * 24)
+    (table / "notes").write_text("hello")
+    (redo / f"{0:020}").unlink()
+    (redo / f"{0:020}").mkdir()
+    codes = {row["code"] for row in findings(root)}
+    assert {"stray-file", "segment-size", "table-entry-invalid", "table-slot-missing", "redo-entry-missing"} <= codes
+    for reading in (scan_state_table(open_store(root)), scan_redo_log(open_store(root))):
+        reading.table()
+        accounted(reading)
+
+
 # ---- the walk of 3.1.4
 
 

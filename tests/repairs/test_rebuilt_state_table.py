@@ -9,7 +9,7 @@ import pytest
 
 from readers.errors import BadRequest
 from readers.job_runner import run_job
-from readers.record_layout import PREPARED
+from readers.record_layout import AT, PREPARED
 from readers.splits import plan_splits
 from readers.state_table import scan_state_table
 from readers.store import open_store
@@ -116,6 +116,19 @@ def test_numbers_without_a_record_do_not_end_the_table(tmp_path: Path) -> None:
     rows = slots(tmp_path / "new")
     assert [row["slot_number"] for row in rows] == list(range(len(slots(unpacked(CLEAN)))))
     assert lost not in {row["commit_log_offset"] for row in rows}
+
+
+@pytest.mark.parametrize("number", [2**62, -1])
+def test_a_number_that_cannot_be_is_told_and_has_no_slot(tmp_path: Path, number: int) -> None:
+    root = copy_of(CLEAN, tmp_path / "damaged")
+    lost = corpus.expected(CLEAN)[5]["half_commit_log_offset"]
+    with (root / "commitlog" / f"{0:020}").open("r+b") as log:
+        log.seek(lost + AT["queue_offset"])
+        log.write(number.to_bytes(8, "big", signed=True))
+    made = rebuilt(root, tmp_path / "new", STATE_TABLE)
+    assert lost not in {row["commit_log_offset"] for row in slots(tmp_path / "new")}
+    assert len(slots(tmp_path / "new")) == len(slots(unpacked(CLEAN)))
+    assert ("record-header" in {finding.code for finding in made.findings}) == (number > 0)
 
 
 def test_a_store_of_another_design_has_none(tmp_path: Path) -> None:

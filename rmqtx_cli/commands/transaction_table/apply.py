@@ -12,7 +12,8 @@ from readers.errors import StoreChanged
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.acting import DryRunOption, YesOption
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.transaction_table.shared import agreed, login, steps_text, text_of
+from rmqtx_cli.commands.transaction_table.shared import agreed, steps_text, text_of
+from rmqtx_cli.logins import login
 from rmqtx_cli.options import CommitLogOption, QuietOption, VerboseOption
 from rmqtx_cli.say import Voice
 

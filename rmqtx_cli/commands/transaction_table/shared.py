@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,17 +9,11 @@ from typing import TYPE_CHECKING
 
 from readers.errors import BadRequest, UnreadableFile
 from rmqtx_cli import say
-from rmqtx_cli.ledgers import PASSWORD_VARIABLE, USER_VARIABLE
 from rmqtx_cli.text import count, escaped
 
 if TYPE_CHECKING:
     from repairs.table_plans import TableStep
     from rmqtx_cli.views import View
-
-
-def login() -> tuple[str | None, str | None]:
-    """User and password of the database, from the environment."""
-    return os.environ.get(USER_VARIABLE), os.environ.get(PASSWORD_VARIABLE)
 
 
 def text_of(file: Path) -> str:

@@ -10,7 +10,8 @@ import typer
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.acting import YesOption
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.transaction_table.shared import agreed, login, text_of
+from rmqtx_cli.commands.transaction_table.shared import agreed, text_of
+from rmqtx_cli.logins import login
 from rmqtx_cli.options import QuietOption, VerboseOption
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import count
