@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
+from readers import simulation_beside_rows
 from readers.broker_settings import BrokerSettings
 from readers.check_loop import play_rounds
 from readers.check_rules import CheckRules, check_rules, supposed_version
@@ -18,8 +19,10 @@ from readers.check_steps import Action, Round, Step, Stop
 from readers.check_stops import stop_findings
 from readers.check_window import CheckWindow, check_window
 from readers.cursors import CheckCursors
+from readers.designs import HALF_TOPIC_DESIGN, designs_of
 from readers.errors import NotAStore
 from readers.findings import Finding
+from readers.simulation_beside import BesideSimulated, beside_tables
 from readers.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
 from readers.store import HALF_TOPIC, Store
 
@@ -28,16 +31,15 @@ ROUNDS_MAX = 10_000
 #: Rounds in a row that end in an exception before nothing else is expected: each writes the same copies again.
 _ABORTED_ROUNDS_MAX = 3
 _BATCH_ROWS = 65_536
-#: Where halves go with transRocksDBEnable=true and transWriteOriginTransHalfEnable=false (5.4.0+).
-_ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A broker's settings under a name."""
+    """A broker's settings under a name. `conf`: keys and values as its broker.conf gives them."""
 
     name: str
     settings: BrokerSettings
+    conf: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(slots=True)
@@ -62,30 +64,56 @@ class Simulated:
         return found
 
 
+#: One check, ready to be played, of whichever design.
+SimulatedCheck = Simulated | BesideSimulated
+
+
 def half_queues(store: Store) -> list[int]:
     """The numbers of the half queues; 0 where there is none yet."""
     return [number for topic, number in store.queues() if topic == HALF_TOPIC] or [0]
 
 
 def simulated_checks(
-    store: Store, configurations: Iterable[Configuration], cursors: CheckCursors, begin_ms: int
-) -> tuple[list[Simulated], list[Finding], list[str]]:
-    """The checks of every half queue under each configuration; what was wrong; what is supposed.
+    store: Store, configurations: Iterable[Configuration], cursors: CheckCursors | None, begin_ms: int
+) -> tuple[list[SimulatedCheck], list[Finding], list[str]]:
+    """The checks of every half queue and of every table beside the log under each configuration; what was wrong; what
+    is supposed. `cursors`: None where the store has no half queue, as `has_half_queue` tells.
 
     Raises: UnreadableFile, FileChanged; NotAStore where the half queue cannot be read at all.
     """
+    configurations = list(configurations)
+    found: list[SimulatedCheck] = []
+    findings: list[Finding] = []
+    notes: list[str] = []
+    if configurations:
+        tables = beside_tables(store, configurations[0].settings, configurations[0].conf)
+        findings, notes = tables.findings, tables.notes
+        for configuration in configurations:
+            found += tables.simulated(configuration.name, configuration.settings, configuration.conf, begin_ms)
+        if cursors is not None:
+            found += _half_topic_checks(store, configurations, cursors, begin_ms, findings, notes)
+    return found, findings, list(dict.fromkeys(notes))
+
+
+def has_half_queue(store: Store) -> bool:
+    """Whether half topics are what a check of this store is about: not where it shows other designs alone."""
+    designs = [seen.word for seen in designs_of(store)]
+    return not designs or HALF_TOPIC_DESIGN in designs
+
+
+def _half_topic_checks(
+    store: Store, configurations: list[Configuration], cursors: CheckCursors, begin_ms: int,
+    findings: list[Finding], notes: list[str],
+) -> Iterator[Simulated]:
     if store.has_rocksdb_queues:
         raise NotAStore(
             f"{store.root}: its consume queues are in RocksDB, which is not read, so the half queue is not known",
             file=store.root, advice="rmqtx audit reads the log itself",
         )  # fmt: skip
-    found: list[Simulated] = []
-    findings = list(cursors.findings)
-    notes = _situation_notes(store)
+    findings += cursors.findings
+    notes += _situation_notes(store)
     windows: dict[tuple[CheckRules, int], CheckWindow] = {}
-    configurations = list(configurations)
-    first = configurations[0] if configurations else None
-    for configuration in configurations:
+    for number, configuration in enumerate(configurations):
         version, note = supposed_version(configuration.settings)
         notes += [] if note is None else [note]
         if configuration.settings.broker_role == "SLAVE":
@@ -99,10 +127,9 @@ def simulated_checks(
                 findings += window.findings
                 notes += _diverted_note(store, window)
             settings = check_settings(configuration.settings)
-            found.append(Simulated(store.root, configuration.name, window, rules, settings, begin_ms))
-        if configuration is first:
+            yield Simulated(store.root, configuration.name, window, rules, settings, begin_ms)
+        if not number:
             findings += stop_findings(store, configuration.settings, cursors)
-    return found, findings, list(dict.fromkeys(notes))
 
 
 def _situation_notes(store: Store) -> list[str]:
@@ -110,8 +137,6 @@ def _situation_notes(store: Store) -> list[str]:
     notes = []
     if not store.queue_segments(HALF_TOPIC, 0)[0]:
         notes.append(f"{store.root}: it has no half queue: lost, never needed, or its broker is older than 4.3")
-    if store.queue_segments(_ROCKSDB_HALF_TOPIC, 0)[0]:
-        notes.append(f"{store.root}: halves in {_ROCKSDB_HALF_TOPIC} are checked in another way, not simulated here")
     return notes
 
 
@@ -127,8 +152,11 @@ def _diverted_note(store: Store, window: CheckWindow) -> list[str]:
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def check_rows(simulated: Simulated, rounds: Iterable[Round]) -> Iterator[pa.RecordBatch]:
-    """Rows of SIMULATED_CHECKS: what rounds do with halves that no op has ended."""
+def check_rows(simulated: SimulatedCheck, rounds: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    """Rows of SIMULATED_CHECKS: what its rounds do with halves that no op has ended."""
+    if isinstance(simulated, BesideSimulated):
+        yield simulation_beside_rows.check_rows(simulated, rounds)
+        return
     rows: list[dict[str, Any]] = []
     for number, played in enumerate(rounds, 1):
         for step in played.steps:
@@ -145,6 +173,7 @@ def _identity(simulated: Simulated) -> dict[str, Any]:
     return {
         "store": simulated.store,
         "configuration": simulated.configuration,
+        "design": HALF_TOPIC_DESIGN,
         "queue_id": simulated.window.state.queue_id,
     }
 
@@ -158,6 +187,7 @@ def _check_row(simulated: Simulated, number: int, step: Step) -> dict[str, Any]:
         "action": str(step.action),
         "checks_count": None if half is None else half.checks_count,
         "half_queue_offset": step.queue_offset,
+        "commit_log_offset": None if half is None else simulated.words(half.row)["commit_log_offset"],
         "new_half_queue_offset": None if step.written is None else step.written.queue_offset,
         "written_bytes": step.written_bytes,
         "may_be_a_round_later": step.is_own_copy,
@@ -172,8 +202,10 @@ def _names(words: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def round_rows(simulated: Simulated, rounds: Iterable[Round]) -> pa.RecordBatch:
+def round_rows(simulated: SimulatedCheck, rounds: Iterable[Any]) -> pa.RecordBatch:
     """Rows of SIMULATED_ROUNDS."""
+    if isinstance(simulated, BesideSimulated):
+        return simulation_beside_rows.round_rows(simulated, rounds)
     return pa.RecordBatch.from_pylist(
         [_identity(simulated) | _round_row(number, played) for number, played in enumerate(rounds, 1)],
         schema=SIMULATED_ROUNDS,
@@ -233,11 +265,13 @@ class _Fate:
             self.is_ended = True
 
 
-def transaction_rows(simulated: Simulated, rounds_max: int = ROUNDS_MAX) -> pa.RecordBatch:
+def transaction_rows(simulated: SimulatedCheck, rounds_max: int = ROUNDS_MAX) -> pa.RecordBatch:
     """Rows of SIMULATED_TRANSACTIONS: every half copy before the check that no op ends, and when it is given up on.
 
     Order: as they stand in the queue.
     """
+    if isinstance(simulated, BesideSimulated):
+        return simulation_beside_rows.transaction_rows(simulated, rounds_max)
     fates = _open_halves(simulated)
     left, aborted = len(fates), 0
     for number, played in enumerate(islice(simulated.rounds(), rounds_max), 1):
@@ -283,6 +317,7 @@ def _fate_row(words: dict[str, Any], fate: _Fate) -> dict[str, Any]:
         "checks_count": fate.checks_count,
         "next_check_time_ms": fate.next_check_ms,
         "checks_to_come_count": fate.checks_to_come_count,
+        "is_answerable": True,
         "end": fate.end,
         "end_round": fate.end_round,
         "end_time_ms": fate.end_ms,
