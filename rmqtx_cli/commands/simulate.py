@@ -140,7 +140,7 @@ def command(
     from readers.check_window import batches_ops_seen
     from readers.cursors import check_cursors
     from readers.reading import Reading
-    from readers.simulation import Configuration, has_half_queue, simulated_checks
+    from readers.simulation_start import Configuration, has_half_queue, simulated_checks
     from rmqtx_cli.listing import Listing
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
 
@@ -216,7 +216,7 @@ def _wanted(store: Store, cursors: CheckCursors, half: int | None, op: int | Non
 
     Raises: BadText where they are not known.
     """
-    from readers.simulation import with_cursors
+    from readers.simulation_start import with_cursors
 
     wanted = with_cursors(cursors, half, op)
     if wanted.half is None or wanted.op is None:
