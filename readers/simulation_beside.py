@@ -170,6 +170,8 @@ def _remade(found: BesideTables) -> Int64s:
     """The prepared records in the table that a broker makes anew when it starts."""
     entries = redo_entries(found.store, found.findings)
     if entries is None:
+        why = "open ones, because the redo log is not there, out of which the next start makes the state table"
+        found.findings.append(Finding(found.store.root, "undecidable", actual=why))
         return np.empty(0, np.int64)
     last = int(entries.offsets.max(initial=-1))
     blocks = scan_segments(found.store, found.findings, [], from_offset=last + 1)

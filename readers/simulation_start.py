@@ -67,8 +67,8 @@ def _half_topic_checks(
 ) -> Iterator[Simulated]:
     if store.has_rocksdb_queues:
         raise NotAStore(
-            f"{store.root}: its consume queues are in RocksDB, which is not read, so the half queue is not known",
-            file=store.root, advice="rmqtx audit reads the log itself",
+            f"{store.root}: its half queue is in RocksDB, and the check of such a queue is not simulated",
+            file=store.root, advice="rmqtx pending reads the log itself",
         )  # fmt: skip
     findings += cursors.findings
     notes += _situation_notes(store)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -96,7 +97,7 @@ def test_what_keeps_it_from_being_known(rmqtx: Run, tmp_path: Path) -> None:
     assert (result.status, "it has no half queue" in result.err) == (exit_status.DONE, True)
     (store / "consumequeue" / "CURRENT").write_text("MANIFEST-000001\n")
     result = rmqtx("simulate", store)
-    assert (result.status, "are in RocksDB" in result.err) == (exit_status.UNREADABLE, True)
+    assert (result.status, "its half queue is in RocksDB" in result.err) == (exit_status.UNREADABLE, True)
 
 
 def test_a_half_that_ends_every_round(rmqtx: Run, corpus_store: Callable[[str], Path]) -> None:
@@ -171,3 +172,23 @@ def test_both_designs_of_one_store(rmqtx: Run) -> None:
     seen = {row["design"]: row for row in rows(result.out)}
     assert seen["half_topic"]["half_cursor"] == seen["half_topic"]["half_end"] > 0
     assert (seen["rocksdb"]["half_cursor"], seen["rocksdb"]["checked_count"]) == (None, 1)
+
+
+def test_a_table_that_cannot_be_made_anew_is_not_known(rmqtx: Run, tmp_path: Path) -> None:
+    store = copy_of("statetable-killed-3.1.4", tmp_path)
+    shutil.rmtree(store / "transaction" / "redolog")
+    result = rmqtx("simulate", store)
+    assert (result.status, result.out) == (exit_status.INCOMPLETE, "")
+    assert "because the redo log is not there, out of which the next start makes the state table" in result.err
+
+
+def test_records_that_a_table_names_and_the_log_has_not(rmqtx: Run, tmp_path: Path) -> None:
+    store = copy_of("statetable-3.1.4", tmp_path)
+    shutil.rmtree(store / "commitlog")
+    (store / "commitlog").mkdir()
+    played = rows(rmqtx("simulate", store, "--rounds", "1", "--format", "jsonl").out)
+    assert {(row["action"], row["transaction_id"]) for row in played} == {("unreadable", None)}
+    fates = rows(rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl").out)
+    assert {(row["checks_to_come_count"], row["next_check_time_ms"], row["is_answerable"]) for row in fates} == {
+        (0, None, False)
+    }
