@@ -156,6 +156,9 @@ def command(
         for one in opened.stores
     }
     say_header(opened, voice)
+    if half_cursor is not None or op_cursor is not None:
+        for root in (root for root, known in cursors.items() if known is None):
+            voice.note(f"{root}: its check has no cursors: --half-cursor and --op-cursor change nothing here")
     voice.note(f"the first round begins at {time_text(begin_ms)}{'' if at else ' (now)'}, and no producer answers")
     conf = {} if broker_conf is None else read_broker_conf(broker_conf)
     reading = Reading(schema, ())

@@ -131,6 +131,7 @@ def test_the_timer_of_a_state_table(rmqtx: Run) -> None:
     switch = ("--with", "checkTransactionMessageEnable=false")
     off = rmqtx("simulate", store, *switch, "--show", "rounds", "--format", "jsonl")
     assert {row["stop"] for row in rows(off.out)} == {"the end of the table", "checkTransactionMessageEnable is false"}
+    assert "its check has no cursors" in rmqtx("simulate", store, "--half-cursor", "3").err
     wrong = rmqtx("simulate", store, "--with", "checkTransactionMessageEnable=perhaps")
     assert wrong.status == exit_status.USAGE
 
