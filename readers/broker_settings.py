@@ -353,6 +353,12 @@ def _default(setting: _Setting, low: Version | None, high: Version | None) -> tu
     return value, f"default of {_dotted(since)} or later"
 
 
+def conf_integer(conf: Mapping[str, str], key: str, default: int, bits: int) -> int:
+    """A number of the configuration as a broker reads it, or its default."""
+    number = _java_integer(conf.get(key, ""), bits)
+    return default if number is None else number
+
+
 def _java_integer(text: str, bits: int) -> int | None:
     """What Integer.parseInt or Long.parseLong reads; None where they fail and the broker keeps its default.
 

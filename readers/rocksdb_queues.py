@@ -8,9 +8,8 @@ of a running or killed broker the database can be empty, and the commit log has 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -289,8 +288,14 @@ def scan_all_slots(
     reading = scan_slots(store, topic=topic, queue_id=queue_id, **bounds)
     rocksdb = scan_rocksdb_slots(store, topic=topic, queue_id=queue_id, **bounds)
     rocksdb.findings, rocksdb.notes = reading.findings, reading.notes
-    reading.batches = chain(reading.batches, rocksdb.batches)
+    reading.batches = _one_after_the_other(reading.batches, rocksdb.batches)
     return reading
+
+
+def _one_after_the_other(*parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches of all; whoever closes this closes what is being read."""
+    for part in parts:
+        yield from part
 
 
 def scan_rocksdb_slots(

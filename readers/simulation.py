@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
-from readers.broker_settings import BrokerSettings
+from readers import simulation_beside_rows
 from readers.check_loop import play_rounds
-from readers.check_rules import CheckRules, check_rules, supposed_version
-from readers.check_state import CheckSettings, check_settings
+from readers.check_rules import CheckRules
+from readers.check_state import CheckSettings
 from readers.check_steps import Action, Round, Step, Stop
-from readers.check_stops import stop_findings
-from readers.check_window import CheckWindow, check_window
-from readers.cursors import CheckCursors
-from readers.errors import NotAStore
-from readers.findings import Finding
+from readers.check_window import CheckWindow
+from readers.designs import HALF_TOPIC_DESIGN
+from readers.simulation_beside import BesideSimulated
 from readers.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
-from readers.store import HALF_TOPIC, Store
 
 #: The default file reservation of 72 hours, at a round every 30 seconds, ends every half before this.
 ROUNDS_MAX = 10_000
 #: Rounds in a row that end in an exception before nothing else is expected: each writes the same copies again.
 _ABORTED_ROUNDS_MAX = 3
 _BATCH_ROWS = 65_536
-#: Where halves go with transRocksDBEnable=true and transWriteOriginTransHalfEnable=false (5.4.0+).
-_ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
-
-
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """A broker's settings under a name."""
-
-    name: str
-    settings: BrokerSettings
 
 
 @dataclass(slots=True)
@@ -62,73 +49,18 @@ class Simulated:
         return found
 
 
-def half_queues(store: Store) -> list[int]:
-    """The numbers of the half queues; 0 where there is none yet."""
-    return [number for topic, number in store.queues() if topic == HALF_TOPIC] or [0]
-
-
-def simulated_checks(
-    store: Store, configurations: Iterable[Configuration], cursors: CheckCursors, begin_ms: int
-) -> tuple[list[Simulated], list[Finding], list[str]]:
-    """The checks of every half queue under each configuration; what was wrong; what is supposed.
-
-    Raises: UnreadableFile, FileChanged; NotAStore where the half queue cannot be read at all.
-    """
-    if store.has_rocksdb_queues:
-        raise NotAStore(
-            f"{store.root}: its consume queues are in RocksDB, which is not read, so the half queue is not known",
-            file=store.root, advice="rmqtx audit reads the log itself",
-        )  # fmt: skip
-    found: list[Simulated] = []
-    findings = list(cursors.findings)
-    notes = _situation_notes(store)
-    windows: dict[tuple[CheckRules, int], CheckWindow] = {}
-    configurations = list(configurations)
-    first = configurations[0] if configurations else None
-    for configuration in configurations:
-        version, note = supposed_version(configuration.settings)
-        notes += [] if note is None else [note]
-        if configuration.settings.broker_role == "SLAVE":
-            notes.append(f"{store.root}: a slave does not check: this is what it would do as a master")
-        rules = check_rules(version)
-        for queue_id in half_queues(store):
-            window = windows.get((rules, queue_id))
-            if window is None:
-                half, op = (cursors.half or {}).get(queue_id), (cursors.op or {}).get(queue_id)
-                window = windows[rules, queue_id] = check_window(store, rules, queue_id, half, op)
-                findings += window.findings
-                notes += _diverted_note(store, window)
-            settings = check_settings(configuration.settings)
-            found.append(Simulated(store.root, configuration.name, window, rules, settings, begin_ms))
-        if configuration is first:
-            findings += stop_findings(store, configuration.settings, cursors)
-    return found, findings, list(dict.fromkeys(notes))
-
-
-def _situation_notes(store: Store) -> list[str]:
-    """What keeps the check from being what is simulated."""
-    notes = []
-    if not store.queue_segments(HALF_TOPIC, 0)[0]:
-        notes.append(f"{store.root}: it has no half queue: lost, never needed, or its broker is older than 4.3")
-    if store.queue_segments(_ROCKSDB_HALF_TOPIC, 0)[0]:
-        notes.append(f"{store.root}: halves in {_ROCKSDB_HALF_TOPIC} are checked in another way, not simulated here")
-    return notes
-
-
-def _diverted_note(store: Store, window: CheckWindow) -> list[str]:
-    if not window.diverted_count:
-        return []
-    return [
-        f"{store.root}: {window.diverted_count} of the halves carry a delay or a timer: each copy of them waits in"
-        " another topic before it comes back to the half queue, which is not simulated"
-    ]
+#: One check, ready to be played, of whichever design.
+SimulatedCheck = Simulated | BesideSimulated
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def check_rows(simulated: Simulated, rounds: Iterable[Round]) -> Iterator[pa.RecordBatch]:
-    """Rows of SIMULATED_CHECKS: what rounds do with halves that no op has ended."""
+def check_rows(simulated: SimulatedCheck, rounds: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    """Rows of SIMULATED_CHECKS: what its rounds do with halves that no op has ended."""
+    if isinstance(simulated, BesideSimulated):
+        yield simulation_beside_rows.check_rows(simulated, rounds)
+        return
     rows: list[dict[str, Any]] = []
     for number, played in enumerate(rounds, 1):
         for step in played.steps:
@@ -145,6 +77,7 @@ def _identity(simulated: Simulated) -> dict[str, Any]:
     return {
         "store": simulated.store,
         "configuration": simulated.configuration,
+        "design": HALF_TOPIC_DESIGN,
         "queue_id": simulated.window.state.queue_id,
     }
 
@@ -158,6 +91,7 @@ def _check_row(simulated: Simulated, number: int, step: Step) -> dict[str, Any]:
         "action": str(step.action),
         "checks_count": None if half is None else half.checks_count,
         "half_queue_offset": step.queue_offset,
+        "commit_log_offset": None if half is None else simulated.words(half.row)["commit_log_offset"],
         "new_half_queue_offset": None if step.written is None else step.written.queue_offset,
         "written_bytes": step.written_bytes,
         "may_be_a_round_later": step.is_own_copy,
@@ -172,8 +106,10 @@ def _names(words: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def round_rows(simulated: Simulated, rounds: Iterable[Round]) -> pa.RecordBatch:
+def round_rows(simulated: SimulatedCheck, rounds: Iterable[Any]) -> pa.RecordBatch:
     """Rows of SIMULATED_ROUNDS."""
+    if isinstance(simulated, BesideSimulated):
+        return simulation_beside_rows.round_rows(simulated, rounds)
     return pa.RecordBatch.from_pylist(
         [_identity(simulated) | _round_row(number, played) for number, played in enumerate(rounds, 1)],
         schema=SIMULATED_ROUNDS,
@@ -233,11 +169,13 @@ class _Fate:
             self.is_ended = True
 
 
-def transaction_rows(simulated: Simulated, rounds_max: int = ROUNDS_MAX) -> pa.RecordBatch:
+def transaction_rows(simulated: SimulatedCheck, rounds_max: int = ROUNDS_MAX) -> pa.RecordBatch:
     """Rows of SIMULATED_TRANSACTIONS: every half copy before the check that no op ends, and when it is given up on.
 
     Order: as they stand in the queue.
     """
+    if isinstance(simulated, BesideSimulated):
+        return simulation_beside_rows.transaction_rows(simulated, rounds_max)
     fates = _open_halves(simulated)
     left, aborted = len(fates), 0
     for number, played in enumerate(islice(simulated.rounds(), rounds_max), 1):
@@ -283,19 +221,10 @@ def _fate_row(words: dict[str, Any], fate: _Fate) -> dict[str, Any]:
         "checks_count": fate.checks_count,
         "next_check_time_ms": fate.next_check_ms,
         "checks_to_come_count": fate.checks_to_come_count,
+        "is_answerable": True,
         "end": fate.end,
         "end_round": fate.end_round,
         "end_time_ms": fate.end_ms,
         "written_bytes": fate.written_bytes,
         "may_be_a_round_later": fate.may_be_a_round_later,
     }
-
-
-def with_cursors(cursors: CheckCursors, half: int | None, op: int | None) -> CheckCursors:
-    """The cursors with those of queue 0 as somebody wants them."""
-    def changed(known: Mapping[int, int] | None, wanted: int | None) -> dict[int, int] | None:
-        if wanted is None:
-            return None if known is None else dict(known)
-        return {**(known or {}), 0: wanted}
-
-    return replace(cursors, half=changed(cursors.half, half), op=changed(cursors.op, op))

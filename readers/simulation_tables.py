@@ -8,7 +8,11 @@ from readers.tables import column
 
 _STORE = column("store", pa.string(), "root directory of the store that the check was simulated on")
 _CONFIGURATION = column("configuration", pa.string(), "as is, or the settings that --with changed")
-_QUEUE_ID = column("queue_id", pa.int32(), "number of the half queue")
+_DESIGN = column("design", pa.string(), "half_topic, state_table or rocksdb: where what is open stands")
+_TABLE_FILE = column(
+    "table_file", pa.string(), "file of the state table (3.0, 3.1), each of which has a timer; null of other designs"
+)
+_QUEUE_ID = column("queue_id", pa.int32(), "number of the half queue; null of a state table")
 _WRITTEN = column("written_bytes", pa.int64(), "bytes of the records that it appends to the commit log")
 _LATER = column(
     "may_be_a_round_later", pa.bool_(),
@@ -25,13 +29,19 @@ SIMULATED_CHECKS = pa.schema(
     [
         _STORE,
         _CONFIGURATION,
+        _DESIGN,
+        _TABLE_FILE,
         column("round", pa.int32(), "number of the round, from 1"),
         column("round_time_ms", pa.int64(), "when the broker comes to this half"),
         _QUEUE_ID,
         *_WORDS,
-        column("action", pa.string(), "checked, put back immune, discarded, expired, or unreadable"),
+        column(
+            "action", pa.string(),
+            "checked, put back immune, discarded, expired, unreadable; without put-backs asked, asked in vain, dropped",
+        ),
         column("checks_count", pa.int32(), "checks that the transaction has behind it then"),
-        column("half_queue_offset", pa.int64(), "queue offset of the half copy that the round comes to"),
+        column("half_queue_offset", pa.int64(), "queue offset, or slot number, of the half that the round comes to"),
+        column("commit_log_offset", pa.int64(), "global byte position in the commit log of the stored copy"),
         column("new_half_queue_offset", pa.int64(), "queue offset of the copy that is put back; null if none is"),
         _WRITTEN,
         _LATER,
@@ -43,16 +53,18 @@ SIMULATED_ROUNDS = pa.schema(
     [
         _STORE,
         _CONFIGURATION,
+        _DESIGN,
+        _TABLE_FILE,
         column("round", pa.int32(), "number of the round, from 1"),
         _QUEUE_ID,
         column("begin_time_ms", pa.int64(), "when the round begins"),
         column("end_time_ms", pa.int64(), "when it ends, as far as waiting decides"),
-        column("checked_count", pa.int64(), "halves that are put back and whose producers are asked"),
-        column("immune_count", pa.int64(), "halves that are put back because of their immunity; nobody is asked"),
-        column("discarded_count", pa.int64(), "halves that are given up on: their checks are spent"),
+        column("checked_count", pa.int64(), "halves whose producers are asked, in half topics by putting them back"),
+        column("immune_count", pa.int64(), "halves that are immune, so that nobody is asked; in half topics put back"),
+        column("discarded_count", pa.int64(), "halves that are given up on, or dropped: their checks are spent"),
         column("expired_count", pa.int64(), "halves that are given up on: older than fileReservedTime"),
         column("ended_count", pa.int64(), "halves that an op has ended"),
-        column("unreadable_count", pa.int64(), "slots of the half queue that the broker cannot read"),
+        column("unreadable_count", pa.int64(), "slots of the half queue, or of a table, that the broker cannot read"),
         column("half_cursor", pa.int64(), "half cursor after the round"),
         column("half_cursor_before", pa.int64(), "half cursor before it"),
         column("op_cursor", pa.int64(), "op cursor after the round"),
@@ -68,14 +80,17 @@ SIMULATED_TRANSACTIONS = pa.schema(
     [
         _STORE,
         _CONFIGURATION,
+        _DESIGN,
+        _TABLE_FILE,
         _QUEUE_ID,
         *_WORDS,
-        column("half_queue_offset", pa.int64(), "queue offset of the stored half copy"),
+        column("half_queue_offset", pa.int64(), "queue offset of the stored half copy, or number of its slot"),
         column("commit_log_offset", pa.int64(), "global byte position of that copy in the commit log"),
         column("checks_count", pa.int32(), "checks behind it now"),
         column("next_check_time_ms", pa.int64(), "when its producer is asked next; null if never"),
-        column("checks_to_come_count", pa.int32(), "how often its producer will be asked"),
-        column("end", pa.string(), "discarded, expired, or null where the rounds did not suffice"),
+        column("checks_to_come_count", pa.int32(), "how often its producer will be asked; null without a limit"),
+        column("is_answerable", pa.bool_(), "no where a slot's number is not the record's: answers are refused (3.1)"),
+        column("end", pa.string(), "discarded, expired, dropped, unreadable; null where the rounds did not suffice"),
         column("end_round", pa.int32(), "the round that gives up on it"),
         column("end_time_ms", pa.int64(), "when that is"),
         column("written_bytes", pa.int64(), "bytes that its copies take in the commit log until then"),

@@ -93,8 +93,8 @@ ADVICE: dict[str, str] = {
     "discard": "give it up, keeping a copy",
     "resume": "have the broker ask the producer again",
     "wait": "the broker will ask the producer; act only if the application cannot answer",
-    "decide": "nobody will ever ask the producer: find out what became of the local transaction, and commit or roll "
-    "back by that",
+    "decide": "no check will ever decide it: find out what became of the local transaction, and commit or roll back by "
+    "that",
     "none": "nothing to do",
 }
 

@@ -117,7 +117,7 @@ _CONSUMERS_VIEW = View(
 def _check_lines(transaction: Transaction, places: Sequence[Surroundings]) -> Iterator[str]:
     for place in places:
         entries = [entry for entry in transaction["state_entries"] if entry["store"] == place.root]
-        yield from (f"{entry['kind']}: {escaped(entry['key'])} is {escaped(entry['value'])}" for entry in entries)
+        yield from (_entry_line(entry) for entry in entries)
         copies = [copy for copy in transaction["half_copies"] if copy["store"] == place.root]
         if not copies or _topic_of(copies[-1], place) != HALF_TOPIC:
             continue  # no cursor tells what is open in another design
@@ -131,6 +131,18 @@ def _check_lines(transaction: Transaction, places: Sequence[Surroundings]) -> It
             yield f"{where}next half {next_half}, past the newest copy {newest['queue_offset']}"
         else:
             yield f"{where}next half {next_half}, the newest copy {newest['queue_offset']} is still before it"
+
+
+def _entry_line(entry: Transaction) -> str:
+    """What a table beside the log says, in the words of its kind."""
+    kind, key, value = entry["kind"], escaped(entry["key"]), escaped(entry["value"])
+    if kind == "rocksdb":
+        return f"rocksdb: key {key}, {'1 check' if value == '1' else f'{value} checks'} made"
+    if kind == "statetable":
+        return f"statetable: slot {key} is {value}"
+    if kind == "redolog":
+        return f"redolog: entry {key} is {value}"
+    return f"{kind}: {key} is {value}"
 
 
 def _topic_of(copy: Transaction, place: Surroundings) -> str:

@@ -9,7 +9,11 @@ from rmqtx_cli.times import time_text
 from rmqtx_cli.views import ALWAYS, Column, View, plain
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.check_asking import AskingRound
     from readers.check_steps import Round
+    from readers.simulation_beside import BesideSimulated
 
 _NOTHING = "the check does nothing"
 
@@ -105,3 +109,36 @@ def ends_line(ends: list[str | None], last_ms: int | None, written_bytes: int) -
     parts += [f"the last at {time_text(last_ms)}"] if last_ms is not None else []
     parts += [f"{len(ends) - given_up} not within these rounds"] if given_up < len(ends) else []
     return ", ".join([*parts, f"{size(written_bytes)} written by then"])
+
+
+# --- without put-backs ------------------------------------------------------------------------------------------------
+
+
+def table_name(simulated: BesideSimulated) -> str:
+    """What a check without put-backs is called: its design, and the table's file."""
+    if simulated.file is None:
+        return "RocksDB"
+    return f"state table {simulated.file.rsplit('/', 1)[-1]}"
+
+
+def asking_line(number: int, played: AskingRound) -> str:
+    """One run of a check that puts nothing back, in one line."""
+    from collections import Counter
+
+    counts = Counter(str(step.action) for step in played.steps)
+    parts = [f"{number} {action}" for action, number in counts.items()]
+    parts += [f"{played.immune_count} still immune"] if played.immune_count else []
+    parts += [f"{played.young_count} too young"] if played.young_count else []
+    done = ", ".join(parts) or "nothing done"
+    return f"round {number} at {time_text(played.begin_ms)}: {done}; stops at {played.stop}"
+
+
+def endless_line(rows: pa.RecordBatch) -> str:
+    """What becomes of the open slots of a state table's file in one line."""
+    if not rows.num_rows:
+        return "no open slot"
+    asked = sum(time is not None for time in rows["next_check_time_ms"].to_pylist())
+    refused = rows.num_rows - sum(rows["is_answerable"].to_pylist())
+    parts = [f"{count(rows.num_rows, 'open slot')}: {asked} asked for once in each run, without a limit"]
+    parts += [f"of {refused} every answer is refused"] if refused else []
+    return "; ".join(parts)

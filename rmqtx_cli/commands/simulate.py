@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from readers.check_asking import AskingRound
     from readers.check_steps import Round
     from readers.cursors import CheckCursors
-    from readers.simulation import Simulated
+    from readers.simulation import SimulatedCheck
     from readers.store import Store
     from rmqtx_cli.views import View
 
@@ -52,7 +53,12 @@ EXAMPLES = (
 
 _ROUNDS = 3
 #: Settings that the check goes by.
-_CHANGEABLE = ("transactionCheckMax", "transactionTimeOut", "transactionCheckInterval", "fileReservedTime")
+_CHANGEABLE = (
+    "transactionCheckMax", "transactionTimeOut", "transactionCheckInterval", "fileReservedTime",
+    "checkTransactionMessageTimerInterval",
+)
+#: One that is no number (3.0, 3.1).
+_SWITCH = "checkTransactionMessageEnable"
 
 
 class Shown(StrEnum):
@@ -65,9 +71,9 @@ class Shown(StrEnum):
 
 #: What the configurations' rows are sorted by, so that the same of both stand one below the other.
 _BESIDE = {
-    Shown.CHECKS: ("queue_id", "round", "half_queue_offset"),
-    Shown.ROUNDS: ("queue_id", "round"),
-    Shown.TRANSACTIONS: ("queue_id", "half_queue_offset"),
+    Shown.CHECKS: ("design", "table_file", "queue_id", "round", "half_queue_offset"),
+    Shown.ROUNDS: ("design", "table_file", "queue_id", "round"),
+    Shown.TRANSACTIONS: ("design", "table_file", "queue_id", "half_queue_offset"),
 }
 
 ShowOption = Annotated[
@@ -122,10 +128,11 @@ def command(
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Run the broker's check of half messages over a store, in memory: what is checked, put back, given up on.
+    """Run the broker's check over a store, in memory: what is checked, put back, asked for, given up on.
 
-    The rules are those of the broker's version, the clock starts now or --at a time, and nobody else does anything: no
-    producer answers, no half is sent.
+    It is that of half topics (4.3.0+), of the state table's timers (3.0, 3.1) or of RocksDB (5.4.0+), whichever the
+    store shows. The rules are those of the broker's version, the clock starts now or --at a time, and nobody else does
+    anything: no producer answers, no half is sent.
     """
     import pyarrow as pa
 
@@ -133,7 +140,7 @@ def command(
     from readers.check_window import batches_ops_seen
     from readers.cursors import check_cursors
     from readers.reading import Reading
-    from readers.simulation import Configuration, simulated_checks
+    from readers.simulation_start import Configuration, has_half_queue, simulated_checks
     from rmqtx_cli.listing import Listing
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
 
@@ -144,8 +151,14 @@ def command(
     schema, view = _table(show, with_store=len(opened.stores) > 1, with_configuration=bool(changed))
     listing = Listing(schema, view, output_format, output, fields, where, fail_on, limit, voice)
     refuse_inside(output, opened.stores)
-    cursors = {one.root: _wanted(one, check_cursors(one), half_cursor, op_cursor) for one in opened.stores}
+    cursors = {
+        one.root: _wanted(one, check_cursors(one), half_cursor, op_cursor) if has_half_queue(one) else None
+        for one in opened.stores
+    }
     say_header(opened, voice)
+    if half_cursor is not None or op_cursor is not None:
+        for root in (root for root, known in cursors.items() if known is None):
+            voice.note(f"{root}: its check has no cursors: --half-cursor and --op-cursor change nothing here")
     voice.note(f"the first round begins at {time_text(begin_ms)}{'' if at else ' (now)'}, and no producer answers")
     conf = {} if broker_conf is None else read_broker_conf(broker_conf)
     reading = Reading(schema, ())
@@ -157,7 +170,9 @@ def command(
                 wanted[" ".join(f"{key}={value}" for key, value in changed.items())] = {**conf, **changed}
             seen = batches_ops_seen(one)
             configurations = [
-                Configuration(name, broker_settings(one, conf=keys, version=broker_version, batches_ops_seen=seen))
+                Configuration(
+                    name, broker_settings(one, conf=keys, version=broker_version, batches_ops_seen=seen), keys
+                )
                 for name, keys in wanted.items()
             ]
             found, findings, notes = simulated_checks(one, configurations, cursors[one.root], begin_ms)
@@ -187,9 +202,13 @@ def _changed(changes: list[str]) -> dict[str, str]:
     changed: dict[str, str] = {}
     for text in changes:
         name, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or name not in _CHANGEABLE:
-            raise BadRequest(f"--with {text}: no setting of the check", advice=f"one of {', '.join(_CHANGEABLE)}, =N")
-        if not re.fullmatch(r"[0-9]{1,9}", value):
+        if not equals or name not in (*_CHANGEABLE, _SWITCH):
+            advice = f"one of {', '.join(_CHANGEABLE)}, =N, or {_SWITCH}=false"
+            raise BadRequest(f"--with {text}: no setting of the check", advice=advice)
+        if name == _SWITCH:
+            if value not in ("true", "false"):
+                raise BadRequest(f"--with {text}: {value!r} is neither true nor false")
+        elif not re.fullmatch(r"[0-9]{1,9}", value):
             raise BadRequest(f"--with {text}: {value!r} is not a number that a broker reads")
         changed[name] = value
     return changed
@@ -200,7 +219,7 @@ def _wanted(store: Store, cursors: CheckCursors, half: int | None, op: int | Non
 
     Raises: BadText where they are not known.
     """
-    from readers.simulation import with_cursors
+    from readers.simulation_start import with_cursors
 
     wanted = with_cursors(cursors, half, op)
     if wanted.half is None or wanted.op is None:
@@ -224,23 +243,32 @@ def _table(show: Shown, *, with_store: bool, with_configuration: bool) -> tuple[
 
 
 def _rows(
-    show: Shown, simulated: Simulated, rounds: int | None, voice: Voice, *, with_name: bool
+    show: Shown, simulated: SimulatedCheck, rounds: int | None, voice: Voice, *, with_name: bool
 ) -> Iterator[pa.RecordBatch]:
-    from readers.simulation import ROUNDS_MAX, check_rows, round_rows, transaction_rows
-    from rmqtx_cli.simulation_views import ends_line, round_line, stuck_line
+    from readers.check_asking import AskingRound
+    from readers.simulation import ROUNDS_MAX, Simulated, check_rows, round_rows, transaction_rows
+    from rmqtx_cli.simulation_views import asking_line, endless_line, ends_line, round_line, stuck_line, table_name
 
     prefix = f"{simulated.configuration}: " if with_name else ""
+    if not isinstance(simulated, Simulated):
+        prefix += f"{table_name(simulated)}: "
     if show is Shown.TRANSACTIONS:
         rows = transaction_rows(simulated, ROUNDS_MAX if rounds is None else rounds)
         yield rows
+        if not isinstance(simulated, Simulated) and simulated.settings is None:
+            voice.note(prefix + endless_line(rows))
+            return
         ends, times = rows["end"].to_pylist(), [one for one in rows["end_time_ms"].to_pylist() if one is not None]
-        stuck = None if simulated.last is None else stuck_line(simulated.last)
+        last = simulated.last if isinstance(simulated, Simulated) else None
+        stuck = None if last is None else stuck_line(last)
         if stuck is not None:
             voice.note(prefix + stuck)
         voice.note(prefix + ends_line(ends, max(times, default=None), sum(rows["written_bytes"].to_pylist())))
         return
-    played: list[Round] = []
-    for one in islice(simulated.rounds(), rounds or _ROUNDS):
+    played: list[Round | AskingRound] = []
+    every: Iterator[Round | AskingRound] = simulated.rounds()
+    for one in islice(every, rounds or _ROUNDS):
         played.append(one)
-        (voice.note if show is Shown.CHECKS else voice.detail)(prefix + round_line(len(played), one))
+        line = asking_line(len(played), one) if isinstance(one, AskingRound) else round_line(len(played), one)
+        (voice.note if show is Shown.CHECKS else voice.detail)(prefix + line)
     yield from check_rows(simulated, played) if show is Shown.CHECKS else [round_rows(simulated, played)]

@@ -19,19 +19,41 @@ SHOWN = {
     "statetable": ["state_table"], "prepared": ["prepared_records"], "rocksdb-both": ["half_topic", "rocksdb"],
     "rocksdb": ["rocksdb"], "upgraded-3.1.4": ["state_table", "prepared_records"],
     "upgraded-4.2.0": ["prepared_records", "half_topic"],
+    # these have their consume queues or their configurations in RocksDB, not their transactions
+    "rocksdb-queues": ["half_topic"], "rocksdb-combined": ["half_topic"], "rocksdb-separate": ["half_topic"],
+    "rocksdb-configs": ["half_topic"], "rocksdb-single": ["half_topic"],
 }
 
 
 def shown(name: str) -> list[str]:
-    """What a store must be called, by the longest name that fits."""
-    return SHOWN[max((prefix for prefix in SHOWN if name.startswith(prefix)), key=len)]
+    """What a store must be called, by the longest name that fits; half topics where none does."""
+    fitting = [prefix for prefix in SHOWN if name.startswith(prefix)]
+    return SHOWN[max(fitting, key=len)] if fitting else ["half_topic"]
+
+
+def framing(name: str) -> list[str]:
+    """What else `stores` must say of how a store is kept, by what its broker was told."""
+    conf = corpus.recipe(name)["broker_conf"]
+    said = []
+    is_double = conf.get("rocksdbCQDoubleWriteEnable") == "true"
+    if is_double:
+        said.append("file and RocksDB consume queues (5.2.0+)")
+    elif conf.get("storeType") == "defaultRocksDB":
+        said.append(", RocksDB consume queues (5.2.0+)")
+    else:
+        said.append(", file consume queues")
+    if conf.get("enableDLegerCommitLog") == "true":
+        said.append("DLedger commit log (4.5.0+), read only")
+    if conf.get("enableControllerMode") == "true":
+        said.append("a controller's replica (5.0.0+, epochFileCheckpoint), read only")
+    return said
 
 
 def version(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(".")))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", corpus.all_names())
 def test_stores_names_the_designs_and_what_shows_them(rmqtx: Run, name: str) -> None:
     row = json.loads(rmqtx("stores", unpacked(name), "--format", "jsonl").out)
     assert row["designs"] == shown(name)
@@ -42,6 +64,8 @@ def test_stores_names_the_designs_and_what_shows_them(rmqtx: Run, name: str) -> 
     assert version(low) <= last
     if high:
         assert last <= version(high.removeprefix(" and ").removesuffix(" or earlier"))
+    assert f"broker {row['broker_versions']} (" in row["settings"], "what shows the versions"
+    assert all(words in row["generation"] for words in framing(name)), row["generation"]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(("statetable", "prepared", "upgraded-4"))])

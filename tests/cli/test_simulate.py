@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,10 @@ from typing import Any
 import pytest
 
 from rmqtx_cli import exit_status
+from rmqtx_cli.times import parse_time_ms
 from tests.brokers import corpus
 from tests.cli.conftest import Run
-from tests.forge.stores import copy_of
+from tests.forge.stores import copy_of, unpacked
 
 NAME = "common-5.3.3"
 #: Late enough for every half of the store to be checked: its broker's transactionTimeOut is ten minutes.
@@ -94,7 +97,7 @@ def test_what_keeps_it_from_being_known(rmqtx: Run, tmp_path: Path) -> None:
     assert (result.status, "it has no half queue" in result.err) == (exit_status.DONE, True)
     (store / "consumequeue" / "CURRENT").write_text("MANIFEST-000001\n")
     result = rmqtx("simulate", store)
-    assert (result.status, "are in RocksDB" in result.err) == (exit_status.UNREADABLE, True)
+    assert (result.status, "its half queue is in RocksDB" in result.err) == (exit_status.UNREADABLE, True)
 
 
 def test_a_half_that_ends_every_round(rmqtx: Run, corpus_store: Callable[[str], Path]) -> None:
@@ -109,3 +112,84 @@ def test_every_store_of_the_corpus(rmqtx: Run, corpus_store: Callable[[str], Pat
             result = rmqtx("simulate", corpus_store(name), "--show", show, "--format", "jsonl")
             assert result.status in (exit_status.DONE, exit_status.INCOMPLETE), (name, show, result.err)
             rows(result.out)
+
+
+def test_the_timer_of_a_state_table(rmqtx: Run) -> None:
+    store = unpacked("statetable-recovered-3.1.4")
+    first = rmqtx("simulate", store, "--rounds", "2", "--at", LATER, "--format", "jsonl")
+    assert first.status == exit_status.DONE
+    assert {row["action"] for row in rows(first.out)} == {"asked", "asked in vain"}
+    begin_ms = parse_time_ms(LATER)
+    assert [row["round_time_ms"] for row in rows(first.out)[::16]] == [begin_ms, begin_ms + 60_000]
+    assert "round 1 at 2026-11-21T06:00:00.000Z: 13 asked in vain, 3 asked; stops at the end of the table" in first.err
+    assert "half cursor" not in first.err
+    result = rmqtx("simulate", store, "--show", "transactions", "--at", LATER, "--format", "jsonl")
+    fates = rows(result.out)
+    assert "16 open slots: 16 asked for once in each run, without a limit; of 13 every answer is refused" in result.err
+    assert {(row["design"], row["end"], row["checks_to_come_count"]) for row in fates} == {("state_table", None, None)}
+    assert [row["half_queue_offset"] for row in fates if row["is_answerable"]] == [13, 14, 15]
+    switch = ("--with", "checkTransactionMessageEnable=false")
+    off = rmqtx("simulate", store, *switch, "--show", "rounds", "--format", "jsonl")
+    assert {row["stop"] for row in rows(off.out)} == {"the end of the table", "checkTransactionMessageEnable is false"}
+    assert "its check has no cursors" in rmqtx("simulate", store, "--half-cursor", "3").err
+    wrong = rmqtx("simulate", store, "--with", "checkTransactionMessageEnable=perhaps")
+    assert wrong.status == exit_status.USAGE
+
+
+def test_nobody_asks_for_prepared_records(rmqtx: Run) -> None:
+    result = rmqtx("simulate", unpacked("prepared-4.2.0"))
+    assert (result.status, result.out) == (exit_status.DONE, "")
+    assert "nobody is ever asked for its prepared records: brokers from 3.2 on have no check for them" in result.err
+    assert "round 1" not in result.err
+
+
+def test_the_check_of_rocksdb(rmqtx: Run, tmp_path: Path) -> None:
+    pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
+    path = tmp_path / "broker.conf"
+    path.write_text(corpus.broker_conf("rocksdb-5.5.0"))
+    options = ("--broker-conf", path, "--at", "2026-11-22T06:00:00Z", "--format", "jsonl")
+    fates = rows(rmqtx("simulate", unpacked("rocksdb-5.5.0"), "--show", "transactions", *options).out)
+    assert {row["end"] for row in fates} == {"dropped"}
+    assert all(row["checks_to_come_count"] == 6 - row["checks_count"] for row in fates)
+    assert {row["written_bytes"] for row in fates} == {0}
+    played = rows(rmqtx("simulate", unpacked("rocksdb-5.5.0"), "--show", "rounds", "--rounds", "6", *options).out)
+    assert sum(row["discarded_count"] for row in played) == len(fates)
+
+
+def test_without_the_library_the_check_of_rocksdb_is_not_known(rmqtx: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
+    result = rmqtx("simulate", unpacked("rocksdb-5.5.0"))
+    assert (result.status, result.out) == (exit_status.INCOMPLETE, "")
+    assert "pip install 'rmqtx[rocksdb]'" in result.err
+    assert "what the check does is not known" in result.err
+
+
+def test_both_designs_of_one_store(rmqtx: Run) -> None:
+    pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
+    result = rmqtx(
+        "simulate", unpacked("rocksdb-both-5.5.0"), "--at", "2026-11-22T06:00:00Z", "--show", "rounds", "--rounds", "1",
+        "--format", "jsonl",
+    )
+    seen = {row["design"]: row for row in rows(result.out)}
+    assert seen["half_topic"]["half_cursor"] == seen["half_topic"]["half_end"] > 0
+    assert (seen["rocksdb"]["half_cursor"], seen["rocksdb"]["checked_count"]) == (None, 1)
+
+
+def test_a_table_that_cannot_be_made_anew_is_not_known(rmqtx: Run, tmp_path: Path) -> None:
+    store = copy_of("statetable-killed-3.1.4", tmp_path)
+    shutil.rmtree(store / "transaction" / "redolog")
+    result = rmqtx("simulate", store)
+    assert (result.status, result.out) == (exit_status.INCOMPLETE, "")
+    assert "because the redo log is not there, out of which the next start makes the state table" in result.err
+
+
+def test_records_that_a_table_names_and_the_log_has_not(rmqtx: Run, tmp_path: Path) -> None:
+    store = copy_of("statetable-3.1.4", tmp_path)
+    shutil.rmtree(store / "commitlog")
+    (store / "commitlog").mkdir()
+    played = rows(rmqtx("simulate", store, "--rounds", "1", "--format", "jsonl").out)
+    assert {(row["action"], row["transaction_id"]) for row in played} == {("unreadable", None)}
+    fates = rows(rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl").out)
+    assert {(row["checks_to_come_count"], row["next_check_time_ms"], row["is_answerable"]) for row in fates} == {
+        (0, None, False)
+    }

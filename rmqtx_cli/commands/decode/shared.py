@@ -156,6 +156,8 @@ def _batches(
             for batch in reading:
                 yield batch if adapt is None else adapt(batch)
         finally:
+            if isinstance(reading.batches, Generator):
+                reading.batches.close()  # at a limit a database would stay open until the program ends
             whole.findings.extend(reading.findings)
             whole.coverage.extend(reading.coverage)
             whole.notes.extend(reading.notes)

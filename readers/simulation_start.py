@@ -1,0 +1,119 @@
+"""What a simulated check starts from: the checks of a store under each configuration, and what is supposed of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from readers.broker_settings import BrokerSettings
+from readers.check_rules import CheckRules, check_rules, supposed_version
+from readers.check_state import check_settings
+from readers.check_stops import stop_findings
+from readers.check_window import CheckWindow, check_window
+from readers.cursors import CheckCursors
+from readers.designs import HALF_TOPIC_DESIGN, designs_of
+from readers.errors import NotAStore
+from readers.findings import Finding
+from readers.simulation import Simulated, SimulatedCheck
+from readers.simulation_beside import beside_tables
+from readers.store import HALF_TOPIC, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A broker's settings under a name. `conf`: keys and values as its broker.conf gives them."""
+
+    name: str
+    settings: BrokerSettings
+    conf: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+def half_queues(store: Store) -> list[int]:
+    """The numbers of the half queues; 0 where there is none yet."""
+    return [number for topic, number in store.queues() if topic == HALF_TOPIC] or [0]
+
+
+def simulated_checks(
+    store: Store, configurations: Iterable[Configuration], cursors: CheckCursors | None, begin_ms: int
+) -> tuple[list[SimulatedCheck], list[Finding], list[str]]:
+    """The checks of every half queue and of every table beside the log under each configuration; what was wrong; what
+    is supposed. `cursors`: None where the store has no half queue, as `has_half_queue` tells.
+
+    Raises: UnreadableFile, FileChanged; NotAStore where the half queue cannot be read at all.
+    """
+    configurations = list(configurations)
+    found: list[SimulatedCheck] = []
+    findings: list[Finding] = []
+    notes: list[str] = []
+    if configurations:
+        tables = beside_tables(store, configurations[0].settings, configurations[0].conf)
+        findings, notes = tables.findings, tables.notes
+        for configuration in configurations:
+            found += tables.simulated(configuration.name, configuration.settings, configuration.conf, begin_ms)
+        if cursors is not None:
+            found += _half_topic_checks(store, configurations, cursors, begin_ms, findings, notes)
+    return found, findings, list(dict.fromkeys(notes))
+
+
+def has_half_queue(store: Store) -> bool:
+    """Whether half topics are what a check of this store is about: not where it shows other designs alone."""
+    designs = [seen.word for seen in designs_of(store)]
+    return not designs or HALF_TOPIC_DESIGN in designs
+
+
+def _half_topic_checks(
+    store: Store, configurations: list[Configuration], cursors: CheckCursors, begin_ms: int,
+    findings: list[Finding], notes: list[str],
+) -> Iterator[Simulated]:
+    if store.has_rocksdb_queues:
+        raise NotAStore(
+            f"{store.root}: its half queue is in RocksDB, and the check of such a queue is not simulated",
+            file=store.root, advice="rmqtx pending reads the log itself",
+        )  # fmt: skip
+    findings += cursors.findings
+    notes += _situation_notes(store)
+    windows: dict[tuple[CheckRules, int], CheckWindow] = {}
+    for number, configuration in enumerate(configurations):
+        version, note = supposed_version(configuration.settings)
+        notes += [] if note is None else [note]
+        if configuration.settings.broker_role == "SLAVE":
+            notes.append(f"{store.root}: a slave does not check: this is what it would do as a master")
+        rules = check_rules(version)
+        for queue_id in half_queues(store):
+            window = windows.get((rules, queue_id))
+            if window is None:
+                half, op = (cursors.half or {}).get(queue_id), (cursors.op or {}).get(queue_id)
+                window = windows[rules, queue_id] = check_window(store, rules, queue_id, half, op)
+                findings += window.findings
+                notes += _diverted_note(store, window)
+            settings = check_settings(configuration.settings)
+            yield Simulated(store.root, configuration.name, window, rules, settings, begin_ms)
+        if not number:
+            findings += stop_findings(store, configuration.settings, cursors)
+
+
+def _situation_notes(store: Store) -> list[str]:
+    """What keeps the check from being what is simulated."""
+    notes = []
+    if not store.queue_segments(HALF_TOPIC, 0)[0]:
+        notes.append(f"{store.root}: it has no half queue: lost, never needed, or its broker is older than 4.3")
+    return notes
+
+
+def _diverted_note(store: Store, window: CheckWindow) -> list[str]:
+    if not window.diverted_count:
+        return []
+    return [
+        f"{store.root}: {window.diverted_count} of the halves carry a delay or a timer: each copy of them waits in"
+        " another topic before it comes back to the half queue, which is not simulated"
+    ]
+
+
+def with_cursors(cursors: CheckCursors, half: int | None, op: int | None) -> CheckCursors:
+    """The cursors with those of queue 0 as somebody wants them."""
+    def changed(known: Mapping[int, int] | None, wanted: int | None) -> dict[int, int] | None:
+        if wanted is None:
+            return None if known is None else dict(known)
+        return {**(known or {}), 0: wanted}
+
+    return replace(cursors, half=changed(cursors.half, half), op=changed(cursors.op, op))
