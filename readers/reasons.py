@@ -139,6 +139,11 @@ def _with_oddities(judged: Judgement, reasons: pa.Array) -> pa.Array:
         rows = judged.flags[flag]
         if rows.any():
             reasons = pc.if_else(pa.array(rows), joined(reasons, sentence), reasons)
+    ended = (judged.state == "PENDING") & (judged.marks_count > 0)
+    if ended.any():
+        reasons = pc.if_else(
+            pa.array(ended), joined(reasons, "; another half message of it was rolled back"), reasons
+        )
     if judged.is_closable.any():
         again = joined(reasons, "; a copy is still before the check: it will be asked again")
         reasons = pc.if_else(pa.array(judged.is_closable), again, reasons)

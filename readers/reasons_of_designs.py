@@ -47,7 +47,7 @@ def of_newest(
     rocksdb: Callable[[Judgement, Int64s], pa.Array] | None = None,
 ) -> pa.Array:
     """The reasons, or those made for the newest half copy where that is of another design."""
-    newest = judged.halves.last[rows]
+    newest = judged.told_copy[rows]
     for chosen, make in ((judged.others.is_prepared, prepared), (judged.others.is_rocksdb, rocksdb)):
         if make is None or not chosen.any():
             continue

@@ -11,6 +11,8 @@ A verdict is a claim about what the broker recorded and what it will do next. Or
 The designs beside half and op topics have the same order (`other_designs.py` says what is open in them): a ROLLBACK
 record ends a prepared record as an op message ends a half, and nothing but a COMMIT or ROLLBACK record ever does; a
 half in RocksDB is open while the broker's table has it, and discarded without a copy when the table no longer has it.
+There a resume makes another half with a place of its own: each is judged by its own op message, and the transaction is
+what the most open one is, unless a COMMIT record is there.
 
 UNDECIDABLE replaces any of these where bytes that could have said otherwise are missing, and its reason names them.
 Source: TransactionalMessageServiceImpl.check, EndTransactionProcessor; FORMATS 5.7 to 5.12, 6, 7, 9.4.
@@ -97,6 +99,9 @@ ADVICE: dict[str, str] = {
     "that",
     "none": "nothing to do",
 }
+
+#: Why a half in RocksDB is UNDECIDABLE though nothing but the broker's table is missing.
+OPEN_OR_DROPPED = "only the RocksDB table tells open from dropped, and it is not there to be read"
 
 _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -274,11 +279,17 @@ class Judgement:
         count = self.chains.count
         halves, finals, discards = self.halves, self.finals, self.discards
         self.store = self._store_of_transaction()
+        others = self.others
         is_committed = finals.has
-        is_marked = self.marks_count > 0
+        # An op ends one half in RocksDB; another of the same transaction (resumed, or sent again) goes on by itself.
+        left = others.is_rocksdb & ~self.is_marked_per_copy
+        is_reopened = halves.any_of(left & others.is_before)
+        is_unread = halves.any_of(left & others.is_unknown)
+        is_marked = (self.marks_count > 0) & ~is_reopened
         cursor_known = np.ones(count, np.bool_)
         cursor_known[halves.number[~self.cursor_is_known_per_copy]] = False
-        spent = self._spent_checks() | halves.any_of(self.others.is_dropped)
+        spent = self._spent_checks() | halves.any_of(others.is_dropped)
+        self._choose_told_copies(left)
         states = np.select(
             [is_committed, is_marked, self.is_waiting, discards.has, spent],
             ["COMMITTED", "ROLLED_BACK", "PENDING", "DISCARDED", "DISCARDED"],
@@ -295,7 +306,7 @@ class Judgement:
             if view.at_ms is not None:
                 past |= np.asarray(pc.equal(self.store, name))
         self._undecide(
-            only_cursor & past & ~self.is_waiting & halves.any_of(self.others.is_dropped),
+            only_cursor & past & ~self.is_waiting & halves.any_of(others.is_dropped),
             "the RocksDB table has no history: as of a past time only it could decide it",
         )
         # Cursors only move forward in a running broker: what is still before the check now was so then.
@@ -304,12 +315,22 @@ class Judgement:
             "cursors have no history: as of a past time only they could decide it",
         )
         self._undecide_where_log_begins_later(states)
-        unread = halves.any_of(self.others.is_unknown) & ~is_committed & ~is_marked & ~self.is_waiting
-        self._undecide(unread, "only the RocksDB table tells open from dropped, and it is not there to be read")
         doubtful = self.marks.any_of(self.is_doubtful_mark) & ~is_committed & ~is_marked
         self._undecide(doubtful, "its op number may as well belong to a decision on another record")
         self._undecide_where_bytes_are_missing(states)
+        # Last, so that nothing else is missing where this is the reason: then it is known that nobody decided it.
+        self._undecide(is_unread & ~is_committed & ~is_reopened & ~self.is_waiting, OPEN_OR_DROPPED)
         self.state = np.where(self.undecidable_reason == "", states, "UNDECIDABLE")
+
+    def _choose_told_copies(self, left: Bools) -> None:
+        """The half copy that a reason is about: the newest, and of several in RocksDB the most open of them."""
+        halves, others = self.halves, self.others
+        self.told_copy = halves.last.copy()
+        if not others.is_rocksdb.any():
+            return
+        for chosen in (others.is_dropped, others.is_unknown, others.is_before):
+            rows = np.flatnonzero(left & chosen)
+            np.put(self.told_copy, halves.number[rows], rows)  # in log order: the newest stays
 
     def _undecide(self, rows: Bools, reason: str) -> None:
         rows = rows & (self.undecidable_reason == "")

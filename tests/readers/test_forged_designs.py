@@ -229,6 +229,42 @@ def test_transactions_in_rocksdb_step_by_step(tmp_path: Path, monkeypatch: pytes
     assert "RocksDB table has no history" in rows["T4"]["reason"]
 
 
+def test_of_several_halves_in_rocksdb_the_most_open_one_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forge = InRocksdb(tmp_path / "store", segment_bytes=16_384)
+    first = [forge.put(f"T{number}") for number in range(7)]
+    for number in (0, 2, 3):
+        forge.ended(first[number])
+    forge.commit(first[4])
+    forge.ended(first[4])
+    second = [forge.put(f"T{number}", checks=0) for number in range(7)]
+    for number in (1, 5):
+        forge.ended(second[number])
+    forge.commit(second[3])
+    forge.ended(second[3])
+    last = forge.put("T7")
+    root = forge.write(half_cursor=None, op_cursor=None)
+    keys = {second[0]: 2, second[4]: 0, first[5]: 1, last: 0}
+    monkeypatch.setattr(beside_tables, "rocksdb_state_entries", table_of(keys, last))
+    rows = verdicts(open_store(root), "5.5.0")
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "T0": "PENDING", "T1": "ROLLED_BACK", "T2": "ROLLED_BACK", "T3": "COMMITTED", "T4": "COMMITTED",
+        "T5": "PENDING", "T6": "DISCARDED", "T7": "PENDING",
+    }
+    for name, place in (("T0", second[0]), ("T5", first[5])):
+        assert f"half message at commit-log offset {place} is in the RocksDB table" in rows[name]["reason"]
+        assert rows[name]["reason"].endswith("another half message of it was rolled back")
+    assert "open_after_decision" in rows["T4"]["flags"]
+    assert [rows[name]["advice"] for name in ("T0", "T3", "T4", "T6")] == ["wait", "none", "close", "resume"]
+    # Without the table, what an op does not end may be open or dropped: a decision on another half tells nothing.
+    monkeypatch.setattr(beside_tables, "rocksdb_state_entries", lambda *_: None)
+    rows = verdicts(open_store(root), "5.5.0")
+    assert [rows[f"T{number}"]["state"] for number in range(8)] == [
+        *("UNDECIDABLE",) * 3, "COMMITTED", "COMMITTED", *("UNDECIDABLE",) * 3
+    ]
+
+
 def test_without_the_rocksdb_table_age_decides(tmp_path: Path) -> None:
     forge = InRocksdb(tmp_path / "store", segment_bytes=8192)
     forge.put("OLD1")
