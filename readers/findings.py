@@ -473,10 +473,10 @@ KINDS: dict[str, Kind] = {
         "ask again in a moment",
     ),
     "rocksdb-transactions": Kind(
-        "error",
+        "warning",
         "a live broker that keeps its open transactions in RocksDB (transRocksDBEnable)",
-        "they cannot be asked for over the wire and are not listed; only what its half topic holds is judged",
-        "read its store's files",
+        "its table cannot be asked for over the wire: a half that it may have dropped after its checks is UNDECIDABLE",
+        "once the broker is stopped cleanly its store's files tell; nothing of it is decided until then",
     ),
     "index-off": Kind(
         "warning",

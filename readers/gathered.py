@@ -16,6 +16,7 @@ from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES, marks_of, op_findin
 from readers.offset_marks import OFFSET_MARKS
 from readers.record_block import Block
 from readers.spool import identities
+from readers.store import ROCKSDB_HALF_TOPIC
 from readers.tables import MARKS
 
 _SCHEMAS = {
@@ -99,7 +100,8 @@ class Gathered:
             for name in ("halves", "finals", "discards", "offset_marks")
         )
         marks = pa.Table.from_batches(self._marks, MARKS)
-        marks = marks.filter(pc.is_in(marks["half_queue_offset"], value_set=pc.unique(halves["queue_offset"])))
+        numbered = halves.filter(pc.not_equal(halves["topic"], ROCKSDB_HALF_TOPIC))
+        marks = marks.filter(pc.is_in(marks["half_queue_offset"], value_set=pc.unique(numbered["queue_offset"])))
         place = ["commit_log_offset", "half_queue_offset", "repetition"]
         marks = rows_in_order(marks, place)
         places = np.stack([int64s(marks[name]) for name in place])

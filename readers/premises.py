@@ -48,6 +48,7 @@ class StoreView:
     `half_cursors` and `op_cursors` are next queue offsets by queue; None where they are unknown. `reference_time_ms` is
     the moment up to which the store is known: now for a running broker, else the end of its log. `beside` is what the
     tables beside the log say; `is_interrupted`: the broker did not stop cleanly, or runs, so that they may be old.
+    `booted_time_ms` is when a live broker started, None for files, which do not say it.
     """
 
     store: str
@@ -62,3 +63,4 @@ class StoreView:
     foreign_decisions: tuple[ForeignDecision, ...] = field(default=(), repr=False)
     beside: BesideLog = field(default_factory=BesideLog, repr=False)
     is_interrupted: bool = False
+    booted_time_ms: int | None = None

@@ -10,13 +10,14 @@ from readers.broker_settings import BrokerSettings, settings_of_broker
 from readers.errors import BadRequest
 from readers.findings import Finding
 from readers.premises import ForeignDecision, MissingRange, StoreView
-from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
+from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC
 from remoting.broker import Broker
 from remoting.errors import BadFrame
 
 _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
 #: How long after its start a broker may still be recovering.
 _START_MS = 60_000
+_ROCKSDB_TRANSACTIONS_SINCE = (5, 4, 0)
 _EVERYWHERE = (0, (1 << 63) - 1)
 
 
@@ -28,14 +29,18 @@ class LiveStore:
     then only be missed for a half that was still open at that moment.
 
     Shape: `scheduled` is the range of each delay queue that is not due yet. `half_end` is the next queue offset of the
-           half topic when this was made. `index_whole_since_ms`: records stored since then are all in the index; a
-           broker that was killed drops its youngest index file, and fills it again from the recovered place on only.
+           half topic when this was made; `rocksdb_begin` and `rocksdb_end` bound that of the transactions in RocksDB,
+           which no cursor stands in. `booted_time_ms` is when it started. `index_whole_since_ms`: records stored since
+           then are all in the index; a broker that was killed drops its youngest index file, and fills it again from
+           the recovered place on only.
     """
 
     broker: Broker
     settings: BrokerSettings
     role: str
     has_rocksdb_transactions: bool
+    rocksdb_begin: int
+    rocksdb_end: int
     has_index: bool
     log_begin_offset: int
     log_end_offset: int
@@ -48,6 +53,7 @@ class LiveStore:
     op_begin: int
     taken_time_ms: int
     index_whole_since_ms: int
+    booted_time_ms: int
     scheduled: dict[int, tuple[int, int]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     missing: list[MissingRange] = field(default_factory=list)
@@ -79,6 +85,7 @@ class LiveStore:
             reference_time_ms=self.taken_time_ms,
             missing=tuple(self.missing),
             foreign_decisions=tuple(self.foreign_decisions),
+            booted_time_ms=self.booted_time_ms,
         )
 
     def describe(self) -> str:
@@ -90,8 +97,8 @@ class LiveStore:
 def live_store(broker: Broker) -> LiveStore:
     """The facts of a broker, before its records are read.
 
-    Damage: a cursor outside its queue, records that queues and index do not have yet, and RocksDB transactions are
-            findings.
+    Damage: a cursor outside its queue, records that queues and index do not have yet, and transactions in RocksDB,
+            whose table nobody can ask for, are findings.
     Raises: Unreachable, NoAnswer, Refused, BadFrame.
     Source: TransactionalMessageBridge.fetchConsumeOffset; FORMATS 5.7 step 1.
     """
@@ -109,11 +116,14 @@ def live_store(broker: Broker) -> LiveStore:
         behind_bytes = int(runtime.get("dispatchBehindBytes", "0"))
     except (KeyError, ValueError, BadRequest) as error:
         raise BadFrame(f"the runtime information of {broker.address} lacks what is needed: {error}") from error
+    rocksdb_begin, rocksdb_end = _rocksdb_range(broker, settings)
     facts = LiveStore(
         broker=broker,
         settings=settings,
         role=settings.broker_role,
         has_rocksdb_transactions=conf.get("transRocksDBEnable") == "true",
+        rocksdb_begin=rocksdb_begin,
+        rocksdb_end=rocksdb_end,
         has_index=conf.get("messageIndexEnable", "true") == "true",
         log_begin_offset=max(0, log_begin_offset),
         log_end_offset=log_end_offset,
@@ -126,10 +136,19 @@ def live_store(broker: Broker) -> LiveStore:
         op_begin=max(0, op_begin),
         taken_time_ms=taken_time_ms,
         index_whole_since_ms=booted_ms + _START_MS,
+        booted_time_ms=booted_ms,
         scheduled=_scheduled(runtime),
     )
     facts.findings.extend(_findings(facts))
     return facts
+
+
+def _rocksdb_range(broker: Broker, settings: BrokerSettings) -> tuple[int, int]:
+    """The queue of halves whose transactions are in RocksDB, whatever the configuration says by now."""
+    if settings.version_low is not None and settings.version_low < _ROCKSDB_TRANSACTIONS_SINCE:
+        return 0, 0
+    begin, end = broker.min_offset(ROCKSDB_HALF_TOPIC), broker.max_offset(ROCKSDB_HALF_TOPIC)
+    return max(0, begin), max(0, end)
 
 
 def _log_file_bytes(conf: dict[str, str]) -> int:
@@ -168,7 +187,7 @@ def _findings(facts: LiveStore) -> list[Finding]:
         )
     if facts.dispatch_behind_bytes > 0:
         found.append(Finding(facts.root, "dispatch-behind", actual=f"{facts.dispatch_behind_bytes} bytes"))
-    if facts.has_rocksdb_transactions:
+    if facts.rocksdb_end > facts.rocksdb_begin:
         found.append(Finding(facts.root, "rocksdb-transactions"))
     if not facts.has_index:
         found.append(Finding(facts.root, "index-off"))

@@ -22,9 +22,17 @@ from readers.derived_files import offset_of
 from readers.findings import Finding
 from readers.gathered import Gathered, Names, incomplete_chains
 from readers.half_queue import is_delayed_half, ops_of
-from readers.properties import UNIQ_KEY
+from readers.properties import TRANSACTION_ID, UNIQ_KEY
 from readers.record_block import Block
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from readers.store import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+)
 from readers.transactions import FINAL_SLACK_MS
 from remoting.codes import ResponseCode
 from remoting.errors import Refused
@@ -60,6 +68,7 @@ class LiveWitnesses:
         #: From which half queue offset on all copies are known.
         self._halves_known_from = facts.half_end
         self._halves_asked_for: set[str] = set()
+        self._knows_rocksdb_halves = self._knows_rocksdb_ops = False
         self._known_as: dict[str, list[Names]] = {}
 
     # -- which transactions ---------------------------------------------------------------------------------------
@@ -70,6 +79,8 @@ class LiveWitnesses:
         self._read_halves_from(begin)
         self._read_diverted()
         halves = self._gathered.table("halves")
+        if self._facts.rocksdb_end > self._facts.rocksdb_begin:
+            halves = self._with_all_of_rocksdb(is_whole=is_whole)
         return self._named(halves)
 
     def ask_index(self, words: Sequence[str]) -> list[str]:
@@ -87,6 +98,19 @@ class LiveWitnesses:
             if name.identity is not None and (not only_ids or name.transaction_id in (None, word))
         }
 
+    def _with_all_of_rocksdb(self, *, is_whole: bool) -> pa.Table:
+        """The half copies, with those of all transactions in RocksDB; if not `is_whole`, those that no op ends.
+
+        No cursor says what the broker has before it there: both queues are read to their ends.
+        """
+        self._read_rocksdb_halves()
+        self._read_rocksdb_ops(None, 0)
+        halves, marks = self._gathered.table("halves"), self._gathered.table("offset_marks")
+        if is_whole:
+            return halves
+        ended = pc.is_in(halves["commit_log_offset"], value_set=pc.unique(marks["half_commit_log_offset"]))
+        return halves.filter(pc.invert(pc.and_(pc.equal(halves["topic"], ROCKSDB_HALF_TOPIC), ended)))
+
     def _unknown(self, names: Iterable[str]) -> list[str]:
         """Those names that no record bears which was read so far."""
         wanted = list(names)
@@ -101,6 +125,8 @@ class LiveWitnesses:
             self._read_diverted()
         if self._unknown(names):
             self._read_halves_from(max(self._facts.half_cursor, self._facts.half_begin))
+        if self._unknown(names):
+            self._read_rocksdb_halves()
         if self._unknown(names):
             self._read_halves_before_the_start_from(self._facts.half_begin, None)
 
@@ -132,8 +158,10 @@ class LiveWitnesses:
         facts = self._facts
         if named:
             self._read_other_halves(named)
-            if self._gathered.chosen("halves", named).num_rows:
+            self._read_other_rocksdb_halves(named)
+            if self._classic_halves(named).num_rows:
                 self._read_ops(named)
+            self._read_rocksdb_ops_of(named)
             self._read_decisions(named)
         kept = self._gathered.kept(named)
         self._look_for_missing_copies(kept)
@@ -141,7 +169,7 @@ class LiveWitnesses:
         facts.findings.extend(self._gathered.findings)
         for gap in self._gaps:
             facts.findings.append(gap.finding(facts.root))
-            if gap.topic in (HALF_TOPIC, OP_TOPIC):
+            if gap.topic in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
                 facts.miss(f"queue offsets {gap.begin} to {gap.end - 1} of {gap.topic}")
         return kept
 
@@ -169,7 +197,7 @@ class LiveWitnesses:
             return
         whole = set(self._halves_asked_for)
         if known_from < self._facts.half_end:
-            whole.update(self._with_original(self._gathered.chosen("halves", named)))
+            whole.update(self._with_original(self._classic_halves(named)))
         lacking = [name for name in named if name not in whole]
         ids = [name for name in lacking if name not in self._lone_names]
         is_less = known_from - begin <= _RECORDS_PER_QUERY * len(ids)
@@ -186,12 +214,51 @@ class LiveWitnesses:
 
     def _read_halves_before_the_start(self, named: Named) -> None:
         """Copies that were stored before the broker's last start, where its index may have holes, by the queue."""
-        facts, halves = self._facts, self._gathered.chosen("halves", named)
+        facts, halves = self._facts, self._classic_halves(named)
         oldest = halves.select(["queue_offset", "store_time_ms"]).sort_by("queue_offset").slice(0, 1).to_pylist()
         lost = incomplete_chains(halves)
         if oldest and (lost or oldest[0]["store_time_ms"] < facts.index_whole_since_ms):
             begin = facts.half_begin if lost else oldest[0]["queue_offset"]
             self._read_halves_before_the_start_from(begin, list(named))
+
+    def _classic_halves(self, named: Named) -> pa.Table:
+        """The half copies of some transactions that do not stand in the topic of RocksDB."""
+        halves = self._gathered.chosen("halves", named)
+        return halves.filter(pc.not_equal(halves["topic"], ROCKSDB_HALF_TOPIC))
+
+    # -- transactions in RocksDB ----------------------------------------------------------------------------------
+
+    def _read_rocksdb_halves(self) -> None:
+        """All halves of transactions in RocksDB."""
+        if self._knows_rocksdb_halves:
+            return
+        self._knows_rocksdb_halves = True
+        for block in self._queue(ROCKSDB_HALF_TOPIC, 0, self._facts.rocksdb_begin, self._facts.rocksdb_end):
+            self._gathered.add(block)
+
+    def _read_other_rocksdb_halves(self, named: Named) -> None:
+        """All halves in RocksDB of some transactions: a resume makes another one, with a place of its own."""
+        if not self._knows_rocksdb_halves and self._facts.rocksdb_end > self._facts.rocksdb_begin:
+            self._read_topic(ROCKSDB_HALF_TOPIC, {0}, list(named), 0)
+
+    def _read_rocksdb_ops_of(self, named: Named) -> None:
+        """The op messages of some transactions in RocksDB; the index does not know them by these ids."""
+        if self._knows_rocksdb_ops:
+            return
+        halves = self._gathered.chosen("halves", named)
+        halves = halves.filter(pc.equal(halves["topic"], ROCKSDB_HALF_TOPIC))
+        if halves.num_rows:
+            ids = pc.drop_null(pc.unique(halves["transaction_id"].combine_chunks()))
+            self._read_rocksdb_ops(ids, pc.min(halves["store_time_ms"]).as_py())
+
+    def _read_rocksdb_ops(self, ids: pa.Array | None, since_ms: int) -> None:
+        """The op messages of transactions in RocksDB, or of some of them, from a time on."""
+        self._knows_rocksdb_ops = ids is None
+        for queue_id, begin, end in self._ranges(ROCKSDB_OP_TOPIC, {0}, since_ms)[0]:
+            for block in self._queue(ROCKSDB_OP_TOPIC, queue_id, begin, end):
+                if ids is not None:
+                    block = block.take(np.asarray(pc.is_in(block.properties.text(TRANSACTION_ID), value_set=ids)))
+                self._gathered.add(block)
 
     @property
     def _lone_names(self) -> set[str]:
@@ -203,7 +270,7 @@ class LiveWitnesses:
 
     def _read_ops(self, named: Named) -> None:
         """Op messages from the first copy's place on; an older op cannot name any of the copies."""
-        halves = self._gathered.chosen("halves", named)
+        halves = self._classic_halves(named)
         wanted = pc.unique(halves["queue_offset"])
         end = self._broker.max_offset(OP_TOPIC)
         begin = self._facts.op_begin
@@ -244,7 +311,7 @@ class LiveWitnesses:
                 places[topic].add(queue_id)
         by_topic: dict[str, list[str]] = defaultdict(list)
         for name, topic in named.items():
-            if topic is not None and topic != HALF_TOPIC:
+            if topic is not None and topic not in (HALF_TOPIC, ROCKSDB_HALF_TOPIC):
                 by_topic[topic].append(name)
         waiting = {SCHEDULE_TOPIC: set(self._facts.scheduled)} if self._facts.scheduled else {}
         if (self._facts.settings.version_low or _TIMER_SINCE) >= _TIMER_SINCE:
@@ -330,7 +397,10 @@ class LiveWitnesses:
         """Half and discard copies with some ids or business keys."""
         if not self._facts.has_index:
             self._read_halves_from(self._facts.half_begin)
-        self._read_index((topic, name) for topic in (HALF_TOPIC, DISCARD_TOPIC) for name in names)
+            self._read_rocksdb_halves()
+        topics = [HALF_TOPIC, DISCARD_TOPIC]
+        topics += [ROCKSDB_HALF_TOPIC] if self._facts.rocksdb_end > self._facts.rocksdb_begin else []
+        self._read_index((topic, name) for topic in topics for name in names)
         self._halves_asked_for.update(names)
 
     def _read_view(self, identity: str) -> None:

@@ -12,6 +12,7 @@ from repairs.deeds import witnesses_of
 from repairs.journal import Journal
 from repairs.proof import Seen, proof_of
 from repairs.receipts import Receipt
+from repairs.rocksdb_halves import is_in_rocksdb
 from repairs.situation import NamedRecord
 
 _LOOK_SECONDS = 0.5
@@ -109,7 +110,9 @@ class Effects:
         assert task.before is not None
         assert task.proof_until is not None
         task.row = row
-        proof = proof_of(task.receipt.action, task.named.place(), task.before, row)
+        proof = proof_of(
+            task.receipt.action, task.named.place(), task.before, row, is_in_rocksdb=is_in_rocksdb(task.named)
+        )
         if proof.seen is Seen.WHOLE:
             self._watch(task.transaction_id, task.named)
             self.end(task, "proved", _seen_text(row, task.named))
@@ -126,11 +129,15 @@ class Effects:
         receipt, row = closing.receipt, rows.get(closing.receipt.acted_on)
         is_late = time.monotonic() >= closing.until
         if row is not None:
-            proof = proof_of("close", closing.named.place(), closing.before, row)
+            proof = proof_of(
+                "close", closing.named.place(), closing.before, row, is_in_rocksdb=is_in_rocksdb(closing.named)
+            )
             if proof.seen is Seen.CONTRADICTED:
                 receipt.outcome = "contradicted"
                 receipt.notes.append(proof.contradiction or "")
-            elif closing.named.queue_offset in {mark["half_queue_offset"] for mark in row["op_marks"]}:
+            elif closing.named.queue_offset in {mark["half_queue_offset"] for mark in row["op_marks"]} or (
+                is_in_rocksdb(closing.named) and proof.seen is Seen.WHOLE
+            ):
                 receipt.outcome = "proved"
             elif not is_late:
                 return False
@@ -175,7 +182,8 @@ def _look_after(receipt: Receipt, row: Mapping[str, Any]) -> None:
 
 
 def _seen_text(row: Mapping[str, Any], named: NamedRecord) -> str:
-    mark = next((mark for mark in row["op_marks"] if mark["half_queue_offset"] == named.queue_offset), None)
+    number = None if is_in_rocksdb(named) else named.queue_offset
+    mark = next((mark for mark in row["op_marks"] if mark["half_queue_offset"] == number), None)
     op = "" if mark is None else f"op message at queue offset {mark['queue_offset']}"
     finals = row["final_records"]
     if not finals:

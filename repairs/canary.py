@@ -185,7 +185,7 @@ class Canary:
         def marked(row: Mapping[str, Any]) -> str | None:
             assert transaction.decided_at is not None
             named = transaction.decided_at[0]
-            found = [mark for mark in row["op_marks"] if mark["half_queue_offset"] == named]
+            found = [mark for mark in row["op_marks"] if mark["half_queue_offset"] in (named, None)]
             return f"op {found[0]['queue_offset']} names half {named}" if found else None
 
         self._until(transaction, "mark", _Clock(), marked, "no op message names it")
@@ -316,7 +316,7 @@ class Canary:
         if newest is None:
             return  # it was never stored
         marked = {mark["half_queue_offset"] for mark in rows[0]["op_marks"]} if rows else set()
-        if newest[0] in marked or (transaction.decided is not None and newest == transaction.decided_at):
+        if marked & {newest[0], None} or (transaction.decided is not None and newest == transaction.decided_at):
             return
         answer = self._broker.end_transaction(
             producer_group=self._plan.group, queue_offset=newest[0], commit_log_offset=newest[1], decision=ROLLBACK,

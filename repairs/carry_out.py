@@ -22,6 +22,7 @@ from repairs.journal import Journal
 from repairs.medium import Medium
 from repairs.proving import prove
 from repairs.receipts import Receipt
+from repairs.rocksdb_halves import is_in_rocksdb
 from repairs.saved_messages import save_message
 from repairs.situation import NamedRecord, Situation, copies_without_op
 from repairs.wishes import Wish
@@ -66,7 +67,7 @@ def _guard(deed: Deed, medium: Medium, conduct: Conduct, without: Sequence[str] 
     """Ask the guards, and settle which copy is named."""
     wish, situation = deed.order.wish, deed.situation
     queue_offset = wish.queue_offset
-    if queue_offset is None and wish.action == "close":
+    if queue_offset is None and wish.action == "close" and not is_in_rocksdb(situation.half_copy):
         # A copy that an op marks is closed already.
         queue_offset = max(copies_without_op(situation.row), default=None)
     if queue_offset is not None:

@@ -37,7 +37,6 @@ def _surroundings(store: Store, settings_of: SettingsOf) -> Surroundings:
     return Surroundings(
         version=settings.version_low if is_known else None,
         is_slave=False,  # a slave's files serve as evidence; who applies the plan asks the master
-        has_rocksdb_transactions=False,
         settle_ms=0, settled_ms=0,
         file_reserved_time_hours=settings.file_reserved_time_hours,
         now_ms=time.time_ns() // 1_000_000, producers=(),

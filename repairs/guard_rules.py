@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from readers.record_layout import COMPRESSED
 from readers.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
+from readers.transactions import OPEN_OR_DROPPED
+from repairs.rocksdb_halves import is_in_rocksdb, offset_marks
 from repairs.situation import Situation
 from repairs.wishes import Wish
 
@@ -29,14 +31,19 @@ def slave(situation: Situation, _: Wish) -> Found:
     return "the broker is a slave, and slaves refuse every decision", "name its master by --broker"
 
 
-def rocksdb(situation: Situation, _: Wish) -> Found:
-    """The broker keeps its transactions in RocksDB."""
-    if not situation.around.has_rocksdb_transactions:
+def rocksdb(situation: Situation, wish: Wish) -> Found:
+    """Its half is in RocksDB, and only the broker's table, which is not shown, tells whether it is asked for."""
+    if not _is_open_or_dropped(situation) or wish.action not in ("resume", "close"):
         return None
     return (
-        "the broker keeps its transactions in RocksDB (transRocksDBEnable), which is not judged",
-        "let its producers answer",
+        f"nothing decided it, and {OPEN_OR_DROPPED}: it may still be asked for, and a second half committed besides",
+        f"commit it or roll it back, the broker takes either, open or dropped: rmqtx commit {situation.transaction_id}",
     )
+
+
+def _is_open_or_dropped(situation: Situation) -> bool:
+    """Whether all that is not known of it is whether the broker's table still has its half."""
+    return situation.state == "UNDECIDABLE" and str(situation.row["reason"]).startswith(OPEN_OR_DROPPED)
 
 
 def prepared_record(situation: Situation, _: Wish) -> Found:
@@ -64,7 +71,7 @@ def wrong_group(situation: Situation, wish: Wish) -> Found:
 def evidence_incomplete(situation: Situation, _: Wish) -> Found:
     """Something that could turn the verdict round is not known."""
     around = situation.around
-    if situation.state == "UNDECIDABLE":
+    if situation.state == "UNDECIDABLE" and not _is_open_or_dropped(situation):
         return f"what became of it is not known: {situation.row['reason']}", "find what is missing first: rmqtx show"
     if around.unread:
         return f"not everything could be read: {'; '.join(around.unread)}", "make it readable and ask again"
@@ -89,6 +96,8 @@ def already_delivered(situation: Situation, wish: Wish) -> Found:
 
 def already_decided(situation: Situation, wish: Wish) -> Found:
     """An op message ended it, and no COMMIT record is there."""
+    if situation.state in ("PENDING", "UNDECIDABLE") and wish.action == "commit" and is_in_rocksdb(situation.half_copy):
+        return _rolled_back_half(situation)
     if situation.state != "ROLLED_BACK" or wish.action == "close":
         return None
     mark = situation.row["op_marks"][-1]
@@ -99,6 +108,17 @@ def already_decided(situation: Situation, wish: Wish) -> Found:
     )
     why = f"it was rolled back before: {record} and no COMMIT record exists"
     return why, _close_or_nothing(situation)
+
+
+def _rolled_back_half(situation: Situation) -> Found:
+    """Another half of it in RocksDB was rolled back, and this one was made, or sent, besides."""
+    marks = offset_marks(situation.row)
+    if not marks:
+        return None
+    return (
+        f"another half message of it was rolled back: op message at commit-log offset {marks[-1]['commit_log_offset']}",
+        f"rmqtx rollback {situation.transaction_id} ends the half that is left",
+    )
 
 
 def _close_or_nothing(situation: Situation) -> str:

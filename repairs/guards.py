@@ -48,8 +48,8 @@ GUARDS: tuple[Guard, ...] = (
         guard_rules.slave,
     ),
     Guard(
-        "rocksdb-transactions", "acting on a design that is not judged", "the verdict may be wrong: a second delivery",
-        guard_rules.rocksdb,
+        "rocksdb-transactions", "a second half of what a broker with transactions in RocksDB may still have open",
+        "both are asked for, and both may be committed: a second delivery", guard_rules.rocksdb,
     ),
     Guard(
         "prepared-record", "writing records of the half topic for a transaction that knows none (before 4.3)",

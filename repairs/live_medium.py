@@ -25,6 +25,7 @@ from repairs.claims import Claims, claimed
 from repairs.group_watch import GroupWatch, Others
 from repairs.medium import Tail
 from repairs.receipts import Receipt, answered
+from repairs.rocksdb_halves import copies_left, is_in_rocksdb
 from repairs.situation import NamedRecord, Situation, Surroundings, named_record
 
 #: The broker's threads are not exact: what is waited beyond what its configuration says.
@@ -44,7 +45,6 @@ class _Facts:
 
     version: Version
     is_slave: bool
-    has_rocksdb_transactions: bool
     settle_ms: int
     has_queue_limit: bool
     file_reserved_time_hours: int
@@ -100,6 +100,8 @@ class LiveMedium:
         self, row: dict[str, Any], others: dict[str, Others], behind: dict[str, str | None], settled_ms: int
     ) -> Situation:
         half = self._record(row["half_copies"])
+        if is_in_rocksdb(half) and len(row["half_copies"]) > 1:
+            half = self._record(copies_left(row, self._view)) or half
         discard = self._record(row["discard_copies"])
         root = next((record.store for record in (half, discard) if record is not None), str(row["store"]))
         facts = self._facts_of(root)
@@ -108,7 +110,7 @@ class LiveMedium:
         claims = self._claims.get(root)
         rivals = () if claims is None else claims.rivals.get(group, ())
         around = Surroundings(
-            version=facts.version, is_slave=facts.is_slave, has_rocksdb_transactions=facts.has_rocksdb_transactions,
+            version=facts.version, is_slave=facts.is_slave,
             settle_ms=facts.settle_ms, settled_ms=settled_ms if facts.has_queue_limit or root in self._drained else 0,
             file_reserved_time_hours=facts.file_reserved_time_hours, now_ms=time.time_ns() // 1_000_000,
             producers=None if others_now.unknown else tuple(sorted({*others_now.members, *self._seen.get(group, ())})),
@@ -126,6 +128,9 @@ class LiveMedium:
             for block in blocks_of([raw or b""], broker.root, []):
                 return named_record(block, broker.root)
         return None
+
+    def _view(self, root: str, commit_log_offset: int) -> bytes | None:
+        return self._brokers[root].view(commit_log_offset)
 
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
         """See `Medium`."""
@@ -183,7 +188,6 @@ class LiveMedium:
             self._facts[root] = _Facts(
                 version=version,
                 is_slave=conf.get("brokerRole") == "SLAVE" or broker.broker_id != 0,
-                has_rocksdb_transactions=conf.get("transRocksDBEnable") == "true",
                 settle_ms=settle_ms(conf, version),
                 has_queue_limit=conf.get("brokerFastFailureEnable", "true") == "true",
                 file_reserved_time_hours=int(conf.get("fileReservedTime", "72")),

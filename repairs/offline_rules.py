@@ -63,8 +63,8 @@ def _reasons(store: Store, settings: BrokerSettings, conf: Mapping[str, str]) ->
         (any(store.has("config", *name, "CURRENT") for name in _ROCKSDB_CONFIG),
          "its cursors and topics are in RocksDB, into which nothing is written", "act live: -n HOST:PORT"),
         (conf.get("transRocksDBEnable") == "true" or store.has("consumequeue", _ROCKSDB_HALF_TOPIC),
-         "its broker keeps transactions in RocksDB (transRocksDBEnable), which is not judged",
-         "let its producers answer"),
+         "its broker keeps transactions in RocksDB (transRocksDBEnable): what is appended would still have to go into "
+         "that table, which only the broker writes", "act live: -n HOST:PORT"),
         (conf.get("duplicationEnable") == "true", "duplicationEnable wants a property DUP_INFO in every record",
          "switch it off first"),
     ]  # fmt: skip

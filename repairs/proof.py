@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from repairs.rocksdb_halves import fresh_offset_marks
 from repairs.situation import copies_without_op
 
 #: Flags that say that the transaction was decided more than once, or twice over.
@@ -41,12 +42,13 @@ class Proof:
 
 def proof_of(
     action: str, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any],
-    half_cursor: int | None = None,
+    half_cursor: int | None = None, *, is_in_rocksdb: bool = False,
 ) -> Proof:
     """What the row of a transaction after an act proves.
 
     `named`: the record that was named; `before` and `after` are rows of TRANSACTIONS. `half_cursor`: the next half
-    queue offset that the check reads, where it is known.
+    queue offset that the check reads, where it is known. `is_in_rocksdb`: what was named is a half in RocksDB, which an
+    op message ends by its commit-log offset, and which no check puts back.
     """
     contradiction = _contradiction(action, named, before, after)
     if contradiction is not None:
@@ -57,6 +59,10 @@ def proof_of(
         return Proof(Seen.NOT_YET, "no new half copy is in the half queue yet")
     if action == "commit" and not after["final_records"]:
         return Proof(Seen.NOT_YET, "no COMMIT record yet")
+    if fresh_offset_marks(before, after):
+        return Proof(Seen.WHOLE)
+    if is_in_rocksdb:
+        return Proof(Seen.NOT_YET, f"no op message with TRANS_OFFSET {named['commit_log_offset']} yet")
     left = _open_copies(named, after, half_cursor)
     if named["queue_offset"] not in {mark["half_queue_offset"] for mark in after["op_marks"]}:
         lacking = f"no op message with half queue offset {named['queue_offset']} yet"

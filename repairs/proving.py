@@ -17,6 +17,7 @@ from repairs.deeds import Deed, witnesses_of
 from repairs.journal import Journal
 from repairs.medium import Medium
 from repairs.proof import Proof, Seen, proof_of
+from repairs.rocksdb_halves import is_in_rocksdb
 from repairs.situation import NamedRecord
 
 _PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
@@ -78,7 +79,8 @@ class _Watch:
                 if row is None or deed.named is None:
                     continue
                 deed.proof = proof_of(
-                    deed.order.wish.action, deed.named.place(), deed.situation.row, row, cursors.get(deed.named.store)
+                    deed.order.wish.action, deed.named.place(), deed.situation.row, row, cursors.get(deed.named.store),
+                    is_in_rocksdb=is_in_rocksdb(deed.named),
                 )
                 receipt = deed.begun()
                 receipt.state_after, receipt.flags_after = row["state"], list(row["flags"])

@@ -81,7 +81,6 @@ class Surroundings:
 
     version: Version | None
     is_slave: bool
-    has_rocksdb_transactions: bool
     settle_ms: int
     settled_ms: int
     file_reserved_time_hours: int

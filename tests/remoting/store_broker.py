@@ -15,7 +15,7 @@ from readers.cursors import check_cursors
 from readers.fastjson import read_config
 from readers.index_search import open_index
 from readers.record_at import block_at
-from readers.store import HALF_TOPIC, OP_TOPIC, Store
+from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, Store
 from remoting.codes import RequestCode, ResponseCode
 from remoting.frames import Frame
 from tests.remoting.fake import response
@@ -61,6 +61,7 @@ class StoreBroker:
             "transactionOpBatchInterval": settings.transaction_op_batch_interval_ms,
             "fileReservedTime": settings.file_reserved_time_hours, "brokerRole": "ASYNC_MASTER",
             "brokerName": "broker-a", "brokerClusterName": "c", "brokerId": 0,
+            "transRocksDBEnable": "true" if self.store.has("consumequeue", ROCKSDB_HALF_TOPIC) else "false",
         }  # fmt: skip
         return response(request, body="".join(f"{name}={value}\n" for name, value in values.items()).encode())
 

@@ -54,7 +54,7 @@ def record(queue_offset: int = 7, offset: int = 700, sys_flag: int = 0) -> Named
 def around(**more: Any) -> Surroundings:
     """Surroundings in which no guard says no."""
     quiet = Surroundings(
-        version=(5, 3, 3), is_slave=False, has_rocksdb_transactions=False, settle_ms=8_500, settled_ms=8_500,
+        version=(5, 3, 3), is_slave=False, settle_ms=8_500, settled_ms=8_500,
         file_reserved_time_hours=72, now_ms=NOW_MS, producers=(),
     )
     return replace(quiet, **more)

@@ -9,15 +9,23 @@ import pytest
 
 from readers.plan import ACTIONS
 from readers.record_layout import COMPRESSED
+from readers.store import ROCKSDB_HALF_TOPIC
+from readers.transactions import OPEN_OR_DROPPED
 from repairs.guards import ABSOLUTE_GUARDS, GUARD_NAMES, GUARDS, refusals
 from repairs.situation import Situation
 from repairs.wishes import Wish
 from tests.repairs.forge import NOW_MS, around, final, mark, place, record, row, situation
 
 DISCARDED = row("DISCARDED", discard_copies=[place(0, 999)])
+#: A half in RocksDB as a live broker shows it once its checks may be over.
+IN_ROCKSDB = situation(
+    row("UNDECIDABLE", reason=f"{OPEN_OR_DROPPED}; resumed"), half_copy=replace(record(), topic=ROCKSDB_HALF_TOPIC)
+)
+#: The op message of another half of it.
+OTHER_HALF = {**mark(0), "half_queue_offset": None}
 CASES: dict[str, list[tuple[Situation, Wish]]] = {
     "slave": [(situation(surroundings=around(is_slave=True)), Wish("commit"))],
-    "rocksdb-transactions": [(situation(surroundings=around(has_rocksdb_transactions=True)), Wish("rollback"))],
+    "rocksdb-transactions": [(IN_ROCKSDB, Wish("resume")), (IN_ROCKSDB, Wish("close"))],
     "prepared-record": [
         (situation(half_copy=replace(record(0, 700), topic="orders")), Wish(action)) for action in ACTIONS
     ],
@@ -37,6 +45,9 @@ CASES: dict[str, list[tuple[Situation, Wish]]] = {
     "already-decided": [
         (situation(row("ROLLED_BACK", op_marks=[mark(7)])), Wish(action))
         for action in ("commit", "rollback", "discard", "resume")
+    ] + [
+        (replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "state": state, "op_marks": [OTHER_HALF]}), Wish("commit"))
+        for state in ("PENDING", "UNDECIDABLE")
     ],
     "not-open": [
         (situation(), Wish("close")),
@@ -104,6 +115,9 @@ ALLOWED: list[tuple[Situation, str]] = [
     (situation({**DISCARDED, "half_copies": []}), "commit"),
     (situation(row(flags=["masked"])), "resume"),
     (situation(DISCARDED, around(version=(4, 4, 0))), "commit"),
+    *((IN_ROCKSDB, action) for action in ("commit", "rollback", "discard")),
+    (replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "op_marks": [OTHER_HALF]}), "rollback"),
+    (replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "state": "DISCARDED"}), "resume"),
 ]
 
 

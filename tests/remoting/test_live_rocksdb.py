@@ -1,0 +1,103 @@
+"""A live broker with transactions in RocksDB: what both topics tell, and what only its table would."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from readers import beside_tables
+from readers.broker_settings import broker_settings
+from readers.local_engine import audit
+from readers.store import Store, open_store
+from readers.transactions import OPEN_OR_DROPPED
+from remoting import live_questions
+from remoting.broker import Broker
+from remoting.client import Client
+from tests.readers.test_forged_designs import InRocksdb
+from tests.remoting.fake import FakeServer
+from tests.remoting.store_broker import StoreBroker
+from tests.remoting.test_live_questions import Row, Served
+
+NAMES = ("rocksdb-5.4.0", "rocksdb-5.5.0", "rocksdb-killed-5.5.0", "rocksdb-both-5.5.0")
+DECIDED = ("COMMITTED", "ROLLED_BACK")
+#: What does not depend on the moment of the reading, nor on the table.
+PLAIN = ("state", "half_copies", "op_marks", "final_records", "discard_copies", "topic", "producer_group", "keys")
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with Client() as opened:
+        yield opened
+
+
+def plain(row: Row, root: str) -> Row:
+    kept: Row = json.loads(json.dumps({name: row[name] for name in PLAIN}).replace(json.dumps(root), '"ROOT"'))
+    return kept
+
+
+def without_table(store: Store, findings: object) -> None:
+    """No table, as a live broker shows none."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_rows_are_those_of_the_files_without_the_table(
+    name: str, tmp_path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beside_tables, "rocksdb_state_entries", without_table)
+    one = Served(name, tmp_path, client)
+    with one.server:
+        files = {row["transaction_id"]: row for row in audit([one.store], one.settings_of).table().to_pylist()}
+        live = {row["transaction_id"]: row for row in live_questions.audit([one.broker]).table().to_pylist()}
+        assert live.keys() == files.keys()
+        for key, row in live.items():
+            mine, theirs = plain(row, one.broker.root), plain(files[key], one.store.root)
+            if theirs["state"] in ("PENDING", "UNDECIDABLE"):  # the files end with their last record, this is now
+                assert mine.pop("state") in ("PENDING", "UNDECIDABLE")
+                theirs.pop("state")
+            assert mine == theirs
+        assert {row["state"] for row in live.values()} >= {*DECIDED, "UNDECIDABLE"}
+        reading = live_questions.pending([one.broker])
+        assert {found.code for found in reading.findings if found.kind.severity == "error"} <= {"undecidable"}
+        listed = reading.table().to_pylist()
+        assert {row["transaction_id"] for row in listed} == {
+            key for key, row in live.items() if row["state"] == "PENDING" or row["advice"] == "close"
+        }
+        told = [str(found.actual) for found in reading.findings if found.code == "undecidable"]
+        assert all(OPEN_OR_DROPPED in one for one in told)
+        unknown = sum(row["state"] == "UNDECIDABLE" for row in live.values())
+        assert sum(int(one.split(",")[0]) for one in told) == unknown
+        assert "rocksdb-transactions" in {found.code for found in reading.findings}
+        some = [*live][::5]
+        looked = live_questions.lookup([one.broker], some).table().to_pylist()
+        assert {row["transaction_id"]: row["state"] for row in looked} == {key: live[key]["state"] for key in some}
+
+
+def forged(client: Client, tmp_path: Path, booted_ms: int, *, age_ms: int) -> list[Row]:
+    """What a live broker with one open and one decided half is said to have."""
+    forge = InRocksdb(tmp_path / "store", segment_bytes=8192)
+    forge.now_ms = time.time_ns() // 1_000_000 - age_ms
+    forge.put("T1")
+    forge.ended(forge.put("T2"))
+    store = open_store(forge.write(half_cursor=None, op_cursor=None))
+    conf = {"transactionCheckMax": "5", "transactionCheckInterval": "30000", "transactionTimeOut": "6000"}
+    settings = broker_settings(store, conf=conf, version="5.5.0")
+    with FakeServer(StoreBroker(store, settings, "5.5.0", booted_ms)) as server:
+        rows: list[Row] = live_questions.audit([Broker(client, server.address, "broker-a", "c")]).table().to_pylist()
+        return rows
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "booted_ago_ms", "state"),
+    [(60_000, 3_600_000, "PENDING"), (170_000, 3_600_000, "UNDECIDABLE"), (60_000, 30_000, "UNDECIDABLE")],
+    ids=["younger than its checks", "older", "younger, of a broker that started since"],
+)
+def test_what_cannot_have_been_dropped_yet_is_pending(
+    age_ms: int, booted_ago_ms: int, state: str, tmp_path: Path, client: Client
+) -> None:
+    booted_ms = time.time_ns() // 1_000_000 - booted_ago_ms
+    rows = forged(client, tmp_path, booted_ms, age_ms=age_ms)
+    assert {row["transaction_id"]: row["state"] for row in rows} == {"T1": state, "T2": "ROLLED_BACK"}
