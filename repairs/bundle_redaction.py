@@ -19,6 +19,7 @@ from pathlib import Path
 
 from readers import compression
 from readers.errors import BadRequest, UnreadableFile, UnwritableFile
+from readers.offset_marks import TRANS_OFFSET
 from readers.properties import (
     CHECK_TIMES,
     HALF_MARK,
@@ -43,16 +44,28 @@ from readers.record_layout import (
     STORE_V6,
     VALUE_END,
 )
-from readers.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, WAITING_TOPICS
+from readers.store import (
+    CHECK_GROUP,
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    LEFT_OUT_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    WAITING_TOPICS,
+)
 from repairs.record_writer import PROPERTY_CRC, PROPERTY_CRC_BYTES
 
 #: Names that RocketMQ gave, not its users.
 SYSTEM_NAMES = frozenset(
     {
         HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, LEFT_OUT_TOPIC, CHECK_GROUP, *WAITING_TOPICS, "TBW102",
-        "AUTO_CREATE_TOPIC_KEY",
+        "AUTO_CREATE_TOPIC_KEY", ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC,
     }
 )
+#: Topics of op messages: their bodies and tags are the broker's.
+OP_TOPICS = frozenset({OP_TOPIC, ROCKSDB_OP_TOPIC})
+_OP_TOPICS = frozenset(topic.encode() for topic in OP_TOPICS)
 _PREFIXES = (b"%RETRY%", b"%DLQ%", b"%LMQ%", b"%")
 #: Properties of RocketMQ (MessageConst) whose values are a business's.
 _NAMED = {KEYS, TAGS, UNIQ_KEY, TRANSACTION_ID, PRODUCER_GROUP, REAL_TOPIC, "RETRY_TOPIC", "ORIGIN_MESSAGE_ID",
@@ -63,7 +76,7 @@ _PLAIN = {REAL_QUEUE_ID, CHECK_TIMES, IMMUNITY, PREPARED_QUEUE_OFFSET, HALF_MARK
           "MIN_OFFSET", "MAX_OFFSET", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "TRACE_ON", "INNER_NUM",
           "INNER_BASE", "INNER_MULTI_QUEUE_OFFSET", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS",
           "TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "MSG_TYPE", "TTL",
-          "POP_CK", "FIRST_POP_TIME", "REAL_QUEUE_OFFSET"}
+          "POP_CK", "FIRST_POP_TIME", "REAL_QUEUE_OFFSET", TRANS_OFFSET}
 _PLAIN_VALUE = re.compile(rb"-?[0-9]{1,19}|true|false")
 _HEX = re.compile(rb"[0-9A-F]{16,}|[0-9a-f]{16,}")
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz"
@@ -160,7 +173,7 @@ class Redactor:
         changed = bytearray(data)
         for place, extra in ((AT["born_address"], born_extra), (AT["store_address"] + born_extra, store_extra)):
             changed[place : place + 4 + extra] = self.host(data[place : place + 4 + extra])
-        new_body = _op_body(body) if topic == OP_TOPIC.encode() else self.body(body, sys_flag)
+        new_body = _op_body(body) if topic in _OP_TOPICS else self.body(body, sys_flag)
         changed[body_at : body_at + length] = new_body
         stored = int.from_bytes(data[AT["body_crc"] : AT["body_crc"] + 4], "big")
         if length:
@@ -168,7 +181,7 @@ class Redactor:
             changed[AT["body_crc"] : AT["body_crc"] + 4] = crc.to_bytes(4, "big")
         changed[topic_at : topic_at + topic_length] = self.name(topic)
         area = data[properties_at:]
-        changed[properties_at:] = self._properties(area, keeps_tags=topic == OP_TOPIC.encode())
+        changed[properties_at:] = self._properties(area, keeps_tags=topic in _OP_TOPICS)
         if area[-PROPERTY_CRC_BYTES:].startswith(PROPERTY_CRC + bytes([NAME_END])):
             changed[-11:-1] = _property_crc(data, bytes(changed))
         return bytes(changed)

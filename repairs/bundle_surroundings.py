@@ -16,7 +16,7 @@ from readers.java_hashes import java_hash
 from readers.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, Store
 from readers.store_view import StoreFacts
 from repairs.bundle_files import KeptSlots, PlannedFile, planned_queue
-from repairs.bundle_redaction import SYSTEM_NAMES, Redactor
+from repairs.bundle_redaction import OP_TOPICS, SYSTEM_NAMES, Redactor
 from repairs.bundle_selection import Selection
 
 #: Where RocksDB keeps what file stores keep in files; what matters of it is that it is there.
@@ -67,7 +67,7 @@ def _tags_codes(selection: Selection, redactor: Redactor | None) -> dict[int, in
     for one in selection.records.values():
         if one.topic == SCHEDULE_TOPIC:  # a time
             continue
-        tags = one.tags if redactor is None or one.topic == OP_TOPIC else redactor.value(one.tags)
+        tags = one.tags if redactor is None or one.topic in OP_TOPICS else redactor.value(one.tags)
         code = java_hash(tags) if tags else 0
         if code != java_hash(one.tags) or _is_extended(selection.store, one.topic, one.queue_id):
             codes[one.offset] = code

@@ -24,6 +24,7 @@ from readers.errors import BadRequest, UnwritableFile
 from readers.local_engine import audit
 from readers.store import Store, open_store
 from readers.store_view import StoreFacts, store_facts
+from repairs import bundle_tables
 from repairs.bundle_archive import pack, write_files
 from repairs.bundle_files import PlannedFile, planned_segment
 from repairs.bundle_findings import add_findings, found_in
@@ -157,8 +158,11 @@ class _Draft:
         for directory in directories(source.store):
             (root / directory).mkdir(parents=True, exist_ok=True)
         self.foreign_offsets: list[int] = []
+        #: Transactions that read otherwise for want of some tables beside the log.
+        self._left_out: dict[tuple[str, ...], set[str]] = {}
         self.facts = list(write_files(self._files(), root))
         self.differences = list(dict.fromkeys(self._differences()))
+        self.all_differences = [*bundle_tables.told(self._left_out), *self.differences]
         manifest = json.dumps(self._manifest(), indent=1, ensure_ascii=True).encode("ascii") + b"\n"
         self.manifest_fact = next(write_files([PlannedFile.of(MANIFEST, manifest)], root))
 
@@ -213,7 +217,11 @@ class _Draft:
                 continue
             mine, others = self._plain(self._renamed(row)), self._plain(other)
             for column in mine:
-                if mine[column] != others[column]:
+                if mine[column] == others[column]:
+                    continue
+                if column in bundle_tables.COLUMNS and (tables := bundle_tables.tables_of(self.selection, row)):
+                    self._left_out.setdefault(tables, set()).add(name)
+                else:
                     yield f"{name}: {column} is {others[column]}, in the store {mine[column]}"
         for row in found.values():
             self.foreign_offsets.extend(_places(row))
@@ -290,8 +298,8 @@ class _Draft:
             },
             "read_with": ["rmqtx", "audit", STORE_DIRECTORY, *self.reading_options()],
             "is_redacted": self.redactor is not None,
-            "rows_are_those_of_the_store": not self.differences,
-            "differences": self.differences,
+            "rows_are_those_of_the_store": not self.all_differences,
+            "differences": self.all_differences,
             "transactions": list(self._transactions()),
             "findings": [
                 {"code": row["code"], "commit_log_offset": row["commit_log_offset"],
@@ -326,7 +334,7 @@ class _Draft:
         return Bundle(
             place, pa.Table.from_pylist(rows, schema=BUNDLED), len(self.selection.findings), len(records),
             sum(one.length_bytes for one in records), place.stat().st_size if place.is_file() else sum(extents),
-            self.differences, tuple(self.reading_options()),
+            self.all_differences, tuple(self.reading_options()),
         )
 
 

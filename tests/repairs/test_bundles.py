@@ -69,6 +69,32 @@ def offsets(row: Row) -> list[int]:
     return [entry["commit_log_offset"] for name in WITNESSES for entry in row[name]]
 
 
+@pytest.mark.parametrize("is_redacted", [False, True])
+def test_transactions_in_rocksdb_come_without_their_table_in_one_line(is_redacted: bool, tmp_path: Path) -> None:
+    pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
+    one = source(copy_of("rocksdb-5.5.0", tmp_path))
+    chosen: dict[str, Row] = {}
+    for row in rows_of(one):
+        chosen.setdefault(row["state"], row)
+    made = make_bundle(
+        one, [row["transaction_id"] for row in chosen.values()], (), tmp_path / "b", is_archive=False,
+        key=KEY if is_redacted else None,
+    )
+    assert [line for line in made.differences if not line.startswith("rocksdbstore left out")] == []
+    assert made.differences[0].endswith("2 of the transactions read by the log alone there")
+    assert not (tmp_path / "b" / "store" / "rocksdbstore" / "CURRENT").exists()
+    found = {row["state"] for row in rows_of(Source(open_store(tmp_path / "b" / "store")))}
+    assert found == {"COMMITTED", "ROLLED_BACK", "PENDING", "UNDECIDABLE"}  # PENDING: its immunity time is not over
+
+
+def test_a_state_table_stays_behind_in_one_line(tmp_path: Path) -> None:
+    one = source(copy_of("statetable-3.1.4", tmp_path))
+    rows = [row for row in rows_of(one) if row["state_entries"]]
+    made = make_bundle(one, [rows[0]["transaction_id"]], (), tmp_path / "b", is_archive=False)
+    assert len(made.differences) == 1
+    assert made.differences[0].startswith("transaction/statetable and transaction/redolog left out")
+
+
 def reader_of(bundle: Path) -> Source:
     """A bundle as its manifest says that it is to be read."""
     conf = bundle / "broker.conf"
