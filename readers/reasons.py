@@ -145,7 +145,14 @@ def _with_oddities(judged: Judgement, reasons: pa.Array) -> pa.Array:
             pa.array(ended), joined(reasons, "; another half message of it was rolled back"), reasons
         )
     if judged.is_closable.any():
-        again = joined(reasons, "; a copy is still before the check: it will be asked again")
+        again = joined(
+            reasons,
+            pc.if_else(
+                pa.array(judged.is_perhaps_asked),
+                "; only the RocksDB table tells whether it will be asked again, and it is not there to be read",
+                "; a copy is still before the check: it will be asked again",
+            ),
+        )
         reasons = pc.if_else(pa.array(judged.is_closable), again, reasons)
     return reasons
 

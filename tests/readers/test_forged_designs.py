@@ -263,6 +263,8 @@ def test_of_several_halves_in_rocksdb_the_most_open_one_counts(
     assert [rows[f"T{number}"]["state"] for number in range(8)] == [
         *("UNDECIDABLE",) * 3, "COMMITTED", "COMMITTED", *("UNDECIDABLE",) * 3
     ]
+    assert (rows["T4"]["advice"], rows["T0"]["advice"]) == ("close", "none")
+    assert "only the RocksDB table tells whether it will be asked again" in rows["T4"]["reason"]
 
 
 def test_without_the_rocksdb_table_age_decides(tmp_path: Path) -> None:
