@@ -12,7 +12,7 @@ from readers.findings import Finding
 from readers.premises import ForeignDecision, MissingRange, StoreView
 from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC
 from remoting.broker import Broker
-from remoting.errors import BadFrame
+from remoting.errors import BadFrame, Refused
 
 _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
 #: How long after its start a broker may still be recovering.
@@ -38,7 +38,6 @@ class LiveStore:
     broker: Broker
     settings: BrokerSettings
     role: str
-    has_rocksdb_transactions: bool
     rocksdb_begin: int
     rocksdb_end: int
     has_index: bool
@@ -116,12 +115,12 @@ def live_store(broker: Broker) -> LiveStore:
         behind_bytes = int(runtime.get("dispatchBehindBytes", "0"))
     except (KeyError, ValueError, BadRequest) as error:
         raise BadFrame(f"the runtime information of {broker.address} lacks what is needed: {error}") from error
-    rocksdb_begin, rocksdb_end = _rocksdb_range(broker, settings)
+    is_in_use = conf.get("transRocksDBEnable") == "true"
+    rocksdb_begin, rocksdb_end = _rocksdb_range(broker, settings, is_needed=is_in_use)
     facts = LiveStore(
         broker=broker,
         settings=settings,
         role=settings.broker_role,
-        has_rocksdb_transactions=conf.get("transRocksDBEnable") == "true",
         rocksdb_begin=rocksdb_begin,
         rocksdb_end=rocksdb_end,
         has_index=conf.get("messageIndexEnable", "true") == "true",
@@ -143,11 +142,19 @@ def live_store(broker: Broker) -> LiveStore:
     return facts
 
 
-def _rocksdb_range(broker: Broker, settings: BrokerSettings) -> tuple[int, int]:
-    """The queue of halves whose transactions are in RocksDB, whatever the configuration says by now."""
+def _rocksdb_range(broker: Broker, settings: BrokerSettings, *, is_needed: bool) -> tuple[int, int]:
+    """The queue of halves whose transactions are in RocksDB, whatever the configuration says by now.
+
+    `is_needed`: an account that may not look there is refused; else what it cannot see is what nobody asks for.
+    """
     if settings.version_low is not None and settings.version_low < _ROCKSDB_TRANSACTIONS_SINCE:
         return 0, 0
-    begin, end = broker.min_offset(ROCKSDB_HALF_TOPIC), broker.max_offset(ROCKSDB_HALF_TOPIC)
+    try:
+        begin, end = broker.min_offset(ROCKSDB_HALF_TOPIC), broker.max_offset(ROCKSDB_HALF_TOPIC)
+    except Refused:
+        if is_needed:
+            raise
+        return 0, 0
     return max(0, begin), max(0, end)
 
 
