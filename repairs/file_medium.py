@@ -23,6 +23,7 @@ from readers.store import Store
 from readers.store_view import SettingsOf
 from remoting.answers import Answer
 from remoting.codes import COMMIT, ResponseCode
+from remoting.unique_keys import UniqueKeys
 from repairs.change_sets import ChangeSet
 from repairs.destinations import Destination, carried_out
 from repairs.file_situations import file_situations
@@ -41,6 +42,8 @@ from repairs.record_writer import (
     op_of,
     writing_rules,
 )
+from repairs.rocksdb_halves import is_in_rocksdb
+from repairs.rocksdb_records import checks_in_table, rocksdb_final_of, rocksdb_half_of, rocksdb_op_of
 from repairs.saved_messages import block_of
 from repairs.situation import NamedRecord, Situation, copies_without_op, named_record
 from repairs.store_lock import store_locked, store_shared
@@ -70,6 +73,7 @@ class FileMedium:
         self._opened = opened
         self._root = store.root
         self._directories = store.commit_log_directories
+        self._unique_keys = UniqueKeys()
         self._orders: list[str] = []
         self._entries: list[dict[str, Any]] = []
         #: Half copies that a resume of this run makes: an entry as rows have it, and the record.
@@ -119,7 +123,7 @@ class FileMedium:
         """A situation with what is known because the broker is stopped."""
         for _, record in self._planned(situation.row):
             situation = replace(situation, half_copy=record, named=record)
-        refused = dict(unwritable(situation, self._rules, self._topics))
+        refused = dict(unwritable(situation, self._rules, self._topics, self._conf))
         if situation.named is not None and self._whole(situation.named, situation) is None:
             refused.setdefault("commit", "no half copy of it has a body that consumers could inflate")
         around = replace(
@@ -164,12 +168,21 @@ class FileMedium:
         """See `Medium`. The final and the op, or the op alone, are planned."""
         if decision == COMMIT:
             source = self._whole(named, situation, receipt) or named
-            self._append("final", final_of(source.raw, self._rules), receipt)
+            final = (
+                rocksdb_final_of(
+                    source.raw, self._rules, checks_in_table(situation.row, named.commit_log_offset)
+                )
+                if is_in_rocksdb(named)
+                else final_of(source.raw, self._rules)
+            )
+            self._append("final", final, receipt)
         return self._append_ops(named, situation, receipt)
 
     def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
         """See `Medium`. The copy in the discard topic comes before the op, as nothing discards what is decided."""
-        if self._rules.writes_discard_copy:
+        if is_in_rocksdb(named):
+            receipt.notes.append("a broker with transactions in RocksDB writes no discard copy: it is kept here alone")
+        elif self._rules.writes_discard_copy:
             source = self._whole(named, situation, receipt) or named
             self._append("discard copy", discard_copy_of(source.raw), receipt)
         else:
@@ -178,7 +191,8 @@ class FileMedium:
 
     def resume(self, named: NamedRecord, receipt: Receipt) -> Answer:
         """See `Medium`."""
-        placed = self._append("half copy", half_copy_of(named.raw), receipt)
+        make = rocksdb_half_of if is_in_rocksdb(named) else half_copy_of
+        placed = self._append("half copy", make(named.raw), receipt)
         record = named_record(block_of(placed.record), named.store)
         entry = {
             "store": record.store, "queue_id": record.queue_id, "queue_offset": record.queue_offset,
@@ -213,6 +227,11 @@ class FileMedium:
         check comes over copies again that it had put back already, and would ask for them.
         """
         host = self._broker_host or draft_of(named.raw).store_host
+        if is_in_rocksdb(named):  # nothing puts copies of it back: it is the only one to be ended
+            key = self._unique_keys.new()
+            op = rocksdb_op_of(named.raw, unique_key=key, broker_host=host, now_ms=_now_ms())
+            self._append("op", op, receipt)
+            return Answer(ResponseCode.SUCCESS, None)
         numbers = [*self._open_copies(named, situation), named.queue_offset]
         for part in [numbers] if self._rules.ops_are_lists else [[number] for number in numbers]:
             op = op_of(part, self._rules, queue_id=named.queue_id, broker_host=host, now_ms=_now_ms())

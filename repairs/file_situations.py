@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from readers.record_at import block_at
 from readers.sources import SegmentedLog
 from readers.store import Store
 from readers.store_view import SettingsOf
+from repairs.rocksdb_halves import copies_left, is_in_rocksdb
 from repairs.situation import NamedRecord, Situation, Surroundings, named_record
 
 
@@ -45,9 +47,16 @@ def _surroundings(store: Store, settings_of: SettingsOf) -> Surroundings:
 
 def _situation(row: dict[str, Any], logs: dict[str, SegmentedLog], around: dict[str, Surroundings]) -> Situation:
     half = _newest(row["half_copies"], logs)
+    if is_in_rocksdb(half) and len(row["half_copies"]) > 1:
+        half = _newest(copies_left(row, partial(_record_at, logs)), logs) or half
     discard = _newest(row["discard_copies"], logs)
     root = next((record.store for record in (half, discard) if record is not None), str(row["store"]))
     return Situation(row, half, discard, half, around[root])
+
+
+def _record_at(logs: dict[str, SegmentedLog], root: str, commit_log_offset: int) -> bytes | None:
+    block = block_at(logs[root], commit_log_offset)
+    return None if block is None else named_record(block, root).raw
 
 
 def _newest(copies: Sequence[dict[str, Any]], logs: dict[str, SegmentedLog]) -> NamedRecord | None:

@@ -11,7 +11,15 @@ from readers.broker_settings import BrokerSettings, Version, broker_settings
 from readers.errors import FormatError, StoreInUse, UnsafeStore
 from readers.fastjson import read_config
 from readers.plan import ACTIONS
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, WAITING_TOPICS, Store
+from readers.store import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    WAITING_TOPICS,
+    Store,
+)
 from repairs.begun_marks import require_nothing_begun
 from repairs.record_writer import WritingRules, draft_of, final_of, property_values
 from repairs.situation import Situation
@@ -19,7 +27,6 @@ from repairs.situation import Situation
 #: Properties that make a broker put a message off, or into further queues, instead of appending it as it is.
 _DIVERTING = re.compile(rb"DELAY|TIMER_(DELAY|DELIVER|OUT)_\w+|INNER_MULTI_DISPATCH|INNER_NUM")
 _ROCKSDB_CONFIG = (("consumerOffsets",), ("topics",), ("metadata",), ("rdb",))
-_ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
 
 
 def require_changeable(store: Store, settings: BrokerSettings, conf: Mapping[str, str]) -> Version:
@@ -62,9 +69,6 @@ def _reasons(store: Store, settings: BrokerSettings, conf: Mapping[str, str]) ->
         (store.has_rocksdb_queues, "its queues are in RocksDB (storeType=defaultRocksDB)", "act live: -n HOST:PORT"),
         (any(store.has("config", *name, "CURRENT") for name in _ROCKSDB_CONFIG),
          "its cursors and topics are in RocksDB, into which nothing is written", "act live: -n HOST:PORT"),
-        (conf.get("transRocksDBEnable") == "true" or store.has("consumequeue", _ROCKSDB_HALF_TOPIC),
-         "its broker keeps transactions in RocksDB (transRocksDBEnable): what is appended would still have to go into "
-         "that table, which only the broker writes", "act live: -n HOST:PORT"),
         (conf.get("duplicationEnable") == "true", "duplicationEnable wants a property DUP_INFO in every record",
          "switch it off first"),
     ]  # fmt: skip
@@ -106,7 +110,9 @@ def topic_table(store: Store) -> Mapping[str, Any]:
     return table if isinstance(table, dict) else {}
 
 
-def unwritable(situation: Situation, rules: WritingRules, topics: Mapping[str, Any]) -> Mapping[str, str]:
+def unwritable(
+    situation: Situation, rules: WritingRules, topics: Mapping[str, Any], conf: Mapping[str, str]
+) -> Mapping[str, str]:
     """The actions for which the broker would write other records than those that can be appended, each with the reason.
 
     Shape: action → why; nothing for what can be done.
@@ -116,7 +122,9 @@ def unwritable(situation: Situation, rules: WritingRules, topics: Mapping[str, A
         return {}
     try:
         topic = draft_of(named.raw).topic
-        if topic not in (HALF_TOPIC, DISCARD_TOPIC):
+        if topic == ROCKSDB_HALF_TOPIC and conf.get("transRocksDBEnable") == "false":
+            return dict.fromkeys(ACTIONS, "its half is in RocksDB, and transRocksDBEnable=false keeps its table shut")
+        if topic not in (HALF_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC):
             return dict.fromkeys(ACTIONS, f"its half message was put off: the copy that is left is in {topic}")
         why = _no_final(named.raw, rules, topics)
     except (FormatError, UnicodeDecodeError) as error:
@@ -127,7 +135,7 @@ def unwritable(situation: Situation, rules: WritingRules, topics: Mapping[str, A
 def _no_final(raw: bytes, rules: WritingRules, topics: Mapping[str, Any]) -> str | None:
     """Why no final is made of a half copy offline."""
     final = final_of(raw, rules)
-    if final.topic in (HALF_TOPIC, OP_TOPIC, *WAITING_TOPICS):
+    if final.topic in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS):
         return f"its real topic is {final.topic}, which no consumer reads"
     diverting = [name.decode() for name in property_values(final.properties) if _DIVERTING.fullmatch(name)]
     if diverting:

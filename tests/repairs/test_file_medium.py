@@ -276,7 +276,6 @@ def test_stores_that_others_would_overrule_are_refused(store: Path) -> None:
     assert "slave" in refused(store, {"brokerRole": "SLAVE"})
     assert "slave" in refused(store, {"brokerId": "1"})
     assert "controller" in refused(store, {"enableControllerMode": "true"})
-    assert "RocksDB" in refused(store, {"transRocksDBEnable": "true"})
     (store / "epochFileCheckpoint").write_text("1\n")
     assert "controller" in refused(store)
     (store / "dledger-n0" / "data").mkdir(parents=True)

@@ -1,0 +1,124 @@
+"""A real broker with transactions in RocksDB, acted on live and while it is stopped: what it delivers, what it asks.
+
+`RMQTX_ROCKSDB_VERSIONS` names the versions (default: 5.5.0, and the stopped broker is one that was killed).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from readers.broker_settings import broker_settings
+from readers.local_engine import audit
+from readers.store import open_store
+from readers.transactions import OPEN_OR_DROPPED
+from tests.brokers import maven
+from tests.brokers.forcing.stage import Stage
+from tests.brokers.forcing.tool import Ran, Tool
+from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB
+from tests.brokers.stage import Transaction
+
+VERSIONS = os.environ.get("RMQTX_ROCKSDB_VERSIONS", "5.5.0").split()
+STOPS = ["clean", "kill"] if "RMQTX_ROCKSDB_VERSIONS" in os.environ else ["kill"]
+WHY_NOT = maven.why_not()
+
+pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]
+
+REFUSED = 12
+#: Decisions show soon, so that little is waited for.
+QUICK = {
+    **TRANSACTIONS_IN_ROCKSDB, "waitTimeMillsInTransactionQueue": "200", "transactionOpBatchInterval": "100",
+}  # fmt: skip
+ASKED_WITHIN_SECONDS = 40
+
+
+def outcome(ran: Ran) -> str:
+    """The outcome of the only receipt."""
+    assert len(ran.rows) == 1, str(ran)
+    return str(ran.rows[0]["outcome"])
+
+
+def state(tool: Tool, one: Transaction) -> tuple[str, str]:
+    """State and reason of one transaction, as `show` gives them."""
+    ran = tool.run("show", one.id, "--format", "jsonl")
+    rows = [row for row in ran.rows if "state" in row]
+    assert len(rows) == 1, str(ran)
+    return rows[0]["state"], rows[0]["reason"]
+
+
+def refused_by(ran: Ran, guard: str) -> None:
+    """That a guard refused."""
+    assert ran.status == REFUSED, str(ran)
+    assert f"{guard}: " in ran.stderr, str(ran)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_acts_on_a_live_broker(version: str, tmp_path: Path) -> None:
+    with Stage(version, tmp_path, QUICK) as stage:
+        committed, rolled, discarded, late, again = stage.orphans("act", 5)
+        tool = stage.tool()
+        rows = tool.run("pending", "--format", "jsonl").rows
+        assert {row["transaction_id"]: row["state"] for row in rows} == {
+            one.id: "PENDING" for one in (committed, rolled, discarded, late, again)
+        }
+        assert outcome(tool.act("commit", committed.id)) == "proved"
+        refused_by(tool.act("commit", committed.id), "already-delivered")
+        assert outcome(tool.act("rollback", rolled.id)) == "proved"
+        refused_by(tool.act("commit", rolled.id), "already-decided")
+        assert outcome(tool.act("discard", discarded.id)) == "proved"
+        refused_by(tool.act("resume", late.id), "still-open")
+        stage.config(transactionCheckMax="1", transactionTimeOut="1000")
+        time.sleep(6)  # two checks, and the broker has dropped what is left
+        told, reason = state(tool, late)
+        assert (told, reason.startswith(OPEN_OR_DROPPED)) == ("UNDECIDABLE", True)
+        refused_by(tool.act("resume", again.id), "rocksdb-transactions")
+        assert outcome(tool.act("commit", late.id)) == "proved"
+        made = tool.act("resume", again.id, "--override", "rocksdb-transactions", "--reason", "it was dropped")
+        assert outcome(made) == "accepted"
+        row = next(row for row in tool.run("audit", "--format", "jsonl").rows if row["transaction_id"] == again.id)
+        assert len(row["half_copies"]) == 2
+        assert row["state"] in ("PENDING", "UNDECIDABLE")  # the new one too is dropped soon
+        assert outcome(tool.act("commit", again.id)) == "proved"
+        stage.until_consumed()
+        delivered = {one.case: stage.delivered(one) for one in (committed, rolled, discarded, late, again)}
+        assert delivered == {committed.case: 1, rolled.case: 0, discarded.case: 0, late.case: 1, again.case: 1}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("how", STOPS)
+def test_acts_on_the_files_of_a_stopped_broker(how: str, version: str, tmp_path: Path) -> None:
+    with Stage(version, tmp_path, QUICK) as stage:
+        shop = stage.shop()
+        committed, rolled, discarded, waiting = shop.begin_all("offline", 4)
+        shop.kill()
+        stage.halt("clean" if how == "clean" else "kill")
+        tool = stage.tool()
+        for action, one in (("commit", committed), ("rollback", rolled), ("discard", discarded)):
+            ran = tool.run(
+                action, one.id, "--store", str(stage.rig.store), "--in-place", "--undo",
+                str(tmp_path / f"{action}.undo"), "--broker-version", version, "--yes", "--format", "jsonl", live=False,
+            )
+            assert outcome(ran) == "proved", str(ran)
+        stage.boot()
+        stage.shop(group=shop.group).fill(1)  # one that has sent nothing yet is not asked (5.5.0)
+        stage.until_consumed()
+        with stage.checks():
+            stage.until("the one that is left is asked for", lambda: bool(waiting.checks), ASKED_WITHIN_SECONDS)
+            time.sleep(2.5)
+        ended = (committed, rolled, discarded)
+        assert {one.case: len(one.checks) for one in ended} == {one.case: 0 for one in ended}
+        assert {one.case: stage.delivered(one) for one in (*ended, waiting)} == {
+            committed.case: 1, rolled.case: 0, discarded.case: 0, waiting.case: 0
+        }
+        stage.halt("clean")
+        store = open_store(stage.rig.store)
+        reading = audit([store], lambda one: broker_settings(one, version=version))
+        states = {row["transaction_id"]: row for row in reading.table().to_pylist()}
+        assert [states[one.id]["state"] for one in ended] == ["COMMITTED", "ROLLED_BACK", "ROLLED_BACK"]
+        if not any(finding.code == "database-unread" for finding in reading.findings):
+            keys = [len([e for e in states[one.id]["state_entries"] if e["kind"] == "rocksdb"]) for one in ended]
+            assert keys == [0, 0, 0]
+            assert states[waiting.id]["state"] == "PENDING"
