@@ -461,7 +461,7 @@ class Judgement:
         }
         # A decision on what the state table still asks for writes one more record, and closes nothing.
         closable = halves.any_of(self.is_open_per_copy & ~others.is_prepared)
-        # Where the RocksDB table was not read, a half without an op may still be in it, or not: closing it does no harm.
+        # Where the RocksDB table was not read, a half without op may still be in it, or not: closing it does no harm.
         perhaps = halves.any_of(others.is_unknown & ~self.is_hidden_per_copy)
         self.is_closable = (is_decided | is_discarded) & (closable | perhaps)
         self.is_perhaps_asked = self.is_closable & ~closable
