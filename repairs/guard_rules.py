@@ -33,7 +33,7 @@ def slave(situation: Situation, _: Wish) -> Found:
 
 def rocksdb(situation: Situation, wish: Wish) -> Found:
     """Its half is in RocksDB, and only the broker's table, which is not shown, tells whether it is asked for."""
-    if not _is_open_or_dropped(situation) or wish.action not in ("resume", "close"):
+    if wish.action != "resume" or not _is_open_or_dropped(situation):
         return None
     return (
         f"nothing decided it, and {OPEN_OR_DROPPED}: it may still be asked for, and a second half committed besides",
@@ -130,7 +130,7 @@ def _close_or_nothing(situation: Situation) -> str:
 def not_open(situation: Situation, wish: Wish) -> Found:
     """Nobody asks for it any more, or nobody decided it yet."""
     if wish.action == "close" and situation.row["advice"] != "close":
-        if situation.state == "PENDING":
+        if situation.state == "PENDING" or _is_open_or_dropped(situation):
             return "it is not decided: closing it would roll it back", "say rollback if that is meant"
         return f"it is {situation.state} and no copy of it is before the check: nothing asks again", "nothing to do"
     if wish.action == "discard" and situation.state == "DISCARDED":
@@ -276,6 +276,8 @@ def resume_too_old(situation: Situation, wish: Wish) -> Found:
     """The check would discard it again unasked."""
     around, born_ms = situation.around, situation.row["born_time_ms"]
     if not _resumes(situation, wish) or wish.action == "commit" or born_ms is None:
+        return None
+    if is_in_rocksdb(situation.half_copy):  # the check of those knows no such rule
         return None
     age_hours = (around.now_ms - born_ms) / _HOUR_MS
     if age_hours <= around.file_reserved_time_hours:

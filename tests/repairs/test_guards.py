@@ -25,7 +25,7 @@ IN_ROCKSDB = situation(
 OTHER_HALF = {**mark(0), "half_queue_offset": None}
 CASES: dict[str, list[tuple[Situation, Wish]]] = {
     "slave": [(situation(surroundings=around(is_slave=True)), Wish("commit"))],
-    "rocksdb-transactions": [(IN_ROCKSDB, Wish("resume")), (IN_ROCKSDB, Wish("close"))],
+    "rocksdb-transactions": [(IN_ROCKSDB, Wish("resume"))],
     "prepared-record": [
         (situation(half_copy=replace(record(0, 700), topic="orders")), Wish(action)) for action in ACTIONS
     ],
@@ -51,6 +51,7 @@ CASES: dict[str, list[tuple[Situation, Wish]]] = {
     ],
     "not-open": [
         (situation(), Wish("close")),
+        (IN_ROCKSDB, Wish("close")),
         (situation(row("COMMITTED", final_records=[final()], advice="none")), Wish("close")),
         (situation(DISCARDED), Wish("discard")),
     ],
@@ -117,7 +118,10 @@ ALLOWED: list[tuple[Situation, str]] = [
     (situation(DISCARDED, around(version=(4, 4, 0))), "commit"),
     *((IN_ROCKSDB, action) for action in ("commit", "rollback", "discard")),
     (replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "op_marks": [OTHER_HALF]}), "rollback"),
-    (replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "state": "DISCARDED"}), "resume"),
+    (
+        replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "state": "DISCARDED", "born_time_ms": NOW_MS - 73 * 3_600_000}),
+        "resume",
+    ),
 ]
 
 
