@@ -78,7 +78,6 @@ VERSION_MARKS: dict[str, Version] = {
 _OLD_MARKS: dict[str, Version] = {
     "transaction/statetable": (3, 0, 0),
     "transaction/redolog": (3, 0, 0),
-    "lock": (4, 0, 0),
     "config/consumerFilter.json": (4, 0, 0),
 }
 _TOPIC_FLAG, _TOPIC_FLAG_SINCE = "topicSysFlag", (3, 2, 0)
@@ -243,6 +242,8 @@ def _at_least(store: Store) -> Iterator[tuple[Version, str]]:
     for name, since in _OLD_MARKS.items():
         if store.has(*name.split("/")):
             yield since, name
+    if store.size_bytes("lock"):  # an empty one is what rmqtx leaves in a store that had none
+        yield (4, 0, 0), "lock"
     if _has_topic_flags(store):
         yield _TOPIC_FLAG_SINCE, "config/topics.json"
     values = checkpoint_values(store)

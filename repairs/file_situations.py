@@ -53,7 +53,7 @@ def _situation(row: dict[str, Any], logs: dict[str, SegmentedLog], around: dict[
 
 def _newest(copies: Sequence[dict[str, Any]], logs: dict[str, SegmentedLog]) -> NamedRecord | None:
     """The newest of some copies that can be read."""
-    for copy in sorted(copies, key=lambda one: -int(one["queue_offset"])):
+    for copy in sorted(copies, key=lambda one: (-int(one["queue_offset"]), -int(one["commit_log_offset"]))):
         block = block_at(logs[copy["store"]], copy["commit_log_offset"])
         if block is not None:
             return named_record(block, copy["store"])

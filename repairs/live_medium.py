@@ -120,7 +120,7 @@ class LiveMedium:
 
     def _record(self, copies: Sequence[dict[str, Any]]) -> NamedRecord | None:
         """The newest of some copies that can still be read."""
-        for copy in sorted(copies, key=lambda one: -int(one["queue_offset"])):
+        for copy in sorted(copies, key=lambda one: (-int(one["queue_offset"]), -int(one["commit_log_offset"]))):
             broker = self._brokers[copy["store"]]
             raw = broker.view(copy["commit_log_offset"])
             for block in blocks_of([raw or b""], broker.root, []):

@@ -78,7 +78,8 @@ class _Watch:
                 if row is None or deed.named is None:
                     continue
                 deed.proof = proof_of(
-                    deed.order.wish.action, deed.named.place(), deed.situation.row, row, cursors.get(deed.named.store)
+                    deed.order.wish.action, deed.named.place(), deed.situation.row, row, cursors.get(deed.named.store),
+                    is_prepared=deed.named.is_prepared,
                 )
                 receipt = deed.begun()
                 receipt.state_after, receipt.flags_after = row["state"], list(row["flags"])
@@ -107,7 +108,8 @@ class _Watch:
         )
         is_past = cursors.get(deed.named.store, -1) > newest
         is_quiet = now - max(deed.whole_since, self._busy_until) >= _QUIET_SECONDS
-        deed.settled = deed.order.wish.action == "resume" or is_past or is_quiet or self._medium.is_still
+        is_lasting = deed.order.wish.action == "resume" or deed.named.is_prepared  # no check puts these back
+        deed.settled = is_lasting or is_past or is_quiet or self._medium.is_still
 
     def _watch_tail(self, seconds: float) -> None:
         """For some time close at once whatever the check puts back of what is decided."""

@@ -10,7 +10,10 @@ import numpy as np
 
 from readers.broker_settings import Version
 from readers.record_block import Block
-from readers.store import HALF_TOPIC
+from readers.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
+
+#: Topics of half copies that are no prepared records.
+_HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,11 @@ class NamedRecord:
     message_id: str
     raw: bytes = field(default=b"", repr=False)
     topic: str = HALF_TOPIC
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether, as a half copy, it is a prepared record (before 4.3): it stands in its real topic."""
+        return self.topic not in _HALF_TOPICS
 
     def place(self) -> dict[str, Any]:
         """The same as plans and receipts have it (RECORD_NAMED)."""
