@@ -478,6 +478,18 @@ KINDS: dict[str, Kind] = {
         "they cannot be asked for over the wire and are not listed; only what its half topic holds is judged",
         "read its store's files",
     ),
+    "prepared-unlisted": Kind(
+        "warning",
+        "a live broker before 4.3: its prepared records are in no queue",
+        "what is open cannot be listed over the wire; what has a known id, key or message id can be shown and decided",
+        "rmqtx show ID -n HOST:PORT, or read its store's files: rmqtx pending STORE",
+    ),
+    "prepared-unwalked": Kind(
+        "warning",
+        "more of a live broker's log behind a prepared record (before 4.3) than can be asked for record by record",
+        "a COMMIT or ROLLBACK record of it may be there: whether it was decided is not known",
+        "read the store's files",
+    ),
     "index-off": Kind(
         "warning",
         "a live broker without an index (messageIndexEnable=false)",

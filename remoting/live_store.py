@@ -6,7 +6,7 @@ import re
 import time
 from dataclasses import dataclass, field
 
-from readers.broker_settings import BrokerSettings, settings_of_broker
+from readers.broker_settings import BrokerSettings, Version, settings_of_broker
 from readers.errors import BadRequest
 from readers.findings import Finding
 from readers.premises import ForeignDecision, MissingRange, StoreView
@@ -18,6 +18,8 @@ _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
 #: How long after its start a broker may still be recovering.
 _START_MS = 60_000
 _EVERYWHERE = (0, (1 << 63) - 1)
+#: Brokers from here on have half and op topics; asking earlier ones for them makes queues of these in their memory.
+HALF_TOPIC_SINCE: Version = (4, 3, 0)
 
 
 @dataclass(slots=True)
@@ -59,6 +61,11 @@ class LiveStore:
         return self.broker.root
 
     @property
+    def has_half_topic(self) -> bool:
+        """Whether its version keeps half messages in a queue; earlier ones have prepared records, which are in none."""
+        return (self.settings.version_low or HALF_TOPIC_SINCE) >= HALF_TOPIC_SINCE
+
+    @property
     def is_slave(self) -> bool:
         """Whether it is a slave: it has what was replicated, and decides nothing."""
         return self.role == "SLAVE"
@@ -95,11 +102,16 @@ def live_store(broker: Broker) -> LiveStore:
     Raises: Unreachable, NoAnswer, Refused, BadFrame.
     Source: TransactionalMessageBridge.fetchConsumeOffset; FORMATS 5.7 step 1.
     """
-    half_cursor = broker.consumer_offset(CHECK_GROUP, HALF_TOPIC)
-    op_cursor = broker.consumer_offset(CHECK_GROUP, OP_TOPIC)
+    half_cursor = op_cursor = None
+    half_begin = half_end = op_begin = 0
+    has_half_topic = broker.version() >= HALF_TOPIC_SINCE
+    if has_half_topic:
+        half_cursor = broker.consumer_offset(CHECK_GROUP, HALF_TOPIC)
+        op_cursor = broker.consumer_offset(CHECK_GROUP, OP_TOPIC)
     taken_time_ms = time.time_ns() // 1_000_000
-    half_begin, half_end = broker.min_offset(HALF_TOPIC), broker.max_offset(HALF_TOPIC)
-    op_begin = broker.min_offset(OP_TOPIC)
+    if has_half_topic:
+        half_begin, half_end = broker.min_offset(HALF_TOPIC), broker.max_offset(HALF_TOPIC)
+        op_begin = broker.min_offset(OP_TOPIC)
     conf, runtime = broker.config(), broker.runtime()
     try:
         settings = settings_of_broker(conf, runtime["brokerVersionDesc"])

@@ -15,11 +15,14 @@ from repairs.wishes import Wish
 from tests.repairs.forge import NOW_MS, around, final, mark, place, record, row, situation
 
 DISCARDED = row("DISCARDED", discard_copies=[place(0, 999)])
+PREPARED = replace(record(0, 700), topic="orders")
 CASES: dict[str, list[tuple[Situation, Wish]]] = {
     "slave": [(situation(surroundings=around(is_slave=True)), Wish("commit"))],
     "rocksdb-transactions": [(situation(surroundings=around(has_rocksdb_transactions=True)), Wish("rollback"))],
     "prepared-record": [
-        (situation(half_copy=replace(record(0, 700), topic="orders")), Wish(action)) for action in ACTIONS
+        (situation(surroundings=around(version=version), half_copy=PREPARED), Wish(action))
+        for version, actions in (((4, 3, 0), ACTIONS), ((5, 3, 3), ACTIONS), ((4, 2, 0), ("resume", "close")))
+        for action in actions
     ],
     "wrong-group": [
         (situation(), Wish("commit", group="other")),
@@ -104,6 +107,13 @@ ALLOWED: list[tuple[Situation, str]] = [
     (situation({**DISCARDED, "half_copies": []}), "commit"),
     (situation(row(flags=["masked"])), "resume"),
     (situation(DISCARDED, around(version=(4, 4, 0))), "commit"),
+    *(
+        (situation(surroundings=surroundings, half_copy=PREPARED, named=PREPARED), action)
+        for surroundings in (
+            around(version=(3, 1, 4)), around(version=(4, 2, 0)), around(version=(4, 9, 7), is_stopped=True)
+        )
+        for action in ("commit", "rollback", "discard")
+    ),
 ]
 
 
