@@ -40,7 +40,7 @@ def _surroundings(store: Store, settings_of: SettingsOf) -> Surroundings:
         has_rocksdb_transactions=False,
         settle_ms=0, settled_ms=0,
         file_reserved_time_hours=settings.file_reserved_time_hours,
-        now_ms=time.time_ns() // 1_000_000, producers=(),
+        now_ms=time.time_ns() // 1_000_000, producers=(), is_of_files=True,
     )  # fmt: skip
 
 

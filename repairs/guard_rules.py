@@ -55,9 +55,9 @@ def prepared_record(situation: Situation, wish: Wish) -> Found:
             "nothing to do: a second decision changes nothing in the broker's table",
         )
     version = situation.around.version
-    if situation.around.is_stopped or (version is not None and version < REFUSE_PREPARED_SINCE):
-        return None
-    dotted = "of an unknown version" if version is None else ".".join(map(str, version))
+    if situation.around.is_of_files or version is None or version < REFUSE_PREPARED_SINCE:
+        return None  # of a plan made from files its broker is asked when it is applied
+    dotted = ".".join(map(str, version))
     return (
         f"{what}, and broker {dotted} cannot decide those: a commit ends in a NumberFormatException (no REAL_QID), a "
         f"rollback would write an op message with number {record.queue_offset}, which hides another half message",

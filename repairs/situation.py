@@ -83,6 +83,7 @@ class Surroundings:
     Shape: `producers` are the clients of the producer group that are connected, as text; None where nobody could be
            asked, and `producers_unknown` says why. `rivals` are other processes of ours that act on the group. `stores`
            that could not be read are in `unread`. `is_stopped`: the broker does not run, and its files are acted on.
+           `is_of_files`: files were looked at, and no broker was asked.
            `unwritable`: actions for which the broker would write what cannot be appended to its files, and why.
     Units: `settle_ms` is how long a decision made before now may take to show; `settled_ms` how long was waited.
     """
@@ -100,6 +101,7 @@ class Surroundings:
     rivals_unknown: str | None = None
     unread: tuple[str, ...] = ()
     is_stopped: bool = False
+    is_of_files: bool = False
     unwritable: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -110,7 +110,8 @@ ALLOWED: list[tuple[Situation, str]] = [
     *(
         (situation(surroundings=surroundings, half_copy=PREPARED, named=PREPARED), action)
         for surroundings in (
-            around(version=(3, 1, 4)), around(version=(4, 2, 0)), around(version=(4, 9, 7), is_stopped=True)
+            around(version=(3, 1, 4)), around(version=(4, 2, 0)),
+            around(version=(4, 9, 7), is_stopped=True, is_of_files=True),
         )
         for action in ("commit", "rollback", "discard")
     ),
