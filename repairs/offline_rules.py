@@ -32,7 +32,7 @@ def require_changeable(store: Store, settings: BrokerSettings, conf: Mapping[str
     """
     require_stopped_master(store, settings, conf)
     version = _version(store, settings)
-    if version < LOCK_SINCE:
+    if min(version, broker_settings(store).version_low or version) < LOCK_SINCE:
         require_not_mapped(store)
     return version
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from readers.planning import PLACE
+from readers.state_entries import STATE_TABLE
 from remoting.codes import COMMIT
 from repairs.journal import Journal
 from repairs.receipts import CURSOR_SET, SET_CURSOR, Receipt, whoever
@@ -174,7 +175,7 @@ def _stands(receipt: Receipt, row: Row, reason: str) -> Standing:
     """The effect is there; is it over, or will the broker ask again?"""
     if row["state"] == "PENDING" or "open_after_decision" in row["flags"]:
         newest = row["half_copies"][-1]["queue_offset"]
-        if row["advice"] != "close":  # the state table of 3.1 asks, and takes no answer
+        if any(entry["kind"] == STATE_TABLE for entry in row["state_entries"]):  # of 3.1: no close ends its asking
             return Standing("reopened", f"{reason}, but the broker asks again: {row['reason']}")
         why = f"{reason}, but half copy {newest} is open: the broker asks again (rmqtx close {receipt.transaction_id})"
         return Standing("reopened", why)
