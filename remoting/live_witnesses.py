@@ -22,25 +22,17 @@ from readers.derived_files import offset_of
 from readers.findings import Finding
 from readers.gathered import Gathered, Names, incomplete_chains
 from readers.half_queue import is_delayed_half, ops_of
-from readers.prepared_log import is_prepared
 from readers.properties import UNIQ_KEY
 from readers.record_block import Block
-from readers.store import (
-    DISCARD_TOPIC,
-    HALF_TOPIC,
-    OP_TOPIC,
-    ROCKSDB_HALF_TOPIC,
-    SCHEDULE_TOPIC,
-    TIMER_TOPIC,
-    WAITING_TOPICS,
-)
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from readers.transactions import FINAL_SLACK_MS
 from remoting.codes import ResponseCode
 from remoting.errors import Refused
 from remoting.live_foreign import find_foreign
+from remoting.live_prepared import read_prepared, walk_behind_prepared
 from remoting.live_queues import LogTooLong, OpsUnreadable, ops, place_of, records, walked
 from remoting.live_records import blocks_of
-from remoting.live_requests import Gap, Pace, queries, topics, views
+from remoting.live_requests import Gap, Pace, queries, views
 from remoting.live_store import LiveStore
 
 #: Identity → real topic, as `readers.questions` has it.
@@ -50,10 +42,6 @@ _RECORDS_PER_QUERY = 2
 #: Records from before the broker's last start are read up to this number, where its index may lack them.
 HOLE_RECORDS_MAX = 1_000_000
 _TIMER_SINCE = (5, 0, 0)
-#: Topics of half copies that are no prepared records.
-_HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
-#: In so many topics a broker before 4.3 is asked for a key.
-_TOPICS_MAX = 256
 
 
 class LiveWitnesses:
@@ -125,7 +113,7 @@ class LiveWitnesses:
         if self._unknown(names):
             self._read_halves_before_the_start_from(self._facts.half_begin, None)
         if self._facts.has_index and (left := self._unknown(names)):
-            self._read_real_topics(left, only_prepared=True)
+            read_prepared(self._facts, self._gathered, left, self._pace)
 
     def _read_halves_before_the_start_from(self, begin: int, names: list[str] | None) -> None:
         """Half copies from a place on that were stored before the broker's last start. `names`: only theirs."""
@@ -159,7 +147,7 @@ class LiveWitnesses:
                 if self._gathered.chosen("halves", named).num_rows:
                     self._read_ops(named)
                 self._read_decisions(named)
-            self._walk_behind_prepared(named)
+            walk_behind_prepared(facts, self._gathered, list(named), self._pace)
         kept = self._gathered.kept(named)
         self._look_for_missing_copies(kept)
         find_foreign(facts, kept, self._pace)
@@ -253,26 +241,6 @@ class LiveWitnesses:
         except LogTooLong:
             facts.findings.append(Finding(facts.root, "ops-unreadable", actual=f"{count} entries"))
             facts.miss("this broker shows its op queue to nobody")
-
-    # -- prepared records (before 4.3) ----------------------------------------------------------------------------
-
-    def _walk_behind_prepared(self, named: Named) -> None:
-        """What ended prepared records: all records behind the first of them, if they are few.
-
-        Nothing else leads there: ROLLBACK records are in no queue and no index, COMMIT records of 3.x in no index.
-        """
-        facts = self._facts
-        halves = self._gathered.chosen("halves", named)
-        prepared = halves.filter(pc.invert(pc.is_in(halves["topic"], value_set=pa.array(_HALF_TOPICS))))
-        if not prepared.num_rows:
-            return
-        first = pc.min(prepared["commit_log_offset"]).as_py()
-        try:
-            for block in blocks_of(walked(self._broker, first, facts.log_file_bytes, self._pace), facts.root, []):
-                self._gathered.add(block)
-        except LogTooLong as error:
-            facts.findings.append(Finding(facts.root, "prepared-unwalked", actual=f"{error.actual} bytes"))
-            facts.miss(f"the {error.actual} bytes of its log behind a prepared record, too many to be asked for")
 
     # -- finals and discard copies --------------------------------------------------------------------------------
 
@@ -374,25 +342,12 @@ class LiveWitnesses:
     def _read_keys(self, names: list[str]) -> None:
         """Half and discard copies with some ids or business keys; prepared records of a broker before 4.3."""
         if not self._facts.has_half_topic:
-            self._read_real_topics(names)
+            read_prepared(self._facts, self._gathered, names, self._pace)
             return
         if not self._facts.has_index:
             self._read_halves_from(self._facts.half_begin)
         self._read_index((topic, name) for topic in (HALF_TOPIC, DISCARD_TOPIC) for name in names)
         self._halves_asked_for.update(names)
-
-    def _read_real_topics(self, names: list[str], *, only_prepared: bool = False) -> None:
-        """What the index has under some names in every topic: prepared records are in no other.
-
-        `only_prepared`: a broker from 4.3 on may have some of an earlier one; all else it has is found without this.
-        """
-        try:
-            real = [topic for topic in topics(self._broker) if not topic.startswith("%") and topic not in _HALF_TOPICS]
-        except Refused:  # access control: it takes an administrator's account
-            return
-        bodies = queries(self._broker, [(topic, name) for topic in real[:_TOPICS_MAX] for name in names], self._pace)
-        for block in blocks_of(bodies, self._facts.root, self._facts.findings):
-            self._gathered.add(block.take(is_prepared(block)) if only_prepared else block)
 
     def _read_view(self, identity: str) -> None:
         """The record at the offset in an identity, if that is its message id."""
