@@ -6,7 +6,7 @@ may be in no index either: ROLLBACK records never are, COMMIT records not before
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,8 @@ __all__ = ["read_prepared", "walk_behind_prepared"]
 _HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
 #: In so many topics a broker is asked for a key.
 _TOPICS_MAX = 256
+_EVER_MS = 1 << 62
+_CLOCK_AHEAD_MS = 3_600_000
 
 
 def read_prepared(facts: LiveStore, gathered: Gathered, names: Sequence[str], pace: Pace) -> None:
@@ -42,9 +44,24 @@ def read_prepared(facts: LiveStore, gathered: Gathered, names: Sequence[str], pa
         return
     real = [topic for topic in known if not topic.startswith("%") and topic not in _HALF_TOPICS][:_TOPICS_MAX]
     keys = [(topic, name) for topic in real for name in names]
-    for block in blocks_of(queries(facts.broker, keys, pace), facts.root, facts.findings):
-        chosen = is_prepared(block) if facts.has_half_topic else np.ones(len(block), np.bool_)
-        gathered.add(block.take(chosen))
+    for times_ms in _spans(facts):
+        for block in blocks_of(queries(facts.broker, keys, pace, times_ms=times_ms), facts.root, facts.findings):
+            chosen = is_prepared(block) if facts.has_half_topic else np.ones(len(block), np.bool_)
+            gathered.add(block.take(chosen))
+
+
+def _spans(facts: LiveStore) -> Iterator[tuple[int, int]]:
+    """The times since the log's first record, in pieces for which the broker answers."""
+    end_ms = facts.taken_time_ms + _CLOCK_AHEAD_MS
+    if facts.query_span_ms is None:
+        yield 0, _EVER_MS
+        return
+    begin_ms = end_ms - facts.query_span_ms
+    for block in blocks_of([facts.broker.view(facts.log_begin_offset) or b""], facts.root, []):
+        begin_ms = int(block.header("store_time_ms")[0])
+    while begin_ms < end_ms:
+        yield begin_ms, min(begin_ms + facts.query_span_ms, end_ms)
+        begin_ms += facts.query_span_ms
 
 
 def walk_behind_prepared(facts: LiveStore, gathered: Gathered, names: Sequence[str], pace: Pace) -> None:

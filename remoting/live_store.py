@@ -20,6 +20,8 @@ _START_MS = 60_000
 _EVERYWHERE = (0, (1 << 63) - 1)
 #: Brokers from here on have half and op topics; asking earlier ones for them makes queues of these in their memory.
 HALF_TOPIC_SINCE: Version = (4, 3, 0)
+_ANY_QUERY_SPAN_SINCE: Version = (3, 2, 0)
+_QUERY_SPAN_HOURS = 73
 
 
 @dataclass(slots=True)
@@ -30,7 +32,8 @@ class LiveStore:
     then only be missed for a half that was still open at that moment.
 
     Shape: `scheduled` is the range of each delay queue that is not due yet. `half_end` is the next queue offset of the
-           half topic when this was made. `index_whole_since_ms`: records stored since then are all in the index; a
+           half topic when this was made. `query_span_ms`: over how much time it answers a question for a key; None is
+           any. `index_whole_since_ms`: records stored since then are all in the index; a
            broker that was killed drops its youngest index file, and fills it again from the recovered place on only.
     """
 
@@ -42,6 +45,7 @@ class LiveStore:
     log_begin_offset: int
     log_end_offset: int
     log_file_bytes: int
+    query_span_ms: int | None
     dispatch_behind_bytes: int
     half_cursor: int
     op_cursor: int
@@ -130,6 +134,7 @@ def live_store(broker: Broker) -> LiveStore:
         log_begin_offset=max(0, log_begin_offset),
         log_end_offset=log_end_offset,
         log_file_bytes=_log_file_bytes(conf),
+        query_span_ms=_query_span_ms(conf, settings),
         dispatch_behind_bytes=behind_bytes,
         half_cursor=_cursor(half_cursor, half_begin),
         op_cursor=_cursor(op_cursor, op_begin),
@@ -148,6 +153,14 @@ def _log_file_bytes(conf: dict[str, str]) -> int:
     """Length of a file of the commit log; brokers before 4.9 spell it with one p."""
     text = conf.get("mappedFileSizeCommitLog") or conf.get("mapedFileSizeCommitLog") or ""
     return int(text) if text.isdecimal() and int(text) > 0 else 1 << 30
+
+
+def _query_span_ms(conf: dict[str, str], settings: BrokerSettings) -> int | None:
+    """3.1.4 refuses to look for a key over more than queryMessageMaxTimeSpan hours; 3.2.6 and later take any time."""
+    if (settings.version_low or HALF_TOPIC_SINCE) >= _ANY_QUERY_SPAN_SINCE:
+        return None
+    hours = conf.get("queryMessageMaxTimeSpan", "")
+    return (int(hours) if hours.isdecimal() and int(hours) else _QUERY_SPAN_HOURS) * 3_600_000
 
 
 def _cursor(cursor: int | None, begin: int) -> int:
