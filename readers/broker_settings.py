@@ -196,11 +196,11 @@ def _settings(
 
 
 def parse_version(text: str) -> Version:
-    """A version as people or brokers write it: 5.1.4, 5.1.4-SNAPSHOT, V5_1_4.
+    """A version as people or brokers write it: 5.1.4, 5.1.4-SNAPSHOT, V5_1_4; V4_2_0_SNAPSHOT, as 4.2.0 calls itself.
 
     Raises: BadRequest.
     """
-    match = re.match(r"[vV]?([0-9]{1,3})[._]([0-9]{1,3})(?:[._]([0-9]{1,3}))?(?![0-9._])", text.strip())
+    match = re.match(r"[vV]?([0-9]{1,3})[._]([0-9]{1,3})(?:[._]([0-9]{1,3}))?(?:_SNAPSHOT)?(?![0-9._])", text.strip())
     if match is None:
         raise BadRequest(f"{text!r} is not a broker version", field="version", expected="5.1.4", actual=text)
     return int(match[1]), int(match[2]), int(match[3] or 0)
