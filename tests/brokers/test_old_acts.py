@@ -1,7 +1,6 @@
 """Forced decisions on prepared records, live and on files, by real brokers before 4.3: each commit arrives once.
 
-`RMQTX_OLD_BROKER_VERSIONS` names the versions (default: the oldest alone); where it names several, brokers that were
-killed are acted on too.
+`RMQTX_OLD_BROKER_VERSIONS` names the versions; without it none is run, because each takes more than a minute.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from tests.brokers.old_rig import COMMIT, OldRig, old_rig
 from tests.brokers.rig import Agent, Event
 from tests.brokers.test_old_rig import until
 
-VERSIONS = os.environ.get("RMQTX_OLD_BROKER_VERSIONS", "3.1.4").split()
-STOPS = ("clean",) if len(VERSIONS) == 1 else ("clean", "killed")
+VERSIONS = os.environ.get("RMQTX_OLD_BROKER_VERSIONS", "").split()
+STOPS = ("clean", "killed")
 WHY_NOT = maven.why_not()
 
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]

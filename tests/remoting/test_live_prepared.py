@@ -69,6 +69,18 @@ def prepared_message_id(one: Served, row: Row) -> str:
     return str(block.message_ids()[0])
 
 
+def test_3_1_is_asked_for_a_key_by_pieces_of_the_time_that_it_answers_for(tmp_path: Path, client: Client) -> None:
+    one = Served("statetable-3.1.4", tmp_path, client)
+    with one.server:
+        row = next(row for row in one.in_files() if row["keys"])
+        key = row["keys"].split(" ")[0]
+        assert live_questions.show([one.broker], key).table()["transaction_id"].to_pylist() == [row["transaction_id"]]
+        asked = [one_.fields for one_ in one.server.requests if one_.code == RequestCode.QUERY_MESSAGE]
+    spans = [int(fields["endTimestamp"]) - int(fields["beginTimestamp"]) for fields in asked]
+    assert spans
+    assert max(spans) <= 73 * 3_600_000
+
+
 def test_what_is_open_cannot_be_listed_and_that_is_said(tmp_path: Path, client: Client) -> None:
     one = Served("prepared-4.2.0", tmp_path, client)
     with one.server:
