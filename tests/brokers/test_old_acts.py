@@ -16,13 +16,18 @@ import pytest
 
 from readers.state_table import STATES, state_slots
 from readers.store import open_store
-from tests.brokers import maven
+from repairs.destinations import Destination
+from repairs.journal import Journal
+from tests.brokers import corpus, maven
 from tests.brokers.old_rig import COMMIT, OldRig, old_rig
-from tests.brokers.rig import Agent, Event
+from tests.brokers.rig import Agent, Event, Rig
 from tests.brokers.test_old_rig import until
+from tests.repairs.test_file_medium import act, medium_of, rows_of
+from tests.repairs.test_old_acts import prepared_rows
 
 VERSIONS = os.environ.get("RMQTX_OLD_BROKER_VERSIONS", "").split()
 STOPS = ("clean", "killed")
+LATER_VERSIONS = ("4.3.0", "4.9.7")
 WHY_NOT = maven.why_not()
 
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]
@@ -101,6 +106,37 @@ def test_a_forced_commit_arrives_exactly_once(version: str, stop: str, tmp_path:
             remade = ["PREPARED"]
             kept = ["COMMIT", "ROLLBACK", "COMMIT", "ROLLBACK", "ROLLBACK", "COMMIT"]
             assert states_of(rig.store) == (kept if stop == "clean" else remade)
+
+
+@pytest.mark.skipif(not VERSIONS, reason="make test-brokers runs it")
+@pytest.mark.parametrize("version", LATER_VERSIONS)
+def test_a_later_broker_delivers_what_was_committed_on_its_files(version: str, tmp_path: Path) -> None:
+    """It goes on with a store of 4.2.0, and could not decide its prepared records itself."""
+    name = f"upgraded-4.2.0-{version}"
+    root = corpus.unpack(name, tmp_path)
+    pending = prepared_rows(rows_of(root, version))
+    orders = dict(zip(pending, ("commit", "rollback", "commit", "discard"), strict=False))
+    medium = medium_of(root, version, Destination(undo_file=tmp_path / "undo"))
+    receipts = act(medium, Journal(tmp_path / "state" / "receipts.jsonl"), orders)
+    assert {receipt.outcome for receipt in receipts} == {"proved"}
+    cases = {row["transaction_id"]: row for row in corpus.expected(name)}
+    events: list[Event] = []
+    with Rig(version, tmp_path, corpus.recipe(name)["broker_conf"]) as rig:
+        rig.start_names()
+        rig.start_broker()
+        agent = rig.agent(on_event=events.append)
+        rig.wait_broker(agent)
+        agent.do("consumer", group="after", topics="orders,payments")
+        committed = [cases[one]["case"] for one, action in orders.items() if action == "commit"]
+
+        def count(case: str) -> int:
+            return sum(event["event"] == "delivered" and event["case"] == case for event in events)
+
+        until("delivered", lambda: all(count(case) for case in committed))
+        time.sleep(2.0)
+        ended = [cases[one]["case"] for one, action in orders.items() if action != "commit"]
+        assert [count(case) for case in committed] == [1] * len(committed)
+        assert [count(case) for case in ended] == [0] * len(ended)
 
 
 def act_live(shop: Shop) -> None:
