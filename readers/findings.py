@@ -479,13 +479,13 @@ KINDS: dict[str, Kind] = {
         "read its store's files",
     ),
     "prepared-unlisted": Kind(
-        "warning",
+        "error",
         "a live broker before 4.3: its prepared records are in no queue",
         "what is open cannot be listed over the wire; what has a known id, key or message id can be shown and decided",
         "rmqtx show ID -n HOST:PORT, or read its store's files: rmqtx pending STORE",
     ),
     "prepared-unwalked": Kind(
-        "warning",
+        "error",
         "more of a live broker's log behind a prepared record (before 4.3) than can be asked for record by record",
         "a COMMIT or ROLLBACK record of it may be there: whether it was decided is not known",
         "read the store's files",
