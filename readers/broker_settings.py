@@ -78,7 +78,6 @@ VERSION_MARKS: dict[str, Version] = {
 _OLD_MARKS: dict[str, Version] = {
     "transaction/statetable": (3, 0, 0),
     "transaction/redolog": (3, 0, 0),
-    "lock": (4, 0, 0),
     "config/consumerFilter.json": (4, 0, 0),
 }
 _TOPIC_FLAG, _TOPIC_FLAG_SINCE = "topicSysFlag", (3, 2, 0)
@@ -197,11 +196,11 @@ def _settings(
 
 
 def parse_version(text: str) -> Version:
-    """A version as people or brokers write it: 5.1.4, 5.1.4-SNAPSHOT, V5_1_4.
+    """A version as people or brokers write it: 5.1.4, 5.1.4-SNAPSHOT, V5_1_4; V4_2_0_SNAPSHOT, as 4.2.0 calls itself.
 
     Raises: BadRequest.
     """
-    match = re.match(r"[vV]?([0-9]{1,3})[._]([0-9]{1,3})(?:[._]([0-9]{1,3}))?(?![0-9._])", text.strip())
+    match = re.match(r"[vV]?([0-9]{1,3})[._]([0-9]{1,3})(?:[._]([0-9]{1,3}))?(?:_SNAPSHOT)?(?![0-9._])", text.strip())
     if match is None:
         raise BadRequest(f"{text!r} is not a broker version", field="version", expected="5.1.4", actual=text)
     return int(match[1]), int(match[2]), int(match[3] or 0)
@@ -243,6 +242,8 @@ def _at_least(store: Store) -> Iterator[tuple[Version, str]]:
     for name, since in _OLD_MARKS.items():
         if store.has(*name.split("/")):
             yield since, name
+    if store.size_bytes("lock"):  # an empty one is what rmqtx leaves in a store that had none
+        yield (4, 0, 0), "lock"
     if _has_topic_flags(store):
         yield _TOPIC_FLAG_SINCE, "config/topics.json"
     values = checkpoint_values(store)

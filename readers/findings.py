@@ -478,6 +478,18 @@ KINDS: dict[str, Kind] = {
         "its table cannot be asked for over the wire: a half that it may have dropped after its checks is UNDECIDABLE",
         "once the broker is stopped cleanly its store's files tell; nothing of it is decided until then",
     ),
+    "prepared-unlisted": Kind(
+        "error",
+        "a live broker before 4.3: its prepared records are in no queue",
+        "what is open cannot be listed over the wire; what has a known id, key or message id can be shown and decided",
+        "rmqtx show ID -n HOST:PORT, or read its store's files: rmqtx pending STORE",
+    ),
+    "prepared-unwalked": Kind(
+        "error",
+        "more of a live broker's log behind a prepared record (before 4.3) than can be asked for record by record",
+        "a COMMIT or ROLLBACK record of it may be there: whether it was decided is not known",
+        "read the store's files",
+    ),
     "index-off": Kind(
         "warning",
         "a live broker without an index (messageIndexEnable=false)",

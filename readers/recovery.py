@@ -77,7 +77,8 @@ def foresee(
     walk = walk_log(segments, start, log.breaks, rules, is_abnormal=store.aborted)
     is_cut = maximum >= walk.end_offset if rules.cuts_queues_after_clean_stop else store.aborted
     if is_cut:
-        for fate in fates:
+        # What a broker before 4.3.2 cuts after a crash it has filled before: a queue without a file has one by then.
+        for fate in fates if rules.cuts_queues_after_clean_stop else [one for one in fates if one.facts.files.segments]:
             cut_at(fate, walk.end_offset, rules, only_doubted=walk.end_offset >= log.end_offset)
     after = max((fate.maximum for fate in fates), default=-1)
     waits_at = None

@@ -14,7 +14,7 @@ from readers.store import OP_TOPIC
 from remoting.answers import Pulled
 from remoting.broker import PULL_RECORDS_MAX, Broker
 from remoting.codes import ResponseCode
-from remoting.errors import Refused
+from remoting.errors import Refused, RemotingError
 from remoting.live_records import cut
 from remoting.live_requests import Gap, Pace, again, views
 
@@ -113,7 +113,11 @@ def records_of_system_topic(
 
 
 class OpsUnreadable(Refused):
-    """A system topic's queue that this broker shows to nobody (4.3.0), or a log too long to be walked in its place."""
+    """A system topic's queue that this broker shows to nobody (4.3.0)."""
+
+
+class LogTooLong(RemotingError):
+    """A log that is too long to be walked record by record; `actual` is how many bytes are left of it."""
 
 
 def _viewed(broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: list[Gap]) -> Iterator[bytes]:
@@ -135,11 +139,11 @@ def walked(broker: Broker, begin: int, file_bytes: int, pace: Pace) -> Iterator[
     """Every record of the commit log from an offset on, one request after the other; for brokers that show no queue.
 
     `file_bytes`: length of a file of the log; a blank record ends it.
-    Raises: OpsUnreadable if that would be more than is reasonable.
+    Raises: LogTooLong if that would be more than is reasonable.
     """
     end = int(broker.runtime()["commitLogMaxOffset"])
     if end - begin > _WALKED_BYTES_MAX:
-        raise OpsUnreadable(f"{broker.root} shows its op queue to nobody")
+        raise LogTooLong(f"{end - begin} bytes of the log of {broker.root} to be walked", actual=end - begin)
     place = begin
     while place < end:
         pace.wait()

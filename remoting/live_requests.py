@@ -83,19 +83,21 @@ def views(broker: Broker, offsets: Iterable[int], pace: Pace) -> Iterator[tuple[
 
 def queries(
     broker: Broker, keys: Iterable[tuple[str, str]], pace: Pace, incomplete: list[str] | None = None, *,
-    is_unique_key: bool = True,
+    is_unique_key: bool = True, times_ms: tuple[int, int] = (0, _EVER_MS),
 ) -> Iterator[bytes]:
     """The records that the index has under some keys (topic, key), one after another as in the log.
 
+    `times_ms`: from when to when they were stored.
     Shape: what one query gives; keys of one hash bring in others. A key with more records than a broker gives at once
            is asked for again, up to the oldest that came; where that leads nowhere it is added to `incomplete`.
     """
-    left = deque((topic, key, _EVER_MS) for topic, key in keys)
+    begin_ms, end_ms = times_ms
+    left = deque((topic, key, end_ms) for topic, key in keys)
     more: list[tuple[str, str, int]] = []
     oldest_of: dict[tuple[str, str], int] = {}
 
     def ask() -> Iterator[bytes]:
-        requests = _paced((_query(*entry, is_unique_key) for entry in list(left)), pace)
+        requests = _paced((_query(*entry, is_unique_key, begin_ms) for entry in list(left)), pace)
         accepted = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
         for frame in broker.client.calls(broker.address, requests, accepted=accepted):
             topic, key, _ = left.popleft()
@@ -128,9 +130,10 @@ def _store_times(body: bytes) -> list[int]:
     return times
 
 
-def _query(topic: str, key: str, end_ms: int, is_unique_key: bool) -> Request:
+def _query(topic: str, key: str, end_ms: int, is_unique_key: bool, begin_ms: int) -> Request:
     fields: dict[str, Value] = {
-        "topic": topic, "key": key, "maxNum": QUERY_RECORDS_MAX, "beginTimestamp": 0, "endTimestamp": end_ms,
+        "topic": topic, "key": key, "maxNum": QUERY_RECORDS_MAX, "beginTimestamp": begin_ms,
+        "endTimestamp": end_ms,
         "_UNIQUE_KEY_QUERY": "true" if is_unique_key else None,
     }  # fmt: skip
     return Request(RequestCode.QUERY_MESSAGE, fields)

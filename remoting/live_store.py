@@ -6,7 +6,7 @@ import re
 import time
 from dataclasses import dataclass, field
 
-from readers.broker_settings import BrokerSettings, settings_of_broker
+from readers.broker_settings import BrokerSettings, Version, settings_of_broker
 from readers.errors import BadRequest
 from readers.findings import Finding
 from readers.premises import ForeignDecision, MissingRange, StoreView
@@ -19,6 +19,10 @@ _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
 _START_MS = 60_000
 _ROCKSDB_TRANSACTIONS_SINCE = (5, 4, 0)
 _EVERYWHERE = (0, (1 << 63) - 1)
+#: Brokers from here on have half and op topics; asking earlier ones for them makes queues of these in their memory.
+HALF_TOPIC_SINCE: Version = (4, 3, 0)
+_ANY_QUERY_SPAN_SINCE: Version = (3, 2, 0)
+_QUERY_SPAN_HOURS = 73
 
 
 @dataclass(slots=True)
@@ -30,9 +34,10 @@ class LiveStore:
 
     Shape: `scheduled` is the range of each delay queue that is not due yet. `half_end` is the next queue offset of the
            half topic when this was made; `rocksdb_begin` and `rocksdb_end` bound that of the transactions in RocksDB,
-           which no cursor stands in. `booted_time_ms` is when it started. `index_whole_since_ms`: records stored since
-           then are all in the index; a broker that was killed drops its youngest index file, and fills it again from
-           the recovered place on only.
+           which no cursor stands in. `booted_time_ms` is when it started. `query_span_ms`: over how much time it
+           answers a question for a key; None is any. `index_whole_since_ms`: records stored since then are all in the
+           index; a broker that was killed drops its youngest index file, and fills it again from the recovered place
+           on only.
     """
 
     broker: Broker
@@ -44,6 +49,7 @@ class LiveStore:
     log_begin_offset: int
     log_end_offset: int
     log_file_bytes: int
+    query_span_ms: int | None
     dispatch_behind_bytes: int
     half_cursor: int
     op_cursor: int
@@ -62,6 +68,11 @@ class LiveStore:
     def root(self) -> str:
         """What stands in the column `store`."""
         return self.broker.root
+
+    @property
+    def has_half_topic(self) -> bool:
+        """Whether its version keeps half messages in a queue; earlier ones have prepared records, which are in none."""
+        return (self.settings.version_low or HALF_TOPIC_SINCE) >= HALF_TOPIC_SINCE
 
     @property
     def is_slave(self) -> bool:
@@ -101,11 +112,16 @@ def live_store(broker: Broker) -> LiveStore:
     Raises: Unreachable, NoAnswer, Refused, BadFrame.
     Source: TransactionalMessageBridge.fetchConsumeOffset; FORMATS 5.7 step 1.
     """
-    half_cursor = broker.consumer_offset(CHECK_GROUP, HALF_TOPIC)
-    op_cursor = broker.consumer_offset(CHECK_GROUP, OP_TOPIC)
+    half_cursor = op_cursor = None
+    half_begin = half_end = op_begin = 0
+    has_half_topic = broker.version() >= HALF_TOPIC_SINCE
+    if has_half_topic:
+        half_cursor = broker.consumer_offset(CHECK_GROUP, HALF_TOPIC)
+        op_cursor = broker.consumer_offset(CHECK_GROUP, OP_TOPIC)
     taken_time_ms = time.time_ns() // 1_000_000
-    half_begin, half_end = broker.min_offset(HALF_TOPIC), broker.max_offset(HALF_TOPIC)
-    op_begin = broker.min_offset(OP_TOPIC)
+    if has_half_topic:
+        half_begin, half_end = broker.min_offset(HALF_TOPIC), broker.max_offset(HALF_TOPIC)
+        op_begin = broker.min_offset(OP_TOPIC)
     conf, runtime = broker.config(), broker.runtime()
     try:
         settings = settings_of_broker(conf, runtime["brokerVersionDesc"])
@@ -127,6 +143,7 @@ def live_store(broker: Broker) -> LiveStore:
         log_begin_offset=max(0, log_begin_offset),
         log_end_offset=log_end_offset,
         log_file_bytes=_log_file_bytes(conf),
+        query_span_ms=_query_span_ms(conf, settings),
         dispatch_behind_bytes=behind_bytes,
         half_cursor=_cursor(half_cursor, half_begin),
         op_cursor=_cursor(op_cursor, op_begin),
@@ -162,6 +179,14 @@ def _log_file_bytes(conf: dict[str, str]) -> int:
     """Length of a file of the commit log; brokers before 4.9 spell it with one p."""
     text = conf.get("mappedFileSizeCommitLog") or conf.get("mapedFileSizeCommitLog") or ""
     return int(text) if text.isdecimal() and int(text) > 0 else 1 << 30
+
+
+def _query_span_ms(conf: dict[str, str], settings: BrokerSettings) -> int | None:
+    """3.1.4 refuses to look for a key over more than queryMessageMaxTimeSpan hours; 3.2.6 and later take any time."""
+    if (settings.version_low or HALF_TOPIC_SINCE) >= _ANY_QUERY_SPAN_SINCE:
+        return None
+    hours = conf.get("queryMessageMaxTimeSpan", "")
+    return (int(hours) if hours.isdecimal() and int(hours) else _QUERY_SPAN_HOURS) * 3_600_000
 
 
 def _cursor(cursor: int | None, begin: int) -> int:

@@ -37,7 +37,8 @@ from readers.transactions import FINAL_SLACK_MS
 from remoting.codes import ResponseCode
 from remoting.errors import Refused
 from remoting.live_foreign import find_foreign
-from remoting.live_queues import OpsUnreadable, ops, place_of, records, walked
+from remoting.live_prepared import read_prepared, walk_behind_prepared
+from remoting.live_queues import LogTooLong, OpsUnreadable, ops, place_of, records, walked
 from remoting.live_records import blocks_of
 from remoting.live_requests import Gap, Pace, queries, views
 from remoting.live_store import LiveStore
@@ -74,7 +75,13 @@ class LiveWitnesses:
     # -- which transactions ---------------------------------------------------------------------------------------
 
     def window(self, *, is_whole: bool = False) -> Named:
-        """Every transaction with a half copy that the check has before it; `is_whole`: that the half queue holds."""
+        """Every transaction with a half copy that the check has before it; `is_whole`: that the half queue holds.
+
+        A broker before 4.3 has none, and its prepared records are in no queue: a finding says so.
+        """
+        if not self._facts.has_half_topic:
+            self._facts.findings.append(Finding(self._facts.root, "prepared-unlisted"))
+            return {}
         begin = self._facts.half_begin if is_whole else max(self._facts.half_cursor, self._facts.half_begin)
         self._read_halves_from(begin)
         self._read_diverted()
@@ -121,6 +128,8 @@ class LiveWitnesses:
         """Look for names that the index does not know: as message ids, then before the check, then before the start."""
         for name in names:
             self._read_view(name)
+        if not self._facts.has_half_topic:
+            return
         if self._unknown(names):
             self._read_diverted()
         if self._unknown(names):
@@ -129,6 +138,8 @@ class LiveWitnesses:
             self._read_rocksdb_halves()
         if self._unknown(names):
             self._read_halves_before_the_start_from(self._facts.half_begin, None)
+        if self._facts.has_index and (left := self._unknown(names)):
+            read_prepared(self._facts, self._gathered, left, self._pace)
 
     def _read_halves_before_the_start_from(self, begin: int, names: list[str] | None) -> None:
         """Half copies from a place on that were stored before the broker's last start. `names`: only theirs."""
@@ -157,12 +168,14 @@ class LiveWitnesses:
         """Half copies, op marks, finals and discard copies of some transactions."""
         facts = self._facts
         if named:
-            self._read_other_halves(named)
-            self._read_other_rocksdb_halves(named)
-            if self._classic_halves(named).num_rows:
-                self._read_ops(named)
-            self._read_rocksdb_ops_of(named)
-            self._read_decisions(named)
+            if facts.has_half_topic:
+                self._read_other_halves(named)
+                self._read_other_rocksdb_halves(named)
+                if self._classic_halves(named).num_rows:
+                    self._read_ops(named)
+                self._read_rocksdb_ops_of(named)
+                self._read_decisions(named)
+            walk_behind_prepared(facts, self._gathered, list(named), self._pace)
         kept = self._gathered.kept(named)
         self._look_for_missing_copies(kept)
         find_foreign(facts, kept, self._pace)
@@ -292,7 +305,7 @@ class LiveWitnesses:
         facts = self._facts
         try:
             self._add_ops(walked(self._broker, offset, facts.log_file_bytes, self._pace), wanted)
-        except OpsUnreadable:
+        except LogTooLong:
             facts.findings.append(Finding(facts.root, "ops-unreadable", actual=f"{count} entries"))
             facts.miss("this broker shows its op queue to nobody")
 
@@ -394,7 +407,10 @@ class LiveWitnesses:
         self._facts.findings.extend(Finding(self._facts.root, "key-incomplete", actual=key) for key in incomplete)
 
     def _read_keys(self, names: list[str]) -> None:
-        """Half and discard copies with some ids or business keys."""
+        """Half and discard copies with some ids or business keys; prepared records of a broker before 4.3."""
+        if not self._facts.has_half_topic:
+            read_prepared(self._facts, self._gathered, names, self._pace)
+            return
         if not self._facts.has_index:
             self._read_halves_from(self._facts.half_begin)
             self._read_rocksdb_halves()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,9 @@ class NameServers:
         """
         value = parsed_json(self._call(Request(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
         with understood("the name server's list of brokers"):
-            return sorted((_broker(entry) for entry in (value.get("brokerAddrTable") or {}).values()), key=_order)
+            entries = (value.get("brokerAddrTable") or {}).values()
+            cluster_of = _clusters(value)
+            return sorted((_broker(entry, cluster_of) for entry in entries), key=_order)
 
     def route(self, topic: str) -> list[BrokerAddresses]:
         """The brokers that have a topic.
@@ -39,7 +41,11 @@ class NameServers:
         request = Request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": True})
         value = parsed_json(self._call(request).body)
         with understood("the name server's route"):
-            return sorted((_broker(entry) for entry in value.get("brokerDatas") or []), key=_order)
+            entries = value.get("brokerDatas") or []
+            cluster_of = {}
+            if any("cluster" not in entry for entry in entries):
+                cluster_of = {broker.name: broker.cluster for broker in self.brokers()}
+            return sorted((_broker(entry, cluster_of) for entry in entries), key=_order)
 
     def _call(self, request: Request) -> Frame:
         """The answer of the first that answers.
@@ -68,9 +74,17 @@ def _told(error: RemotingError, address: str) -> RemotingError:
     return error
 
 
-def _broker(entry: dict[str, Any]) -> BrokerAddresses:
+def _clusters(value: dict[str, Any]) -> dict[str, str]:
+    """Cluster by broker name: name servers of 3.1.4 do not say it with the broker, but in a table of its own."""
+    table = value.get("clusterAddrTable") or {}
+    return {str(name): str(cluster) for cluster, names in table.items() for name in names}
+
+
+def _broker(entry: dict[str, Any], cluster_of: Mapping[str, str]) -> BrokerAddresses:
     addresses = {int(number): str(address) for number, address in entry["brokerAddrs"].items()}
-    return BrokerAddresses(str(entry["cluster"]), str(entry["brokerName"]), dict(sorted(addresses.items())))
+    name = str(entry["brokerName"])
+    cluster = entry["cluster"] if "cluster" in entry else cluster_of[name]
+    return BrokerAddresses(str(cluster), name, dict(sorted(addresses.items())))
 
 
 def _order(broker: BrokerAddresses) -> tuple[str, str]:

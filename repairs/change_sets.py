@@ -23,7 +23,7 @@ from readers.errors import BadRequest
 
 #: Directories whose every file means something to a broker: nothing temporary may ever be in them.
 #: Source: store/MappedFileQueue.java load; a foreign file in commitlog/ keeps 4.5.1 and later from starting.
-SEGMENT_DIRECTORIES = ("commitlog", "consumequeue", "batchconsumequeue", "index")
+SEGMENT_DIRECTORIES = ("commitlog", "consumequeue", "batchconsumequeue", "index", "transaction")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,21 @@ from readers.broker_settings import Version
 from readers.cursors import check_cursors
 from readers.errors import RmqtxError
 from readers.findings import Finding
+from readers.other_designs import NEVER_ASK_SINCE
 from readers.questions import lookup
 from readers.store import Store
 from readers.store_view import SettingsOf
 from remoting.answers import Answer
-from remoting.codes import COMMIT, ResponseCode
+from remoting.codes import COMMIT, ROLLBACK, ResponseCode
 from remoting.unique_keys import UniqueKeys
-from repairs.change_sets import ChangeSet
+from repairs.change_sets import Barrier, ChangeSet
 from repairs.destinations import Destination, carried_out
+from repairs.entered_ends import entering_steps, has_queue_file, slot_states
 from repairs.file_situations import file_situations
 from repairs.log_tail import LogTail, Placed, log_end
 from repairs.medium import Tail
 from repairs.offline_rules import require_changeable, topic_table, unwritable
+from repairs.prepared_ends import commit_record_of, rollback_record_of
 from repairs.receipts import APPEND, Receipt, answered
 from repairs.record_writer import (
     Draft,
@@ -92,8 +95,13 @@ class FileMedium:
         self._rules: WritingRules = writing_rules(settings, has_property_crc=has_crc)
         self._broker_host = end.store_host
         self._topics = topic_table(store)
+        self._version = version
         # A 5.x broker writes its process into the file, a 4.x one nothing; that it is there is all that counts.
-        abort = b"0" if version >= _PROCESS_IN_ABORT_SINCE else b""
+        abort: bytes | None = b"0" if version >= _PROCESS_IN_ABORT_SINCE else b""
+        #: Whether what is appended is entered into queues and tables here, and not by the broker when it starts.
+        self._enters_itself = version < NEVER_ASK_SINCE and not store.aborted
+        if self._enters_itself:
+            abort = None
         self._tail = LogTail(
             store, end, self._rules, now_ms=_now_ms(), abort=abort, is_copied=self._destination.copy is not None
         )
@@ -124,8 +132,11 @@ class FileMedium:
         for _, record in self._planned(situation.row):
             situation = replace(situation, half_copy=record, named=record)
         refused = dict(unwritable(situation, self._rules, self._topics, self._conf))
-        if situation.named is not None and self._whole(situation.named, situation) is None:
+        named = situation.named
+        if named is not None and self._whole(named, situation) is None:
             refused.setdefault("commit", "no half copy of it has a body that consumers could inflate")
+        if named is not None and self._enters_itself and not has_queue_file(self._store, named.topic, named.queue_id):
+            refused.setdefault("commit", f"queue {named.queue_id} of {named.topic} has no file yet")
         around = replace(
             situation.around, now_ms=_now_ms(), is_stopped=True, unwritable=refused, unread=self._unread,
         )
@@ -165,7 +176,9 @@ class FileMedium:
             yield {}
 
     def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:
-        """See `Medium`. The final and the op, or the op alone, are planned."""
+        """See `Medium`. The final and the op, or the op alone, are planned; of a prepared record what ends it."""
+        if named.is_prepared:
+            return self._end_prepared(named, decision, receipt)
         if decision == COMMIT:
             source = self._whole(named, situation, receipt) or named
             final = (
@@ -180,6 +193,9 @@ class FileMedium:
 
     def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
         """See `Medium`. The copy in the discard topic comes before the op, as nothing discards what is decided."""
+        if named.is_prepared:
+            receipt.notes.append("nothing gives up on a prepared record: its message is kept, and it is rolled back")
+            return self._end_prepared(named, ROLLBACK, receipt)
         if is_in_rocksdb(named):
             receipt.notes.append("a broker with transactions in RocksDB writes no discard copy: it is kept here alone")
         elif self._rules.writes_discard_copy:
@@ -188,6 +204,14 @@ class FileMedium:
         else:
             receipt.notes.append("a broker of this version writes no discard copy: the message is kept here alone")
         return self._append_ops(named, situation, receipt)
+
+    def _end_prepared(self, named: NamedRecord, decision: int, receipt: Receipt) -> Answer:
+        """Plan the COMMIT or ROLLBACK record of a prepared record."""
+        if decision == COMMIT:
+            self._append("COMMIT record", commit_record_of(named.raw), receipt)
+        else:
+            self._append("ROLLBACK record", rollback_record_of(named.raw, self._version), receipt)
+        return Answer(ResponseCode.SUCCESS, None)
 
     def resume(self, named: NamedRecord, receipt: Receipt) -> Answer:
         """See `Medium`."""
@@ -263,7 +287,12 @@ class FileMedium:
 
     def change_set(self) -> ChangeSet:
         """What would be done to the files for all that is planned."""
-        return self._tail.change_set()
+        steps = self._tail.change_set().steps
+        if self._enters_itself:
+            steps += (Barrier(), *entering_steps(self._store, self._tail.placed, self._conf))
+        elif self._version < NEVER_ASK_SINCE:
+            steps += (Barrier(), *slot_states(self._store, self._tail.placed))
+        return ChangeSet(steps)
 
     def finish(self) -> Mapping[str, str]:
         """See `Medium`."""

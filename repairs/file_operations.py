@@ -129,8 +129,10 @@ def _sync(path: Path, flags: int) -> None:
 
 
 def open_lock_file(path: Path) -> int:
-    """The descriptor of a store's `lock`, made as a broker makes it where it is not there.
+    """The descriptor of a store's `lock`, made where it is not there.
 
+    Brokers from 4.0 on write "lock" into it, those before have none: what we leave behind is empty, so that it does not
+    pass for theirs.
     Raises: UnwritableFile.
     Source: store/DefaultMessageStore.java start.
     """
@@ -145,7 +147,6 @@ def open_lock_file(path: Path) -> int:
             os.fchmod(descriptor, attributes.mode)
             if os.geteuid() == 0:
                 os.fchown(descriptor, attributes.user, attributes.group)
-            os.pwrite(descriptor, b"lock", 0)
         except OSError:
             os.close(descriptor)
             raise

@@ -41,7 +41,7 @@ def _surroundings(store: Store, settings_of: SettingsOf) -> Surroundings:
         is_slave=False,  # a slave's files serve as evidence; who applies the plan asks the master
         settle_ms=0, settled_ms=0,
         file_reserved_time_hours=settings.file_reserved_time_hours,
-        now_ms=time.time_ns() // 1_000_000, producers=(),
+        now_ms=time.time_ns() // 1_000_000, producers=(), is_of_files=True,
     )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def _record_at(logs: dict[str, SegmentedLog], root: str, commit_log_offset: int)
 
 def _newest(copies: Sequence[dict[str, Any]], logs: dict[str, SegmentedLog]) -> NamedRecord | None:
     """The newest of some copies that can be read."""
-    for copy in sorted(copies, key=lambda one: -int(one["queue_offset"])):
+    for copy in sorted(copies, key=lambda one: (-int(one["queue_offset"]), -int(one["commit_log_offset"]))):
         block = block_at(logs[copy["store"]], copy["commit_log_offset"])
         if block is not None:
             return named_record(block, copy["store"])

@@ -5,8 +5,8 @@ Each takes the situation as it is now and what is wished.
 
 from __future__ import annotations
 
+from readers.other_designs import REFUSE_PREPARED_SINCE
 from readers.record_layout import COMPRESSED
-from readers.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
 from readers.transactions import OPEN_OR_DROPPED
 from repairs.rocksdb_halves import is_in_rocksdb, offset_marks
 from repairs.situation import Situation
@@ -20,8 +20,6 @@ RESUME_KEEPS_COMPRESSED_SINCE = (5, 3, 2)
 #: The same of the check, as it puts copies back. Source: FORMATS 5.7, 5.12 F14.
 CHECK_KEEPS_COMPRESSED_SINCE = (4, 6, 0)
 _HOUR_MS = 3_600_000
-#: Topics of half copies that are no prepared records.
-_KNOWN_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
 
 
 def slave(situation: Situation, _: Wish) -> Found:
@@ -46,15 +44,31 @@ def _is_open_or_dropped(situation: Situation) -> bool:
     return situation.state == "UNDECIDABLE" and str(situation.row["reason"]).startswith(OPEN_OR_DROPPED)
 
 
-def prepared_record(situation: Situation, _: Wish) -> Found:
-    """It is of a design before half topics, in which decisions are other records."""
+def prepared_record(situation: Situation, wish: Wish) -> Found:
+    """It is of a design before half topics, and the action has no meaning there or the broker does not know how."""
     record = situation.half_copy
-    if record is None or record.topic in _KNOWN_TOPICS:
+    if record is None or not record.is_prepared:
         return None
+    what = f"it is a prepared record of a broker before 4.3 (commit-log offset {record.commit_log_offset})"
+    identity = situation.transaction_id
+    if wish.action == "resume":
+        return (
+            f"{what}: nothing puts one before a check again",
+            f"find out what became of it, then rmqtx commit {identity} or rmqtx rollback {identity}",
+        )
+    if wish.action == "close":
+        return (
+            f"{what}: no op message ends it, and one more ROLLBACK record would contradict what was decided",
+            "nothing to do: a second decision changes nothing in the broker's table",
+        )
+    version = situation.around.version
+    if situation.around.is_of_files or version is None or version < REFUSE_PREPARED_SINCE:
+        return None  # of a plan made from files its broker is asked when it is applied
+    dotted = ".".join(map(str, version))
     return (
-        f"it is a prepared record of a broker before 4.3 (commit-log offset {record.commit_log_offset}, in "
-        f"{record.topic}), and deciding those is not supported",
-        "have its producer send the decision, with the offset and number of that record, to a broker before 4.3",
+        f"{what}, and broker {dotted} cannot decide those: a commit ends in a NumberFormatException (no REAL_QID), a "
+        f"rollback would write an op message with number {record.queue_offset}, which hides another half message",
+        f"stop it and act on its files: rmqtx {wish.action} {identity} --store STORE --to DIR",
     )
 
 
@@ -129,6 +143,8 @@ def _close_or_nothing(situation: Situation) -> str:
 
 def not_open(situation: Situation, wish: Wish) -> Found:
     """Nobody asks for it any more, or nobody decided it yet."""
+    if prepared_record(situation, wish) is not None:
+        return None
     if wish.action == "close" and situation.row["advice"] != "close":
         if situation.state == "PENDING" or _is_open_or_dropped(situation):
             return "it is not decided: closing it would roll it back", "say rollback if that is meant"
@@ -141,6 +157,8 @@ def not_open(situation: Situation, wish: Wish) -> Found:
 def still_open(situation: Situation, wish: Wish) -> Found:
     """A half copy is still before the check."""
     if wish.action != "resume" or situation.state != "PENDING" or "masked" in situation.row["flags"]:
+        return None
+    if prepared_record(situation, wish) is not None:
         return None
     return (
         f"half copy {situation.newest_queue_offset} is still before the check: a second one may be committed too",
@@ -162,7 +180,7 @@ def not_a_half(situation: Situation, wish: Wish) -> Found:
 def cannot_be_written(situation: Situation, wish: Wish) -> Found:
     """The broker would write something else, as only it can while it runs."""
     why = situation.around.unwritable.get(wish.action)
-    if why is None or prepared_record(situation, wish) is not None:
+    if why is None:
         return None
     return f"what its broker would write cannot be appended to its files: {why}", "start the broker and act live"
 

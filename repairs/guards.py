@@ -52,8 +52,9 @@ GUARDS: tuple[Guard, ...] = (
         "both are asked for, and both may be committed: a second delivery", guard_rules.rocksdb,
     ),
     Guard(
-        "prepared-record", "writing records of the half topic for a transaction that knows none (before 4.3)",
-        "an op message that hides another half message: nobody may take it", guard_rules.prepared_record,
+        "prepared-record", "a decision that the broker cannot make for a prepared record (before 4.3), or that means "
+        "nothing for one", "an op message that hides another half message: nobody may take it",
+        guard_rules.prepared_record,
         is_absolute=True,
     ),
     Guard(

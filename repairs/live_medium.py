@@ -20,6 +20,7 @@ from remoting.broker import Broker
 from remoting.codes import ROLLBACK
 from remoting.live_questions import lookup
 from remoting.live_records import blocks_of
+from remoting.live_store import HALF_TOPIC_SINCE
 from remoting.producer import our_client_id
 from repairs.claims import Claims, claimed
 from repairs.group_watch import GroupWatch, Others
@@ -36,6 +37,8 @@ _OP_BATCH_LOOKS = 2
 _WATCH_SECONDS = 0.5
 _QUEUE_WAIT = "waitTimeMillsInTransactionQueue"  # as RocketMQ spells it
 _QUEUE_WAIT_MS = 3_000
+#: Brokers before this keep every request until they come to it.
+_QUEUE_LIMIT_SINCE: Version = (4, 0, 0)
 _OP_BATCH = "transactionOpBatchInterval"
 
 
@@ -47,6 +50,7 @@ class _Facts:
     is_slave: bool
     settle_ms: int
     has_queue_limit: bool
+    queue_size_name: str
     file_reserved_time_hours: int
 
 
@@ -122,7 +126,7 @@ class LiveMedium:
 
     def _record(self, copies: Sequence[dict[str, Any]]) -> NamedRecord | None:
         """The newest of some copies that can still be read."""
-        for copy in sorted(copies, key=lambda one: -int(one["queue_offset"])):
+        for copy in sorted(copies, key=lambda one: (-int(one["queue_offset"]), -int(one["commit_log_offset"]))):
             broker = self._brokers[copy["store"]]
             raw = broker.view(copy["commit_log_offset"])
             for block in blocks_of([raw or b""], broker.root, []):
@@ -172,7 +176,7 @@ class LiveMedium:
         """Decisions in a broker's queue; only asked where nothing throws old ones away (brokerFastFailureEnable)."""
         if self._facts_of(root).has_queue_limit:
             return 0
-        return _number(self._brokers[root].runtime().get("EndTransactionQueueSize"))
+        return _number(self._brokers[root].runtime().get(self._facts_of(root).queue_size_name))
 
     def _others(self, group: str) -> Others:
         """Who else belongs to a group now, on every broker of the sets."""
@@ -185,11 +189,14 @@ class LiveMedium:
         if root not in self._facts:
             broker = self._brokers[root]
             conf, version = broker.config(), broker.version()
+            has_half_topic = version >= HALF_TOPIC_SINCE
+            limits_by_default = "true" if version >= _QUEUE_LIMIT_SINCE else "false"
             self._facts[root] = _Facts(
                 version=version,
                 is_slave=conf.get("brokerRole") == "SLAVE" or broker.broker_id != 0,
                 settle_ms=settle_ms(conf, version),
-                has_queue_limit=conf.get("brokerFastFailureEnable", "true") == "true",
+                has_queue_limit=conf.get("brokerFastFailureEnable", limits_by_default) == "true",
+                queue_size_name="EndTransactionQueueSize" if has_half_topic else "sendThreadPoolQueueSize",
                 file_reserved_time_hours=int(conf.get("fileReservedTime", "72")),
             )
         return self._facts[root]
@@ -222,7 +229,8 @@ class LiveMedium:
             for root, names in sorted(groups.items()):
                 self._claims[root] = stack.enter_context(claimed(self._brokers[root], names, self._client_id))
                 self._log_ends[root] = _number(self._brokers[root].runtime().get("commitLogMaxOffset"))
-                self._half_ends[root] = self._brokers[root].max_offset(HALF_TOPIC)
+                if self._facts_of(root).version >= HALF_TOPIC_SINCE:
+                    self._half_ends[root] = self._brokers[root].max_offset(HALF_TOPIC)
             yield {group: names for claims in self._claims.values() for group, names in claims.rivals.items()}
         self._claims = {}
 

@@ -164,6 +164,7 @@ class Placed:
     commit_log_offset: int
     queue_offset: int
     record: bytes
+    draft: Draft
 
 
 class LogTail:
@@ -173,10 +174,13 @@ class LogTail:
     """
 
     def __init__(
-        self, store: Store, end: LogEnd, rules: WritingRules, *, now_ms: int, abort: bytes,
+        self, store: Store, end: LogEnd, rules: WritingRules, *, now_ms: int, abort: bytes | None,
         is_copied: bool,
     ) -> None:
-        """`abort`: what that file shall hold. `is_copied`: whether the steps are for a copy of the store."""
+        """`abort`: what that file shall hold; None where the broker must not find one.
+
+        `is_copied`: whether the steps are for a copy of the store.
+        """
         self._store = store
         self._abort = abort
         self._is_copied = is_copied
@@ -202,14 +206,17 @@ class LogTail:
             raise UnsafeStore(f"a record of {length} bytes does not fit into a file of {self._segment_bytes}")
         if length + BLANK.size_bytes > self._segment_bytes - self._position:
             self._roll_over()
-        queue_offset = self._next_queue_offset(draft.topic, draft.queue_id)
+        is_queued = draft.queue_offset is None
+        queue_offset = self._next_queue_offset(draft.topic, draft.queue_id) if is_queued else draft.queue_offset
+        assert queue_offset is not None
         offset = self._base + self._position
         record = draft.record(
             self._rules, queue_offset=queue_offset, commit_log_offset=offset, store_time_ms=self._store_time_ms
         )
         self._write(record)
-        self._next[draft.topic, draft.queue_id] = queue_offset + 1
-        placed = Placed(offset, queue_offset, record)
+        if is_queued:
+            self._next[draft.topic, draft.queue_id] = queue_offset + 1
+        placed = Placed(offset, queue_offset, record, draft)
         self.placed.append(placed)
         return placed
 
@@ -278,7 +285,9 @@ class LogTail:
         first record. Without these every walk ends where the log ended before (FORMATS 2.10), so that a broker finds
         all of it or nothing. A record torn in its properties, whose body is whole, a real 5.1.4 took for good.
         """
-        steps: list[Step] = [] if self._store.aborted else [ReplaceFile("abort", self._abort), Barrier()]
+        steps: list[Step] = []
+        if self._abort is not None and not self._store.aborted:
+            steps += [ReplaceFile("abort", self._abort), Barrier()]
         files = {segment.base_offset: segment for segment in self._store.commit_log}
         for base in sorted(self._pieces, reverse=True):
             begin, piece = self._pieces[base]

@@ -21,7 +21,9 @@ from readers.store import (
     Store,
 )
 from repairs.begun_marks import require_nothing_begun
-from repairs.record_writer import WritingRules, draft_of, final_of, property_values
+from repairs.lockless_brokers import LOCK_SINCE, require_not_mapped
+from repairs.prepared_ends import commit_record_of
+from repairs.record_writer import Draft, WritingRules, draft_of, final_of, property_values
 from repairs.situation import Situation
 
 #: Properties that make a broker put a message off, or into further queues, instead of appending it as it is.
@@ -36,7 +38,10 @@ def require_changeable(store: Store, settings: BrokerSettings, conf: Mapping[str
     Raises: StoreInUse; UnsafeStore, which says why nothing is appended to it.
     """
     require_stopped_master(store, settings, conf)
-    return _version(store, settings)
+    version = _version(store, settings)
+    if min(version, broker_settings(store).version_low or version) < LOCK_SINCE:
+        require_not_mapped(store)
+    return version
 
 
 def require_stopped_master(store: Store, settings: BrokerSettings, conf: Mapping[str, str]) -> None:
@@ -121,6 +126,9 @@ def unwritable(
     if named is None:
         return {}
     try:
+        if named.is_prepared:
+            why = _no_commit_record(commit_record_of(named.raw), topics)
+            return {} if why is None else {"commit": why}
         topic = draft_of(named.raw).topic
         if topic == ROCKSDB_HALF_TOPIC and conf.get("transRocksDBEnable") == "false":
             return dict.fromkeys(ACTIONS, "its half is in RocksDB, and transRocksDBEnable=false keeps its table shut")
@@ -140,6 +148,11 @@ def _no_final(raw: bytes, rules: WritingRules, topics: Mapping[str, Any]) -> str
     diverting = [name.decode() for name in property_values(final.properties) if _DIVERTING.fullmatch(name)]
     if diverting:
         return f"its broker would put it off or copy it ({', '.join(diverting)}), which it does only while it runs"
+    return _no_commit_record(final, topics)
+
+
+def _no_commit_record(final: Draft, topics: Mapping[str, Any]) -> str | None:
+    """Why nobody would consume a COMMIT record, wherever it came from."""
     topic = topics.get(final.topic)
     if not isinstance(topic, dict):
         return f"its topic {final.topic} is not in config/topics.json: no consumer would find it"

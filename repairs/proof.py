@@ -42,13 +42,14 @@ class Proof:
 
 def proof_of(
     action: str, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any],
-    half_cursor: int | None = None, *, is_in_rocksdb: bool = False,
+    half_cursor: int | None = None, *, is_in_rocksdb: bool = False, is_prepared: bool = False,
 ) -> Proof:
     """What the row of a transaction after an act proves.
 
     `named`: the record that was named; `before` and `after` are rows of TRANSACTIONS. `half_cursor`: the next half
     queue offset that the check reads, where it is known. `is_in_rocksdb`: what was named is a half in RocksDB, which an
-    op message ends by its commit-log offset, and which no check puts back.
+    op message ends by its commit-log offset, and which no check puts back. `is_prepared`: it is a prepared record
+    (before 4.3), which no op message ends and no check puts back.
     """
     contradiction = _contradiction(action, named, before, after)
     if contradiction is not None:
@@ -59,6 +60,10 @@ def proof_of(
         return Proof(Seen.NOT_YET, "no new half copy is in the half queue yet")
     if action == "commit" and not after["final_records"]:
         return Proof(Seen.NOT_YET, "no COMMIT record yet")
+    if is_prepared:
+        if action == "commit" or len(after["op_marks"]) > len(before["op_marks"]):
+            return Proof(Seen.WHOLE)
+        return Proof(Seen.NOT_YET, "no ROLLBACK record yet")
     if fresh_offset_marks(before, after):
         return Proof(Seen.WHOLE)
     if is_in_rocksdb:
@@ -100,6 +105,8 @@ def _contradiction(
             "and consumers get the message"
         )
     if action == "commit" and "conflict" in fresh:
+        if any(mark["half_queue_offset"] is None for mark in after["op_marks"]):
+            return "a ROLLBACK record is there too: its producer rolled it back, and consumers get the message"
         return (
             f"a second op message ends half copy {named['queue_offset']}, and there is no second COMMIT record: its "
             "producer rolled it back, and consumers get the message"

@@ -81,6 +81,7 @@ class _Watch:
                 deed.proof = proof_of(
                     deed.order.wish.action, deed.named.place(), deed.situation.row, row, cursors.get(deed.named.store),
                     is_in_rocksdb=is_in_rocksdb(deed.named),
+                    is_prepared=deed.named.is_prepared,
                 )
                 receipt = deed.begun()
                 receipt.state_after, receipt.flags_after = row["state"], list(row["flags"])
@@ -109,7 +110,8 @@ class _Watch:
         )
         is_past = cursors.get(deed.named.store, -1) > newest
         is_quiet = now - max(deed.whole_since, self._busy_until) >= _QUIET_SECONDS
-        deed.settled = deed.order.wish.action == "resume" or is_past or is_quiet or self._medium.is_still
+        is_lasting = deed.order.wish.action == "resume" or deed.named.is_prepared  # no check puts these back
+        deed.settled = is_lasting or is_past or is_quiet or self._medium.is_still
 
     def _watch_tail(self, seconds: float) -> None:
         """For some time close at once whatever the check puts back of what is decided."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from readers.planning import PLACE
+from readers.state_entries import STATE_TABLE
 from remoting.codes import COMMIT
 from repairs.journal import Journal
 from repairs.receipts import CURSOR_SET, SET_CURSOR, Receipt, whoever
@@ -140,6 +141,8 @@ def _committed(receipt: Receipt, row: Row, fresh: list[Row]) -> Standing:
 def _ended(receipt: Receipt, row: Row) -> Standing:
     marks = _fresh(row, receipt, "op_marks", "op_mark")
     if marks:
+        if marks[0]["half_queue_offset"] is None:
+            return _stands(receipt, row, f"a record at commit-log offset {marks[0]['commit_log_offset']} ended it")
         return _stands(receipt, row, f"an op message at queue offset {marks[0]['queue_offset']} ended it")
     if (gone := _gone(receipt, row, "op_mark", "op message")) is not None:
         return gone
@@ -172,6 +175,8 @@ def _stands(receipt: Receipt, row: Row, reason: str) -> Standing:
     """The effect is there; is it over, or will the broker ask again?"""
     if row["state"] == "PENDING" or "open_after_decision" in row["flags"]:
         newest = row["half_copies"][-1]["queue_offset"]
+        if any(entry["kind"] == STATE_TABLE for entry in row["state_entries"]):  # of 3.1: no close ends its asking
+            return Standing("reopened", f"{reason}, but the broker asks again: {row['reason']}")
         why = f"{reason}, but half copy {newest} is open: the broker asks again (rmqtx close {receipt.transaction_id})"
         return Standing("reopened", why)
     return Standing("stands", reason)

@@ -99,7 +99,8 @@ class Draft:
     """A record before it has its place.
 
     Shape: the fields of RECORD by their names. Hosts are address and port as stored, 8 bytes, or 20 of IPv6.
-           `properties` is the area as stored, without the CRC of the whole record.
+           `properties` is the area as stored, without the CRC of the whole record. `queue_offset` is given where it is
+           no place in a queue, as in ROLLBACK records (before 4.3).
     """
 
     topic: str
@@ -113,6 +114,7 @@ class Draft:
     sys_flag: int = 0
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+    queue_offset: int | None = None
 
     def length_bytes(self, rules: WritingRules) -> int:
         """How long its record is."""

@@ -10,7 +10,10 @@ import numpy as np
 
 from readers.broker_settings import Version
 from readers.record_block import Block
-from readers.store import HALF_TOPIC
+from readers.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
+
+#: Topics of half copies that are no prepared records.
+_HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,11 @@ class NamedRecord:
     message_id: str
     raw: bytes = field(default=b"", repr=False)
     topic: str = HALF_TOPIC
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether, as a half copy, it is a prepared record (before 4.3): it stands in its real topic."""
+        return self.topic not in _HALF_TOPICS
 
     def place(self) -> dict[str, Any]:
         """The same as plans and receipts have it (RECORD_NAMED)."""
@@ -75,6 +83,7 @@ class Surroundings:
     Shape: `producers` are the clients of the producer group that are connected, as text; None where nobody could be
            asked, and `producers_unknown` says why. `rivals` are other processes of ours that act on the group. `stores`
            that could not be read are in `unread`. `is_stopped`: the broker does not run, and its files are acted on.
+           `is_of_files`: files were looked at, and no broker was asked.
            `unwritable`: actions for which the broker would write what cannot be appended to its files, and why.
     Units: `settle_ms` is how long a decision made before now may take to show; `settled_ms` how long was waited.
     """
@@ -91,6 +100,7 @@ class Surroundings:
     rivals_unknown: str | None = None
     unread: tuple[str, ...] = ()
     is_stopped: bool = False
+    is_of_files: bool = False
     unwritable: Mapping[str, str] = field(default_factory=dict)
 
 

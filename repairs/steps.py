@@ -10,6 +10,7 @@ from typing import Any
 from readers.planning import PLACE, WITNESSES, step_of
 from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC
 from remoting.broker import Broker
+from remoting.live_store import HALF_TOPIC_SINCE
 from repairs.situation import NamedRecord, Situation
 
 __all__ = ["is_live_store", "live_plan_store", "staleness", "step_of", "step_of_situation"]
@@ -40,9 +41,10 @@ def live_plan_store(broker: Broker) -> dict[str, Any]:
     Shape: a row of PLAN_STORES without segments: nobody sees a live broker's files.
     Raises: Unreachable, NoAnswer, Refused.
     """
+    has_half_topic = broker.version() >= HALF_TOPIC_SINCE
 
     def cursor(topic: str) -> list[dict[str, int]] | None:
-        offset = broker.consumer_offset(CHECK_GROUP, topic)
+        offset = broker.consumer_offset(CHECK_GROUP, topic) if has_half_topic else None
         return None if offset is None else [{"queue_id": 0, "next_queue_offset": offset}]
 
     return {

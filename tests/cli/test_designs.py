@@ -69,18 +69,24 @@ def test_stores_names_the_designs_and_what_shows_them(rmqtx: Run, name: str) -> 
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(("statetable", "prepared", "upgraded-4"))])
-def test_a_decision_on_a_prepared_record_is_refused(rmqtx: Run, name: str, tmp_path: Path) -> None:
+def test_what_means_nothing_for_a_prepared_record_is_refused_by_one_name(rmqtx: Run, name: str, tmp_path: Path) -> None:
     pending = rmqtx("pending", unpacked(name), "--format", "jsonl").out.splitlines()
     row = next(json.loads(line) for line in pending if "prepared record" in line)
-    for more in ([], ["--override", "cannot-be-written", "--reason", "a test"]):
-        result = rmqtx(
-            "commit", row["transaction_id"], "--store", unpacked(name), "--to", f"{tmp_path}/new", "--yes",
-            "--broker-version", "4.9.7", *more,
-        )
-        assert result.status in (exit_status.REFUSED_BY_GUARD, exit_status.USAGE)
-        assert "prepared-record" in result.err or "--broker-version" in result.err
-        assert "Traceback" not in result.err
-    result = rmqtx("rollback", row["transaction_id"], "--store", unpacked(name), "--to", f"{tmp_path}/new", "--yes",
-                   "--override", "prepared-record", "--reason", "a test")
+    recipe = corpus.recipe(name)
+    where = ["--store", unpacked(name), "--to", f"{tmp_path}/new", "--yes",
+             "--broker-version", str(recipe.get("upgrade", recipe["version"]))]  # fmt: skip
+    for action in ("close", "resume"):
+        for more in ([], ["--override", "still-open", "--reason", "a test"]):
+            result = rmqtx(action, row["transaction_id"], *where, *more)
+            assert result.status == exit_status.REFUSED_BY_GUARD
+            assert "prepared-record" in result.err
+            assert "Traceback" not in result.err
+    result = rmqtx("rollback", row["transaction_id"], *where, "--override", "prepared-record", "--reason", "a test")
     assert result.status == exit_status.USAGE
     assert "cannot be overridden" in result.err
+    assert not (tmp_path / "new").exists()
+    result = rmqtx("rollback", row["transaction_id"], *where)
+    assert result.status == exit_status.DONE, result.err
+    shown_row = rmqtx("show", row["transaction_id"], f"{tmp_path}/new").out
+    assert "ROLLED_BACK" in shown_row
+    assert "ROLLBACK record" in shown_row

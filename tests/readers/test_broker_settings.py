@@ -133,7 +133,10 @@ def test_an_abort_marker_shows_which_kind_of_broker_ran(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "version"),
-    [("5.1.4", (5, 1, 4)), ("V5_1_4", (5, 1, 4)), ("4.9.7-SNAPSHOT", (4, 9, 7)), (" 5.3 ", (5, 3, 0))],
+    [
+        ("5.1.4", (5, 1, 4)), ("V5_1_4", (5, 1, 4)), ("V4_2_0_SNAPSHOT", (4, 2, 0)), ("4.9.7-SNAPSHOT", (4, 9, 7)),
+        (" 5.3 ", (5, 3, 0)),
+    ],
 )
 def test_versions_as_people_write_them(text: str, version: tuple[int, int, int]) -> None:
     assert parse_version(text) == version

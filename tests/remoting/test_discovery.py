@@ -69,6 +69,21 @@ def test_every_master_of_every_cluster_in_order() -> None:
         assert found(["broker-b", two.address, "broker-b"], table) == [second]
 
 
+def test_a_name_server_of_3_1_says_the_clusters_in_a_table_of_their_own() -> None:
+    table = {"broker-a": {"brokerName": "broker-a", "brokerAddrs": {"0": "10.0.0.1:10911"}}}
+    value = {"brokerAddrTable": table, "clusterAddrTable": {"c1": ["broker-a"]}}
+    route = {"brokerDatas": list(table.values())}
+
+    def answer(request: Frame) -> Answer:
+        is_list = request.code == RequestCode.GET_BROKER_CLUSTER_INFO
+        return response(request, body=json.dumps(value if is_list else route).encode())
+
+    with FakeServer(answer) as server, Client(SETTINGS) as client:
+        servers = NameServers(client, [server.address])
+        for brokers in (servers.brokers(), servers.route("orders")):
+            assert [(broker.cluster, broker.name) for broker in brokers] == [("c1", "broker-a")]
+
+
 def test_an_address_needs_no_name_server_and_says_itself_who_it_is() -> None:
     with FakeServer(lambda request: broker_answer(request, number="1")) as slave:
         assert found([slave.address], None) == [("c1", f"broker-a@{slave.address}", 1)]

@@ -23,11 +23,14 @@ IN_ROCKSDB = situation(
 )
 #: The op message of another half of it.
 OTHER_HALF = {**mark(0), "half_queue_offset": None}
+PREPARED = replace(record(0, 700), topic="orders")
 CASES: dict[str, list[tuple[Situation, Wish]]] = {
     "slave": [(situation(surroundings=around(is_slave=True)), Wish("commit"))],
     "rocksdb-transactions": [(IN_ROCKSDB, Wish("resume"))],
     "prepared-record": [
-        (situation(half_copy=replace(record(0, 700), topic="orders")), Wish(action)) for action in ACTIONS
+        (situation(surroundings=around(version=version), half_copy=PREPARED), Wish(action))
+        for version, actions in (((4, 3, 0), ACTIONS), ((5, 3, 3), ACTIONS), ((4, 2, 0), ("resume", "close")))
+        for action in actions
     ],
     "wrong-group": [
         (situation(), Wish("commit", group="other")),
@@ -121,6 +124,14 @@ ALLOWED: list[tuple[Situation, str]] = [
     (
         replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "state": "DISCARDED", "born_time_ms": NOW_MS - 73 * 3_600_000}),
         "resume",
+    ),
+    *(
+        (situation(surroundings=surroundings, half_copy=PREPARED, named=PREPARED), action)
+        for surroundings in (
+            around(version=(3, 1, 4)), around(version=(4, 2, 0)),
+            around(version=(4, 9, 7), is_stopped=True, is_of_files=True),
+        )
+        for action in ("commit", "rollback", "discard")
     ),
 ]
 

@@ -1,0 +1,174 @@
+"""Forced decisions on prepared records, live and on files, by real brokers before 4.3: each commit arrives once.
+
+`RMQTX_OLD_BROKER_VERSIONS` names the versions; without it none is run, because each takes more than a minute.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from readers.state_table import STATES, state_slots
+from readers.store import open_store
+from repairs.destinations import Destination
+from repairs.journal import Journal
+from tests.brokers import corpus, maven
+from tests.brokers.old_rig import COMMIT, OldRig, old_rig
+from tests.brokers.rig import Agent, Event, Rig
+from tests.brokers.test_old_rig import until
+from tests.repairs.test_file_medium import act, medium_of, rows_of
+from tests.repairs.test_old_acts import prepared_rows
+
+VERSIONS = os.environ.get("RMQTX_OLD_BROKER_VERSIONS", "").split()
+STOPS = ("clean", "killed")
+LATER_VERSIONS = ("4.3.0", "4.9.7")
+WHY_NOT = maven.why_not()
+
+pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]
+CASES = ("live_commit", "live_rollback", "file_commit", "file_rollback", "file_discard", "open")
+
+
+class Shop:
+    """A broker, its clients, and what they saw."""
+
+    def __init__(self, rig: OldRig, state: Path) -> None:
+        self.rig = rig
+        self.events: list[Event] = []
+        self.sent: dict[str, Event] = {}
+        self.environment = {**os.environ, "XDG_STATE_HOME": str(state)}
+        self.agent: Agent
+
+    def clients(self, *, with_producer: bool) -> None:
+        self.agent = self.rig.agent(on_event=self.events.append)
+        self.rig.wait_broker(self.agent)
+        self.rig.create_topic(self.agent, "orders", queues=2)
+        self.agent.do("consumer", group="warehouse", topics="orders")
+        if with_producer:
+            self.agent.do("producer", group="shop", topic="orders")
+
+    def send(self, case: str) -> None:
+        self.agent.do(
+            "send", kind="transaction", group="shop", topic="orders", case=case, plan=case, keys=f"K-{case}",
+            body="aGVsbG8=",
+        )
+        self.sent[case] = next(one for one in self.events if one["event"] == "sent" and one["case"] == case)
+
+    def deliveries(self, case: str) -> int:
+        """Each record counts once: after a crash a consumer gets again what it had not reported."""
+        got = [one for one in self.events if one["event"] == "delivered" and one["case"] == case]
+        return len({one["commit_log_offset"] for one in got})
+
+    def rmqtx(self, *words: object) -> subprocess.CompletedProcess[str]:
+        program = "from rmqtx_cli.main import run; run()"
+        return subprocess.run(
+            [sys.executable, "-c", program, *map(str, words)], capture_output=True, text=True, check=False,
+            env=self.environment, timeout=60,
+        )
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_forced_commit_arrives_exactly_once(version: str, stop: str, tmp_path: Path) -> None:
+    with old_rig(version, tmp_path / "rig") as rig:
+        rig.start()
+        shop = Shop(rig, tmp_path / "state")
+        shop.clients(with_producer=True)
+        for case in CASES:
+            shop.send(case)
+        refused = shop.rmqtx("commit", "K-live_commit", "-n", rig.name_server, "--yes", "--dry-run")
+        assert refused.returncode == 12, refused.stderr
+        assert "producer-connected" in refused.stderr
+        shop.agent.kill()
+        shop.clients(with_producer=False)
+        act_live(shop)
+        rig.stop("broker", signal.SIGTERM if stop == "clean" else signal.SIGKILL)
+        shop.agent.kill()
+        act_on_files(shop, version, tmp_path)
+        rig.start_broker()
+        shop.clients(with_producer=False)
+        until("delivered", lambda: shop.deliveries("file_commit") == 1)
+        # the handle of what nobody decided is still good, whatever was done to the tables beside it
+        assert rig.end(shop.agent, COMMIT, shop.sent["open"])["code"] == 0
+        until("delivered", lambda: shop.deliveries("open") == 1)
+        time.sleep(1.0)
+        wanted = {"live_commit": 1, "file_commit": 1, "open": 1}
+        assert {case: shop.deliveries(case) for case in CASES} == dict.fromkeys(CASES, 0) | wanted
+        shop.agent.kill()
+        rig.stop("broker")
+        if version.startswith("3.1"):
+            # after a kill the table is made anew of what was open, and takes no answer to the number before
+            remade = ["PREPARED"]
+            kept = ["COMMIT", "ROLLBACK", "COMMIT", "ROLLBACK", "ROLLBACK", "COMMIT"]
+            assert states_of(rig.store) == (kept if stop == "clean" else remade)
+
+
+@pytest.mark.skipif(not VERSIONS, reason="make test-brokers runs it")
+@pytest.mark.parametrize("version", LATER_VERSIONS)
+def test_a_later_broker_delivers_what_was_committed_on_its_files(version: str, tmp_path: Path) -> None:
+    """It goes on with a store of 4.2.0, and could not decide its prepared records itself."""
+    name = f"upgraded-4.2.0-{version}"
+    root = corpus.unpack(name, tmp_path)
+    pending = prepared_rows(rows_of(root, version))
+    orders = dict(zip(pending, ("commit", "rollback", "commit", "discard"), strict=False))
+    medium = medium_of(root, version, Destination(undo_file=tmp_path / "undo"))
+    receipts = act(medium, Journal(tmp_path / "state" / "receipts.jsonl"), orders)
+    assert {receipt.outcome for receipt in receipts} == {"proved"}
+    cases = {row["transaction_id"]: row for row in corpus.expected(name)}
+    events: list[Event] = []
+    with Rig(version, tmp_path, corpus.recipe(name)["broker_conf"]) as rig:
+        rig.start_names()
+        rig.start_broker()
+        agent = rig.agent(on_event=events.append)
+        rig.wait_broker(agent)
+        agent.do("consumer", group="after", topics="orders,payments")
+        committed = [cases[one]["case"] for one, action in orders.items() if action == "commit"]
+
+        def count(case: str) -> int:
+            return sum(event["event"] == "delivered" and event["case"] == case for event in events)
+
+        until("delivered", lambda: all(count(case) for case in committed))
+        time.sleep(2.0)
+        ended = [cases[one]["case"] for one, action in orders.items() if action != "commit"]
+        assert [count(case) for case in committed] == [1] * len(committed)
+        assert [count(case) for case in ended] == [0] * len(ended)
+
+
+def act_live(shop: Shop) -> None:
+    where = ("-n", shop.rig.name_server, "--yes")
+    listed = shop.rmqtx("pending", *where[:2])
+    assert "prepared" in listed.stderr, listed.stderr
+    shown = shop.rmqtx("show", "K-live_commit", *where[:2])
+    assert "PENDING" in shown.stdout, shown.stderr
+    for action in ("commit", "rollback"):
+        done = shop.rmqtx(action, f"K-live_{action}", *where)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "proved" in done.stdout
+    until("delivered", lambda: shop.deliveries("live_commit") == 1)
+    again = shop.rmqtx("commit", "K-live_commit", *where)
+    assert again.returncode == 12, again.stderr
+    assert "already-delivered" in again.stderr
+    again = shop.rmqtx("commit", "K-live_rollback", *where)
+    assert "already-decided" in again.stderr
+
+
+def act_on_files(shop: Shop, version: str, place: Path) -> None:
+    for number, action in enumerate(("commit", "rollback", "discard")):
+        done = shop.rmqtx(
+            action, f"K-file_{action}", "--store", shop.rig.store, "--in-place", "--undo", place / f"undo-{number}",
+            "--broker-version", version, "--yes",
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "proved" in done.stdout
+
+
+def states_of(store: Path) -> list[str]:
+    """States of the state table's slots."""
+    slots = state_slots(open_store(store), [])
+    assert slots is not None
+    return [STATES[state] for state in slots.states.tolist()]

@@ -1,0 +1,248 @@
+"""Acts on the files of brokers before 4.3, and of later ones that go on with them: stores of real brokers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from readers.broker_settings import broker_settings
+from readers.errors import StoreInUse, UnsafeStore
+from readers.job_runner import run_job
+from readers.redo_log import REDO_ENTRY, redo_entries
+from readers.splits import plan_splits
+from readers.state_table import STATE_SLOT, state_slots
+from readers.store import open_store
+from readers.verify import Verify
+from repairs import file_medium
+from repairs.destinations import Destination
+from repairs.execution import undo
+from repairs.guards import refusals
+from repairs.journal import Journal
+from repairs.lockless_brokers import require_not_mapped
+from repairs.log_tail import log_end
+from repairs.record_writer import draft_of
+from repairs.wishes import Wish
+from tests.brokers.corpus import unpack
+from tests.repairs.test_file_medium import act, content, medium_of, rows_of
+from tests.repairs.test_record_writer import number, records
+
+#: Store of the corpus → the broker that is to open it.
+STORES = {
+    "statetable-3.1.4": "3.1.4", "statetable-killed-3.1.4": "3.1.4", "statetable-recovered-3.1.4": "3.1.4",
+    "statetable-slave-3.1.4": "3.1.4", "upgraded-3.1.4-3.2.6": "3.2.6", "prepared-3.2.6": "3.2.6",
+    "prepared-killed-3.2.6": "3.2.6", "prepared-4.2.0": "4.2.0", "prepared-killed-4.2.0": "4.2.0",
+    "upgraded-4.2.0-4.3.0": "4.3.0", "upgraded-4.2.0-4.9.7": "4.9.7",
+}  # fmt: skip
+EFFECT = {"commit": "COMMITTED", "rollback": "ROLLED_BACK", "discard": "ROLLED_BACK"}
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "state" / "receipts.jsonl")
+
+
+def prepared_rows(rows: dict[str, dict[str, Any]]) -> list[str]:
+    """The pending transactions whose half copy is a prepared record, those with their own queue first."""
+    found = [
+        name for name, row in rows.items() if row["state"] == "PENDING" and row["reason"].startswith("prepared record")
+    ]
+    finals = [final for row in rows.values() for final in row["final_records"]]
+    queues = {(final["topic"], final["queue_id"]) for final in finals}
+    return sorted(found, key=lambda name: (rows[name]["topic"], rows[name]["queue_id"]) not in queues)
+
+
+def graver(root: Path, version: str) -> list[tuple[str, int | None]]:
+    """What the check of a store finds above a note: kind and place."""
+    rows = run_job(Verify(version=version), plan_splits([open_store(root)])).table().to_pylist()
+    return [(row["code"], row["commit_log_offset"]) for row in rows if row["severity"] != "note"]
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_each_action_ends_one_prepared_record_and_nothing_else(name: str, tmp_path: Path, journal: Journal) -> None:
+    version = STORES[name]
+    source = unpack(name, tmp_path / "source")
+    before, bytes_before = rows_of(source, version), content(source)
+    orders = dict(zip(prepared_rows(before), ("commit", "rollback", "discard", "commit"), strict=False))
+    assert {"commit", "rollback"} <= set(orders.values())
+    target = tmp_path / "target"
+    receipts = act(medium_of(source, version, Destination(copy=target)), journal, orders)
+    assert content(source) == bytes_before
+    after = rows_of(target, version)
+    for receipt in receipts:
+        row = after[receipt.acted_on]
+        assert receipt.outcome == "proved", receipt.notes
+        assert (row["state"], row["advice"]) == (EFFECT[receipt.action], "none")
+        assert not {"open_after_decision", "unanswerable", "conflict", "duplicate_commit"} & set(row["flags"])
+        assert len(receipt.requests) == 1
+    others = {name: row["state"] for name, row in before.items() if name not in orders}
+    assert {name: row["state"] for name, row in after.items() if name not in orders} == others
+    # a queue that had no record yet is made by the broker when it starts
+    new = set(graver(target, version)) - set(graver(source, version))
+    assert {code for code, _ in new} <= {"queue-missing"}
+
+
+def test_what_is_entered_is_what_the_broker_itself_had_entered(
+    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last two decisions are taken out of a store of 3.1.4 and made again: every byte is the broker's."""
+    root = unpack("statetable-3.1.4", tmp_path / "store")
+    whole = content(root)
+    store = open_store(root)
+    last = list(records(store))[-2:]
+    names = {number(record, "commit_log_offset", 8): draft_of(record) for record in last}
+    assert [draft.sys_flag & 12 for draft in names.values()] == [8, 12]
+    times = [int.from_bytes(record[56:64], "big") for record in last]
+    _take_out(root, last)
+    prepared = {row["half_copies"][0]["commit_log_offset"]: name for name, row in rows_of(root, "3.1.4").items()}
+    actions = ("commit", "rollback")
+    ends = [prepared[draft.prepared_transaction_offset] for draft in names.values()]
+    for name, action, time_ms in zip(ends, actions, times, strict=True):
+        assert rows_of(root, "3.1.4")[name]["state"] == "PENDING"
+        monkeypatch.setattr(file_medium, "_now_ms", lambda time_ms=time_ms: time_ms)
+        medium = medium_of(root, "3.1.4", Destination(undo_file=tmp_path / action))
+        assert [receipt.outcome for receipt in act(medium, journal, {name: action})] == ["proved"]
+    made = content(root)
+    assert made.pop("lock") == b""
+    assert made == whole
+
+
+def _take_out(root: Path, last: list[bytes]) -> None:
+    """Some last records of a store of 3.1.4, as if they had not been written: log, queue, redo log, state table."""
+    store = open_store(root)
+    for record in last:
+        offset = number(record, "commit_log_offset", 8)
+        draft = draft_of(record)
+        _overwrite(Path(store.commit_log[0].file), offset, bytes(len(record)))
+        if draft.sys_flag & 12 == 8:
+            queue = root / "consumequeue" / draft.topic / str(draft.queue_id) / f"{0:020}"
+            _overwrite(queue, number(record, "queue_offset", 8) * 20, bytes(20))
+        entries = redo_entries(store, [])
+        assert entries is not None
+        row = entries.offsets.tolist().index(offset)
+        file = entries.files[int(entries.file_numbers[row])].file
+        _overwrite(Path(file), int(entries.positions[row]), bytes(REDO_ENTRY.size_bytes))
+        slots = state_slots(store, [])
+        assert slots is not None
+        row = slots.offsets.tolist().index(draft.prepared_transaction_offset)
+        file = slots.files[int(slots.file_numbers[row])].file
+        _overwrite(Path(file), int(slots.positions[row]) + STATE_SLOT.size_bytes - 4, (4).to_bytes(4, "big"))
+
+
+def _overwrite(file: Path, position: int, data: bytes) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(position)
+        opened.write(data)
+
+
+def test_a_queue_without_a_file_is_left_to_the_broker(tmp_path: Path, journal: Journal) -> None:
+    root = unpack("statetable-recovered-3.1.4", tmp_path / "store")
+    rows = rows_of(root, "3.1.4")
+    name = next(name for name in prepared_rows(rows) if (rows[name]["topic"], rows[name]["queue_id"]) == ("orders", 1))
+    target = Destination(copy=tmp_path / "copy")
+    (receipt,) = act(medium_of(root, "3.1.4", target), journal, {name: "commit"})
+    assert receipt.outcome == "refused_by_guard"
+    assert "queue 1 of orders has no file yet" in receipt.notes[0]
+    (receipt,) = act(medium_of(root, "3.1.4", target), journal, {name: "rollback"})  # which is in no queue
+    assert receipt.outcome == "proved"
+
+
+@pytest.mark.parametrize("name", ["statetable-3.1.4", "statetable-killed-3.1.4", "prepared-4.2.0"])
+def test_undo_takes_it_back(name: str, tmp_path: Path, journal: Journal) -> None:
+    version = STORES[name]
+    root = unpack(name, tmp_path / "store")
+    before = content(root)
+    end = log_end(open_store(root)).offset
+    orders = dict.fromkeys(prepared_rows(rows_of(root, version)), "commit")
+    receipts = act(medium_of(root, version, Destination(undo_file=tmp_path / "undo")), journal, orders)
+    assert {receipt.outcome for receipt in receipts} == {"proved"}, receipts[0].notes
+    after = content(root)
+    changed = {file.split("/")[0] for file, data in after.items() if before.get(file) != data} - {"lock"}
+    told = set() if "abort" in before else {"consumequeue"} if version == "3.1.4" else {"abort"}
+    tables = {"transaction"} if version == "3.1.4" else set()
+    assert changed == {"commitlog", *told, *tables}
+    assert log_end(open_store(root)).offset > end
+    undo(tmp_path / "undo", root)
+    undone = content(root)
+    assert undone.pop("lock", b"") == before.pop("lock", b"")
+    assert undone == before
+
+
+def test_a_full_redo_log_goes_on_in_a_new_file(tmp_path: Path, journal: Journal) -> None:
+    root = unpack("statetable-3.1.4", tmp_path / "store")
+    directory = root / "transaction" / "redolog" / "TRANSACTION_REDOLOG_TOPIC_XXXX" / "0"
+    before = sorted(file.name for file in directory.iterdir())
+    pending = prepared_rows(rows_of(root, "3.1.4"))
+    entries = redo_entries(open_store(root), [])
+    assert entries is not None
+    room = sum(segment.size_bytes for segment in entries.files) // REDO_ENTRY.size_bytes - len(entries)
+    cut = directory / before[-1]
+    filler = bytes.fromhex("000000000000000100000064ffffffffffffffff") * (room - 2)
+    _overwrite(cut, cut.stat().st_size - room * REDO_ENTRY.size_bytes, filler)  # there is room for two entries
+    orders = dict.fromkeys(pending[:4], "rollback")
+    receipts = act(medium_of(root, "3.1.4", Destination(undo_file=tmp_path / "undo")), journal, orders)
+    assert {receipt.outcome for receipt in receipts} == {"proved"}, receipts[0].notes
+    assert len(list(directory.iterdir())) == len(before) + 1
+    again = redo_entries(open_store(root), [])
+    assert again is not None
+    assert len(again) == len(entries) + room - 2 + 4
+
+
+def test_a_broker_without_a_lock_is_seen_by_the_files_that_it_maps(tmp_path: Path) -> None:
+    root = unpack("statetable-killed-3.1.4", tmp_path / "store")
+    medium_of(root, "3.1.4", Destination(copy=tmp_path / "copy"))
+    program = (
+        "import mmap, sys; file = open(sys.argv[1], 'rb'); mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ); "
+        "print('mapped', flush=True); sys.stdin.read()"
+    )
+    log = str(root / "commitlog" / f"{0:020}")
+    with subprocess.Popen([sys.executable, "-c", program, log], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as held:
+        assert held.stdout is not None
+        assert held.stdout.readline() == b"mapped\n"
+        with pytest.raises(StoreInUse, match=f"process {held.pid}"):
+            medium_of(root, "3.1.4", Destination(copy=tmp_path / "copy"))
+        held.communicate()
+
+
+def test_another_users_java_that_cannot_be_looked_into_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(unpack("statetable-killed-3.1.4", tmp_path / "store"))
+    processes = tmp_path / "proc"
+    for number_, command in ((71, "java"), (72, "bash")):
+        (processes / str(number_)).mkdir(parents=True)
+        (processes / str(number_) / "comm").write_text(command + "\n")
+        (processes / str(number_) / "maps").write_text("")
+    require_not_mapped(store, processes)
+    real = Path.read_text
+
+    def refused(self: Path, *arguments: Any, **named: Any) -> str:
+        if self.name == "maps":
+            raise PermissionError
+        return real(self, *arguments, **named)
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    with pytest.raises(UnsafeStore, match="process 71"):
+        require_not_mapped(store, processes)
+    (processes / "71" / "comm").write_text("sleep\n")
+    require_not_mapped(store, processes)
+
+
+@pytest.mark.parametrize("action", ["resume", "close"])
+def test_what_means_nothing_for_a_prepared_record_is_refused_once(action: str, tmp_path: Path) -> None:
+    root = unpack("prepared-4.2.0", tmp_path / "store")
+    medium = medium_of(root, "4.2.0", Destination(copy=tmp_path / "copy"))
+    row = next(row for row in medium.look(prepared_rows(rows_of(root, "4.2.0"))[:1]))
+    (situation,) = medium.situations([row], settled_ms=0)
+    (refusal,) = refusals(situation, Wish(action))
+    assert refusal.guard == "prepared-record"
+
+
+def test_a_version_that_is_not_known_is_asked_for(tmp_path: Path) -> None:
+    root = unpack("prepared-3.2.6", tmp_path / "store")
+    store = open_store(root)
+    with pytest.raises(UnsafeStore, match="not known"):
+        file_medium.FileMedium(store, broker_settings, {}, Destination(copy=tmp_path / "copy"), open_store)

@@ -1,0 +1,110 @@
+"""Live decisions on prepared records: the handle that is sent, what is asked beside it, and what proves the effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from readers.store import open_store
+from remoting.answers import BrokerAddresses
+from remoting.client import Client
+from remoting.codes import COMMIT, RequestCode, ResponseCode
+from remoting.frames import Frame
+from repairs.carry_out import carry_out, prepared
+from repairs.deeds import Conduct, Deed, Order
+from repairs.journal import Journal
+from repairs.live_medium import LiveMedium
+from repairs.log_tail import LogTail, log_end
+from repairs.prepared_ends import commit_record_of, rollback_record_of
+from repairs.wishes import Wish
+from tests.remoting.fake import response
+from tests.remoting.test_live_questions import Served
+from tests.repairs.test_prepared_ends import RULES
+from tests.repairs.test_record_writer import number, records
+
+#: Corpus store → the number that a handle has there: the slot's, or 0.
+NAMES = {"statetable-3.1.4": True, "prepared-3.2.6": False, "prepared-4.2.0": False}
+QUICK = Conduct(settle_ms=0, overrides=("decision-in-flight",), prove_ms=5_000)
+
+
+class Acting(Served):
+    """A served store whose broker does what END_TRANSACTION says, by the three tests of brokers 3.1 to 4.2."""
+
+    def __init__(self, name: str, place: Path, client: Client) -> None:
+        super().__init__(name, place, client)
+        self.ends: list[dict[str, str]] = []
+        self.answers._answers |= {RequestCode.END_TRANSACTION: self._end, RequestCode.HEART_BEAT: response}
+
+    def _end(self, request: Frame) -> Frame:
+        fields = request.fields
+        self.ends.append(dict(fields))
+        offset = int(fields["commitLogOffset"])
+        raw = next(one for one in records(self.store) if number(one, "commit_log_offset", 8) == offset)
+        if int(fields["tranStateTableOffset"]) != number(raw, "queue_offset", 8):
+            return response(request, ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+        is_commit = int(fields["commitOrRollback"]) == COMMIT
+        version = self.settings.version_low
+        assert version is not None
+        tail = LogTail(self.store, log_end(self.store), RULES, now_ms=0, abort=None, is_copied=False)
+        placed = tail.append(commit_record_of(raw) if is_commit else rollback_record_of(raw, version))
+        segment = self.store.commit_log[-1]
+        with Path(segment.file).open("r+b") as file:
+            file.seek(placed.commit_log_offset - segment.base_offset)
+            file.write(placed.record)
+        self.store = self.answers.store = open_store(self.store.root)
+        return response(request)
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with Client() as opened:
+        yield opened
+
+
+def acted(one: Acting, action: str, transaction_id: str, journal: Journal) -> Deed:
+    medium = LiveMedium([one.broker], [BrokerAddresses("c", "broker-a", {0: one.broker.address})])
+    (deed,) = prepared([Order(transaction_id, Wish(action))], medium, QUICK)
+    carry_out([deed], medium, journal, QUICK, lambda _: None)
+    return deed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_records_own_handle_is_sent_and_the_effect_is_proved(name: str, tmp_path: Path, client: Client) -> None:
+    one = Acting(name, tmp_path, client)
+    journal = Journal(tmp_path / "state" / "receipts.jsonl")
+    pending = [row for row in one.in_files() if row["state"] == "PENDING"]
+    with one.server:
+        for action, row in zip(("commit", "rollback", "discard"), pending[1:], strict=False):
+            deed = acted(one, action, row["transaction_id"], journal)
+            assert deed.begun().outcome == "proved", deed.begun().notes
+            copy = row["half_copies"][0]
+            assert bool(copy["queue_offset"]) == NAMES[name]
+            sent = one.ends[-1]
+            assert (int(sent["tranStateTableOffset"]), int(sent["commitLogOffset"]), sent["producerGroup"]) == (
+                copy["queue_offset"], copy["commit_log_offset"], row["producer_group"],
+            )  # fmt: skip
+            assert (sent["commitOrRollback"] == str(int(COMMIT))) == (action == "commit")
+            again = acted(one, "commit", row["transaction_id"], journal).begun()
+            assert again.outcome == "refused_by_guard"
+            assert again.notes[0].startswith("already-delivered" if action == "commit" else "already-decided")
+    assert len(one.ends) == 3
+    states = {row["transaction_id"]: row["state"] for row in one.in_files()}
+    assert [states[row["transaction_id"]] for row in pending[1:4]] == ["COMMITTED", "ROLLED_BACK", "ROLLED_BACK"]
+    asked = {code for code in one.answers.counts if code is not RequestCode.GET_BROKER_CONFIG}
+    assert not asked & {RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET}
+
+
+def test_a_later_broker_is_not_told_to_decide_what_it_cannot(tmp_path: Path, client: Client) -> None:
+    """A broker of 4.3 or later cannot decide a prepared record: nothing is sent to it."""
+    one = Acting("prepared-4.2.0", tmp_path, client)
+    one.answers.version = "4.9.7"
+    row = next(row for row in one.in_files() if row["state"] == "PENDING")
+    with one.server:
+        deed = acted(one, "rollback", row["transaction_id"], Journal(tmp_path / "state" / "receipts.jsonl"))
+    assert deed.begun().outcome == "refused_by_guard"
+    assert "NumberFormatException" in deed.begun().notes[0]
+    assert one.ends == []
+
+
