@@ -212,7 +212,8 @@ def test_the_next_rounds_are_those_that_were_foreseen(version: str, tmp_path: Pa
         asked.append({copy.queue_offset for copy in checked if copy is not None})
     assert actions == {Action.CHECKED, Action.IMMUNE, Action.DISCARDED, Action.ENDED}
     checks = {event["queue_offset"] for event in seen.asked}
-    connected = next(number for number, copies in enumerate(asked) if copies & checks)  # clients take their time
+    # Clients take their time, on a busy machine all of it.
+    connected = next((number for number, copies in enumerate(asked) if copies & checks), len(asked))
     for number, copies in enumerate(asked[connected + 1 :], connected + 2):
         assert copies <= checks, f"round {number}"
     every = set().union(*asked)
