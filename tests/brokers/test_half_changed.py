@@ -110,7 +110,8 @@ def test_a_broker_that_is_started_on_half_a_change(name: str, tmp_path: Path) ->
             print(f"{name}: {state.what}: {mine}; {done}")
             was_open = {case for case, row in rows_before.items() if row["open"]}
             assert was_open - ACTIONS.keys() <= asked <= was_open | {"never_answered.0"}, state.what
-            assert complaints(scene.store, tmp_path) == [], state.what
+            told = ["half-changed"] if (scene.store / BEGUN_MARK).exists() else []  # nobody removes it before `finish`
+            assert complaints(scene.store, tmp_path) == told, state.what
             finish(scene, is_half=is_half, what=state.what)
 
 

@@ -72,6 +72,12 @@ def available(version: str, kind: str) -> str:
     return name
 
 
+def rig_store(tmp_path: Path) -> Path:
+    """Where the rig looks for a store."""
+    (tmp_path / "rig").mkdir()
+    return tmp_path / "rig" / "store"
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_salvaged_store_is_served_over_its_holes(version: str, tmp_path: Path) -> None:
     name = available(version, "killed")
@@ -82,14 +88,14 @@ def test_a_salvaged_store_is_served_over_its_holes(version: str, tmp_path: Path)
     for log in (logs[0], logs[1]):
         records = damage.records_in(log)
         damage.zero_bytes(log, records[2][0], records[7][0] - records[2][0])
-    result = salvage([root], tmp_path / "rig" / "store", sizes, config=root / "config")
+    result = salvage([root], rig_store(tmp_path), sizes, config=root / "config")
     assert result.stand_ins_count
     served(version, tmp_path / "rig", name)
 
 
 def with_holes(name: str, tmp_path: Path) -> Path:
     """A store without some of its records, salvaged; gives the new one."""
-    root, store = corpus.unpack(name, tmp_path), tmp_path / "rig" / "store"
+    root, store = corpus.unpack(name, tmp_path), rig_store(tmp_path)
     for log in damage.log_files(root)[:2]:
         records = damage.records_in(log)
         for first in range(7, len(records) - 3, 29):
@@ -101,7 +107,7 @@ def with_holes(name: str, tmp_path: Path) -> Path:
 
 def from_image(name: str, tmp_path: Path) -> Path:
     """A store whose log lies in an image of a disk in wrong order, salvaged; gives the new one."""
-    root, store = corpus.unpack(name, tmp_path), tmp_path / "rig" / "store"
+    root, store = corpus.unpack(name, tmp_path), rig_store(tmp_path)
     chance = random.Random(name)
     with (tmp_path / "disk.img").open("wb") as image:
         for log in reversed(damage.log_files(root)):
@@ -167,5 +173,5 @@ def test_a_rebuilt_store_is_served(version: str, tmp_path: Path) -> None:
     sizes = store_sizes(open_store(root))
     for part in ("consumequeue", "index", "checkpoint"):
         damage.drop(root / part)
-    rebuild(PARTS, open_store(root), tmp_path / "rig" / "store", sizes)
+    rebuild(PARTS, open_store(root), rig_store(tmp_path), sizes)
     served(version, tmp_path / "rig", name)

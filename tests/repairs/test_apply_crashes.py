@@ -21,6 +21,8 @@ from tests.repairs.crash_states import State
 
 IS_WHOLE = bool(os.environ.get("RMQTX_CRASHES"))
 STORES = [f"{kind}-{version}" for kind in ("multipath", "killed") for version in ("4.9.7", "5.1.4", "5.3.3", "5.5.0")]
+#: Where what is appended reaches the end of a file of the log, and goes on in a new one.
+ROLLING_OVER = ("multipath-5.1.4", "killed-4.9.7")
 #: The states that transactions are in afterwards.
 WANTED = {"commit": "COMMITTED", "rollback": "ROLLED_BACK", "discard": "ROLLED_BACK", "resume": "PENDING"}
 
@@ -64,7 +66,8 @@ def require_all_done_once(scene: Scene) -> None:
 def test_one_command_brings_it_back_and_one_completes_it(stories: dict[str, Story], name: str) -> None:
     story = stories[name]
     changed = {path for path, data in story.after.items() if story.before.get(path) != data}
-    assert len([path for path in changed if path.startswith("commitlog")]) == 2, "the end of a file was reached"
+    files = len([path for path in changed if path.startswith("commitlog")])
+    assert files == (2 if name in ROLLING_OVER else 1)
     begun = tried = 0
     for way, wanted in (((), story.before), (("--resume",), story.after)):
         for state, scene in story.laid_out(chosen(story, 1)):

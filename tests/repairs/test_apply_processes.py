@@ -116,7 +116,7 @@ def test_killed_at_random(begun: Begun, verb: str) -> None:
 
 ANOTHER = "another"
 #: Several `undo` at once are in test_execution_processes.py.
-PAIRS = [("apply", "apply"), ("apply", "resume")]
+PAIRS = [("apply", "apply"), ("apply", "resume"), ("apply", "undo")]
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)

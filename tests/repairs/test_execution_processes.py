@@ -47,7 +47,7 @@ for step in (WriteAt("checkpoint", 0, b"x"), ReplaceFile("checkpoint", b"x"), Cr
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 @pytest.mark.parametrize("mode", [0o755, 0o777])
 def test_what_the_broker_could_not_write_to_is_refused_before_anything_is_done(mode: int) -> None:
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:  # others' temporary directories are closed to nobody
         store, kept = lay_out_store(Path(directory) / "store"), Path(directory) / "kept"
         kept.mkdir()
         for path in (Path(directory), kept):
