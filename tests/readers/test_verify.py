@@ -517,14 +517,15 @@ def test_cursors_that_cannot_be_read(copy: Path) -> None:
     assert "config-damaged" in {row["code"] for row in findings(copy)}
 
 
-def test_queues_in_rocksdb_are_said_to_be_unchecked(tmp_path: Path) -> None:
+def test_queues_in_rocksdb_that_cannot_be_read_are_said_to_be_unchecked(tmp_path: Path) -> None:
     forge = Forge(tmp_path)
     forge.half("A")
     root = forge.write()
     damage.drop(root / "consumequeue")
     damage.foreign_file(root / "consumequeue", "CURRENT", b"MANIFEST-000004\n")
-    row = the_one(findings(root))
-    assert (row["code"], row["severity"]) == ("queues-unchecked", "note")
+    for level, told in ((QUICK, ("queues-unchecked", "note")), (DEFAULT, ("database-unread", "warning"))):
+        row = the_one(findings(root, level))
+        assert (row["code"], row["severity"]) == told
 
 
 def light(forge: Forge, places: str) -> int:
