@@ -21,6 +21,7 @@ from readers.record_at import block_at
 from readers.recovery_queues import QueueFacts
 from readers.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, queue_text, slot_files, topic_bytes, topic_text
 from readers.store import Store
+from readers.verify_losses import meaning_of_mismatch
 from readers.verify_queues import RECORD_COLUMNS, QueuePart, QueueParts
 from readers.verify_ranges import LogRanges, between, inside, merged
 
@@ -202,10 +203,12 @@ class Leftovers:
             left = runs[number:] if number == FINDINGS_MAX - 1 else [run]
             more = sum(one.end - one.begin for one in left) - 1
             segment = queue.files.segments[run.file - 1]
+            is_mismatch = run.kind == _MISMATCH
             yield Finding(
                 self._store.root, _CODES[run.kind], segment.file, run.begin * size - segment.base_offset,
                 (run.end - run.begin) * size, expected=expected,
                 actual=f"{actual or 'neither'}, and {more} more such slots" if more else actual,
+                meaning=meaning_of_mismatch(topic_text(queue.name[1]), more + 1) if is_mismatch else None,
             )
 
     @staticmethod

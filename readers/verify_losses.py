@@ -47,6 +47,18 @@ def with_losses(store: Store, findings: Sequence[Finding]) -> list[Finding]:
     return told
 
 
+def meaning_of_mismatch(topic: str, count: int) -> str | None:
+    """What it means that slots of a queue lead to other records; None for what any queue's slots mean."""
+    kind = _TOPICS.get(topic)
+    if kind is None:
+        return None
+    return (
+        f"{amount(_KINDS[kind], count)} should stand there, as the queue says, and other records do: where no "
+        "slot-missing has the same number, what stood there is lost as evidence, and transactions that may have relied "
+        "on it are UNDECIDABLE"
+    )
+
+
 def _lost_range(store: Store, finding: Finding) -> tuple[int, int] | None:
     if finding.code not in LOSS_CODES:
         return None

@@ -76,7 +76,7 @@ def untold_losses(new_rows: Collection[Row], lost: Counter[str]) -> str | None:
     """
     told: Counter[str] = Counter()
     for row in new_rows:
-        if row["code"] in LOSS_CODES:
+        if row["code"] in (*LOSS_CODES, "slot-mismatch"):
             for number, word in _AMOUNT.findall(row["meaning"]):
                 told[_ONE.get(word, word)] += int(number)
         elif row["code"] == "slot-dangling":  # behind what is left, where the rest of the log moved up
