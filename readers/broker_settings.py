@@ -129,10 +129,14 @@ class BrokerSettings:
         return " and ".join(parts) or "of an unknown version"
 
     def describe(self) -> str:
-        """One line: the version and why, then every setting that verdicts depend on with its origin."""
+        """One line: the version and why, then every setting that verdicts depend on with its origin.
+
+        The check's settings are left out where the broker is older than the check (4.3.0).
+        """
         causes = dict.fromkeys(self.origin[name] for name in ("version_low", "version_high") if name in self.origin)
         known = f"broker {self.version}" + (f" ({', '.join(causes)})" if causes else "")
-        shown = list(_SETTINGS)[:5]
+        has_check = self.version_high is None or self.version_high >= VERSION_MARKS[f"consumequeue/{HALF_TOPIC}"]
+        shown = list(_SETTINGS)[:5] if has_check else ["file_reserved_time_hours"]
         groups: dict[str, list[str]] = {}
         for name in shown:
             groups.setdefault(self.origin.get(name, "given"), []).append(f"{_SETTINGS[name].key} {getattr(self, name)}")

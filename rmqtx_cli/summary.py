@@ -166,20 +166,22 @@ class Summary:
     def _cost(self, store: Store) -> Iterator[str]:
         from readers.consume_queue import open_queue
         from readers.errors import SourceError
-        from readers.store import HALF_TOPIC, OP_TOPIC
+        from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
 
-        parts = []
-        for name, topic in (("half", HALF_TOPIC), ("op", OP_TOPIC)):
-            rows = written = 0
+        found = {"half": [0, 0], "op": [0, 0]}
+        topics = {HALF_TOPIC: "half", ROCKSDB_HALF_TOPIC: "half", OP_TOPIC: "op", ROCKSDB_OP_TOPIC: "op"}
+        for topic, name in topics.items():
             try:
                 with open_queue(store, topic, 0) as queue:
                     for first in range(queue.first_offset, queue.max_offset, _SLOTS_AT_ONCE):
                         lengths = queue.read(first, first + _SLOTS_AT_ONCE)[2]
-                        rows, written = rows + len(lengths), written + int(lengths.sum(dtype="int64"))
+                        found[name][0] += len(lengths)
+                        found[name][1] += int(lengths.sum(dtype="int64"))
             except SourceError:
                 return  # the audit itself has said what cannot be read
-            parts.append(f"{count(rows, f'{name} record')} of {size(written)}")
-        yield f"{store.root}: {', '.join(parts)} still in the queues"
+        if any(rows for rows, _ in found.values()):
+            parts = [f"{count(rows, f'{name} record')} of {size(written)}" for name, (rows, written) in found.items()]
+            yield f"{store.root}: {', '.join(parts)} still in the queues"
 
     def next_command(self, arguments: str) -> str:
         """The safe command that shows what deserves the first look."""
