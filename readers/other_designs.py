@@ -36,7 +36,8 @@ class OtherDesigns:
 
     Shape: one value per half copy. `is_before`: open, as far as the store tells, whatever COMMIT records and op
            messages say; `is_unknown`: only the RocksDB table could tell open from dropped, and it was not read;
-           `is_dropped`: the broker took it out of that table; `is_unindexed`: it never was in there;
+           `is_dropped`: the broker took it out of that table; `is_slaves_drop`: that broker is a slave, which drops
+           what it cannot ask for, whatever its master does (seen on 5.5.0); `is_unindexed`: it never was in there;
            `is_unreadable_key`: it is, and the check cannot read it. `checks`: those that the table counts, −1 unknown.
            `open_slot`: number of its slot of the state table that is still open, −1 none; `has_tables`: whether that
            table, or the redo log of its broker, was there, or of a half in RocksDB its table; `is_remade`: the state
@@ -54,7 +55,7 @@ class OtherDesigns:
         self.is_unknown, self.is_dropped, self.is_unindexed, self.is_unreadable_key, self.has_tables, self.is_asked = (
             np.zeros(count, np.bool_) for _ in range(6)
         )
-        self.is_recorded = np.zeros(count, np.bool_)
+        self.is_recorded, self.is_slaves_drop = (np.zeros(count, np.bool_) for _ in range(2))
         self.checks, self.open_slot, self.last_offset = (np.full(count, NONE, np.int64) for _ in range(3))
         self.never_asks, self.refuses_commit, self.is_unanswerable, self.is_remade, self.may_ask = (
             np.zeros(count, np.bool_) for _ in range(5)
@@ -125,6 +126,7 @@ class OtherDesigns:
         self.is_recorded[rows] = recorded
         self.is_before[rows] = indexed & (recorded | is_newer)
         self.is_dropped[rows] = indexed & ~recorded & ~is_newer
+        self.is_slaves_drop[rows] = self.is_dropped[rows] & (view.settings.broker_role == "SLAVE")
 
 
 def state_entries_of(chains: Chains, views: Mapping[str, StoreView], kind: pa.DataType) -> pa.Array:

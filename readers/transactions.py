@@ -309,6 +309,10 @@ class Judgement:
             only_cursor & past & ~self.is_waiting & halves.any_of(others.is_dropped),
             "the RocksDB table has no history: as of a past time only it could decide it",
         )
+        self._undecide(
+            only_cursor & ~self.is_waiting & halves.any_of(others.is_slaves_drop),
+            "it is not in the RocksDB table of this slave, which drops what its master may still ask for",
+        )
         # Cursors only move forward in a running broker: what is still before the check now was so then.
         self._undecide(
             only_cursor & past & ~self.is_waiting,

@@ -67,8 +67,8 @@ class InRocksdb(Forge):
         )
 
 
-def verdicts(store: Store, version: str, **options: Any) -> dict[str, Row]:
-    reading = local_engine.audit([store], lambda one: broker_settings(one, version=version), **options)
+def verdicts(store: Store, version: str, conf: dict[str, str] | None = None, **options: Any) -> dict[str, Row]:
+    reading = local_engine.audit([store], lambda one: broker_settings(one, conf=conf, version=version), **options)
     rows: list[Row] = reading.table().to_pylist()
     assert len({row["transaction_id"] for row in rows}) == len(rows)
     return {row["transaction_id"]: row for row in rows}
@@ -220,6 +220,10 @@ def test_transactions_in_rocksdb_step_by_step(tmp_path: Path, monkeypatch: pytes
     assert rows["T2"]["advice"] == "none"
     assert rows["T7"]["flags"] == ["without_copy"]
     assert rows["T7"]["advice"] == "resume"
+    # A slave drops what it cannot ask for: that says nothing of its master.
+    rows = verdicts(open_store(root), "5.5.0", {"brokerRole": "SLAVE"})
+    assert [rows[f"T{number}"]["state"] for number in (2, 3, 4)] == ["COMMITTED", "PENDING", "UNDECIDABLE"]
+    assert "of this slave" in rows["T4"]["reason"]
     # A killed broker puts the half at the table's end in again when it starts.
     (root / "abort").write_bytes(b"1")
     assert verdicts(open_store(root), "5.5.0")["T7"]["state"] == "PENDING"
