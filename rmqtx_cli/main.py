@@ -98,6 +98,21 @@ app.add_typer(transaction_table.app, name=transaction_table.NAME)
 app.command(explain.NAME, short_help=explain.SHORT, epilog=epilog(explain.EXAMPLES))(explain.command)
 
 
+#: The exit status of an error: that of the first class it is of.
+STATUSES: tuple[tuple[type[RmqtxError], int], ...] = (
+    (BadRequest, exit_status.USAGE),
+    (NoSuchTransaction, exit_status.NO_SUCH_TRANSACTION),
+    (Interrupted, exit_status.INTERRUPTED),
+    (StoreInUse, exit_status.STORE_IN_USE),
+    (UnsafeStore, exit_status.REFUSED_BY_GUARD),
+    (StoreChanged, exit_status.STALE_PLAN),
+    (SparkUnavailable, exit_status.SPARK_UNAVAILABLE),
+    (Refused, exit_status.REFUSED_BY_BROKER),
+    (RemotingError, exit_status.UNREACHABLE),
+    (RmqtxError, exit_status.UNREADABLE),
+)
+
+
 def run() -> None:
     """The console script."""
     status = status_of(sys.argv[1:])
@@ -121,26 +136,8 @@ def status_of(arguments: list[str]) -> int:
         status, message = exit_status.INTERRUPTED, "interrupted"
     except typer.TyperException as error:
         status, message = exit_status.USAGE, _usage_line(error)
-    except BadRequest as error:
-        status, message = exit_status.USAGE, str(error)
-    except NoSuchTransaction as error:
-        status, message = exit_status.NO_SUCH_TRANSACTION, str(error)
-    except Interrupted as error:
-        status, message = exit_status.INTERRUPTED, str(error)
-    except StoreInUse as error:
-        status, message = exit_status.STORE_IN_USE, str(error)
-    except UnsafeStore as error:
-        status, message = exit_status.REFUSED_BY_GUARD, str(error)
-    except StoreChanged as error:
-        status, message = exit_status.STALE_PLAN, str(error)
-    except SparkUnavailable as error:
-        status, message = exit_status.SPARK_UNAVAILABLE, str(error)
-    except Refused as error:
-        status, message = exit_status.REFUSED_BY_BROKER, str(error)
-    except RemotingError as error:
-        status, message = exit_status.UNREACHABLE, str(error)
     except RmqtxError as error:
-        status, message = exit_status.UNREADABLE, str(error)
+        status, message = next(number for kind, number in STATUSES if isinstance(error, kind)), str(error)
     except BrokenPipeError:
         _leave_stdout()
         return exit_status.DONE
