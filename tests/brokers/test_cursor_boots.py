@@ -17,7 +17,7 @@ from rmqtx_cli.main import status_of
 from tests.brokers import corpus, maven
 from tests.brokers.rig import HALF_TOPIC, Agent, Rig
 from tests.brokers.test_offline_acts import CALM, Seen, complaints
-from tests.repairs.test_file_medium import act, medium_of
+from tests.repairs.acting import act, medium_of
 
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "").split()
 WHY_NOT = maven.why_not() or (None if VERSIONS else "RMQTX_BROKER_VERSIONS is not set")

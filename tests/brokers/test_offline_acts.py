@@ -35,7 +35,7 @@ from repairs.record_writer import blank_head
 from rmqtx_cli.main import status_of
 from tests.brokers import corpus, maven
 from tests.brokers.rig import DISCARD_TOPIC, HALF_TOPIC, Agent, Event, Rig, now_ms
-from tests.repairs.test_file_medium import act, medium_of
+from tests.repairs.acting import act, medium_of
 
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "5.3.3").split()
 IS_SHORT = len(VERSIONS) == 1

@@ -22,7 +22,7 @@ from tests.brokers import corpus, maven
 from tests.brokers.old_rig import COMMIT, OldRig, old_rig
 from tests.brokers.rig import Agent, Event, Rig
 from tests.brokers.test_old_rig import until
-from tests.repairs.test_file_medium import act, medium_of, rows_of
+from tests.repairs.acting import act, medium_of, rows_of
 from tests.repairs.test_old_acts import prepared_rows
 
 VERSIONS = os.environ.get("RMQTX_OLD_BROKER_VERSIONS", "").split()

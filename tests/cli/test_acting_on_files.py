@@ -21,7 +21,7 @@ from rmqtx_cli.exit_status import (
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.stores import contents
-from tests.repairs.test_file_medium import Holding
+from tests.repairs.broker_lock import locked_by_a_broker
 
 NAME = "common-5.3.3"
 VERSION = ("--broker-version", "5.3.3")
@@ -109,7 +109,7 @@ def test_somebody_is_asked(rmqtx: Run, store: Path, tmp_path: Path) -> None:
 
 
 def test_a_running_broker_is_left_alone(rmqtx: Run, store: Path, tmp_path: Path) -> None:
-    with Holding(store / "lock"):
+    with locked_by_a_broker(store):
         result = rmqtx("commit", case("pending.0"), "--store", store, *VERSION, "--to", tmp_path / "x", "--yes")
     assert result.status == STORE_IN_USE
     assert "is in use" in result.err

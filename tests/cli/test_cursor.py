@@ -19,7 +19,7 @@ from rmqtx_cli.exit_status import DONE, REFUSED_BY_GUARD, STORE_IN_USE, USAGE
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.stores import contents
-from tests.repairs.test_file_medium import Holding
+from tests.repairs.broker_lock import locked_by_a_broker
 
 VERSIONS = ("4.3.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
 FILE = "config/consumerOffset.json"
@@ -106,7 +106,7 @@ def test_what_cannot_be_meant(
 
 def test_a_running_broker_is_left_alone(rmqtx: Run, common: Path, tmp_path: Path) -> None:
     store = Path(shutil.copytree(common, tmp_path / "store"))
-    with Holding(store / "lock"):
+    with locked_by_a_broker(store):
         result = rmqtx("cursor", "set", "--op", 0, "--store", store, "--to", tmp_path / "x", "--yes")
     assert result.status == STORE_IN_USE
 

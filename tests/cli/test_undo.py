@@ -15,8 +15,8 @@ from repairs.execution import execute
 from rmqtx_cli import exit_status
 from tests.cli.conftest import Run
 from tests.cli.test_read_only import fingerprint
+from tests.repairs.broker_lock import locked_by_a_broker
 from tests.repairs.crash_states import snapshot
-from tests.repairs.test_store_lock import as_a_broker
 
 SEGMENT = "commitlog/00000000000000000000"
 CHANGES = ChangeSet((
@@ -94,7 +94,7 @@ def test_a_store_that_was_used_since_is_stale(rmqtx: Run, store: Path, undo_file
 
 
 def test_a_store_in_use_is_refused(rmqtx: Run, store: Path, undo_file: Path) -> None:
-    with as_a_broker(store):
+    with locked_by_a_broker(store):
         results = [rmqtx("undo", undo_file, more) for more in ("--yes", "--dry-run")]
     for result in results:
         assert result.status == exit_status.STORE_IN_USE

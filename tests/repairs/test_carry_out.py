@@ -38,11 +38,6 @@ def act(
     return receipt
 
 
-@pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "receipts.jsonl")
-
-
 def test_a_commit_is_sent_once_and_proved(journal: Journal) -> None:
     medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
     receipt = act(medium, journal)

@@ -11,8 +11,8 @@ from readers.errors import BadRequest, FileChanged, StoreInUse, UnwritableFile
 from repairs.change_sets import ChangeSet, CreateFile, WriteAt
 from repairs.clones import cloned
 from repairs.execution import execute_on_copy
-from tests.repairs.test_crashes import SEGMENT, lay_out_store
-from tests.repairs.test_store_lock import as_a_broker
+from tests.repairs.broker_lock import locked_by_a_broker
+from tests.repairs.small_store import SEGMENT, facts, lay_out_store
 
 
 @pytest.fixture
@@ -26,15 +26,6 @@ def store(tmp_path: Path) -> Path:
     for number, path in enumerate(sorted(root.rglob("*"))):
         os.utime(path, ns=(1_700_000_000_000_000_000 + number, 1_600_000_000_123_456_789 + number))
     return root
-
-
-def facts(root: Path) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for path in sorted(root.rglob("*")):
-        status = path.stat()
-        content = path.read_bytes() if path.is_file() else None
-        found[str(path.relative_to(root))] = (content, status.st_mode, status.st_mtime_ns)
-    return found
 
 
 def test_a_copy_is_the_same_and_the_original_is_untouched(store: Path, tmp_path: Path) -> None:
@@ -93,7 +84,7 @@ def test_a_store_that_is_written_to_meanwhile_is_no_copy(store: Path, tmp_path: 
 
 
 def test_a_running_broker_is_not_copied(store: Path, tmp_path: Path) -> None:
-    with as_a_broker(store), pytest.raises(StoreInUse), cloned(store, tmp_path / "copy"):
+    with locked_by_a_broker(store), pytest.raises(StoreInUse), cloned(store, tmp_path / "copy"):
         pass
     assert not list(tmp_path.glob("copy*"))
 

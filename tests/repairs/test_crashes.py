@@ -3,56 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from readers.errors import StoreChanged, UnreadableFile
-from repairs.change_sets import Barrier, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
-from repairs.execution import execute, resume, undo
-from tests.repairs.crash_states import Recorder, State, Unsynced, snapshot
-
-SEGMENT, NEXT = "commitlog/00000000000000000000", "commitlog/00000000000000004096"
-CURSORS = "config/consumerOffset.json"
-
-ROLL_OVER = ChangeSet((
-    CreateFile("abort", 0),
-    Barrier(),
-    WriteAt(SEGMENT, 3000, b"\xcb" * 1096),
-    CreateFile(NEXT, 4096, b"\xda" * 900),
-    Barrier(),
-    ReplaceFile(CURSORS, b'{"offsetTable":{"RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS":{0:8}}}'),
-))  # fmt: skip
-SCATTERED = ChangeSet((
-    WriteAt(SEGMENT, 100, b"a" * 700),
-    WriteAt(SEGMENT, 2900, b"b" * 30),
-    WriteAt("consumequeue/T/0/00000000000000000000", 40, b"\1" * 20),
-    RemoveFile("checkpoint"),
-    CreateFile("config/new.json", 3, b"{}\n"),
-    Barrier(),
-    ReplaceFile(CURSORS + ".bak", b"{}"),
-    RemoveFile(CURSORS),
-))  # fmt: skip
-#: Files of a directory that is a file system of its own cannot be made elsewhere and renamed.
-ON_ANOTHER_DISK = ChangeSet((
-    WriteAt(SEGMENT, 3000, b"\xcb" * 1096), CreateFile(NEXT, 4096, b"\xda" * 900),
-    RemoveFile("consumequeue/T/0/00000000000000000000"), Barrier(), CreateFile("abort", 0),
-))  # fmt: skip
-CHANGE_SETS = {"roll-over": ROLL_OVER, "scattered": SCATTERED, "on another disk": ON_ANOTHER_DISK}
-
-
-def lay_out_store(root: Path) -> Path:
-    files = {
-        SEGMENT: b"\xaa" * 3000 + bytes(1096), "consumequeue/T/0/00000000000000000000": bytes(200), "lock": b"lock",
-        "checkpoint": bytes(range(64)), CURSORS: b'{"offsetTable":{}}', "config/topics.json": b"{}",
-    }  # fmt: skip
-    for path, data in files.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_bytes(data)
-    return root
+from readers.errors import StoreChanged
+from repairs.execution import resume, undo
+from tests.repairs.crash_states import State, Unsynced
+from tests.repairs.crash_story import Story, laid_out, recorded
+from tests.repairs.small_store import CHANGE_SETS, CURSORS, NEXT, ROLL_OVER, SEGMENT
 
 
 @pytest.fixture
@@ -67,64 +28,6 @@ def memory() -> Iterator[Path]:
 def _disks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "on another disk" in request.node.name:
         monkeypatch.setattr("repairs.making._is_same_disk", lambda one, other: False)
-
-
-class Scene:
-    """A store and an undo file below one directory."""
-
-    def __init__(self, top: Path) -> None:
-        self.top, self.store, self.undo_file = top, top / "store", top / "kept" / "undo"
-        self.undo_file.parent.mkdir(parents=True, exist_ok=True)
-
-    def content(self) -> dict[str, bytes]:
-        return snapshot(self.store)
-
-
-class Story:
-    """Applied, undone, applied again: the crash states of each, and the content before and after."""
-
-    def __init__(self, top: Path, change_set: ChangeSet) -> None:
-        scene = Scene(top)
-        lay_out_store(scene.store)
-        self.before = scene.content()
-        self.applying = recorded(scene, lambda files: execute(change_set, scene.store, scene.undo_file, files=files))
-        self.after = scene.content()
-        assert self.after != self.before
-        self.undoing = recorded(scene, lambda files: undo(scene.undo_file, files=files))
-        assert scene.content() == self.before
-        self.again = recorded(scene, lambda files: resume(scene.undo_file, files=files))
-        assert scene.content() == self.after
-        self.states = [*self.applying, *self.undoing, *self.again]
-
-    def check(self, states: list[State], top: Path) -> int:
-        """Undo and resume from each of some states; gives how many were neither before nor after."""
-        begun = 0
-        for way, wanted in ((undo, self.before), (resume, self.after)):
-            for state, crashed in laid_out(states, top):
-                if not crashed.undo_file.exists():
-                    assert crashed.content() == self.before, state.what
-                    with pytest.raises(UnreadableFile):
-                        way(crashed.undo_file, crashed.store)
-                    continue
-                begun += crashed.content() not in (self.before, self.after)
-                way(crashed.undo_file, crashed.store, files=Unsynced())
-                assert crashed.content() == wanted, f"{way.__name__} {state.what}"
-        return begun
-
-
-def recorded(scene: Scene, act: Callable[[Recorder], object]) -> list[State]:
-    recorder = Recorder(scene.top)
-    act(recorder)
-    states = list(recorder.states())
-    assert recorder.replayed() == snapshot(scene.top), "nothing is changed but through what is recorded"
-    return states
-
-
-def laid_out(states: list[State], top: Path) -> Iterator[tuple[State, Scene]]:
-    for state in states:
-        shutil.rmtree(top, ignore_errors=True)
-        state.lay_out(top)
-        yield state, Scene(top)
 
 
 @pytest.mark.parametrize("name", CHANGE_SETS)

@@ -21,20 +21,9 @@ from repairs.change_sets import Barrier, ChangeSet, CreateFile, RemoveFile, Repl
 from repairs.execution import execute, resume, standing, undo
 from repairs.interruption import Interrupted
 from repairs.undo_files import APPLIED, APPLYING, UNDONE
+from tests.repairs.broker_lock import locked_by_a_broker
 from tests.repairs.crash_states import Unsynced, snapshot
-from tests.repairs.test_clones import facts
-from tests.repairs.test_crashes import CHANGE_SETS, CURSORS, NEXT, ROLL_OVER, SCATTERED, SEGMENT, lay_out_store
-from tests.repairs.test_store_lock import as_a_broker
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return lay_out_store(tmp_path / "store")
-
-
-@pytest.fixture
-def kept(tmp_path: Path) -> Path:
-    return tmp_path / "kept.undo"
+from tests.repairs.small_store import CHANGE_SETS, CURSORS, NEXT, ROLL_OVER, SCATTERED, SEGMENT, facts, lay_out_store
 
 
 def file_facts(store: Path) -> dict[str, object]:
@@ -112,7 +101,7 @@ def test_a_running_broker_and_a_bad_place_for_the_undo_file_are_refused(store: P
         execute(ROLL_OVER, store, kept)
     with pytest.raises(UnwritableFile, match="No such file"):
         execute(ROLL_OVER, store, kept.parent / "none" / "undo")
-    with as_a_broker(store), pytest.raises(StoreInUse):
+    with locked_by_a_broker(store), pytest.raises(StoreInUse):
         execute(ROLL_OVER, store, kept.with_name("other"))
     assert kept.read_bytes() == b"precious"
     assert facts(store) == before

@@ -14,18 +14,7 @@ import pytest
 from readers.errors import StoreInUse
 from repairs.execution import execute, resume, undo
 from tests.repairs.crash_states import snapshot
-from tests.repairs.test_crashes import ROLL_OVER, SCATTERED, lay_out_store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return lay_out_store(tmp_path / "store")
-
-
-@pytest.fixture
-def kept(tmp_path: Path) -> Path:
-    return tmp_path / "kept.undo"
-
+from tests.repairs.small_store import ROLL_OVER, SCATTERED, lay_out_store
 
 FOREIGN = """
 import os, sys
@@ -78,7 +67,7 @@ import sys, time
 from pathlib import Path
 from repairs.execution import execute
 from repairs.file_operations import FileOperations
-from tests.repairs.test_crashes import SCATTERED
+from tests.repairs.small_store import SCATTERED
 
 class Slow(FileOperations):
     def sync_file(self, path):
@@ -141,7 +130,7 @@ def test_several_at_once_take_turns(store: Path, kept: Path) -> None:
 
 def test_one_undo_file_is_one_change_of_one_store(tmp_path: Path, kept: Path) -> None:
     program = (
-        "import sys; from repairs.execution import execute; from tests.repairs.test_crashes import ROLL_OVER\n"
+        "import sys; from repairs.execution import execute; from tests.repairs.small_store import ROLL_OVER\n"
         "execute(ROLL_OVER, sys.argv[1], sys.argv[2])"
     )
     stores = [lay_out_store(tmp_path / f"store{number}") for number in range(4)]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,62 +12,24 @@ import pytest
 from readers.broker_settings import broker_settings
 from readers.compression import inflate
 from readers.errors import StoreInUse, UnsafeStore, UnwritableFile
-from readers.local_engine import audit
-from readers.store import HALF_TOPIC, OP_TOPIC, Store, open_store
+from readers.store import HALF_TOPIC, OP_TOPIC, open_store
 from remoting.codes import COMMIT
-from repairs.carry_out import carry_out, prepared
+from repairs.carry_out import prepared
 from repairs.deeds import Conduct, Order
 from repairs.destinations import Destination
 from repairs.execution import undo
 from repairs.file_medium import FileMedium
 from repairs.journal import Journal
 from repairs.log_tail import log_end
-from repairs.receipts import Receipt
 from repairs.record_writer import draft_of
 from repairs.wishes import Wish
 from tests.brokers.corpus import expected, recipe, unpack
-from tests.repairs import test_crashes
-from tests.repairs.test_record_writer import records
+from tests.repairs.acting import act, content, medium_of, rows_of
+from tests.repairs.broker_lock import locked_by_a_broker
+from tests.repairs.crash_story import Story
+from tests.repairs.log_records import records
 
 VERSIONS = ("4.3.0", "4.4.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
-
-
-def medium_of(root: Path, version: str, destination: Destination, conf: dict[str, str] | None = None) -> FileMedium:
-    def settings_of(store: Store) -> Any:
-        return broker_settings(store, conf=conf, version=version)
-
-    return FileMedium(open_store(root), settings_of, conf or {}, destination, open_store)
-
-
-def rows_of(root: Path, version: str) -> dict[str, dict[str, Any]]:
-    """Every transaction, without the store's name."""
-    reading = audit([open_store(root)], lambda store: broker_settings(store, version=version))
-    rows = {row["transaction_id"]: row for row in reading.table().to_pylist()}
-    return {name: _anywhere(row) for name, row in rows.items()}
-
-
-def _anywhere(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _anywhere(one) for name, one in value.items() if name not in ("store", "file", "stores")}
-    return [_anywhere(one) for one in value] if isinstance(value, list) else value
-
-
-def act(medium: FileMedium, journal: Journal, orders: dict[str, str], conduct: Conduct | None = None) -> list[Receipt]:
-    """What came of some actions, by transaction id."""
-    conduct = conduct or Conduct()
-    deeds = prepared([Order(name, Wish(action), "because") for name, action in orders.items()], medium, conduct)
-    carry_out(deeds, medium, journal, conduct, lambda _: None)
-    assert len(deeds) == len(orders)
-    return [deed.begun() for deed in deeds]
-
-
-def content(root: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*")) if file.is_file()}
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "state" / "receipts.jsonl")
 
 
 def one_of_each(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
@@ -294,25 +254,8 @@ def test_a_version_that_is_not_known_or_cannot_be_is_refused(store: Path) -> Non
 
 
 def test_a_store_that_a_broker_uses_is_refused(store: Path) -> None:
-    with Holding(store / "lock"), pytest.raises(StoreInUse):
+    with locked_by_a_broker(store), pytest.raises(StoreInUse):
         medium_of(store, "5.3.3", Destination(copy=store.parent / "x"))
-
-
-class Holding:
-    """Another process that holds a lock as a broker does."""
-
-    def __init__(self, lock: Path) -> None:
-        text = "import fcntl,sys;f=open(sys.argv[1],'r+');fcntl.lockf(f,fcntl.LOCK_EX,1,0);print(1,flush=True);input()"
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", text, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-
-    def __enter__(self) -> None:
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == b"1\n"
-
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate(b"\n", timeout=30)
 
 
 def damages(root: Path) -> Iterator[tuple[str, Path]]:
@@ -383,7 +326,7 @@ def test_what_nobody_could_consume_is_refused(store: Path, journal: Journal) -> 
     assert not (store.parent / "x").exists()
 
 
-def test_a_roll_over_survives_a_crash_at_any_instant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_roll_over_survives_a_crash_at_any_instant(tmp_path: Path) -> None:
     """The steps that an act really makes: `abort`, a new file of the log, what closes the one before it."""
     root = unpack("multipath-5.1.4", tmp_path / "source")
     waiting = [name for name, row in rows_of(root, "5.1.4").items() if row["state"] == "PENDING"]
@@ -394,8 +337,7 @@ def test_a_roll_over_survives_a_crash_at_any_instant(tmp_path: Path, monkeypatch
     changes = medium.change_set()
     steps = [[type(change).__name__ for change in group] for group in changes.groups()]
     assert steps == [["ReplaceFile"], ["CreateFile"], ["WriteAt"], ["WriteAt"]]
-    monkeypatch.setattr(test_crashes, "lay_out_store", lambda place: Path(shutil.copytree(root, place)))
-    story = test_crashes.Story(tmp_path / "first", changes)
+    story = Story(tmp_path / "first", changes, lambda place: shutil.copytree(root, place))
     assert story.check(story.states, tmp_path / "crashed") > 10
 
 

@@ -27,8 +27,8 @@ from repairs.log_tail import log_end
 from repairs.record_writer import draft_of
 from repairs.wishes import Wish
 from tests.brokers.corpus import unpack
-from tests.repairs.test_file_medium import act, content, medium_of, rows_of
-from tests.repairs.test_record_writer import number, records
+from tests.repairs.acting import act, content, medium_of, rows_of
+from tests.repairs.log_records import number, records
 
 #: Store of the corpus → the broker that is to open it.
 STORES = {
@@ -38,11 +38,6 @@ STORES = {
     "upgraded-4.2.0-4.3.0": "4.3.0", "upgraded-4.2.0-4.9.7": "4.9.7",
 }  # fmt: skip
 EFFECT = {"commit": "COMMITTED", "rollback": "ROLLED_BACK", "discard": "ROLLED_BACK"}
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "state" / "receipts.jsonl")
 
 
 def prepared_rows(rows: dict[str, dict[str, Any]]) -> list[str]:

@@ -21,8 +21,8 @@ from repairs.prepared_ends import commit_record_of, rollback_record_of
 from repairs.wishes import Wish
 from tests.remoting.fake import response
 from tests.remoting.test_live_questions import Served
+from tests.repairs.log_records import number, records
 from tests.repairs.test_prepared_ends import RULES
-from tests.repairs.test_record_writer import number, records
 
 #: Corpus store → the number that a handle has there: the slot's, or 0.
 NAMES = {"statetable-3.1.4": True, "prepared-3.2.6": False, "prepared-4.2.0": False}

@@ -14,7 +14,7 @@ from repairs.prepared_ends import commit_record_of, rollback_record_of
 from repairs.record_writer import WritingRules, draft_of
 from tests.brokers.corpus import corpus_names, recipe, truth, unpack
 from tests.forge.records import Message
-from tests.repairs.test_record_writer import at_its_place, number, records
+from tests.repairs.log_records import at_its_place, number, records
 
 NAMES = [name for design in ("state_table", "prepared_records") for name in corpus_names(design)]
 #: What brokers before 4.3 write of the rules that came later.

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from readers.broker_settings import broker_settings, parse_version
-from readers.commit_log import scan_segments
 from readers.errors import BadRequest, FormatError
 from readers.properties import CHECK_TIMES, UNIQ_KEY
-from readers.record_layout import AT, COMMIT, COMPRESSED, TRANSACTION_MASK
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, WAITING_TOPICS, Store, open_store
+from readers.record_layout import COMMIT, COMPRESSED, TRANSACTION_MASK
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, WAITING_TOPICS, open_store
 from repairs.record_writer import (
-    PROPERTY_CRC,
     Draft,
     WritingRules,
     blank_head,
@@ -29,6 +26,7 @@ from repairs.record_writer import (
 )
 from tests.brokers.corpus import corpus_names, recipe, unpack
 from tests.forge.records import Message
+from tests.repairs.log_records import at_its_place, number, records, rules_of
 
 #: Stores of the old designs have neither half messages nor ops.
 NAMES = [name for name in corpus_names() if parse_version(recipe(name)["version"]) >= (4, 3, 0)]
@@ -49,32 +47,6 @@ def is_final(draft: Draft) -> bool:
 def is_resumed(draft: Draft) -> bool:
     """Whether it is the half copy that a resume made."""
     return draft.topic == HALF_TOPIC and property_values(draft.properties).get(CHECK_TIMES.encode()) == b"0"
-
-
-def records(store: Store) -> Iterator[bytes]:
-    for block in scan_segments(store, [], []):
-        for start, length in zip(block.starts.tolist(), block.lengths.tolist(), strict=True):
-            yield block.raw[start : start + length]
-
-
-def number(record: bytes, name: str, size: int) -> int:
-    return int.from_bytes(record[AT[name] : AT[name] + size], "big", signed=True)
-
-
-def at_its_place(draft: Draft, rules: WritingRules, record: bytes) -> bytes:
-    """The draft's record where the broker put its own: place, queue offset and time are given."""
-    shift = 12 if number(record, "sys_flag", 4) & 0x10 else 0
-    at = AT["store_time_ms"] + shift
-    return draft.record(
-        rules, queue_offset=number(record, "queue_offset", 8),
-        commit_log_offset=number(record, "commit_log_offset", 8),
-        store_time_ms=int.from_bytes(record[at : at + 8], "big"),
-    )
-
-
-def rules_of(store: Store, version: str, seen: list[bytes]) -> WritingRules:
-    settings = broker_settings(store, version=version)
-    return writing_rules(settings, has_property_crc=PROPERTY_CRC in seen[-1])
 
 
 @pytest.mark.parametrize("name", NAMES)

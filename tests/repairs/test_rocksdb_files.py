@@ -13,17 +13,12 @@ from repairs.journal import Journal
 from repairs.log_tail import log_end
 from repairs.record_writer import draft_of
 from tests.brokers.corpus import expected, recipe, unpack
-from tests.repairs.test_file_medium import act, medium_of, rows_of
-from tests.repairs.test_record_writer import records
+from tests.repairs.acting import act, medium_of, rows_of
+from tests.repairs.log_records import records
 
 #: Without it the table is not read, and nothing is decided offline: evidence-incomplete.
 pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
 NAMES = ("rocksdb-5.4.0", "rocksdb-5.5.0", "rocksdb-killed-5.4.0", "rocksdb-killed-5.5.0")
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "state")
 
 
 def some(name: str, state: str, count: int) -> list[str]:

@@ -17,7 +17,7 @@ from repairs.rocksdb_records import checks_in_table, rocksdb_final_of, rocksdb_h
 from tests.brokers.corpus import recipe, unpack
 from tests.forge.records import Message
 from tests.repairs.forge import row
-from tests.repairs.test_record_writer import at_its_place, number, records, rules_of
+from tests.repairs.log_records import at_its_place, number, records, rules_of
 
 NAMES = ("rocksdb-5.4.0", "rocksdb-5.5.0", "rocksdb-killed-5.4.0", "rocksdb-killed-5.5.0")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,44 +11,16 @@ import pytest
 from readers.errors import NotAStore, StoreInUse
 from readers.store import open_store
 from repairs.store_lock import store_locked, store_shared
-from tests.repairs.test_crashes import lay_out_store
-
-#: What a broker does: a POSIX lock on byte 0, kept until it is told to end.
-BROKER = """
-import fcntl, sys
-file = open(sys.argv[1], "r+b")
-try:
-    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-except OSError:
-    print("refused", flush=True)
-else:
-    print("locked", flush=True)
-    sys.stdin.read()
-"""
-
-
-@contextmanager
-def as_a_broker(store: Path) -> Iterator[str]:
-    """A process that locks a store as a broker does; gives whether it could."""
-    command = [sys.executable, "-c", BROKER, str(store / "lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.communicate()
+from tests.repairs.broker_lock import locked_by_a_broker
 
 
 def told_to_a_broker(store: Path) -> str:
-    with as_a_broker(store) as answer:
+    with locked_by_a_broker(store) as answer:
         return answer
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return lay_out_store(tmp_path / "store")
-
-
 def test_a_running_broker_keeps_us_out(store: Path) -> None:
-    with as_a_broker(store) as answer:
+    with locked_by_a_broker(store) as answer:
         assert answer == "locked"
         with pytest.raises(StoreInUse, match=r"process \d+ holds its lock"), store_locked(store):
             pass

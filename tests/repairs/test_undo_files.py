@@ -8,18 +8,7 @@ import pytest
 
 from readers.errors import FormatError, StoreChanged, UnreadableFile
 from repairs.execution import execute, resume, undo
-from tests.repairs.test_clones import facts
-from tests.repairs.test_crashes import ROLL_OVER, lay_out_store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return lay_out_store(tmp_path / "store")
-
-
-@pytest.fixture
-def kept(tmp_path: Path) -> Path:
-    return tmp_path / "kept.undo"
+from tests.repairs.small_store import ROLL_OVER, facts, lay_out_store
 
 
 def test_a_torn_or_changed_undo_file_is_refused_and_nothing_is_done(store: Path, kept: Path) -> None:

@@ -1,0 +1,53 @@
+"""Actions on the files of a stopped broker, without the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from readers.broker_settings import broker_settings
+from readers.local_engine import audit
+from readers.store import Store, open_store
+from repairs.carry_out import carry_out, prepared
+from repairs.deeds import Conduct, Order
+from repairs.destinations import Destination
+from repairs.file_medium import FileMedium
+from repairs.journal import Journal
+from repairs.receipts import Receipt
+from repairs.wishes import Wish
+
+
+def medium_of(root: Path, version: str, destination: Destination, conf: dict[str, str] | None = None) -> FileMedium:
+    """The files of a store as what is acted on."""
+
+    def settings_of(store: Store) -> Any:
+        return broker_settings(store, conf=conf, version=version)
+
+    return FileMedium(open_store(root), settings_of, conf or {}, destination, open_store)
+
+
+def rows_of(root: Path, version: str) -> dict[str, dict[str, Any]]:
+    """Every transaction, without the store's name."""
+    reading = audit([open_store(root)], lambda store: broker_settings(store, version=version))
+    rows = {row["transaction_id"]: row for row in reading.table().to_pylist()}
+    return {name: _anywhere(row) for name, row in rows.items()}
+
+
+def _anywhere(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _anywhere(one) for name, one in value.items() if name not in ("store", "file", "stores")}
+    return [_anywhere(one) for one in value] if isinstance(value, list) else value
+
+
+def act(medium: FileMedium, journal: Journal, orders: dict[str, str], conduct: Conduct | None = None) -> list[Receipt]:
+    """What came of some actions, by transaction id."""
+    conduct = conduct or Conduct()
+    deeds = prepared([Order(name, Wish(action), "because") for name, action in orders.items()], medium, conduct)
+    carry_out(deeds, medium, journal, conduct, lambda _: None)
+    assert len(deeds) == len(orders)
+    return [deed.begun() for deed in deeds]
+
+
+def content(root: Path) -> dict[str, bytes]:
+    """Every file of a store by its path there."""
+    return {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*")) if file.is_file()}
