@@ -16,7 +16,7 @@ from repairs.journal import Journal
 from rmqtx_cli.main import status_of
 from tests.brokers import corpus, maven
 from tests.brokers.rig import HALF_TOPIC, Agent, Rig
-from tests.brokers.test_offline_acts import CALM, Seen, complaints
+from tests.brokers.watching import CALM, Seen, booted, complaints
 from tests.repairs.acting import act, medium_of
 
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "").split()
@@ -49,18 +49,12 @@ class Boot:
         self.seen = Seen({row["transaction_id"]: row["case"] for row in rows})
         with Rig(version, directory, {**made["broker_conf"], **CALM}) as rig:
             rig.start_names()
-            rig.start_broker()
-            agent = rig.agent("client.log", self.seen.take)
-            rig.wait_broker(agent)
-            before = self._end(rig, agent)
-            for group in made["groups"]:
-                agent.do("producer", group=group, topic=next(iter(made["topics"])))
-            agent.do("consumer", group="fresh", topics=",".join(made["topics"]))
-            self.seen.until_quiet()
-            self.put_back = {self.seen.case(one) for one in rig.pull(agent, HALF_TOPIC) if one["queue_offset"] > before}
-            self.half_cursor = rig.cursor(agent, HALF_TOPIC) or 0
-            agent.kill()
-            rig.stop("broker")
+            with booted(rig, self.seen.take) as agent:
+                before = self._end(rig, agent)
+                self.seen.meet_clients(agent, made)
+                put_back = [one for one in rig.pull(agent, HALF_TOPIC) if one["queue_offset"] > before]
+                self.half_cursor = rig.cursor(agent, HALF_TOPIC) or 0
+        self.put_back = {self.seen.case(one) for one in put_back}
 
     @staticmethod
     def _end(rig: Rig, agent: Agent) -> int:

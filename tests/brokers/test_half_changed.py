@@ -18,7 +18,7 @@ from repairs.log_tail import log_end
 from rmqtx_cli import exit_status
 from tests.brokers import corpus, maven
 from tests.brokers.rig import Rig
-from tests.brokers.test_offline_acts import CALM, Seen, complaints
+from tests.brokers.watching import CALM, Seen, booted, complaints
 from tests.repairs.applied import ACTIONS, STORE, Scene, Story
 from tests.repairs.crash_states import State
 
@@ -58,16 +58,8 @@ class Boot:
         seen = self.seen = Seen(cases)
         shutil.rmtree(rig.store, ignore_errors=True)
         shutil.copytree(scene.store, rig.store)
-        rig.start_broker()
-        made = corpus.recipe(scene.name)
-        agent = rig.agent("client.log", seen.take)
-        rig.wait_broker(agent)
-        for group in made["groups"]:
-            agent.do("producer", group=group, topic=next(iter(made["topics"])))
-        agent.do("consumer", group="fresh", topics=",".join(made["topics"]))
-        seen.until_quiet()
-        agent.kill()
-        rig.stop("broker")
+        with booted(rig, seen.take) as agent:
+            seen.meet_clients(agent, corpus.recipe(scene.name))
         shutil.rmtree(scene.store)
         shutil.copytree(rig.store, scene.store)
 

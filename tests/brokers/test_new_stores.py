@@ -23,7 +23,7 @@ from repairs.store_sizes import store_sizes
 from tests.brokers import corpus, maven
 from tests.brokers.rig import HALF_TOPIC, Rig
 from tests.brokers.stage import allow_reading_ops
-from tests.brokers.test_offline_acts import CALM, Seen, complaints
+from tests.brokers.watching import CALM, Seen, booted, complaints
 from tests.forge import damage
 from tests.forge.stores import settings_of
 
@@ -53,15 +53,11 @@ def served(version: str, out: Path, name: str) -> None:
     calm = {"transactionTimeOut": "600000", "transactionCheckInterval": "600000"}
     with Rig(version, out, conf | calm) as rig:
         rig.start_names()
-        rig.start_broker()
-        agent = rig.agent()
-        rig.wait_broker(agent)
-        for topic, queue in sorted({place[:2] for place in before if place[0] != "RMQTX_FILLER"}):
-            wanted = [place[2:] for place in before if place[:2] == (topic, queue)]
-            got = rig.pull(agent, topic, queue)
-            assert [(one["queue_offset"], one["commit_log_offset"]) for one in got] == wanted, (topic, queue)
-        agent.kill()
-        rig.stop("broker")
+        with booted(rig) as agent:
+            for topic, queue in sorted({place[:2] for place in before if place[0] != "RMQTX_FILLER"}):
+                wanted = [place[2:] for place in before if place[:2] == (topic, queue)]
+                got = rig.pull(agent, topic, queue)
+                assert [(one["queue_offset"], one["commit_log_offset"]) for one in got] == wanted, (topic, queue)
     assert records_of(out / "store")[: len(before)] == before  # 5.5.0 checks once more when it stops
 
 
@@ -144,16 +140,9 @@ def test_clients_get_what_was_committed_and_are_asked_what_was_open(
     end, seen = max(place[3] for place in records_of(store)), Seen(cases)
     with Rig(version, tmp_path / "rig", {**made["broker_conf"], **CALM}) as rig:
         rig.start_names()
-        rig.start_broker()
-        agent = rig.agent("client.log", seen.take)
-        rig.wait_broker(agent)
-        for group in made["groups"]:
-            agent.do("producer", group=group, topic=next(iter(made["topics"])))
-        agent.do("consumer", group="fresh", topics=",".join(made["topics"]))
-        seen.until_quiet()
-        put_back = {seen.case(one) for one in rig.pull(agent, HALF_TOPIC) if one["commit_log_offset"] > end}
-        agent.kill()
-        rig.stop("broker")
+        with booted(rig, seen.take) as agent:
+            seen.meet_clients(agent, made)
+            put_back = {seen.case(one) for one in rig.pull(agent, HALF_TOPIC) if one["commit_log_offset"] > end}
     mine = set(cases.values())
     assert {case: seen.delivered[case] for case in mine if seen.delivered[case]} == dict(finals)
     assert must <= put_back & mine <= may

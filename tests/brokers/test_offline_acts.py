@@ -12,14 +12,11 @@ stores are changed: `copy`, `in-place`. `RMQTX_OFFLINE_STORES` names the kinds o
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,9 +29,9 @@ from repairs.destinations import Destination
 from repairs.journal import Journal
 from repairs.log_tail import log_end
 from repairs.record_writer import blank_head
-from rmqtx_cli.main import status_of
 from tests.brokers import corpus, maven
-from tests.brokers.rig import DISCARD_TOPIC, HALF_TOPIC, Agent, Event, Rig, now_ms
+from tests.brokers.rig import HALF_TOPIC, Agent, Rig, now_ms
+from tests.brokers.watching import CALM, Seen, booted, complaints
 from tests.repairs.acting import act, medium_of
 
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "5.3.3").split()
@@ -51,14 +48,8 @@ NAMES = [
 
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]
 
-#: The check asks everything that is open and gives nothing up, however old the store is.
-CALM = {
-    "transactionCheckMax": "100000", "transactionTimeOut": "1000", "transactionCheckInterval": "1000",
-    "fileReservedTime": "100000",
-}  # fmt: skip
 #: No half is old enough for the check while the broker only writes: 5.5.0 makes a round of it as it stops.
 SILENT = {**CALM, "transactionCheckInterval": "3600000", "transactionTimeOut": "900000000000000"}
-WAIT_SECONDS = 4
 SEND_MESSAGE = 10
 FILLER_TOPIC = "filler"
 
@@ -74,34 +65,6 @@ def orders_for(rows: list[corpus.Row]) -> dict[str, str]:
     orders |= dict(zip((row["transaction_id"] for row in given_up), ("commit", "resume"), strict=False))
     decided = [row["transaction_id"] for row in known if row["state"] == "COMMITTED" and row["open"]]
     return orders | dict.fromkeys(decided[:1], "close")
-
-
-class Seen:
-    """What clients of the broker saw."""
-
-    def __init__(self, cases: dict[str, str]) -> None:
-        self._cases = cases
-        self.delivered: Counter[str] = Counter()
-        self.checks: set[str] = set()
-
-    def case(self, event: Event) -> str:
-        """Which transaction it is of: some have no property that says so, others no id."""
-        return str(event["case"] or self._cases.get(event["transaction_id"]))
-
-    def take(self, event: Event) -> None:
-        if event["event"] == "delivered" and event["topic"] != DISCARD_TOPIC:
-            self.delivered[self.case(event)] += 1
-        elif event["event"] == "check":
-            self.checks.add(self.case(event))
-
-    def until_quiet(self) -> None:
-        begin = last = time.monotonic()
-        before: Any = None
-        while time.monotonic() < begin + WAIT_SECONDS or time.monotonic() < last + 2:
-            now = (sum(self.delivered.values()), len(self.checks))
-            if now != before:
-                before, last = now, time.monotonic()
-            time.sleep(0.2)
 
 
 @pytest.fixture(scope="module")
@@ -123,20 +86,16 @@ def full_store(version: str, directory: Path) -> Path:
     store = corpus.unpack(name, directory)
     with Rig(version, directory, {**corpus.recipe(name)["broker_conf"], **SILENT}) as rig:
         rig.start_names()
-        rig.start_broker()
-        agent = rig.agent()
-        rig.wait_broker(agent)
-        rig.create_topic(agent, FILLER_TOPIC, queues=1)
-        for _ in range(2):
-            send(rig, agent, 100)
-        places = [one["commit_log_offset"] for one in rig.pull(agent, FILLER_TOPIC)]
-        length = places[1] - places[0]
-        segment_bytes = int(rig.conf["mappedFileSizeCommitLog"])
-        left = segment_bytes - (places[1] + length) % segment_bytes
-        send(rig, agent, left - BLANK.size_bytes - (length - 100))
-        places = [one["commit_log_offset"] for one in rig.pull(agent, FILLER_TOPIC)]
-        agent.kill()
-        rig.stop("broker")
+        with booted(rig) as agent:
+            rig.create_topic(agent, FILLER_TOPIC, queues=1)
+            for _ in range(2):
+                send(rig, agent, 100)
+            places = [one["commit_log_offset"] for one in rig.pull(agent, FILLER_TOPIC)]
+            length = places[1] - places[0]
+            segment_bytes = int(rig.conf["mappedFileSizeCommitLog"])
+            left = segment_bytes - (places[1] + length) % segment_bytes
+            send(rig, agent, left - BLANK.size_bytes - (length - 100))
+            places = [one["commit_log_offset"] for one in rig.pull(agent, FILLER_TOPIC)]
     end = log_end(open_store(store))
     assert (end.segment.base_offset, end.position_bytes) == (0, segment_bytes - BLANK.size_bytes), (places, length)
     return store
@@ -201,19 +160,12 @@ def test_a_broker_delivers_what_was_committed_while_it_was_down(
     seen = Seen(cases)
     with Rig(version, tmp_path / "rig", {**made["broker_conf"], **CALM}) as rig:
         rig.start_names()
-        rig.start_broker()
-        agent = rig.agent("client.log", seen.take)
-        rig.wait_broker(agent)
-        for group in made["groups"]:
-            agent.do("producer", group=group, topic=next(iter(made["topics"])))
-        agent.do("consumer", group="fresh", topics=",".join(made["topics"]))
-        seen.until_quiet()
-        put_back = {seen.case(one) for one in rig.pull(agent, HALF_TOPIC) if one["commit_log_offset"] >= end}
-        for one in done("resume"):
-            commit(rig, agent, seen, one)
-        seen.until_quiet()
-        agent.kill()
-        rig.stop("broker")
+        with booted(rig, seen.take) as agent:
+            seen.meet_clients(agent, made)
+            put_back = {seen.case(one) for one in rig.pull(agent, HALF_TOPIC) if one["commit_log_offset"] >= end}
+            for one in done("resume"):
+                commit(rig, agent, seen, one)
+            seen.until_quiet()
     wanted = Counter({row["case"]: len(row["final_records"]) for row in rows if row["final_records"]})
     wanted.update(done("commit", "resume"))
     known = {row["case"] for row in rows}
@@ -258,10 +210,3 @@ def commit(rig: Rig, agent: Agent, seen: Seen, case: str) -> None:
         commitLogOffset=copies[-1]["commit_log_offset"], commitOrRollback=8, fromTransactionCheck="true",
         msgId=copies[-1]["transaction_id"], transactionId=copies[-1]["transaction_id"],
     )
-
-
-def complaints(root: Path, tmp_path: Path) -> list[str]:
-    """What is wrong with the store that the broker left, by `rmqtx verify`; notes do not count."""
-    output = tmp_path / "findings.json"
-    status_of(["verify", str(root), "-o", str(output)])
-    return [row["code"] for row in json.loads(output.read_text()) if row["severity"] != "note"]

@@ -21,7 +21,7 @@ from repairs.journal import Journal
 from tests.brokers import corpus, maven
 from tests.brokers.old_rig import COMMIT, OldRig, old_rig
 from tests.brokers.rig import Agent, Event, Rig
-from tests.brokers.test_old_rig import until
+from tests.brokers.watching import until
 from tests.repairs.acting import act, medium_of, rows_of
 from tests.repairs.test_old_acts import prepared_rows
 

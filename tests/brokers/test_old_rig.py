@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,19 +15,13 @@ from tests.brokers import maven
 from tests.brokers.old_rig import COMMIT, ROLLBACK, OldRig, old_rig
 from tests.brokers.rig import Agent, Event
 from tests.brokers.stage import log_end
+from tests.brokers.watching import until
 
 VERSIONS = os.environ.get("RMQTX_OLD_BROKER_VERSIONS", "3.1.4").split()
 WHY_NOT = maven.why_not()
 TYPE_BITS = 0xC
 
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]
-
-
-def until(what: str, true: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.1)
 
 
 def clients(rig: OldRig, events: list[Event]) -> Agent:
