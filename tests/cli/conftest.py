@@ -25,6 +25,14 @@ class Result:
 Run = Callable[..., Result]
 
 
+@pytest.fixture(autouse=True)
+def journal_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of a journal of the test's own; and no name server but one that the test names."""
+    monkeypatch.setenv("RMQTX_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    return tmp_path / "state"
+
+
 @pytest.fixture
 def rmqtx(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     """Runs a command line in this process."""

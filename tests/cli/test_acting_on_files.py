@@ -27,12 +27,6 @@ NAME = "common-5.3.3"
 VERSION = ("--broker-version", "5.3.3")
 
 
-@pytest.fixture(autouse=True)
-def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RMQTX_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
-
-
 @pytest.fixture
 def store(corpus_store: Callable[[str], Path], tmp_path: Path) -> Path:
     """A store to change."""

@@ -25,12 +25,6 @@ VERSIONS = ("4.3.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
 FILE = "config/consumerOffset.json"
 
 
-@pytest.fixture(autouse=True)
-def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RMQTX_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
-
-
 def rows(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 

@@ -16,11 +16,6 @@ from rmqtx_cli.main import app, status_of
 ADVICE = "give one"
 
 
-@pytest.fixture(autouse=True)
-def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
-
-
 def test_a_command_gets_its_own_and_the_live_ones() -> None:
     seen: dict[str, Any] = {}
 

@@ -31,14 +31,6 @@ from tests.forge.stores import contents
 NAME = "common-5.3.3"
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A journal of the test's own."""
-    monkeypatch.setenv("RMQTX_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
-    return tmp_path / "state"
-
-
 PLAIN = {"COMMITTED": "commit.1", "ROLLED_BACK": "rollback.2", "PENDING": "pending.7"}
 
 
@@ -74,11 +66,11 @@ def kept(*receipts: Receipt) -> Journal:
 # -- receipts
 
 
-def test_nothing_was_done_yet(rmqtx: Run, state: Path) -> None:
+def test_nothing_was_done_yet(rmqtx: Run, journal_directory: Path) -> None:
     result = rmqtx("receipts")
     assert (result.status, result.out) == (DONE, "")
     assert "no receipts" in result.err
-    assert not state.exists()  # a look makes no file
+    assert not journal_directory.exists()  # a look makes no file
 
 
 def test_receipts_are_listed_newest_first(rmqtx: Run) -> None:
@@ -299,7 +291,7 @@ def test_a_plan_of_another_broker_misses_it(rmqtx: Run, common: Path, tmp_path: 
 )
 def test_what_apply_refuses(
     arguments: tuple[str, ...], status: int, told: str, rmqtx: Run, common: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, state: Path,
+    monkeypatch: pytest.MonkeyPatch, journal_directory: Path,
 ) -> None:
     rmqtx("plan", "commit", "--all", "--store", common, "--reason", "x", "-o", tmp_path / "p.json")
     (tmp_path / "bad.json").write_text("{}")
@@ -307,12 +299,12 @@ def test_what_apply_refuses(
     result = rmqtx("apply", *arguments)
     assert (result.status, told in result.err) == (status, True), result.err
     assert result.err.count("\n") == 1
-    assert not state.exists()
+    assert not journal_directory.exists()
 
 
-def test_an_unreadable_journal_is_one_line(rmqtx: Run, state: Path) -> None:
-    state.mkdir()
-    (state / "receipts.jsonl").mkdir()
+def test_an_unreadable_journal_is_one_line(rmqtx: Run, journal_directory: Path) -> None:
+    journal_directory.mkdir()
+    (journal_directory / "receipts.jsonl").mkdir()
     result = rmqtx("receipts")
     assert (result.status, result.err.count("\n")) == (UNREADABLE, 1)
-    assert os.fspath(state) in result.err
+    assert os.fspath(journal_directory) in result.err

@@ -16,12 +16,6 @@ from tests.cli.conftest import Run
 VERSION = ("--broker-version", "5.3.3")
 
 
-@pytest.fixture(autouse=True)
-def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RMQTX_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
-
-
 @pytest.fixture
 def store(common: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(common, tmp_path / "store"))
