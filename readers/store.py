@@ -37,8 +37,10 @@ WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
 #: The topic of records that a bundle has in the place of those that it left out; no queue knows them.
 LEFT_OUT_TOPIC = "RMQTX_LEFT_OUT"
 
+#: Files whose names begin so are ours, and there only while rmqtx changes a store; no part of it.
+OWN_PREFIX = ".rmqtx-"
 #: In the root of a store whose files rmqtx is changing, or was when it was stopped; `repairs.begun_marks` keeps it.
-BEGUN_MARK = ".rmqtx-begun"
+BEGUN_MARK = f"{OWN_PREFIX}begun"
 
 #: Lock files that this process itself holds, by device and inode; `repairs.store_lock` keeps it. They are never asked
 #: about: the answer would be ourselves, and closing the file again would give up a lock of the older kind.

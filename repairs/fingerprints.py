@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from readers.errors import UnreadableFile
+from readers.store import OWN_PREFIX
 from repairs.edits import Edit, FileImage
 from repairs.file_operations import CHUNK_BYTES
 
-#: Names that begin so are ours, on their way to their place; the lock belongs to who uses the store.
-TEMPORARY_PREFIX = ".rmqtx-"
+#: It belongs to who uses the store.
 LOCK = "lock"
 #: Files up to this length are compared whole: checkpoint, abort, everything in config/.
 SMALL_BYTES = 1 << 20
@@ -91,7 +91,7 @@ def files_below(root: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
         with _readable(directory), os.scandir(directory) as entries:
             for entry in entries:
                 path = prefix + entry.name
-                if entry.is_file() and path != LOCK and not entry.name.startswith(TEMPORARY_PREFIX):
+                if entry.is_file() and path != LOCK and not entry.name.startswith(OWN_PREFIX):
                     yield path, Path(entry.path), entry.stat()
 
 

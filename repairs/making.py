@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from readers.errors import UnwritableFile
+from readers.store import OWN_PREFIX
 from repairs.change_sets import is_segment_path
 from repairs.edits import Edit, FileImage, Image, chunks, groups_of, is_same, is_zero, real_file
 from repairs.file_operations import FileOperations, attributes_of_new
-from repairs.fingerprints import TEMPORARY_PREFIX
 
 
 def make(edits: Sequence[Edit], root: Path, name: str, files: FileOperations, *, forward: bool) -> None:
@@ -92,7 +92,7 @@ def _waiting(root: Path, edit: Edit, name: str) -> Path:
     """Where a file is made before it gets its name: beside it, or in the root where a broker would stumble on it."""
     directory = root if is_segment_path(edit.path) else real_file(root, edit.path).parent
     number = edit.path.replace("/", "-")[-80:]
-    return directory / f"{TEMPORARY_PREFIX}{name}-{number}"
+    return directory / f"{OWN_PREFIX}{name}-{number}"
 
 
 def _remove_waiting(edits: Sequence[Edit], root: Path, name: str, files: FileOperations) -> None:

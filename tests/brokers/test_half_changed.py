@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from readers.store import BEGUN_MARK, open_store
+from readers.store import BEGUN_MARK, OWN_PREFIX, open_store
 from repairs.log_tail import log_end
 from rmqtx_cli import exit_status
 from tests.brokers import corpus, maven
@@ -38,7 +38,7 @@ def as_a_broker_reads_it(state: State) -> frozenset[tuple[str, bytes]]:
     """The store without what waits for its name under one of ours, which is nothing to a broker."""
     return frozenset(
         (path, data) for path, data in state.content.items()
-        if path.startswith(f"{STORE}/") and not Path(path).name.startswith(".rmqtx-")
+        if path.startswith(f"{STORE}/") and not Path(path).name.startswith(OWN_PREFIX)
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from readers.store import BEGUN_MARK
+from readers.store import BEGUN_MARK, OWN_PREFIX
 from rmqtx_cli import exit_status
 from tests.repairs.applied import Scene, Told
 from tests.repairs.crash_states import Recorder, State
@@ -99,7 +99,7 @@ def test_killed_at_random(begun: Begun, verb: str) -> None:
         process.join()
         now = scene.content()
         found["nothing" if now == (begun.before if verb == "apply" else after) else
-              "half" if any(Path(path).name.startswith(".rmqtx-") for path in now) else "all"] += 1  # fmt: skip
+              "half" if any(Path(path).name.startswith(OWN_PREFIX) for path in now) else "all"] += 1  # fmt: skip
         if not scene.undo_file.exists():
             assert now == begun.before
             assert scene.apply().status == exit_status.DONE
@@ -137,7 +137,7 @@ def test_two_at_once(begun: Begun, one: str, other: str) -> None:
             assert status in (exit_status.DONE, exit_status.STORE_IN_USE, exit_status.STALE_PLAN,
                               exit_status.REFUSED_BY_GUARD, exit_status.USAGE, exit_status.UNREADABLE), err
             assert "Traceback" not in err
-        assert not any(Path(path).name.startswith(".rmqtx-") for path in scene.content()), "nothing is half done"
+        assert not any(Path(path).name.startswith(OWN_PREFIX) for path in scene.content()), "nothing is half done"
         rows = scene.rows()
         assert all(len(row["final_records"]) <= 1 for case, row in rows.items() if case.startswith("pending")), told
         if scene.content() != begun.before:
