@@ -17,7 +17,7 @@ from readers.checkpoint import checkpoint_values
 from readers.errors import BadRequest, BadText, UnreadableFile
 from readers.fastjson import read_config
 from readers.findings import as_text
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, Store
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
 
 Version = tuple[int, int, int]
 
@@ -285,7 +285,7 @@ def _at_most(store: Store) -> Iterator[tuple[Version, str]]:
 
 def _topics_since(topics: set[str]) -> Iterator[Version]:
     """What topics that brokers make by themselves say."""
-    if "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC" in topics:
+    if ROCKSDB_HALF_TOPIC in topics:
         yield 5, 4, 0
     if any(topic.startswith(("rmq_sys_REVIVE_LOG_", "rmq_sys_SYNC_BROKER_MEMBER_")) for topic in topics):
         yield 5, 0, 0

@@ -19,8 +19,6 @@ from readers.rocksdb import has_database, open_database, unread
 from readers.store import Store
 from readers.tables import ROCKSDB_TRANSACTIONS
 
-ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
-ROCKSDB_OP_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
 DIRECTORY, FAMILY = "rocksdbstore", "trans"
 LAST_OFFSET = b"lastOffsetPy"
 SEPARATOR = b"@"

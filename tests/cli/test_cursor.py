@@ -13,7 +13,7 @@ import pytest
 from readers.cursors import check_cursors
 from readers.errors import UnsafeStore
 from readers.fastjson import parse
-from readers.store import HALF_TOPIC, open_store
+from readers.store import HALF_TOPIC, OP_TOPIC, open_store
 from repairs.cursor_setting import Move, change_set
 from rmqtx_cli.exit_status import DONE, REFUSED_BY_GUARD, STORE_IN_USE, USAGE
 from tests.brokers import corpus
@@ -50,7 +50,7 @@ def test_nothing_but_the_cursors_changes(
     told, old = parse((target / FILE).read_text()), parse((store / FILE).read_text())
     assert told["offsetTable"].pop(f"{HALF_TOPIC}@CID_RMQ_SYS_TRANS") == {"0": half}
     assert told["offsetTable"].pop("RMQ_SYS_TRANS_OP_HALF_TOPIC@CID_RMQ_SYS_TRANS") == {"0": op}
-    for name in (HALF_TOPIC, "RMQ_SYS_TRANS_OP_HALF_TOPIC"):
+    for name in (HALF_TOPIC, OP_TOPIC):
         old["offsetTable"].pop(f"{name}@CID_RMQ_SYS_TRANS")
     assert told == old
     abandoned = {row["transaction_id"] for row in rows(result.out) if row["kind"] == "abandoned"}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from readers.store import HALF_TOPIC
 from rmqtx_cli import exit_status
 from rmqtx_cli.times import parse_time_ms
 from tests.brokers import corpus
@@ -92,7 +93,7 @@ def test_what_keeps_it_from_being_known(rmqtx: Run, tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("brokerRole=SLAVE\n")
     assert "a slave does not check" in rmqtx("simulate", store, "--broker-conf", conf).err
-    (store / "consumequeue" / "RMQ_SYS_TRANS_HALF_TOPIC").rename(tmp_path / "taken away")
+    (store / "consumequeue" / HALF_TOPIC).rename(tmp_path / "taken away")
     result = rmqtx("simulate", store)
     assert (result.status, "it has no half queue" in result.err) == (exit_status.DONE, True)
     (store / "consumequeue" / "CURRENT").write_text("MANIFEST-000001\n")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from readers.store import HALF_TOPIC
 from tests.cli.conftest import Run
 from tests.forge import damage
 from tests.forge.damage import log_files, queue_files, records_in
@@ -73,7 +74,7 @@ def test_a_partial_run_finds_what_it_reads_and_nothing_else(rmqtx: Run, store: P
 
 
 def test_enough_time_is_a_whole_verification(rmqtx: Run, store: Path, state: Path) -> None:
-    damage.zero_bytes(queue_files(store, "RMQ_SYS_TRANS_HALF_TOPIC")[0], 40, 20)
+    damage.zero_bytes(queue_files(store, HALF_TOPIC)[0], 40, 20)
     whole = rmqtx("verify", store, "--format", "jsonl")
     timed = rmqtx("verify", store, "--format", "jsonl", "--max-duration", "10m", "--state", state)
     assert timed.out == whole.out != ""

@@ -12,7 +12,6 @@ from pathlib import Path
 
 PAGE_BYTES = 4096
 SLOT_BYTES = 20
-HALF_TOPIC, OP_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 
 
 # ---- exact damages

@@ -12,7 +12,7 @@ from readers.broker_settings import BrokerSettings, broker_settings
 from readers.errors import BadRequest, FileChanged, SourceError, UnwritableFile
 from readers.follow_database import FORMAT_VERSION, FollowDatabase
 from readers.record_layout import COMMIT
-from readers.store import HALF_TOPIC, OP_TOPIC, Store, open_store
+from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store, open_store
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.logs import Forge
@@ -36,7 +36,7 @@ def by_default(store: Store) -> BrokerSettings:
 
 
 def set_cursors(root: Path, half: int | None, op: int) -> None:
-    group = "CID_RMQ_SYS_TRANS"
+    group = CHECK_GROUP
     text = "{}" if half is None else f'{{"{HALF_TOPIC}@{group}":{{0:{half}}},"{OP_TOPIC}@{group}":{{0:{op}}}}}'
     (root / "config" / "consumerOffset.json").write_text(f'{{"offsetTable":{text}}}')
 

@@ -15,7 +15,7 @@ from readers.recovery_rules import possible_rules, rules_of
 from readers.recovery_walk import BLANK_OK, END, MISMATCH, RECORD_OK, check_record
 from readers.sources import OpenFile
 from readers.splits import plan_splits
-from readers.store import HALF_TOPIC, open_store
+from readers.store import HALF_TOPIC, SCHEDULE_TOPIC, open_store
 from readers.verify import DEFAULT, Verify
 from tests.forge import damage
 from tests.forge.damage import log_files, queue_files, records_in
@@ -206,7 +206,7 @@ def test_the_walk_agrees_with_ours_on_real_records() -> None:
 def test_kinds_of_places(tmp_path: Path) -> None:
     record = Message(properties=(("TAGS", "a"),)).record(0)
     longer = (len(record) + 1).to_bytes(4, "big") + record[4:] + b"x"
-    scheduled = Message(topic="SCHEDULE_TOPIC_XXXX", properties=(("DELAY", "soon"),)).record(0)
+    scheduled = Message(topic=SCHEDULE_TOPIC, properties=(("DELAY", "soon"),)).record(0)
     old, new = rules_of((4, 9, 7)), rules_of((5, 3, 3))
     for number, (data, kind) in enumerate(
         [(record, RECORD_OK), (longer, MISMATCH), (scheduled, END), (blank(64), BLANK_OK), (bytes(200), END)]

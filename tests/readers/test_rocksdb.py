@@ -20,7 +20,7 @@ from readers.rocksdb_transactions import (
     read_rocksdb_transactions,
     rocksdb_entries,
 )
-from readers.store import Store, open_store
+from readers.store import ROCKSDB_HALF_TOPIC, Store, open_store
 from tests.brokers import corpus
 
 rocksdict = pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
@@ -91,7 +91,7 @@ def offsets_of_halves(name: str) -> set[int]:
     return {
         line["commit_log_offset"]
         for line in corpus.truth(name)
-        if line["event"] == "after_record" and line["topic"] == "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
+        if line["event"] == "after_record" and line["topic"] == ROCKSDB_HALF_TOPIC
     }
 
 

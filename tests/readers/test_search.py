@@ -19,7 +19,7 @@ from readers.search import Search
 from readers.search_conditions import Conditions, rows_with
 from readers.segment_scan import SegmentScan
 from readers.splits import plan_splits
-from readers.store import HALF_TOPIC, Store, open_store
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Store, open_store
 from readers.tables import RECORDS
 from tests.brokers import corpus
 from tests.forge import damage
@@ -57,7 +57,7 @@ def asked(rows: list[Row]) -> list[tuple[Conditions, Callable[[Row], bool]]]:
     topic = dict(half["properties"])["REAL_TOPIC"]
     body = next(row["body"] for row in rows if row["body"] and len(row["body"]) > 30)
     piece = body[10:25]
-    waiting = (HALF_TOPIC, "TRANS_CHECK_MAX_TIME_TOPIC", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
+    waiting = (HALF_TOPIC, DISCARD_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC)
 
     def of_topic(row: Row) -> bool:
         on_its_way = row["topic"] in waiting and dict(row["properties"]).get("REAL_TOPIC") == topic

@@ -20,7 +20,7 @@ from readers.record_at import mended_blocks
 from readers.record_layout import COMMIT
 from readers.segment_scan import SegmentScan, Span
 from readers.sources import Segment
-from readers.store import open_store
+from readers.store import HALF_TOPIC, open_store
 from tests.forge.logs import Forge, in_one_file
 from tests.forge.records import Message, blank
 
@@ -42,7 +42,7 @@ def messages(count: int, seed: int = 1) -> list[Message]:
     chance = random.Random(seed)
     return [
         Message(
-            topic=chance.choice(["orders", "a", "RMQ_SYS_TRANS_HALF_TOPIC", "x" * 127]),
+            topic=chance.choice(["orders", "a", HALF_TOPIC, "x" * 127]),
             body=chance.randbytes(chance.choice([0, 1, 7, 50, 900])),
             properties=tuple(("UNIQ_KEY", f"{chance.randrange(1 << 40):X}") for _ in range(chance.randrange(3))),
             sys_flag=chance.choice([0, 0, COMMIT]),

@@ -22,7 +22,7 @@ from readers.job_runner import run_job
 from readers.reading import Reading
 from readers.record_layout import AT
 from readers.splits import plan_splits
-from readers.store import HALF_TOPIC, OP_TOPIC, open_store
+from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, open_store
 from readers.verify import DEFAULT, FULL, QUICK, Verify
 from tests.brokers import corpus
 from tests.forge import damage
@@ -471,7 +471,7 @@ def test_a_checkpoint_ahead_of_the_log(copy: Path) -> None:
     assert (row["code"], row["file"], row["position_bytes"]) == ("checkpoint-ahead", str(file), 0)
 
 
-@pytest.mark.parametrize(("group", "code"), [("CID_RMQ_SYS_TRANS", "cursor-beyond-end"),
+@pytest.mark.parametrize(("group", "code"), [(CHECK_GROUP, "cursor-beyond-end"),
                                              ("", "group-cursor-beyond-end")])
 def test_a_cursor_beyond_its_queue(group: str, code: str, tmp_path: Path) -> None:
     forge = Forge(tmp_path)

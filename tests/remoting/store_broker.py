@@ -15,7 +15,7 @@ from readers.cursors import check_cursors
 from readers.fastjson import read_config
 from readers.index_search import open_index
 from readers.record_at import block_at
-from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, Store
+from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
 from remoting.codes import RequestCode, ResponseCode
 from remoting.frames import Frame
 from tests.remoting.fake import response
@@ -73,7 +73,7 @@ class StoreBroker:
         }  # fmt: skip
         delays = read_config(self.store, "delayOffset.json").value
         for level, cursor in ((delays or {}).get("offsetTable") or {}).items():
-            with open_queue(self.store, "SCHEDULE_TOPIC_XXXX", int(level) - 1) as queue:
+            with open_queue(self.store, SCHEDULE_TOPIC, int(level) - 1) as queue:
                 table[f"scheduleMessageOffset_{level}"] = f"{cursor},{queue.max_offset}"
         return response(request, body=json.dumps({"table": table}).encode())
 

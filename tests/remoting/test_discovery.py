@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from readers.errors import BadRequest
+from readers.store import CHECK_GROUP, HALF_TOPIC, TIMER_TOPIC
 from remoting.client import Client
 from remoting.codes import RequestCode
 from remoting.discovery import chosen_brokers
@@ -166,7 +167,7 @@ def test_names_go_into_namespaces_and_out() -> None:
     assert with_namespace("%RETRY%shop", "NS") == "%RETRY%NS%shop"
     assert with_namespace("%DLQ%NS%shop", "NS") == "%DLQ%NS%shop"
     assert with_namespace("shop", None) == "shop"
-    for name in ("RMQ_SYS_TRANS_HALF_TOPIC", "TOOLS_CONSUMER", "CID_RMQ_SYS_TRANS", "rmq_sys_wheel_timer"):
+    for name in (HALF_TOPIC, "TOOLS_CONSUMER", CHECK_GROUP, TIMER_TOPIC):
         assert with_namespace(name, "NS") == name
         assert namespace_of(name) is None
     assert without_namespace("%RETRY%NS%shop", "NS") == "%RETRY%shop"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC
 from remoting.broker import Broker
 from remoting.client import Client
 from remoting.codes import COMMIT, RequestCode
@@ -71,7 +72,7 @@ def asked_of(broker: Broker, header_class: str) -> None:
     """Have our typed request sent whose official header has a name."""
     match header_class:
         case "PullMessageRequestHeader":
-            broker.pull("RMQ_SYS_TRANS_HALF_TOPIC", 0, 12)
+            broker.pull(HALF_TOPIC, 0, 12)
         case "QueryMessageRequestHeader":
             broker.query("orders", "7F00", is_unique_key=False)
         case "EndTransactionRequestHeader":
@@ -81,7 +82,7 @@ def asked_of(broker: Broker, header_class: str) -> None:
         case "ViewMessageRequestHeader":
             broker.view(4711)
         case "QueryConsumerOffsetRequestHeader":
-            broker.consumer_offset("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_OP_HALF_TOPIC")
+            broker.consumer_offset(CHECK_GROUP, OP_TOPIC)
         case "ResumeCheckHalfMessageRequestHeader":
             broker.resume_check("7F00000100002A9F00")
         case _:

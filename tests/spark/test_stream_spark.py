@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from readers.commit_log import scan_records
 from readers.errors import FileChanged
-from readers.store import open_store
+from readers.store import HALF_TOPIC, open_store
 from spark_tasks.errors import translated
 from tests.forge.stores import unpacked
 from tests.spark.growing import Growing
@@ -46,7 +46,7 @@ def test_a_query_started_again_goes_on_where_it_was(spark: SparkSession, tmp_pat
         batches += follow(spark, growing.root, tmp_path, "40KiB")
     assert batches > 3
     rows = spark.read.parquet(str(tmp_path / "rows")).collect()
-    halves = scan_records(open_store(growing.whole), topic="RMQ_SYS_TRANS_HALF_TOPIC").table()
+    halves = scan_records(open_store(growing.whole), topic=HALF_TOPIC).table()
     assert sorted(row.commit_log_offset for row in rows) == halves["commit_log_offset"].to_pylist()
 
 
