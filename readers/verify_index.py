@@ -18,7 +18,7 @@ import numpy.typing as npt
 from readers.columns import Int64s
 from readers.errors import SourceError
 from readers.findings import Finding
-from readers.index import BLOCK_ENTRIES, ENTRY, HEADER, IndexFile
+from readers.index import BLOCK_ENTRIES, ENTRY, IndexFile
 from readers.index_search import open_index
 from readers.record_at import block_at
 from readers.record_block import Block
@@ -26,6 +26,7 @@ from readers.record_keys import key_pairs, may_lack_entries, tag_pairs
 from readers.slot_files import boundary, cache_of
 from readers.sources import OpenFile
 from readers.store import Store
+from readers.verify_index_times import entry_time_findings, expected_seconds, header_time_findings
 from readers.verify_leftovers import FINDINGS_MAX
 from readers.verify_ranges import LogRanges, between, merged, runs_of
 from readers.verify_records import TIME_MS_MAX
@@ -33,7 +34,6 @@ from readers.verify_records import TIME_MS_MAX
 _HASH_BITS = 31
 #: Entries that no split explains and that are looked at one by one; more are told as one.
 _LOOKED_AT_MAX = 1000
-_SECONDS_MAX = 0x7FFFFFFF
 #: Newest entries that are looked at to know what is indexed.
 _SAMPLED = 64
 
@@ -129,7 +129,7 @@ class IndexClaims:
                 found[at[same]] = True
                 runs.append(runs_of(np.flatnonzero(same) + number))
                 numbers, said = np.flatnonzero(same) + number, entries["seconds_since_begin"][same].astype(np.int64)
-                seconds = _seconds(index.header["begin_time_ms"], numbers, times[at[same]])
+                seconds = expected_seconds(index.header["begin_time_ms"], numbers, times[at[same]])
                 is_strange = (seconds != said) & (said >= 0) & (times[at[same]] <= TIME_MS_MAX) & (times[at[same]] >= 0)
                 rows = np.stack([numbers, seconds, said, offsets[same]], axis=1)[is_strange]
                 strange.append(rows[:FINDINGS_MAX])
@@ -138,18 +138,6 @@ class IndexClaims:
             found[row + 1] |= found[row]
         part.runs[index.segment.file] = merged(runs)
         part.strange_times[index.segment.file] = np.concatenate([np.empty((0, 4), np.int64), *strange])[:FINDINGS_MAX]
-
-
-def _seconds(begin_time_ms: int, numbers: Int64s, times_ms: Int64s) -> Int64s:
-    """What entries should say of their records' store times; the first (1) is entered before any begin is known.
-
-    Source: store/index/IndexFile.java putKey.
-    """
-    if begin_time_ms <= 0:
-        return np.zeros_like(times_ms)
-    seconds: Int64s = np.clip((times_ms - begin_time_ms) // 1000, 0, _SECONDS_MAX)
-    seconds[numbers == 1] = 0
-    return seconds
 
 
 def _packed(offsets: Int64s, hashes: Int64s, begin_offset: int) -> Int64s:
@@ -209,28 +197,6 @@ def _newest_have_tags(store: Store, index: IndexFile) -> bool:
     return False
 
 
-def header_time_findings(store: Store, index: IndexFile, told_offsets: set[int]) -> Iterator[Finding]:
-    """Times in a header that are not those of the records that it names; nothing where these are not there.
-
-    `told_offsets`: records about which another finding was made.
-    """
-    log = store.log()
-    try:
-        for name in ("begin", "end"):
-            offset, stored = index.header[f"{name}_offset"], index.header[f"{name}_time_ms"]
-            block = None if offset in told_offsets else block_at(log, offset)
-            if index.entries_count and block is not None and int(block.header("store_time_ms")[0]) != stored:
-                yield Finding(
-                    store.root, "index-damaged", index.segment.file, HEADER.offsets[f"{name}_time_ms"], 8,
-                    expected=f"{name}_time_ms {int(block.header('store_time_ms')[0])}, its record's store time",
-                    actual=str(stored),
-                )
-    except SourceError:  # told when the whole store is looked at
-        return
-    finally:
-        log.close()
-
-
 # --- the whole store --------------------------------------------------------------------------------------------------
 
 
@@ -268,7 +234,8 @@ class IndexLeftovers:
             headers = list(header_time_findings(self._store, index, self._told_offsets))
             yield from headers
             if not headers:  # all seconds are counted from its begin
-                yield from self._strange_times(index)
+                rows = [part.strange_times[name] for part in self._parts if name in part.strange_times]
+                yield from entry_time_findings(self._store, index, rows, self._told_offsets)
             try:
                 yield from self._unexplained(index, runs)
             except SourceError as error:
@@ -284,22 +251,6 @@ class IndexLeftovers:
             and (offset, key_hash) not in self._right
         }
         yield from self._lacking(sorted(offsets))
-
-    def _strange_times(self, index: IndexFile) -> Iterator[Finding]:
-        name = index.segment.file
-        rows = [part.strange_times[name] for part in self._parts if name in part.strange_times]
-        every = [
-            row for row in np.concatenate([np.empty((0, 4), np.int64), *rows]).tolist()
-            if row[3] not in self._told_offsets
-        ]
-        if every:
-            number, expected, actual, _ = min(every)
-            more = f", and {len(every) - 1} more such entries" if len(every) > 1 else ""
-            yield Finding(
-                self._store.root, "index-mismatch", name, index.entry_position(number), ENTRY.size_bytes,
-                expected=f"seconds_since_begin {expected}, by its record's store time", actual=f"{actual}{more}",
-                meaning="a search by key between two times may not find the record",
-            )
 
     def _unexplained(self, index: IndexFile, runs: Int64s) -> Iterator[Finding]:
         ranges, doubtful = self._ranges, []  # type: LogRanges, list[tuple[int, int, int]]
