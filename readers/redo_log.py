@@ -8,7 +8,6 @@ later files is forgotten (FORMATS 6.1; seen with 3.1.4).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -19,10 +18,9 @@ from readers.consume_queue import Slots
 from readers.findings import Finding
 from readers.layout import Field, Layout
 from readers.reading import Reading
-from readers.sources import Segment
 from readers.store import Store
-from readers.tables import REDO_LOG, STATE_ENTRIES
-from readers.unit_files import UnitFiles, Units
+from readers.tables import REDO_LOG
+from readers.unit_files import AllUnits, UnitFiles, Units, place_columns, said_of_halves
 
 REDO_ENTRY = Layout(
     "redo_entry",
@@ -51,44 +49,26 @@ def are_sound(slots: Slots) -> Bools:
     return sound
 
 
-FILES = UnitFiles(DIRECTORY, REDO_ENTRY, are_sound, "an offset, a length, and -1 or an earlier offset")
-
-
-@dataclass(frozen=True)
-class RedoEntries:
-    """All sound entries of a redo log, as arrays that go together.
-
-    Shape: `files` are the log's; `file_numbers` says in which of them an entry is. Order: number.
-    """
-
-    files: tuple[Segment, ...]
-    file_numbers: Int64s
-    positions: Int64s
-    numbers: Int64s
-    slots: Slots
-
-    @cached_property
-    def offsets(self) -> Int64s:
-        """Commit-log offset of every entry's record."""
-        return self.slots["commit_log_offset"].astype(np.int64)
+class RedoEntries(AllUnits):
+    """All sound entries of a redo log."""
 
     @cached_property
     def lengths(self) -> Int64s:
         """Length of every entry's record. Units: bytes."""
-        return self.slots["record_length_bytes"].astype(np.int64)
+        return self.values("record_length_bytes")
 
     @cached_property
     def tags(self) -> Int64s:
         """-1 for a prepared record, else the place of the one that was ended."""
-        return self.slots["tags_code"].astype(np.int64)
+        return self.values("tags_code")
 
     @cached_property
     def prepared_offsets(self) -> Int64s:
         """Commit-log offset of the prepared record that every entry is about."""
         return np.where(self.tags == PREPARED_TAGS, self.offsets, self.tags)
 
-    def __len__(self) -> int:
-        return len(self.numbers)
+
+FILES = UnitFiles(RedoEntries, DIRECTORY, REDO_ENTRY, are_sound, "an offset, a length, and -1 or an earlier offset")
 
 
 def scan_redo_log(store: Store) -> Reading:
@@ -109,22 +89,10 @@ def scan_redo_log(store: Store) -> Reading:
 def redo_entries(store: Store, findings: list[Finding]) -> RedoEntries | None:
     """The whole redo log; None where there is none.
 
-    Units:  36 bytes of memory per entry.
+    Units:  44 bytes of memory per entry.
     Damage: as `scan_redo_log`.
     """
-    files = FILES.segments(store, [])
-    if not files:
-        return None
-    blocks = list(FILES.units(store, findings, []))
-    places = {segment.file: number for number, segment in enumerate(files)}
-    none = np.empty(0, np.int64)
-    return RedoEntries(
-        files,
-        np.concatenate([none, *(np.full(len(b.numbers), places[b.segment.file], np.int64) for b in blocks)]),
-        np.concatenate([none, *(block.positions for block in blocks)]),
-        np.concatenate([none, *(block.numbers for block in blocks)]),
-        np.concatenate([np.empty(0, REDO_ENTRY.dtype), *(block.slots for block in blocks)]),
-    )
+    return FILES.all_units(store, findings)
 
 
 def redo_log_entries(store: Store, findings: list[Finding]) -> pa.Table | None:
@@ -137,16 +105,7 @@ def redo_log_entries(store: Store, findings: list[Finding]) -> pa.Table | None:
     found = redo_entries(store, findings)
     if found is None:
         return None
-    count = len(found)
-    columns = {
-        "store": pa.repeat(pa.scalar(store.root, pa.string()), count),
-        "half_commit_log_offset": pa.array(found.prepared_offsets),
-        "kind": pa.repeat(pa.scalar(KIND, pa.string()), count),
-        "key": pa.array(found.numbers).cast(pa.string()),
-        "value": _kinds(found.tags),
-        "position_bytes": pa.array(found.positions),
-    }
-    return pa.Table.from_arrays([columns[name] for name in STATE_ENTRIES.names], schema=STATE_ENTRIES)
+    return said_of_halves(store, KIND, found, found.prepared_offsets, _kinds(found.tags))
 
 
 # --- how 3.1 makes its state table anew -------------------------------------------------------------------------------
@@ -186,14 +145,10 @@ def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
 
 
 def _rows(store: Store, units: Units) -> pa.RecordBatch:
-    count, slots = len(units.numbers), units.slots
+    slots = units.slots
     offsets, tags = slots["commit_log_offset"].astype(np.int64), slots["tags_code"].astype(np.int64)
     columns = [
-        pa.repeat(pa.scalar(store.root, pa.string()), count),
-        pa.repeat(pa.scalar(units.segment.file, pa.string()), count),
-        pa.array(units.positions),
-        pa.repeat(pa.scalar(REDO_ENTRY.size_bytes, pa.int32()), count),
-        pa.array(units.numbers),
+        *place_columns(store, REDO_ENTRY, units),
         pa.array(offsets),
         pa.array(slots["record_length_bytes"].astype(np.int32)),
         pa.array(tags),

@@ -8,7 +8,6 @@ and whether it takes the answer: it does where the slot's number is the prepared
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,10 +19,9 @@ from readers.findings import Finding
 from readers.layout import Field, Layout
 from readers.reading import Reading
 from readers.record_layout import COMMIT, PREPARED, ROLLBACK
-from readers.sources import Segment
 from readers.store import Store
-from readers.tables import STATE_ENTRIES, STATE_TABLE
-from readers.unit_files import UnitFiles, Units
+from readers.tables import STATE_TABLE
+from readers.unit_files import AllUnits, UnitFiles, Units, place_columns, said_of_halves
 
 STATE_SLOT = Layout(
     "state_slot",
@@ -50,38 +48,16 @@ def are_sound(slots: Slots) -> Bools:
     return sound & np.isin(slots["state"], list(STATES))
 
 
-FILES = UnitFiles(DIRECTORY, STATE_SLOT, are_sound, "an offset, a length, and a state of 4, 8 or 12")
-
-
-@dataclass(frozen=True)
-class StateSlots:
-    """All sound slots of a state table, as arrays that go together.
-
-    Shape: `files` are the table's; `file_numbers` says in which of them a slot is. Order: number.
-    """
-
-    files: tuple[Segment, ...]
-    file_numbers: Int64s
-    positions: Int64s
-    numbers: Int64s
-    slots: Slots
-
-    def values(self, name: str) -> Int64s:
-        """A field of every slot."""
-        return self.slots[name].astype(np.int64)
-
-    @cached_property
-    def offsets(self) -> Int64s:
-        """Commit-log offset of every slot's prepared record."""
-        return self.values("commit_log_offset")
+class StateSlots(AllUnits):
+    """All sound slots of a state table; their records are prepared records."""
 
     @cached_property
     def states(self) -> Int64s:
         """State of every slot."""
         return self.values("state")
 
-    def __len__(self) -> int:
-        return len(self.numbers)
+
+FILES = UnitFiles(StateSlots, DIRECTORY, STATE_SLOT, are_sound, "an offset, a length, and a state of 4, 8 or 12")
 
 
 def scan_state_table(store: Store) -> Reading:
@@ -103,22 +79,10 @@ def scan_state_table(store: Store) -> Reading:
 def state_slots(store: Store, findings: list[Finding]) -> StateSlots | None:
     """The whole table; None where there is none (a slave keeps none, nor does any broker from 3.2 on).
 
-    Units:  40 bytes of memory per slot.
+    Units:  48 bytes of memory per slot.
     Damage: as `scan_state_table`.
     """
-    files = FILES.segments(store, [])
-    if not files:
-        return None
-    blocks = list(FILES.units(store, findings, []))
-    places = {segment.file: number for number, segment in enumerate(files)}
-    none = np.empty(0, np.int64)
-    return StateSlots(
-        files,
-        np.concatenate([none, *(np.full(len(b.numbers), places[b.segment.file], np.int64) for b in blocks)]),
-        np.concatenate([none, *(block.positions for block in blocks)]),
-        np.concatenate([none, *(block.numbers for block in blocks)]),
-        np.concatenate([np.empty(0, STATE_SLOT.dtype), *(block.slots for block in blocks)]),
-    )
+    return FILES.all_units(store, findings)
 
 
 def state_table_entries(store: Store, findings: list[Finding]) -> pa.Table | None:
@@ -129,18 +93,7 @@ def state_table_entries(store: Store, findings: list[Finding]) -> pa.Table | Non
     Damage: as `scan_state_table`.
     """
     found = state_slots(store, findings)
-    if found is None:
-        return None
-    count = len(found)
-    columns = {
-        "store": pa.repeat(pa.scalar(store.root, pa.string()), count),
-        "half_commit_log_offset": pa.array(found.offsets),
-        "kind": pa.repeat(pa.scalar(KIND, pa.string()), count),
-        "key": pa.array(found.numbers).cast(pa.string()),
-        "value": state_texts(found.states),
-        "position_bytes": pa.array(found.positions),
-    }
-    return pa.Table.from_arrays([columns[name] for name in STATE_ENTRIES.names], schema=STATE_ENTRIES)
+    return None if found is None else said_of_halves(store, KIND, found, found.offsets, state_texts(found.states))
 
 
 def state_texts(states: Int64s) -> pa.Array:
@@ -154,13 +107,9 @@ def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
 
 
 def _rows(store: Store, units: Units) -> pa.RecordBatch:
-    count, slots = len(units.numbers), units.slots
+    slots = units.slots
     columns = [
-        pa.repeat(pa.scalar(store.root, pa.string()), count),
-        pa.repeat(pa.scalar(units.segment.file, pa.string()), count),
-        pa.array(units.positions),
-        pa.repeat(pa.scalar(STATE_SLOT.size_bytes, pa.int32()), count),
-        pa.array(units.numbers),
+        *place_columns(store, STATE_SLOT, units),
         pa.array(slots["commit_log_offset"].astype(np.int64)),
         pa.array(slots["record_length_bytes"].astype(np.int32)),
         pa.array(slots["store_time_seconds"].astype(np.int64) * 1000),

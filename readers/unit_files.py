@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Generic, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from readers.columns import Bools, Int64s
 from readers.consume_queue import BLOCK_SLOTS, Slots, is_not_zero, last_used, slots_in
@@ -20,6 +23,7 @@ from readers.queue_files import SlotRuns, is_well_named, unreadable
 from readers.reading import Coverage
 from readers.sources import Segment, list_segments
 from readers.store import Store
+from readers.tables import STATE_ENTRIES
 
 INVALID = "table-entry-invalid"
 
@@ -34,13 +38,43 @@ class Units:
     slots: Slots
 
 
-@dataclass(frozen=True, slots=True)
-class UnitFiles:
-    """The files of one table: where they are, how a unit is laid out, and which units can be.
+@dataclass(frozen=True)
+class AllUnits:
+    """All sound units of a table, as arrays that go together.
 
-    `expected`: what a sound unit has, in words.
+    Shape: `files` are the table's; `file_numbers` says in which of them a unit is. Order: number.
     """
 
+    files: tuple[Segment, ...]
+    file_numbers: Int64s
+    positions: Int64s
+    numbers: Int64s
+    slots: Slots
+
+    def values(self, name: str) -> Int64s:
+        """A field of every unit."""
+        return self.slots[name].astype(np.int64)
+
+    @cached_property
+    def offsets(self) -> Int64s:
+        """Commit-log offset of every unit's record."""
+        return self.values("commit_log_offset")
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+_All = TypeVar("_All", bound=AllUnits)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFiles(Generic[_All]):
+    """The files of one table: where they are, how a unit is laid out, and which units can be.
+
+    `kind`: what all units are taken as. `expected`: what a sound unit has, in words.
+    """
+
+    kind: type[_All]
     directory: tuple[str, ...]
     layout: Layout
     are_sound: Callable[[Slots], Bools]
@@ -78,6 +112,26 @@ class UnitFiles:
             if last is not None and number <= last[0]:
                 used = last[1] if number == last[0] else segment.size_bytes
             yield from self._of_file(store, segment, used, findings, coverage)
+
+    def all_units(self, store: Store, findings: list[Finding]) -> _All | None:
+        """All sound units at once; None where there is no file.
+
+        Units:  24 bytes of memory per unit, and its own length.
+        Damage: as `units`.
+        """
+        files = self.segments(store, [])
+        if not files:
+            return None
+        blocks = list(self.units(store, findings, []))
+        places = {segment.file: number for number, segment in enumerate(files)}
+        none = np.empty(0, np.int64)
+        return self.kind(
+            files,
+            np.concatenate([none, *(np.full(len(b.numbers), places[b.segment.file], np.int64) for b in blocks)]),
+            np.concatenate([none, *(block.positions for block in blocks)]),
+            np.concatenate([none, *(block.numbers for block in blocks)]),
+            np.concatenate([np.empty(0, self.layout.dtype), *(block.slots for block in blocks)]),
+        )
 
     def _of_file(
         self, store: Store, segment: Segment, used_bytes: int, findings: list[Finding], coverage: list[Coverage]
@@ -119,3 +173,31 @@ class UnitFiles:
             findings.append(unreadable(segment.file, store.root, error))
         finally:
             runs.close()
+
+
+def place_columns(store: Store, layout: Layout, units: Units) -> list[pa.Array]:
+    """Columns of where units are: store, file, position, length, number."""
+    count = len(units.numbers)
+    return [
+        pa.repeat(pa.scalar(store.root, pa.string()), count),
+        pa.repeat(pa.scalar(units.segment.file, pa.string()), count),
+        pa.array(units.positions),
+        pa.repeat(pa.scalar(layout.size_bytes, pa.int32()), count),
+        pa.array(units.numbers),
+    ]
+
+
+def said_of_halves(store: Store, kind: str, units: AllUnits, half_offsets: Int64s, values: pa.Array) -> pa.Table:
+    """What units say of prepared records, as rows of STATE_ENTRIES; `key` is a unit's number.
+
+    Order: number.
+    """
+    columns = {
+        "store": pa.repeat(pa.scalar(store.root, pa.string()), len(units)),
+        "half_commit_log_offset": pa.array(half_offsets),
+        "kind": pa.repeat(pa.scalar(kind, pa.string()), len(units)),
+        "key": pa.array(units.numbers).cast(pa.string()),
+        "value": values,
+        "position_bytes": pa.array(units.positions),
+    }
+    return pa.Table.from_arrays([columns[name] for name in STATE_ENTRIES.names], schema=STATE_ENTRIES)
