@@ -19,7 +19,8 @@ from readers.index import infer_slots_count
 from readers.index_scan import scan_entries
 from readers.local_engine import audit
 from readers.reading import Reading
-from readers.rocksdb_queues import SLOT_VALUE, queue_bounds, scan_rocksdb_slots
+from readers.rocksdb_queue_scan import scan_rocksdb_slots
+from readers.rocksdb_queues import SLOT_VALUE, queue_bounds
 from readers.segment_table import read_segments
 from readers.slot_files import BATCH, SIMPLE
 from readers.sources import Segment

@@ -13,7 +13,8 @@ from readers.commit_log import scan_records
 from readers.cursors import check_cursors, read_cursors
 from readers.questions import pending
 from readers.rocksdb import open_database
-from readers.rocksdb_queues import QueueDatabase, queue_directories, scan_all_slots, scan_rocksdb_slots
+from readers.rocksdb_queue_scan import scan_all_slots, scan_rocksdb_slots
+from readers.rocksdb_queues import QueueDatabase, queue_directories
 from readers.store import HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx_cli.stores_table import store_row
 from tests.brokers import corpus

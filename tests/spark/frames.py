@@ -17,7 +17,7 @@ from readers.half_queue import scan_halves, scan_ops
 from readers.index_scan import scan_entries
 from readers.local_engine import audit
 from readers.reading import Reading
-from readers.rocksdb_queues import scan_all_slots
+from readers.rocksdb_queue_scan import scan_all_slots
 from readers.segment_table import read_segments
 from readers.store import Store, open_store
 from spark_tasks.data_source import RmqtxDataSource, RmqtxReader

@@ -58,7 +58,7 @@ def command(
     quiet: QuietOption = False,
 ) -> int:
     """Decode consume queues: simple, batch, and those in RocksDB (which need the extra rocksdb)."""
-    from readers.rocksdb_queues import scan_all_slots
+    from readers.rocksdb_queue_scan import scan_all_slots
 
     asked = Asked(
         store, commit_log, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet)
