@@ -10,20 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from readers.checkpoint import checkpoint_values
-from readers.errors import BadRequest, BadText, UnreadableFile
+from readers.errors import BadRequest
 from readers.fastjson import read_config
-from readers.findings import as_text
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
 
 Version = tuple[int, int, int]
 
 FROM_CONF = "broker.conf"
 FROM_BROKER = "the broker itself"
-_CONF_BYTES_MAX = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,66 +374,3 @@ def _java_integer(text: str, bits: int) -> int | None:
 
 def _dotted(version: Version) -> str:
     return ".".join(map(str, version))
-
-
-# --- broker.conf -----------------------------------------------------------------------------------------------------
-
-_SPACE = " \t\f"
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def read_broker_conf(path: str | Path) -> dict[str, str]:
-    """The keys and values of a broker.conf, or of what `mqadmin getBrokerConfig` printed.
-
-    Raises: UnreadableFile, BadText.
-    Source: java.util.Properties.load.
-    """
-    file = as_text(Path(path))
-    try:
-        if not Path(path).is_file():
-            raise UnreadableFile(f"{file} is not a file", file=file, advice="give the broker's broker.conf")
-        with open(path, "rb") as opened:
-            data = opened.read(_CONF_BYTES_MAX + 1)
-    except OSError as error:
-        raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
-    if len(data) > _CONF_BYTES_MAX or b"\0" in data:
-        position = data.find(b"\0") if b"\0" in data else _CONF_BYTES_MAX
-        raise BadText(f"{file} is not a broker configuration", file=file, position_bytes=position)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")
-    pairs = (_pair(line) for line in _logical_lines(text))
-    return {key: value for key, value in pairs if key}  # mqadmin's lines of ==== have no key
-
-
-def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments, those that end in a backslash joined with the next."""
-    pending = ""
-    for part in re.split(r"\r\n|\n|\r", text):
-        line = part.lstrip(_SPACE)
-        if not pending and (not line or line[0] in "#!"):
-            continue
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            pending += line[:-1]
-            continue
-        yield pending + line
-        pending = ""
-    if pending:
-        yield pending
-
-
-def _pair(line: str) -> tuple[str, str]:
-    match = re.match(r"((?:[^\\ \t\f=:]|\\.)*+)[ \t\f]*+[=:]?[ \t\f]*+", line, re.DOTALL)
-    assert match is not None  # every part of the pattern can be empty
-    return _unescaped(match[1]), _unescaped(line[match.end() :])
-
-
-def _unescaped(text: str) -> str:
-    def plain(match: re.Match[str]) -> str:
-        if match[1]:
-            return chr(int(match[1], 16))
-        return _ESCAPES.get(match[2], match[2])
-
-    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", plain, text, flags=re.DOTALL)

@@ -126,7 +126,7 @@ class OfflineOptions:
 
     def _opened(self, voice: Voice) -> tuple[Opened, dict[str, str]]:
         """The store, and its broker's configuration as far as it is known."""
-        from readers.broker_settings import read_broker_conf
+        from readers.broker_conf import read_broker_conf
         from readers.places import is_uri
         from rmqtx_cli.opening import open_stores, refuse_inside, say_header
 

@@ -49,7 +49,8 @@ def open_stores(
 
     Raises: NotAStore, UnreadableFile for the first that is none; BadRequest for `--commitlog` with several stores.
     """
-    from readers.broker_settings import broker_settings, read_broker_conf
+    from readers.broker_conf import read_broker_conf
+    from readers.broker_settings import broker_settings
     from readers.places import expand, identity_of
     from readers.store import open_store
 

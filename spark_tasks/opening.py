@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from readers.broker_settings import BrokerSettings, broker_settings, read_broker_conf
+from readers.broker_conf import read_broker_conf
+from readers.broker_settings import BrokerSettings, broker_settings
 from readers.errors import BadRequest
 from readers.places import expand, identity_of
 from readers.store import Store, open_store

@@ -100,7 +100,7 @@ def command(
     that were chosen is in it. It is read back and compared before it gets its name. Lists what each transaction is
     called in it.
     """
-    from readers.broker_settings import read_broker_conf
+    from readers.broker_conf import read_broker_conf
     from repairs.bundle_redaction import redaction_key
     from repairs.bundles import BUNDLED, Source, make_bundle, refuse_target
     from rmqtx_cli.listing import Listing

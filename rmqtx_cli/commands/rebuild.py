@@ -76,7 +76,7 @@ def command(
     names: only then does a broker take an answer. A broker that did not stop cleanly destroys its table when it starts;
     of such a store everything is made anew, and the copy looks as if its broker had stopped cleanly.
     """
-    from readers.broker_settings import read_broker_conf
+    from readers.broker_conf import read_broker_conf
     from repairs.rebuild import OLD_PARTS, PARTS, has_old_parts, index_has_tags, is_made_clean, rebuild
     from repairs.store_sizes import store_sizes
     from rmqtx_cli.accounting import amounts_of

@@ -62,7 +62,8 @@ def command(
     a record contradict each other, the one with a sound body is taken. Holes between records are filled, so that
     brokers walk over them; queues, index and checkpoint are made anew. What is read is not changed.
     """
-    from readers.broker_settings import broker_settings, read_broker_conf
+    from readers.broker_conf import read_broker_conf
+    from readers.broker_settings import broker_settings
     from repairs.rebuild import index_has_tags
     from repairs.salvage import salvage
     from rmqtx_cli.accounting import amounts_of

@@ -136,7 +136,8 @@ def command(
     """
     import pyarrow as pa
 
-    from readers.broker_settings import broker_settings, read_broker_conf
+    from readers.broker_conf import read_broker_conf
+    from readers.broker_settings import broker_settings
     from readers.check_window import batches_ops_seen
     from readers.cursors import check_cursors
     from readers.reading import Reading

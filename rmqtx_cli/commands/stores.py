@@ -55,7 +55,8 @@ def command(
 
     Reads directory entries and small files only, whatever the size of the logs.
     """
-    from readers.broker_settings import broker_settings, read_broker_conf
+    from readers.broker_conf import read_broker_conf
+    from readers.broker_settings import broker_settings
     from readers.errors import BadRequest, SourceError
     from readers.findings import Finding
     from readers.places import expand

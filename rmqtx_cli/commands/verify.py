@@ -119,7 +119,8 @@ def command(
     truncate, skip or delete, by the rules of its version (--broker-version, else what the store tells of it). Exits
     with 1 where any of it is an error or a warning, or with --fail-on where a row fulfils that; notes are no failure.
     """
-    from readers.broker_settings import parse_version, read_broker_conf
+    from readers.broker_conf import read_broker_conf
+    from readers.broker_settings import parse_version
     from readers.tables import FINDINGS
     from readers.verify import DEFAULT, FULL, QUICK, Verify
     from rmqtx_cli.accounting import accounting

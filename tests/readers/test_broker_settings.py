@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from readers.broker_settings import BrokerSettings, broker_settings, parse_version, read_broker_conf
+from readers.broker_conf import read_broker_conf
+from readers.broker_settings import BrokerSettings, broker_settings, parse_version
 from readers.checkpoint import CHECKPOINT_FIELDS
 from readers.errors import BadRequest, BadText, RmqtxError, UnreadableFile
 from readers.store import open_store
