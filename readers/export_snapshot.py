@@ -20,9 +20,6 @@ from readers.partition_files import FileForm, PartitionFiles, WrittenFile
 from readers.partitions import PARTITIONINGS
 from readers.tables import ALL_TABLES
 
-#: Tables whose rows may change when the log grows.
-SNAPSHOT_TABLES = ("transactions",)
-
 
 def export_snapshot(
     batches: Iterable[pa.RecordBatch],

@@ -201,10 +201,6 @@ class FollowDatabase:
         row = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
-    def set_meta(self, name: str, value: str) -> None:
-        """Keep a value by name."""
-        self.connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
-
     def of_store(self, number: int, column: str) -> Any:
         """What is kept of a store: `place` or `view`; None where nothing is."""
         text = self.connection.execute(f"SELECT {column} FROM stores WHERE number = ?", (number,)).fetchone()[0]

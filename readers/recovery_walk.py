@@ -32,7 +32,6 @@ from readers.store import SCHEDULE_TOPIC
 
 RECORD_OK, BLANK_OK, MISMATCH, END = "record", "blank", "mismatch", "end"
 _JAVA_INTEGER = re.compile(rb"[+-]?\d{1,10}")
-_JAVA_SHORT_MAX = 0x7FFF
 
 
 @dataclass(frozen=True, slots=True)

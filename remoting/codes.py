@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from readers.broker_settings import Version
-
 IS_RESPONSE, IS_ONEWAY = 0x1, 0x2
 
 
@@ -100,13 +98,6 @@ COMMIT, ROLLBACK = 8, 12
 
 #: What we say we are: 4.9.3 (V4_9_3), the last version whose clients sign a unique-key query as every broker checks it.
 OUR_VERSION = 399
-
-#: MQVersion's ordinals; between two releases there is one for the snapshot.
-VERSION_NUMBERS: dict[int, Version] = {
-    273: (4, 3, 0), 293: (4, 4, 0), 313: (4, 5, 0), 333: (4, 6, 0), 353: (4, 7, 0), 373: (4, 8, 0), 393: (4, 9, 0),
-    399: (4, 9, 3), 401: (4, 9, 4), 409: (4, 9, 8), 413: (5, 0, 0), 433: (5, 1, 0), 441: (5, 1, 4), 453: (5, 2, 0),
-    473: (5, 3, 0), 479: (5, 3, 3), 493: (5, 4, 0), 513: (5, 5, 0),
-}  # fmt: skip
 
 #: LanguageCode, by the number that the ROCKETMQ header has.
 LANGUAGES = (

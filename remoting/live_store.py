@@ -10,7 +10,7 @@ from readers.broker_settings import BrokerSettings, Version, settings_of_broker
 from readers.errors import BadRequest
 from readers.findings import Finding
 from readers.premises import ForeignDecision, MissingRange, StoreView
-from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC
+from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC
 from remoting.broker import Broker
 from remoting.errors import BadFrame, Refused
 
@@ -224,8 +224,3 @@ def _findings(facts: LiveStore) -> list[Finding]:
     if not facts.has_index:
         found.append(Finding(facts.root, "index-off"))
     return found
-
-
-def scheduled_topic_queues(facts: LiveStore) -> list[tuple[str, int, int, int]]:
-    """Ranges of the delay topic that are not due: topic, queue number, begin, end."""
-    return [(SCHEDULE_TOPIC, queue_id, begin, end) for queue_id, (begin, end) in sorted(facts.scheduled.items())]

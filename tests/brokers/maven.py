@@ -10,8 +10,6 @@ import subprocess
 from pathlib import Path
 
 VERSIONS = ("4.3.0", "4.4.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
-OLD_VERSIONS = ("3.1.4", "3.2.6", "4.2.0")
-"""Before half topics: state table and redo log (3.1), prepared records alone (3.2 to 4.2)."""
 MODULES = ("namesrv", "broker", "client", "tools")
 OLD_MODULES = ("broker", "client")
 NAME_SERVERS = {"3.1.4": "3.2.6"}

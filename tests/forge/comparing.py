@@ -23,7 +23,6 @@ COLUMNS = [
     "file", "position_bytes", "length_bytes", "commit_log_offset", "topic", "queue_id", "queue_offset", "sys_flag",
     "born_time_ms", "store_time_ms", "born_host", "message_id", "prepared_transaction_offset", "properties",
 ]
-SURE_OF = ("COMMITTED", "ROLLED_BACK", "PENDING", "DISCARDED", "LOST")
 
 
 def kind_of(record: Row) -> str:

@@ -18,7 +18,6 @@ from repairs.journal import Journal, state_directory
 from repairs.receipts import OUTCOMES, Receipt
 
 TEXTS = st.text(max_size=30)
-_LINES = 5
 
 
 def written(path: Path, count: int) -> list[Receipt]:

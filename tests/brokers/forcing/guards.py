@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from tests.brokers.forcing.naive import op_numbers
 from tests.brokers.forcing.stage import Stage
 from tests.brokers.forcing.tool import Ran, Tool
-from tests.brokers.rig import COMMIT
 from tests.brokers.stage import Transaction
 
 REFUSED = 12
@@ -131,8 +130,3 @@ def _passed_wrongly(stage: Stage, case: Case) -> list[str]:
     if stage.delivered(case.one) != case.deliveries:
         told.append(f"delivered {stage.delivered(case.one)} times, not {case.deliveries}: {ran}")
     return told
-
-
-def decided_by_old_copy(stage: Stage, transaction: Transaction) -> None:
-    """Commit the first copy although a younger one is there, as a late producer does."""
-    stage.end(transaction, COMMIT, transaction.original)

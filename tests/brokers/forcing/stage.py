@@ -231,11 +231,6 @@ class Stage(Play):
         self.say(f"{time.strftime('%H:%M:%S')} {self.script.version}: {text}")
 
 
-def planned_times(rng: Random, count: int, begin_ms: int, span_ms: int) -> list[int]:
-    """Moments spread evenly at random over a span."""
-    return sorted(begin_ms + rng.randrange(span_ms) for _ in range(count))
-
-
 def soon_ms(seconds: float) -> int:
     """The wall clock some seconds from now."""
     return now_ms() + int(seconds * 1000)
