@@ -11,7 +11,7 @@ from readers.index_search import open_index
 from readers.store import open_store
 from readers.verify import FULL
 from tests.brokers import corpus
-from tests.readers.test_verify import every_finding
+from tests.readers.verifying import every_finding
 
 NAMES = [name for design in ("state_table", "prepared_records") for name in corpus.corpus_names(design)]
 TRANSACTION_BITS, PREPARED_BITS = 0xC, 0x4

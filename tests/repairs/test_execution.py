@@ -11,12 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from readers.errors import (
-    BadRequest,
-    StoreChanged,
-    StoreInUse,
-    UnwritableFile,
-)
+from readers.errors import BadRequest, StoreChanged, StoreInUse, UnwritableFile
 from repairs.change_sets import Barrier, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
 from repairs.execution import execute, resume, standing, undo
 from repairs.interruption import Interrupted
