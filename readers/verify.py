@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from readers.broker_settings import broker_settings
+from readers.broker_settings import BrokerSettings, broker_settings
 from readers.check_stops import stop_findings
 from readers.columns import Int64s
 from readers.commit_log import span_findings
@@ -143,15 +143,7 @@ class Verify:
         is_quick = self.level == QUICK
         is_partial = any(split.is_unread for split in splits)
         ranges = log_ranges(store, splits)
-        known = list(store.findings)
-        spans: dict[str, list[Span]] = defaultdict(list)
-        for split in splits:
-            spans[split.file].extend(split.spans)
-        for segment in store.commit_log:
-            known.extend(span_findings(store, segment, merged_spans(spans[segment.file])))
-        if not store.in_use:  # a running broker makes new files, and queues are read later than the log
-            known.extend(missing_end_findings(store))
-        yield from with_losses(store, known)
+        yield from _loss_findings(store, splits)
         backwards = _backwards(splits)
         yield from _log_findings(store, splits, backwards)
         if store.has_rocksdb_queues and (is_quick or is_partial):
@@ -189,18 +181,37 @@ class Verify:
                 yield Finding(store.root, "start-unforeseen", actual="not all of its log was read")
             return
         if not is_quick:
-            old = OldRecords.joined(split.old_records for split in splits)
-            if has_tables(store):
-                yield from state_table_findings(store, settings, old, ranges)
-            if self.transaction_table is not None:
-                yield from transaction_table_findings(store, self.transaction_table, old, ranges)
+            yield from self._old_table_findings(store, settings, splits, ranges)
         yield from start_findings(
             store, settings, conf, log_facts(splits), queues.facts, with_dispatch=not is_quick
         )
 
+    def _old_table_findings(
+        self, store: Store, settings: BrokerSettings, splits: list[VerifiedSplit], ranges: LogRanges
+    ) -> Iterator[Finding]:
+        """What the tables of designs before 4.3 and the log do not say alike."""
+        old = OldRecords.joined(split.old_records for split in splits)
+        if has_tables(store):
+            yield from state_table_findings(store, settings, old, ranges)
+        if self.transaction_table is not None:
+            yield from transaction_table_findings(store, self.transaction_table, old, ranges)
+
 
 def _rows(findings: list[Finding]) -> list[pa.RecordBatch]:
     return list(findings_table(findings).to_batches()) if findings else []
+
+
+def _loss_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
+    """Bytes of the log that are damaged or gone, with what was lost in them."""
+    known = list(store.findings)
+    spans: dict[str, list[Span]] = defaultdict(list)
+    for split in splits:
+        spans[split.file].extend(split.spans)
+    for segment in store.commit_log:
+        known.extend(span_findings(store, segment, merged_spans(spans[segment.file])))
+    if not store.in_use:  # a running broker makes new files, and queues are read later than the log
+        known.extend(missing_end_findings(store))
+    yield from with_losses(store, known)
 
 
 def log_ranges(store: Store, splits: list[VerifiedSplit]) -> LogRanges:
