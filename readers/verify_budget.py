@@ -19,7 +19,8 @@ from readers.reading import Reading
 from readers.scan_job import SplitResult
 from readers.splits import Split, SplitPlan, plan_splits
 from readers.store import Store
-from readers.verify import VerifiedSplit, Verify
+from readers.verify import Verify
+from readers.verify_split import VerifiedSplit
 from readers.workers import Progress
 
 _Task = TypeVar("_Task")
