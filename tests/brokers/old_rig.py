@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.brokers import maven
 from tests.brokers.rig import COMMIT, REQUEST_END_TRANSACTION, ROLLBACK, Agent, Event, Rig
-from tests.brokers.stage import log_end
+from tests.brokers.store_files import log_end
 
 __all__ = ["COMMIT", "OLD_SMALL", "ROLLBACK", "OldRig", "old_rig"]
 

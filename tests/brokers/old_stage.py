@@ -18,7 +18,8 @@ from tests.brokers import maven
 from tests.brokers.histories import HISTORIES
 from tests.brokers.old_rig import FIRST_CHECK_SECONDS, OldRig
 from tests.brokers.rig import COMMIT, Event
-from tests.brokers.stage import Act, Play, Script, Stop, Transaction, log_end
+from tests.brokers.stage import Act, Play, Script, Stop, Transaction
+from tests.brokers.store_files import log_end
 
 QUIET_ROUNDS = 3
 FIRST = "first_"

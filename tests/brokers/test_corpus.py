@@ -11,7 +11,7 @@ import pytest
 
 from tests.brokers import corpus
 from tests.brokers.expectation import expected_rows, states
-from tests.brokers.stage import log_end
+from tests.brokers.store_files import log_end
 
 OUTCOMES: tuple[tuple[str, set[str]], ...] = (
     ("commit|commit_at_check_.|local_transaction_throws|many_keys|double_commit|triple_commit", {"COMMITTED"}),

@@ -22,7 +22,7 @@ from repairs.salvage import salvage
 from repairs.store_sizes import store_sizes
 from tests.brokers import corpus, maven
 from tests.brokers.rig import HALF_TOPIC, Rig
-from tests.brokers.stage import allow_reading_ops
+from tests.brokers.store_files import allow_reading_ops
 from tests.brokers.watching import CALM, Seen, booted, complaints
 from tests.forge import damage
 from tests.forge.stores import settings_of

@@ -11,7 +11,7 @@ import pytest
 
 from tests.brokers import corpus
 from tests.brokers.expectation import expected_rows
-from tests.brokers.stage import log_end
+from tests.brokers.store_files import log_end
 from tests.brokers.test_corpus import MACHINE
 
 DESIGNS = ("state_table", "prepared_records")

@@ -14,7 +14,7 @@ import pytest
 from tests.brokers import maven
 from tests.brokers.old_rig import COMMIT, ROLLBACK, OldRig, old_rig
 from tests.brokers.rig import Agent, Event
-from tests.brokers.stage import log_end
+from tests.brokers.store_files import log_end
 from tests.brokers.watching import until
 
 VERSIONS = os.environ.get("RMQTX_OLD_BROKER_VERSIONS", "3.1.4").split()
