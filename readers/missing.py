@@ -16,9 +16,10 @@ from readers.consume_queue import open_queue
 from readers.errors import SourceError
 from readers.findings import Finding, as_text
 from readers.half_queue import are_halves
+from readers.mended_records import mended_blocks, mended_op_numbers, with_topic
 from readers.premises import MissingRange
 from readers.properties import TRANSACTION_ID, UNIQ_KEY
-from readers.record_at import block_at, mended_blocks, mended_op_numbers, with_topic
+from readers.record_at import block_at
 from readers.record_block import Block
 from readers.record_layout import COMMIT
 from readers.segment_scan import SegmentScan

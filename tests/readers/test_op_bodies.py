@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from readers.half_queue import parse_op_bodies
-from readers.record_at import mended_op_numbers
+from readers.mended_records import mended_op_numbers
 
 numbers = st.integers(0, 10**18 - 1)
 lists = st.lists(numbers, max_size=6).map(lambda found: "".join(f"{number}," for number in found).encode())

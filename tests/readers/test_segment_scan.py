@@ -15,8 +15,8 @@ from readers.commit_log import scan_records, scan_segments
 from readers.errors import BadRequest, FileChanged, UnreadableFile
 from readers.findings import Finding
 from readers.kernels import is_accelerator_installed, use_accelerator
+from readers.mended_records import mended_blocks
 from readers.reading import Coverage
-from readers.record_at import mended_blocks
 from readers.record_layout import COMMIT
 from readers.segment_scan import SegmentScan, Span
 from readers.sources import Segment
