@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ import typer
 from readers.errors import BadRequest
 from rmqtx_cli import say
 from rmqtx_cli.durations import parse_duration_ms
+from rmqtx_cli.grouped_options import with_grouped_options
 from rmqtx_cli.text import stored_text
 
 if TYPE_CHECKING:
@@ -160,28 +159,10 @@ _OPTIONS: dict[str, Any] = {
 
 def with_live_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """A command with the live options after its own, which it is given together as its argument `live`."""
-    signature = inspect.signature(command, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "live"]
-    options = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=False if annotation.__origin__ is bool else None,
-            annotation=annotation,
-        )
-        for name, annotation in _OPTIONS.items()
-        if name not in {parameter.name for parameter in own}  # `check` has a timeout of its own, for all it does
-    ]
-    taken = [parameter.name for parameter in options]
-
-    @functools.wraps(command)
-    def wrapped(*arguments: Any, **named: Any) -> Any:
-        values = {name: named.pop(name, None) for name in taken}
-        values["broker"] = tuple(values["broker"] or ())
-        return command(*arguments, **named, live=LiveOptions(**values))
-
-    parameters = [*own, *options]
-    wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return wrapped
+    # `check` has a timeout of its own, for all it does
+    return with_grouped_options(
+        command, "live", _OPTIONS, lambda values: LiveOptions(**{**values, "broker": tuple(values["broker"] or ())})
+    )
 
 
 @dataclass(frozen=True, slots=True)

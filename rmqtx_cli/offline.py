@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from readers.errors import BadRequest, FormatError, RmqtxError, UnreadableFile, UnsafeStore
+from rmqtx_cli.grouped_options import with_grouped_options
 from rmqtx_cli.identities import identities
 from rmqtx_cli.live import LiveOptions
 from rmqtx_cli.options import BrokerConfOption, BrokerVersionOption, CommitLogOption
@@ -181,35 +180,18 @@ def _undo_file_is_there(file: Path) -> RmqtxError:
     return BadRequest(what, advice="--undo names a new file; what receipts say was done is left out")
 
 
-def with_offline_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command with the offline options after its own, which it is given together as its argument `offline`."""
-    signature = inspect.signature(command, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "offline"]
-    taken = [one.name for one in fields(OfflineOptions)]
-    options = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=False if name == "in_place" else None,
-            annotation=_OPTIONS[name],
-        )
-        for name in taken
-    ]
-
-    @functools.wraps(command)
-    def wrapped(*arguments: Any, **named: Any) -> Any:
-        values = {name: named.pop(name, None) for name in taken}
-        return command(*arguments, **named, offline=OfflineOptions(**{**values, "in_place": bool(values["in_place"])}))
-
-    live = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own if parameter.name == "live"]
-    parameters = [*(parameter for parameter in own if parameter.name != "live"), *options, *live]
-    wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return wrapped
-
-
 _OPTIONS: dict[str, Any] = {
     "store": StoreOption, "to": ToOption, "in_place": InPlaceOption, "undo": UndoOption,
     "commit_log": CommitLogOption, "broker_conf": BrokerConfOption, "broker_version": BrokerVersionOption,
 }  # fmt: skip
+
+
+def with_offline_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command with the offline options after its own, which it is given together as its argument `offline`."""
+    return with_grouped_options(
+        command, "offline", _OPTIONS,
+        lambda values: OfflineOptions(**{**values, "in_place": bool(values["in_place"])}),
+    )
 
 
 def resolved_in_files(opened: Opened, ids: Sequence[str]) -> list[str]:

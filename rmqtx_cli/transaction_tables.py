@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from readers.errors import BadRequest
+from rmqtx_cli.grouped_options import with_grouped_options
 from rmqtx_cli.logins import JDBC, PASSWORD_VARIABLE, USER_VARIABLE, holds_login, login
 
 if TYPE_CHECKING:
@@ -136,19 +135,4 @@ def with_entries(batches: Iterable[pa.RecordBatch], table: TransactionTable | No
 
 def with_database_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """A command with these options after its own, which it is given together as its argument `database`."""
-    signature = inspect.signature(command, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "database"]
-    options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in _OPTIONS.items()
-    ]
-
-    @functools.wraps(command)
-    def wrapped(*arguments: Any, **named: Any) -> Any:
-        values = {name: named.pop(name, None) for name in _OPTIONS}
-        return command(*arguments, **named, database=DatabaseOptions(**values))
-
-    parameters = [*own, *options]
-    wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return wrapped
+    return with_grouped_options(command, "database", _OPTIONS, lambda values: DatabaseOptions(**values))
