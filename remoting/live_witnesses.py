@@ -20,10 +20,9 @@ import pyarrow.compute as pc
 from readers.chains import Witnesses
 from readers.derived_files import offset_of
 from readers.findings import Finding
-from readers.gathered import Gathered, Names, incomplete_chains
+from readers.gathered import Names, incomplete_chains
 from readers.half_queue import is_delayed_half, ops_of
-from readers.properties import TRANSACTION_ID, UNIQ_KEY
-from readers.record_block import Block
+from readers.properties import TRANSACTION_ID
 from readers.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
@@ -33,22 +32,16 @@ from readers.store import (
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
 )
-from readers.transactions import FINAL_SLACK_MS
-from remoting.codes import ResponseCode
-from remoting.errors import Refused
 from remoting.live_foreign import find_foreign
 from remoting.live_prepared import read_prepared, walk_behind_prepared
-from remoting.live_queues import LogTooLong, OpsUnreadable, ops, place_of, records, walked
+from remoting.live_queues import LogTooLong, OpsUnreadable, ops, place_of, walked
+from remoting.live_reads import HOLE_RECORDS_MAX, RECORDS_PER_QUERY, LiveReads, only_with
 from remoting.live_records import blocks_of
-from remoting.live_requests import Gap, Pace, queries, views
+from remoting.live_requests import Pace
 from remoting.live_store import LiveStore
 
 #: Identity → real topic, as `readers.questions` has it.
 Named = dict[str, str | None]
-#: A look into the index costs about as much as so many records of a queue.
-_RECORDS_PER_QUERY = 2
-#: Records from before the broker's last start are read up to this number, where its index may lack them.
-HOLE_RECORDS_MAX = 1_000_000
 _TIMER_SINCE = (5, 0, 0)
 
 
@@ -64,8 +57,8 @@ class LiveWitnesses:
         self._facts = facts
         self._broker = facts.broker
         self._pace = pace or Pace()
-        self._gathered = Gathered(facts.root)
-        self._gaps: list[Gap] = []
+        self._reads = LiveReads(facts, self._pace)
+        self._gathered = self._reads.gathered
         #: From which half queue offset on all copies are known.
         self._halves_known_from = facts.half_end
         self._halves_asked_for: set[str] = set()
@@ -127,7 +120,7 @@ class LiveWitnesses:
     def search_queue(self, names: list[str]) -> None:
         """Look for names that the index does not know: as message ids, then before the check, then before the start."""
         for name in names:
-            self._read_view(name)
+            self._reads.read_view(name)
         if not self._facts.has_half_topic:
             return
         if self._unknown(names):
@@ -146,16 +139,12 @@ class LiveWitnesses:
         facts = self._facts
         if begin >= self._halves_known_from:
             return
-        end = min(self._halves_known_from, self._place_at(HALF_TOPIC, 0, facts.index_whole_since_ms))
+        end = min(self._halves_known_from, self._reads.place_at(HALF_TOPIC, 0, facts.index_whole_since_ms))
         if end - begin > HOLE_RECORDS_MAX:
             facts.findings.append(Finding(facts.root, "index-unproven", actual=f"{end - begin} half messages"))
             return
-        for block in self._queue(HALF_TOPIC, 0, begin, end):
-            self._gathered.add(block if names is None else self._only(block, names))
-
-    def _place_at(self, topic: str, queue_id: int, time_ms: int) -> int:
-        """A queue offset that everything before a time lies before; 4.x answers with the nearest one."""
-        return self._broker.offset_at(topic, queue_id, time_ms) + 2
+        for block in self._reads.queue(HALF_TOPIC, 0, begin, end):
+            self._gathered.add(block if names is None else only_with(block, names))
 
     @staticmethod
     def _named(halves: pa.Table) -> Named:
@@ -180,7 +169,7 @@ class LiveWitnesses:
         self._look_for_missing_copies(kept)
         find_foreign(facts, kept, self._pace)
         facts.findings.extend(self._gathered.findings)
-        for gap in self._gaps:
+        for gap in self._reads.gaps:
             facts.findings.append(gap.finding(facts.root))
             if gap.topic in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
                 facts.miss(f"queue offsets {gap.begin} to {gap.end - 1} of {gap.topic}")
@@ -194,13 +183,13 @@ class LiveWitnesses:
         if begin >= end:
             return
         self._halves_known_from = begin
-        for block in self._queue(HALF_TOPIC, 0, begin, end):
+        for block in self._reads.queue(HALF_TOPIC, 0, begin, end):
             self._gathered.add(block)
 
     def _read_diverted(self) -> None:
         """Half messages that a delay level diverted and that are not due yet (clients before 4.6.1; FORMATS 5.12)."""
         for queue_id, (begin, end) in sorted(self._facts.scheduled.items()):
-            for block in self._queue(SCHEDULE_TOPIC, queue_id, begin, end):
+            for block in self._reads.queue(SCHEDULE_TOPIC, queue_id, begin, end):
                 self._gathered.add(block.take(is_delayed_half(block)))
 
     def _read_other_halves(self, named: Named) -> None:
@@ -212,12 +201,12 @@ class LiveWitnesses:
         if known_from < self._facts.half_end:
             whole.update(self._with_original(self._classic_halves(named)))
         lacking = [name for name in named if name not in whole]
-        ids = [name for name in lacking if name not in self._lone_names]
-        is_less = known_from - begin <= _RECORDS_PER_QUERY * len(ids)
+        ids = [name for name in lacking if name not in self._reads.lone_names]
+        is_less = known_from - begin <= RECORDS_PER_QUERY * len(ids)
         if len(ids) < len(lacking) or (lacking and (is_less or not self._facts.has_index)):
             self._read_halves_from(begin)
         else:
-            self._read_index((HALF_TOPIC, name) for name in ids)
+            self._reads.read_index((HALF_TOPIC, name) for name in ids)
             self._read_halves_before_the_start(named)
 
     @staticmethod
@@ -246,13 +235,13 @@ class LiveWitnesses:
         if self._knows_rocksdb_halves:
             return
         self._knows_rocksdb_halves = True
-        for block in self._queue(ROCKSDB_HALF_TOPIC, 0, self._facts.rocksdb_begin, self._facts.rocksdb_end):
+        for block in self._reads.queue(ROCKSDB_HALF_TOPIC, 0, self._facts.rocksdb_begin, self._facts.rocksdb_end):
             self._gathered.add(block)
 
     def _read_other_rocksdb_halves(self, named: Named) -> None:
         """All halves in RocksDB of some transactions: a resume makes another one, with a place of its own."""
         if not self._knows_rocksdb_halves and self._facts.rocksdb_end > self._facts.rocksdb_begin:
-            self._read_topic(ROCKSDB_HALF_TOPIC, {0}, list(named), 0)
+            self._reads.read_topic(ROCKSDB_HALF_TOPIC, {0}, list(named), 0)
 
     def _read_rocksdb_ops_of(self, named: Named) -> None:
         """The op messages of some transactions in RocksDB; the index does not know them by these ids."""
@@ -267,17 +256,11 @@ class LiveWitnesses:
     def _read_rocksdb_ops(self, ids: pa.Array | None, since_ms: int) -> None:
         """The op messages of transactions in RocksDB, or of some of them, from a time on."""
         self._knows_rocksdb_ops = ids is None
-        for queue_id, begin, end in self._ranges(ROCKSDB_OP_TOPIC, {0}, since_ms)[0]:
-            for block in self._queue(ROCKSDB_OP_TOPIC, queue_id, begin, end):
+        for queue_id, begin, end in self._reads.ranges(ROCKSDB_OP_TOPIC, {0}, since_ms)[0]:
+            for block in self._reads.queue(ROCKSDB_OP_TOPIC, queue_id, begin, end):
                 if ids is not None:
                     block = block.take(np.asarray(pc.is_in(block.properties.text(TRANSACTION_ID), value_set=ids)))
                 self._gathered.add(block)
-
-    @property
-    def _lone_names(self) -> set[str]:
-        halves = self._gathered.table("halves")
-        prints = halves["fingerprint"]
-        return set() if prints.null_count == len(prints) else set(prints.to_pylist()) - {None}
 
     # -- ops ------------------------------------------------------------------------------------------------------
 
@@ -292,7 +275,7 @@ class LiveWitnesses:
             place = place_of(self._broker, OP_TOPIC, 0, begin, end, first)
             begin = begin if place is None else place
         try:
-            self._add_ops(ops(self._broker, begin, end, self._pace, self._gaps), wanted)
+            self._add_ops(ops(self._broker, begin, end, self._pace, self._reads.gaps), wanted)
         except OpsUnreadable:
             self._walk_to_ops(first, end - begin, wanted)
 
@@ -330,81 +313,9 @@ class LiveWitnesses:
         if (self._facts.settings.version_low or _TIMER_SINCE) >= _TIMER_SINCE:
             waiting[TIMER_TOPIC] = {0}
         for topic, names in by_topic.items():
-            self._read_topic(topic, places[topic], names, since_ms)
+            self._reads.read_topic(topic, places[topic], names, since_ms)
         for topic, queue_ids in {DISCARD_TOPIC: {0}, **waiting}.items():
-            self._read_topic(topic, queue_ids, list(named), since_ms)
-
-    def _read_topic(self, topic: str, queue_ids: set[int], names: list[str], since_ms: int) -> None:
-        """What a topic has of some transactions."""
-        lone = self._lone_names.intersection(names)
-        ids = [name for name in names if name not in lone]
-        ranges, count = self._ranges(topic, queue_ids, since_ms)
-        if queue_ids and not count:
-            return
-        holes: list[tuple[int, int, int]] = []
-        holes_count = 0
-        if since_ms < self._facts.index_whole_since_ms:
-            holes, holes_count = self._ranges(topic, queue_ids, since_ms, self._facts.index_whole_since_ms)
-        is_less = count <= _RECORDS_PER_QUERY * len(ids) + holes_count
-        if ranges and (lone or not self._facts.has_index or is_less):
-            if self._read_ranges(topic, ranges, ids):
-                return
-        elif holes_count > HOLE_RECORDS_MAX:
-            actual = f"{holes_count} messages of {topic}"
-            self._facts.findings.append(Finding(self._facts.root, "index-unproven", actual=actual))
-            self._facts.miss(f"the index may lack some of {actual}, written before the broker's last start")
-        else:
-            self._read_ranges(topic, holes, ids)
-        self._read_index((topic, name) for name in ids)
-
-    def _read_ranges(self, topic: str, ranges: list[tuple[int, int, int]], ids: list[str]) -> bool:
-        """The records of some transactions in parts of queues; false where the topic is none any more."""
-        try:
-            for queue_id, begin, end in ranges:
-                for block in self._queue(topic, queue_id, begin, end):
-                    self._gathered.add(self._only(block, ids))
-        except Refused as error:
-            if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                raise
-            return False
-        return True
-
-    def _ranges(
-        self, topic: str, queue_ids: set[int], since_ms: int, until_ms: int | None = None
-    ) -> tuple[list[tuple[int, int, int]], int]:
-        """What the queues of a topic got in a time: queue number, begin, end; and how many records that is."""
-        ranges = []
-        for queue_id in sorted(queue_ids):
-            end = self._broker.max_offset(topic, queue_id)
-            begin = max(0, self._broker.min_offset(topic, queue_id))
-            if begin < end and since_ms:
-                found = self._broker.offset_at(topic, queue_id, since_ms - FINAL_SLACK_MS)
-                begin = min(max(begin, found), end)
-            if begin < end and until_ms is not None:
-                end = max(begin, min(end, self._place_at(topic, queue_id, until_ms)))
-            if begin < end:
-                ranges.append((queue_id, begin, end))
-        return ranges, sum(end - begin for _, begin, end in ranges)
-
-    @staticmethod
-    def _only(block: Block, ids: list[str]) -> Block:
-        """The records with one of the ids, or with none at all."""
-        own = block.properties.text(UNIQ_KEY)
-        chosen = pc.or_(pc.is_null(own), pc.is_in(own, value_set=pa.array(ids, pa.string())))
-        return block.take(np.asarray(chosen))
-
-    # -- ways to records ------------------------------------------------------------------------------------------
-
-    def _queue(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[Block]:
-        bodies = records(self._broker, topic, queue_id, begin, end, self._pace, self._gaps)
-        return blocks_of(bodies, self._facts.root, self._facts.findings)
-
-    def _read_index(self, keys: Iterable[tuple[str, str]], *, is_unique_key: bool = True) -> None:
-        incomplete: list[str] = []
-        bodies = queries(self._broker, keys, self._pace, incomplete, is_unique_key=is_unique_key)
-        for block in blocks_of(bodies, self._facts.root, self._facts.findings):
-            self._gathered.add(block)
-        self._facts.findings.extend(Finding(self._facts.root, "key-incomplete", actual=key) for key in incomplete)
+            self._reads.read_topic(topic, queue_ids, list(named), since_ms)
 
     def _read_keys(self, names: list[str]) -> None:
         """Half and discard copies with some ids or business keys; prepared records of a broker before 4.3."""
@@ -416,18 +327,8 @@ class LiveWitnesses:
             self._read_rocksdb_halves()
         topics = [HALF_TOPIC, DISCARD_TOPIC]
         topics += [ROCKSDB_HALF_TOPIC] if self._facts.rocksdb_end > self._facts.rocksdb_begin else []
-        self._read_index((topic, name) for topic in topics for name in names)
+        self._reads.read_index((topic, name) for topic in topics for name in names)
         self._halves_asked_for.update(names)
-
-    def _read_view(self, identity: str) -> None:
-        """The record at the offset in an identity, if that is its message id."""
-        offset = offset_of(identity)
-        if offset is None or not self._facts.log_begin_offset <= offset < self._facts.log_end_offset:
-            return  # most ids look like message ids, and are none
-        for _, body in views(self._broker, [offset], self._pace):
-            for block in blocks_of([body or b""], self._facts.root, []):
-                if len(block) == 1 and block.message_ids().to_pylist()[0] == identity.upper():
-                    self._gathered.add(block)
 
     def _look_for_missing_copies(self, kept: Witnesses) -> None:
         """Every put-back has its predecessors: checks n needs n copies before it, unless the log begins later."""
