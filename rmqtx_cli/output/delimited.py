@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rmqtx_cli.columns import is_time
 from rmqtx_cli.output.jsontext import json_texts, time_texts, twin_name
-from rmqtx_cli.output.port import pieces
+from rmqtx_cli.output.pieces import pieces
 
 if TYPE_CHECKING:
     from rmqtx_cli.views import View

@@ -6,7 +6,7 @@ from typing import IO, TYPE_CHECKING
 
 from readers.custody import METADATA_KEY
 from rmqtx_cli.output.jsontext import json_rows
-from rmqtx_cli.output.port import pieces
+from rmqtx_cli.output.pieces import pieces
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -25,10 +25,6 @@ _SUFFIXES = {
 }
 
 
-#: Rows that are turned into text at once.
-PIECE_ROWS_MAX = 8_192
-
-
 class Port(Protocol):
     """Something that batches of one schema can be written to."""
 
@@ -112,12 +108,6 @@ def written_whole(file: Path) -> Iterator[IO[bytes]]:
     finally:
         if not special:
             temporary.unlink(missing_ok=True)
-
-
-def pieces(batch: pa.RecordBatch, rows_max: int = PIECE_ROWS_MAX) -> Iterator[pa.RecordBatch]:
-    """The rows in parts small enough to become text in memory; none for an empty batch."""
-    for first in range(0, batch.num_rows, rows_max):
-        yield batch.slice(first, rows_max)
 
 
 def _maker(output_format: OutputFormat) -> Callable[[IO[bytes], pa.Schema, View], Port]:

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 from tabulate import tabulate
 
 from rmqtx_cli import say
-from rmqtx_cli.output.port import pieces
+from rmqtx_cli.output.pieces import pieces
 from rmqtx_cli.text import count, cut, width
 from rmqtx_cli.views import ALWAYS, Column, Row, View
 
