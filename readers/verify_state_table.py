@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from readers.verify_ranges import LogRanges
 #: Brokers from here on neither read nor write these files. Seen: 3.2.6 on a store of 3.1.4.
 _LEFTOVER_SINCE = (3, 2, 0)
 _NO_TYPE = 0
+#: What was expected and what is there, by row.
+_Words = Callable[[int], tuple[str, str]]
 
 
 def has_tables(store: Store) -> bool:
@@ -131,16 +133,11 @@ class _Comparison:
             decided = (slots.states != PREPARED) & (ended != UNDECIDED)
             compared.append(("state", np.where(decided, slots.states, ended), ended))
         for name, said, right in compared:
-            yield from self._told(
-                slots, "table-slot-mismatch", known & (said != right),
-                lambda row, name=name, said=said, right=right: (
-                    f"{name} {right[row]}, as its record says", f"{name} {said[row]}"
-                ),
-            )
+            wrong = known & (said != right)
+            yield from self._told(slots, "table-slot-mismatch", wrong, _words_of_field(name, said, right))
 
-    def _told(self, slots: StateSlots, code: str, wrong: Bools, words: object) -> Iterator[Finding]:
+    def _told(self, slots: StateSlots, code: str, wrong: Bools, words: _Words) -> Iterator[Finding]:
         """A finding for each slot; the last takes the rest."""
-        assert callable(words)
         chosen = np.flatnonzero(wrong).tolist()
         for number, row in enumerate(chosen[:FINDINGS_MAX]):
             expected, actual = words(row)
@@ -182,8 +179,7 @@ class _Comparison:
             actual="no file",
         )
 
-    def _told_records(self, code: str, records: OldRecords, words: object) -> Iterator[Finding]:
-        assert callable(words)
+    def _told_records(self, code: str, records: OldRecords, words: _Words) -> Iterator[Finding]:
         log = self._store.log()
         try:
             for row, offset in enumerate(records.offsets[:FINDINGS_MAX].tolist()):
@@ -260,6 +256,11 @@ class _Comparison:
             actual=f"{len(remade)} slots, numbered from 0: {unanswerable} undecided ones under another number, "
             f"{again} that are decided; {forgotten} undecided ones forgotten",
         )
+
+
+def _words_of_field(name: str, said: Int64s, right: Int64s) -> _Words:
+    """A field of slots, by their records and as they say it."""
+    return lambda row: (f"{name} {right[row]}, as its record says", f"{name} {said[row]}")
 
 
 def _rows_of(known: Int64s, wanted: Int64s) -> Int64s:

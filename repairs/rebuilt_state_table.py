@@ -171,7 +171,6 @@ class StateTableBuilder:
         chosen: Int64s = order[is_last]
         return chosen
 
-
     def _within_reach(self, prepared: OldRecords, rows: Int64s) -> Int64s:
         """Rows of the records whose number a table can have: one in a damaged header may be anything."""
         numbers = prepared.queue_offsets[rows]

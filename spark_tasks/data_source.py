@@ -60,7 +60,6 @@ class RmqtxDataSource(DataSource):
             reader = PushingReader if options.pushes_filters else RmqtxReader
             return reader(_scan(options), schema)
 
-
     def streamReader(self, schema: StructType) -> RmqtxStreamReader:  # noqa: N802
         """The reader of a table that grows.
 

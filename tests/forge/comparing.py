@@ -122,7 +122,6 @@ class Comparison:
             elif row["state"] != "UNDECIDABLE" and not any(_is_same_but_its_name(row, old) for old in self._gone()):
                 self.complaints.append(f"invented: {identity} {row['state']}: {row['reason']}")
 
-
     def _gone(self) -> list[Row]:
         names = self.before.transactions.keys() - self.after.transactions.keys()
         return [self.before.transactions[name] for name in names]
