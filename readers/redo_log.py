@@ -49,6 +49,9 @@ def are_sound(slots: Slots) -> Bools:
     return sound
 
 
+FILES = UnitFiles(DIRECTORY, REDO_ENTRY, are_sound, "an offset, a length, and -1 or an earlier offset")
+
+
 class RedoEntries(AllUnits):
     """All sound entries of a redo log."""
 
@@ -66,9 +69,6 @@ class RedoEntries(AllUnits):
     def prepared_offsets(self) -> Int64s:
         """Commit-log offset of the prepared record that every entry is about."""
         return np.where(self.tags == PREPARED_TAGS, self.offsets, self.tags)
-
-
-FILES = UnitFiles(RedoEntries, DIRECTORY, REDO_ENTRY, are_sound, "an offset, a length, and -1 or an earlier offset")
 
 
 def scan_redo_log(store: Store) -> Reading:
@@ -92,7 +92,7 @@ def redo_entries(store: Store, findings: list[Finding]) -> RedoEntries | None:
     Units:  44 bytes of memory per entry.
     Damage: as `scan_redo_log`.
     """
-    return FILES.all_units(store, findings)
+    return FILES.all_units(store, findings, RedoEntries)
 
 
 def redo_log_entries(store: Store, findings: list[Finding]) -> pa.Table | None:

@@ -48,6 +48,9 @@ def are_sound(slots: Slots) -> Bools:
     return sound & np.isin(slots["state"], list(STATES))
 
 
+FILES = UnitFiles(DIRECTORY, STATE_SLOT, are_sound, "an offset, a length, and a state of 4, 8 or 12")
+
+
 class StateSlots(AllUnits):
     """All sound slots of a state table; their records are prepared records."""
 
@@ -55,9 +58,6 @@ class StateSlots(AllUnits):
     def states(self) -> Int64s:
         """State of every slot."""
         return self.values("state")
-
-
-FILES = UnitFiles(StateSlots, DIRECTORY, STATE_SLOT, are_sound, "an offset, a length, and a state of 4, 8 or 12")
 
 
 def scan_state_table(store: Store) -> Reading:
@@ -82,7 +82,7 @@ def state_slots(store: Store, findings: list[Finding]) -> StateSlots | None:
     Units:  48 bytes of memory per slot.
     Damage: as `scan_state_table`.
     """
-    return FILES.all_units(store, findings)
+    return FILES.all_units(store, findings, StateSlots)
 
 
 def state_table_entries(store: Store, findings: list[Finding]) -> pa.Table | None:

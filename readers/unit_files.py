@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -68,13 +68,12 @@ _All = TypeVar("_All", bound=AllUnits)
 
 
 @dataclass(frozen=True, slots=True)
-class UnitFiles(Generic[_All]):
+class UnitFiles:
     """The files of one table: where they are, how a unit is laid out, and which units can be.
 
-    `kind`: what all units are taken as. `expected`: what a sound unit has, in words.
+    `expected`: what a sound unit has, in words.
     """
 
-    kind: type[_All]
     directory: tuple[str, ...]
     layout: Layout
     are_sound: Callable[[Slots], Bools]
@@ -113,8 +112,8 @@ class UnitFiles(Generic[_All]):
                 used = last[1] if number == last[0] else segment.size_bytes
             yield from self._of_file(store, segment, used, findings, coverage)
 
-    def all_units(self, store: Store, findings: list[Finding]) -> _All | None:
-        """All sound units at once; None where there is no file.
+    def all_units(self, store: Store, findings: list[Finding], kind: type[_All]) -> _All | None:
+        """All sound units at once, as what they are taken; None where there is no file.
 
         Units:  24 bytes of memory per unit, and its own length.
         Damage: as `units`.
@@ -125,7 +124,7 @@ class UnitFiles(Generic[_All]):
         blocks = list(self.units(store, findings, []))
         places = {segment.file: number for number, segment in enumerate(files)}
         none = np.empty(0, np.int64)
-        return self.kind(
+        return kind(
             files,
             np.concatenate([none, *(np.full(len(b.numbers), places[b.segment.file], np.int64) for b in blocks)]),
             np.concatenate([none, *(block.positions for block in blocks)]),
