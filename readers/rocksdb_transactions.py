@@ -15,7 +15,7 @@ from readers.errors import SourceError
 from readers.findings import Finding
 from readers.layout import Field, Layout, VariablePart
 from readers.reading import Reading
-from readers.rocksdb import has_database, open_database, unread
+from readers.rocksdb import CURRENT, has_database, open_database, unread
 from readers.store import Store
 from readers.tables import ROCKSDB_TRANSACTIONS
 
@@ -81,6 +81,13 @@ class RocksdbEntries:
 def has_entries(store: Store) -> bool:
     """Whether the store has the database; every broker from 5.4.0 on makes it, used or not."""
     return has_database(store, DIRECTORY)
+
+
+def no_database(store: Store) -> Finding:
+    """The finding that stands where a log has halves of transactions in RocksDB, and there is no database."""
+    place = store.place(DIRECTORY)
+    what = f"no file {CURRENT} that says something" if store.has(DIRECTORY) else "nothing"
+    return Finding(store.root, "database-unread", place, expected="the database of the log's transactions", actual=what)
 
 
 def rocksdb_entries(store: Store) -> RocksdbEntries:

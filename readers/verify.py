@@ -43,6 +43,7 @@ from readers.verify_queues import QueueClaims, QueueParts
 from readers.verify_ranges import LogRanges, merged
 from readers.verify_records import TIME_MS_MAX, older_design_rows, record_findings
 from readers.verify_rocksdb_queues import rocksdb_queue_findings
+from readers.verify_rocksdb_table import rocksdb_table_findings
 from readers.verify_state_table import has_tables, state_table_findings
 from readers.verify_store import (
     backwards_finding,
@@ -158,6 +159,7 @@ class Verify:
             yield Finding(store.root, "queues-unchecked", store.place("consumequeue"))
         elif store.has_rocksdb_queues:
             yield from rocksdb_queue_findings(store, ranges)
+        yield from rocksdb_table_findings(store, ranges, with_records=not is_quick)
         queues = Leftovers(
             store, [split.queues for split in splits], ranges, only_ends=is_quick, is_partial=is_partial
         )
