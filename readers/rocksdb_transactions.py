@@ -86,7 +86,7 @@ def has_entries(store: Store) -> bool:
 def no_database(store: Store) -> Finding:
     """The finding that stands where a log has halves of transactions in RocksDB, and there is no database."""
     place = store.place(DIRECTORY)
-    what = f"no file {CURRENT} that says something" if store.has(DIRECTORY) else "nothing"
+    what = f"it has no file {CURRENT}, or an empty one" if store.has(DIRECTORY) else "nothing of that name"
     return Finding(store.root, "database-unread", place, expected="the database of the log's transactions", actual=what)
 
 
@@ -129,7 +129,7 @@ def read_rocksdb_transactions(store: Store) -> Reading:
     Raises: UnreadableFile where the database cannot be read, MissingLibrary.
     """
     reading = Reading(ROCKSDB_TRANSACTIONS, ())
-    if not has_entries(store):
+    if not store.has(DIRECTORY):
         reading.notes.append(f"{store.root} has no {DIRECTORY}: brokers before 5.4.0 make none")
         return reading
     found = _read(store)
