@@ -45,8 +45,8 @@ _OF_RECORDS = re.compile(r"MANIFEST-\d+|\d+\.log")
 
 
 def has_database(store: Store, *names: str) -> bool:
-    """Whether a directory of the store holds a RocksDB database."""
-    return bool(store.size_bytes(*names, CURRENT))
+    """Whether a directory of the store holds a RocksDB database, whole or not."""
+    return store.has(*names, CURRENT)
 
 
 class Database:

@@ -86,7 +86,7 @@ def has_entries(store: Store) -> bool:
 def no_database(store: Store) -> Finding:
     """The finding that stands where a log has halves of transactions in RocksDB, and there is no database."""
     place = store.place(DIRECTORY)
-    what = f"it has no file {CURRENT}, or an empty one" if store.has(DIRECTORY) else "nothing of that name"
+    what = f"it has no file {CURRENT}" if store.has(DIRECTORY) else "nothing of that name"
     return Finding(store.root, "database-unread", place, expected="the database of the log's transactions", actual=what)
 
 

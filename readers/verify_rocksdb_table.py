@@ -11,11 +11,20 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
+from readers.consume_queue import open_queue
 from readers.designs import ROCKSDB, designs_of
+from readers.errors import SourceError
 from readers.findings import Finding
 from readers.half_queue import JUDGED_HALVES, halves_of
 from readers.record_at import blocks_at
-from readers.rocksdb_transactions import DIRECTORY, has_entries, no_database, rocksdb_entries
+from readers.rocksdb_transactions import (
+    DIRECTORY,
+    LAST_OFFSET,
+    RocksdbEntries,
+    has_entries,
+    no_database,
+    rocksdb_entries,
+)
 from readers.store import ROCKSDB_HALF_TOPIC, Store
 from readers.verify_ranges import LogRanges
 
@@ -29,7 +38,7 @@ def rocksdb_table_findings(store: Store, ranges: LogRanges, *, with_records: boo
     `with_records`: also look up the half of each key. A key before the log's begin is no damage: the broker deletes it
     at its next check.
     Order:  the database's own damage, then keys by offset.
-    Damage: database-unread, database-entry; at most 100 of those that do not fit the log.
+    Damage: database-unread, database-entry; at most 100 keys that do not fit the log.
     """
     is_used = any(design.word == ROCKSDB for design in designs_of(store))
     if not has_entries(store):
@@ -41,12 +50,34 @@ def rocksdb_table_findings(store: Store, ranges: LogRanges, *, with_records: boo
     if found.entries is None or not with_records:
         return
     yield from islice(_strange_keys(store, found.entries, ranges), FINDINGS_MAX)
-    end = ranges.end_offset
-    if found.last_offset >= end and not store.in_use:
-        yield Finding(
-            store.root, "database-entry", store.place(DIRECTORY), commit_log_offset=found.last_offset,
-            expected=f"a last half before the log's end {end}", actual=f"lastOffsetPy {found.last_offset}",
-        )
+    yield from _last_half_findings(store, found, ranges)
+
+
+def _last_half_findings(store: Store, found: RocksdbEntries, ranges: LogRanges) -> Iterator[Finding]:
+    """How far the table was built: never behind the log's end; after a clean stop up to the last half in the queue."""
+    if store.in_use:
+        return
+    last = 0
+    if found.last_offset >= ranges.end_offset:
+        expected = f"a last half before the log's end {ranges.end_offset}"
+    elif found.is_complete and (last := _last_half_offset(store)) > found.last_offset:
+        expected = f"the last half, {last}, after a clean stop"
+    else:
+        return
+    yield Finding(
+        store.root, "database-entry", store.place(DIRECTORY), commit_log_offset=max(last, found.last_offset),
+        expected=expected, actual=f"{LAST_OFFSET.decode()} {found.last_offset}",
+    )
+
+
+def _last_half_offset(store: Store) -> int:
+    """Commit-log offset of the newest half of the queue; −1 where there is none, or it cannot be read."""
+    try:
+        with open_queue(store, ROCKSDB_HALF_TOPIC, 0) as queue:
+            places = queue.read(queue.max_offset - 1, queue.max_offset)[1]
+            return int(places[-1]) if len(places) else -1
+    except SourceError:
+        return -1  # the queue's own reading says so
 
 
 def _strange_keys(store: Store, entries: pa.Table, ranges: LogRanges) -> Iterator[Finding]:
