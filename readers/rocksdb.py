@@ -164,11 +164,13 @@ def link_files(store: Store, directory: str, folder: Path) -> None:
 
     Raises: UnreadableFile.
     """
+    place = directory
     try:
         entries = [entry for entry in store.files.entries(directory) if entry.is_file]
-        current = store.files.content(f"{directory}/{CURRENT}", 1 << 10)
+        place = f"{directory}/{CURRENT}"
+        current = store.files.content(place, 1 << 10)
     except OSError as error:
-        raise UnreadableFile(f"cannot read {directory}: {error.strerror}", file=directory) from error
+        raise UnreadableFile(f"cannot read {place}: {error.strerror}", file=directory) from error
     if current is None:
         raise UnreadableFile(f"{directory} is no RocksDB database: it has no file {CURRENT}", file=directory)
     (folder / CURRENT).write_bytes(current)
