@@ -17,8 +17,10 @@ from readers.half_queue import JUDGED_HALVES, halves_of
 from readers.missing import derived_findings, missing_bytes
 from readers.missing_tail import lost_tails
 from readers.reading import Coverage
+from readers.rocksdb_transactions import has_entries, no_database
 from readers.segment_scan import merged_spans
 from readers.sources import Segment
+from readers.state_entries import ROCKSDB
 from readers.store_view import StoreFacts
 from readers.witness_scan import Scanned
 
@@ -93,6 +95,8 @@ def _ask_tables(facts: StoreFacts, scanned: list[Scanned]) -> None:
         facts.beside = beside_log(
             facts.store, facts.findings, has_prepared=has_prepared, has_rocksdb_halves=has_rocksdb_halves
         )
+    if has_rocksdb_halves and ROCKSDB not in facts.beside.kinds and not has_entries(facts.store):
+        facts.findings.append(no_database(facts.store))
 
 
 def strays_of(scanned: list[Scanned]) -> tuple[Int64s, Int64s]:

@@ -19,7 +19,7 @@ from readers import compression
 from readers.columns import Bools, Int64s, integers
 from readers.commit_log import record_columns, scan_segments
 from readers.findings import Finding
-from readers.offset_marks import rocksdb_marks, rollback_marks
+from readers.offset_marks import TRANS_OFFSET, rocksdb_marks, rollback_marks
 from readers.prepared_log import is_prepared, is_rollback, prepared_names
 from readers.properties import (
     CHECK_TIMES,
@@ -180,13 +180,25 @@ def _bodies_are_readable(block: Block) -> Bools:
 def ops_of(block: Block, store: str) -> pa.RecordBatch:
     """The records of a block, which are op messages, as rows of OPS.
 
-    Damage: a body that is no list of numbers, or whose CRC is wrong, has form `unreadable` and no numbers.
+    Damage: a body that is no list of numbers, or whose CRC is wrong, has form `unreadable` and no numbers; so has that
+            of a transaction in RocksDB without a readable TRANS_OFFSET, which is all that it says.
     """
     columns = ["store", "file", "position_bytes", "length_bytes", "queue_id", "queue_offset", "commit_log_offset",
                "store_time_ms"]
     arrays = dict(zip(columns, record_columns(block, store, columns), strict=True))
     numbers, forms = parse_op_bodies(block.bodies().cast(pa.binary()), block.body_crc_matches())
-    arrays |= {"tags": block.properties.text(TAGS), "body_form": forms, "half_queue_offsets": numbers}
+    places = pa.nulls(len(block), pa.int64())
+    by_offset = block.topic_is(ROCKSDB_OP_TOPIC)
+    if by_offset.any():
+        named = integers(block.properties.text(TRANS_OFFSET), pa.int64())
+        chosen = pa.array(by_offset)
+        places = pc.if_else(chosen, named, places)
+        forms = pc.if_else(chosen, pc.if_else(pc.is_valid(named), "offset", "unreadable"), forms)
+        numbers = pc.if_else(chosen, pa.nulls(len(block), numbers.type), numbers)
+    arrays |= {
+        "tags": block.properties.text(TAGS), "body_form": forms, "half_queue_offsets": numbers,
+        "half_commit_log_offset": places,
+    }
     return pa.RecordBatch.from_arrays([arrays[name] for name in OPS.names], schema=OPS)
 
 
@@ -329,8 +341,8 @@ def are_halves(block: Block) -> Bools:
 
 
 def are_ops(block: Block) -> Bools:
-    """Op messages of the half topic."""
-    return block.topic_is(OP_TOPIC)
+    """Op messages of the half topic, and those of transactions in RocksDB."""
+    return block.topic_is(OP_TOPIC) | block.topic_is(ROCKSDB_OP_TOPIC)
 
 
 def is_delayed_half(block: Block) -> Bools:
@@ -414,7 +426,7 @@ def op_findings(ops: pa.RecordBatch | pa.Table, store: str) -> list[Finding]:
     return [
         Finding(
             store, "op-unreadable", row["file"], row["position_bytes"], row["length_bytes"],
-            commit_log_offset=row["commit_log_offset"], expected="half queue offsets",
+            commit_log_offset=row["commit_log_offset"], expected="half queue offsets, or TRANS_OFFSET",
             actual="other bytes, or a wrong CRC",
         )
         for row in bad.select(["file", "position_bytes", "length_bytes", "commit_log_offset"]).to_pylist()

@@ -99,11 +99,11 @@ class OtherDesigns:
             stored_ms, settings = int64s(table["store_time_ms"]), view.settings
             # The check gives up after one more than transactionCheckMax, the first not before the timeout, which counts
             # from when the client says that it was born; sooner it cannot have dropped anything. What its producer
-            # asked not to be asked for yet was never checked. A number that is not known proves nothing, and every
-            # start of a broker is one more pass.
+            # asked not to be asked for yet was never checked. Every start of a broker is one more pass, and may have
+            # had other settings: files tell neither, so there only immunity proves anything.
             first_ms = np.maximum(stored_ms, int64s(table["born_time_ms"]) + settings.transaction_time_out_ms)
             drops_after_ms = settings.transaction_check_max * settings.transaction_check_interval_ms
-            is_young = np.full(len(rows), settings.check_max_is_configured)
+            is_young = np.full(len(rows), settings.check_max_is_configured and view.booted_time_ms is not None)
             is_young &= view.reference_time_ms - first_ms < drops_after_ms
             if view.booted_time_ms is not None:
                 is_young &= stored_ms >= view.booted_time_ms

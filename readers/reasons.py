@@ -26,6 +26,9 @@ from readers.reasons_of_designs import (
 if TYPE_CHECKING:
     from readers.transactions import Judgement
 
+#: Ends the reason of what is decided in RocksDB without an op, where its table was not read.
+PERHAPS_ASKED = "only the RocksDB table tells whether it will be asked again, and it is not there to be read"
+
 
 def reasons_of(judged: Judgement) -> pa.Array:
     """One sentence per transaction, made of a few patterns with the offsets that prove it."""
@@ -149,7 +152,7 @@ def _with_oddities(judged: Judgement, reasons: pa.Array) -> pa.Array:
             reasons,
             pc.if_else(
                 pa.array(judged.is_perhaps_asked),
-                "; only the RocksDB table tells whether it will be asked again, and it is not there to be read",
+                f"; {PERHAPS_ASKED}",
                 "; a copy is still before the check: it will be asked again",
             ),
         )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DEFAULT = "default"
 INSTALL = "pip install 'rmqtx[rocksdb]'"
 
-_CURRENT = "CURRENT"
+CURRENT = "CURRENT"
 _DATA = re.compile(r"MANIFEST-\d+|\d+\.(sst|ldb|log|blob)|IDENTITY")
 #: A flush or compaction of a running broker can remove a file between listing and opening: look again.
 _TRIES = 4
@@ -45,8 +45,8 @@ _OF_RECORDS = re.compile(r"MANIFEST-\d+|\d+\.log")
 
 
 def has_database(store: Store, *names: str) -> bool:
-    """Whether a directory of the store holds a RocksDB database."""
-    return bool(store.size_bytes(*names, _CURRENT))
+    """Whether a directory of the store holds a RocksDB database, whole or not."""
+    return store.has(*names, CURRENT)
 
 
 class Database:
@@ -164,14 +164,16 @@ def link_files(store: Store, directory: str, folder: Path) -> None:
 
     Raises: UnreadableFile.
     """
+    place = directory
     try:
         entries = [entry for entry in store.files.entries(directory) if entry.is_file]
-        current = store.files.content(f"{directory}/{_CURRENT}", 1 << 10)
+        place = f"{directory}/{CURRENT}"
+        current = store.files.content(place, 1 << 10)
     except OSError as error:
-        raise UnreadableFile(f"cannot read {directory}: {error.strerror}", file=directory) from error
+        raise UnreadableFile(f"cannot read {place}: {error.strerror}", file=directory) from error
     if current is None:
-        raise UnreadableFile(f"{directory} is no RocksDB database: it has no file {_CURRENT}", file=directory)
-    (folder / _CURRENT).write_bytes(current)
+        raise UnreadableFile(f"{directory} is no RocksDB database: it has no file {CURRENT}", file=directory)
+    (folder / CURRENT).write_bytes(current)
     for entry in entries:
         if not _DATA.fullmatch(entry.name):
             continue

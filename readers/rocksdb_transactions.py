@@ -15,7 +15,7 @@ from readers.errors import SourceError
 from readers.findings import Finding
 from readers.layout import Field, Layout, VariablePart
 from readers.reading import Reading
-from readers.rocksdb import has_database, open_database, unread
+from readers.rocksdb import CURRENT, has_database, open_database, unread
 from readers.store import Store
 from readers.tables import ROCKSDB_TRANSACTIONS
 
@@ -81,6 +81,13 @@ def has_entries(store: Store) -> bool:
     return has_database(store, DIRECTORY)
 
 
+def no_database(store: Store) -> Finding:
+    """The finding that stands where a log has halves of transactions in RocksDB, and there is no database."""
+    place = store.place(DIRECTORY)
+    what = f"it has no file {CURRENT}" if store.has(DIRECTORY) else "nothing of that name"
+    return Finding(store.root, "database-unread", place, expected="the database of the log's transactions", actual=what)
+
+
 def rocksdb_entries(store: Store) -> RocksdbEntries:
     """The open transactions that the database knows of, and how far it had come.
 
@@ -120,7 +127,7 @@ def read_rocksdb_transactions(store: Store) -> Reading:
     Raises: UnreadableFile where the database cannot be read, MissingLibrary.
     """
     reading = Reading(ROCKSDB_TRANSACTIONS, ())
-    if not has_entries(store):
+    if not store.has(DIRECTORY):
         reading.notes.append(f"{store.root} has no {DIRECTORY}: brokers before 5.4.0 make none")
         return reading
     found = _read(store)

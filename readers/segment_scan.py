@@ -287,6 +287,8 @@ class SegmentScan:
             self.spans.append(Span("blank", position, size - position))
             return None
         following = self._resync(file, position + self._frame + 1)
+        if self._is_written_meanwhile(file, position):
+            return position + self._frame
         if following is not None and not self._is_stale(file, following):
             self.spans.append(Span("damaged", position, following - self._frame - position))
             return following
@@ -296,6 +298,8 @@ class SegmentScan:
             self.spans.append(Span("blank", blank, size - blank))
             return None
         end = data_end(file, position)
+        if self._is_written_meanwhile(file, position):
+            return position + self._frame
         if end > position:
             place = position + self._frame
             kind = self._tail_kind(file, file.read(place, _HEAD_BYTES) if self._frame else head, place, end)
@@ -303,6 +307,10 @@ class SegmentScan:
         if size > end:
             self.spans.append(Span("preallocated" if self._is_last else "damaged", end, size - end))
         return None
+
+    def _is_written_meanwhile(self, file: OpenFile, position: int) -> bool:
+        """Whether a record is there by now: a running broker's newest may be seen before it is written to its end."""
+        return self._is_last and sound_length(file, position + self._frame, self.segment.base_offset) is not None
 
     def _tail_kind(self, file: OpenFile, head: bytes, position: int, end: int) -> str:
         """What the bytes behind the last sound record are.

@@ -113,8 +113,15 @@ OPS = pa.schema(
         _COMMIT_LOG_OFFSET,
         _STORE_TIME,
         column("tags", pa.string(), "property TAGS; the check loop reads ops tagged d"),
-        column("body_form", pa.string(), "single (one number, to 5.0.0), list (from 5.1.0), or unreadable"),
+        column(
+            "body_form", pa.string(),
+            "single (one number, to 5.0.0), list (from 5.1.0), offset (of a transaction in RocksDB), or unreadable",
+        ),
         column("half_queue_offsets", pa.list_(pa.int64()), "queue offsets of the half copies that it marks as ended"),
+        column(
+            "half_commit_log_offset", pa.int64(),
+            "commit-log offset of the half that it ends, property TRANS_OFFSET; null but for transactions in RocksDB",
+        ),
     ]
 )
 
@@ -200,7 +207,10 @@ TRANSACTIONS = pa.schema(
         column("born_time_ms", pa.int64(), "producer clock when the message was made"),
         column("half_store_time_ms", pa.int64(), "broker clock at the first half copy"),
         column("decided_time_ms", pa.int64(), "broker clock at the record that decided it; null while undecided"),
-        column("checks_count", pa.int32(), "most checks that any copy has behind it"),
+        column(
+            "checks_count", pa.int32(),
+            "most checks that any copy has behind it; null where only RocksDB's table counts them and has none of it",
+        ),
         column("half_copies", HALF_COPY, "every half copy, or prepared record, in log order"),
         column("op_marks", OP_MARK, "every op number, or ROLLBACK record, that names one of its copies"),
         column("final_records", FINAL_RECORD, "every COMMIT record of it"),

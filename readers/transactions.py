@@ -264,6 +264,9 @@ class Judgement:
             halves.highest(np.maximum(halves.integers("checks_count", 0), self.others.checks), 0),
             discards.highest(discards.integers("checks_count", 0), 0),
         )
+        # Only the table of RocksDB counts them: of what it has not, or no longer, nothing tells how often it was asked.
+        is_counted = halves.highest(self.others.checks, NONE) != NONE
+        self.has_unknown_checks = self._newest_is(self.others.is_rocksdb) & ~is_counted
         self.newest_checks = np.where(
             halves.has, halves.integers("checks_count", 0)[halves.last] if len(halves) else 0, 0
         )
@@ -585,7 +588,7 @@ class Judgement:
             "born_time_ms": self.born_time_ms,
             "half_store_time_ms": self.half_store_time_ms,
             "decided_time_ms": self._decided_time(),
-            "checks_count": pa.array(self.checks_count).cast(pa.int32()),
+            "checks_count": pa.array(self.checks_count, pa.int64(), mask=self.has_unknown_checks).cast(pa.int32()),
             **self.chains.evidence(),
             "state_entries": state_entries_of(self.chains, self.views, TRANSACTIONS.field("state_entries").type),
         }

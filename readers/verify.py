@@ -39,6 +39,7 @@ from readers.verify_leftovers import Leftovers
 from readers.verify_losses import with_losses
 from readers.verify_ranges import LogRanges, merged
 from readers.verify_rocksdb_queues import rocksdb_queue_findings
+from readers.verify_rocksdb_table import rocksdb_table_findings
 from readers.verify_split import SplitWork, VerifiedSplit
 from readers.verify_state_table import has_tables, state_table_findings
 from readers.verify_store import (
@@ -113,6 +114,7 @@ class Verify:
             yield Finding(store.root, "queues-unchecked", store.place("consumequeue"))
         elif store.has_rocksdb_queues:
             yield from rocksdb_queue_findings(store, ranges)
+        yield from rocksdb_table_findings(store, ranges, with_records=not is_quick)
         queues = Leftovers(
             store, [split.queues for split in splits], ranges, only_ends=is_quick, is_partial=is_partial
         )

@@ -132,7 +132,9 @@ def live_store(broker: Broker) -> LiveStore:
     except (KeyError, ValueError, BadRequest) as error:
         raise BadFrame(f"the runtime information of {broker.address} lacks what is needed: {error}") from error
     is_in_use = conf.get("transRocksDBEnable") == "true"
-    rocksdb_begin, rocksdb_end = _rocksdb_range(broker, settings, is_needed=is_in_use)
+    rocksdb_begin, rocksdb_end = rocksdb_range(
+        broker, settings.version_low, ROCKSDB_HALF_TOPIC, is_needed=is_in_use
+    )
     facts = LiveStore(
         broker=broker,
         settings=settings,
@@ -159,15 +161,17 @@ def live_store(broker: Broker) -> LiveStore:
     return facts
 
 
-def _rocksdb_range(broker: Broker, settings: BrokerSettings, *, is_needed: bool) -> tuple[int, int]:
-    """The queue of halves whose transactions are in RocksDB, whatever the configuration says by now.
+def rocksdb_range(broker: Broker, version: Version | None, topic: str, *, is_needed: bool) -> tuple[int, int]:
+    """The queue of a topic of transactions in RocksDB, whatever the configuration says by now; empty before 5.4.0.
 
     `is_needed`: an account that may not look there is refused; else what it cannot see is what nobody asks for.
+    Units:  queue offsets, the second excluded.
+    Raises: Refused, Unreachable, NoAnswer.
     """
-    if settings.version_low is not None and settings.version_low < _ROCKSDB_TRANSACTIONS_SINCE:
+    if version is not None and version < _ROCKSDB_TRANSACTIONS_SINCE:
         return 0, 0
     try:
-        begin, end = broker.min_offset(ROCKSDB_HALF_TOPIC), broker.max_offset(ROCKSDB_HALF_TOPIC)
+        begin, end = broker.min_offset(topic), broker.max_offset(topic)
     except Refused:
         if is_needed:
             raise

@@ -11,18 +11,18 @@ from readers.findings import Finding
 from readers.half_queue import halves_of, op_findings, ops_of
 from readers.reading import Reading
 from readers.record_block import Block
-from readers.store import HALF_TOPIC, OP_TOPIC
+from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
 from readers.tables import HALVES, OPS
 from remoting.broker import Broker
 from remoting.live_queues import OpsUnreadable, ops, place_of, records
 from remoting.live_records import blocks_of
 from remoting.live_requests import Gap, Pace
+from remoting.live_store import rocksdb_range
 
-_Bodies = Callable[[Broker, int, int, Pace, list[Gap]], Iterator[bytes]]
-
-
-def _halves(broker: Broker, begin: int, end: int, pace: Pace, gaps: list[Gap]) -> Iterator[bytes]:
-    return records(broker, HALF_TOPIC, 0, begin, end, pace, gaps)
+#: The topic of each design; that of RocksDB's transactions is asked for from the version on that can have it.
+_TOPICS = {
+    "halves": (HALF_TOPIC, ROCKSDB_HALF_TOPIC), "ops": (OP_TOPIC, ROCKSDB_OP_TOPIC),
+}
 
 
 def read_halves(
@@ -31,12 +31,12 @@ def read_halves(
 ) -> Reading:
     """Every half copy of the half queue, or of a range of commit-log offsets or store times, as rows of HALVES.
 
-    Order:  queue offset.
+    Order:  queue offset; those of transactions in RocksDB, which have a queue of their own, come last.
     Damage: what the broker does not give, or is no record, is a finding.
     Raises: Unreachable, NoAnswer, Refused while it is iterated.
     """
     bounds = _Bounds(from_offset, to_offset, from_time_ms, to_time_ms)
-    return _reading(broker, HALF_TOPIC, HALVES, _halves, halves_of, bounds, pace or Pace())
+    return _reading(broker, "halves", HALVES, halves_of, bounds, pace or Pace())
 
 
 def read_ops(
@@ -45,12 +45,12 @@ def read_ops(
 ) -> Reading:
     """Every op message of the op queue, or of a range of commit-log offsets or store times, as rows of OPS.
 
-    Order:  queue offset.
+    Order:  queue offset; those of transactions in RocksDB, which have a queue of their own, come last.
     Damage: an unreadable body is a finding and stays a row; ops-unreadable where the broker shows none (4.3.0).
     Raises: Unreachable, NoAnswer, Refused while it is iterated.
     """
     bounds = _Bounds(from_offset, to_offset, from_time_ms, to_time_ms)
-    return _reading(broker, OP_TOPIC, OPS, ops, ops_of, bounds, pace or Pace())
+    return _reading(broker, "ops", OPS, ops_of, bounds, pace or Pace())
 
 
 class _Bounds:
@@ -65,32 +65,49 @@ class _Bounds:
 
 
 def _reading(
-    broker: Broker, topic: str, schema: pa.Schema, bodies: _Bodies, make: Callable[[Block, str], pa.RecordBatch],
-    bounds: _Bounds, pace: Pace,
+    broker: Broker, kind: str, schema: pa.Schema, make: Callable[[Block, str], pa.RecordBatch], bounds: _Bounds,
+    pace: Pace,
 ) -> Reading:
     reading = Reading(schema, ())
 
     def batches() -> Iterator[pa.RecordBatch]:
-        gaps: list[Gap] = []
-        begin, end = max(0, broker.min_offset(topic)), max(0, broker.max_offset(topic))
-        if bounds.from_offset is not None:
-            begin = place_of(broker, topic, 0, begin, end, bounds.from_offset) or begin
-        if bounds.to_offset is not None:
-            end = min(end, place_of(broker, topic, 0, begin, end, bounds.to_offset) or end)
-        try:
-            for block in blocks_of(bodies(broker, begin, end, pace, gaps), broker.root, reading.findings):
-                chosen = bounds.within(block.take(block.topic_is(topic)))
-                if len(chosen):
-                    rows = make(chosen, broker.root)
-                    if schema is OPS:
-                        reading.findings.extend(op_findings(rows, broker.root))
-                    yield rows
-        except OpsUnreadable:
-            reading.findings.append(Finding(broker.root, "ops-unreadable", actual=f"{end - begin} entries"))
-        reading.findings.extend(gap.finding(broker.root) for gap in gaps)
+        first, in_rocksdb = _TOPICS[kind]
+        ranges = [(first, max(0, broker.min_offset(first)), max(0, broker.max_offset(first)))]
+        is_in_use = broker.config().get("transRocksDBEnable") == "true"
+        ranges.append((in_rocksdb, *rocksdb_range(broker, broker.version(), in_rocksdb, is_needed=is_in_use)))
+        for topic, begin, end in ranges:
+            if begin < end:
+                yield from _rows(reading, broker, topic, (begin, end), make, bounds, pace)
 
     reading.batches = batches()
     return reading
+
+
+def _rows(
+    reading: Reading, broker: Broker, topic: str, span: tuple[int, int],
+    make: Callable[[Block, str], pa.RecordBatch], bounds: _Bounds, pace: Pace,
+) -> Iterator[pa.RecordBatch]:
+    gaps: list[Gap] = []
+    begin, end = span
+    if bounds.from_offset is not None:
+        begin = place_of(broker, topic, 0, begin, end, bounds.from_offset) or begin
+    if bounds.to_offset is not None:
+        end = min(end, place_of(broker, topic, 0, begin, end, bounds.to_offset) or end)
+    if topic == OP_TOPIC:
+        bodies = ops(broker, begin, end, pace, gaps)
+    else:
+        bodies = records(broker, topic, 0, begin, end, pace, gaps)
+    try:
+        for block in blocks_of(bodies, broker.root, reading.findings):
+            chosen = bounds.within(block.take(block.topic_is(topic)))
+            if len(chosen):
+                rows = make(chosen, broker.root)
+                if reading.schema is OPS:
+                    reading.findings.extend(op_findings(rows, broker.root))
+                yield rows
+    except OpsUnreadable:
+        reading.findings.append(Finding(broker.root, "ops-unreadable", actual=f"{end - begin} entries"))
+    reading.findings.extend(gap.finding(broker.root) for gap in gaps)
 
 
 def groups_without_producer(rows: pa.Table) -> list[str]:

@@ -6,9 +6,9 @@ A command asks for an engine inside a `with` block and reads all its rows before
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -180,6 +180,18 @@ class SparkEngine:
     options: EngineOptions
     spark: SparkSession
     name: str = "spark"
+    _given: list[Generator[pa.RecordBatch, None, None]] = field(default_factory=list)
+
+    def watched(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches; what goes wrong in a task is an error of ours, and `close` ends them with the session."""
+        given = _translated_batches(batches)
+        self._given.append(given)
+        return given
+
+    def close(self) -> None:
+        """End what was given and not read to its end, while there is a session to clear up with."""
+        for given in self._given:
+            given.close()
 
     def split_bytes_for(self, stores: Sequence[Store]) -> int:
         """See `Engine`."""
@@ -204,7 +216,7 @@ class SparkEngine:
                 self.spark, stores, settings_of, at_ms=at_ms, split_bytes=self.split_bytes_for(stores),
                 temporary_directory=self.options.temporary_directory, progress=progress,
             )
-        reading.batches = translated_batches(reading.batches)
+        reading.batches = self.watched(reading.batches)
         return reading
 
     def run_job(
@@ -225,7 +237,7 @@ class SparkEngine:
                 self.spark, job, stores, split_bytes=self.split_bytes_for(stores), from_offset=from_offset,
                 to_offset=to_offset, progress=progress,
             )
-        reading.batches = translated_batches(reading.batches)
+        reading.batches = self.watched(reading.batches)
         return reading
 
     def results(
@@ -239,8 +251,7 @@ class SparkEngine:
             return results(self.spark, function, tasks)
 
 
-def translated_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same batches; what goes wrong in a task while they are made is an error of ours."""
+def _translated_batches(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
     from spark_tasks.errors import translated
 
     with translated():
@@ -265,7 +276,9 @@ def chosen_engine(options: EngineOptions, stores: Sequence[Store], voice: Voice)
         if name is EngineName.LOCAL:
             yield LocalEngine(options)
         else:
-            yield SparkEngine(options, stack.enter_context(_spark_session(options)))
+            engine = SparkEngine(options, stack.enter_context(_spark_session(options)))
+            stack.callback(engine.close)
+            yield engine
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from readers.commit_log import written_bytes
 from readers.consume_queue import open_queue
 from readers.cursors import check_cursors
 from readers.designs import DESIGNS, HALF_TOPIC_DESIGN, designs_of
+from readers.designs import ROCKSDB as ROCKSDB_DESIGN
 from readers.errors import SourceError
 from readers.rocksdb_cursors import cursor_databases
 from readers.rocksdb_queues import queue_bounds
@@ -94,7 +95,7 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
         "op_max_offset": op_max,
         "op_next_offset": None if cursors.op is None else cursors.op.get(0),
         "discarded_count": discarded,
-        "trust": list(_trust(store, findings, cursor=half_next, half_max=half_max)),
+        "trust": list(_trust(store, findings, seen, cursor=half_next, half_max=half_max)),
     }
     return row, findings
 
@@ -147,7 +148,9 @@ def _range(store: Store, topic: str, findings: list[Finding]) -> tuple[int, int]
         return None
 
 
-def _trust(store: Store, findings: list[Finding], *, cursor: int | None, half_max: int | None) -> Iterator[str]:
+def _trust(
+    store: Store, findings: list[Finding], seen: Sequence[SeenDesign], *, cursor: int | None, half_max: int | None
+) -> Iterator[str]:
     """What can be relied on, as sentences."""
     if store.in_use:
         yield "the broker is writing: decisions of the last moments may not be in the files yet"
@@ -159,6 +162,8 @@ def _trust(store: Store, findings: list[Finding], *, cursor: int | None, half_ma
         yield "stopped cleanly before it was copied: the files are complete if all of them were copied"
     else:
         yield "stopped cleanly: the files are complete"
+    if (store.in_use or store.aborted) and ROCKSDB_DESIGN in (design.word for design in seen):
+        yield "RocksDB's table is as old as its last flush: it misses later checks, and later drops"
     if cursor is None and half_max is not None:
         yield "the check's cursor is not known: what only it decides is UNDECIDABLE"
     if store.has_rocksdb_queues and not store.has("consumequeue", HALF_TOPIC):
@@ -199,9 +204,17 @@ def _page(row: dict[str, Any]) -> Iterator[str]:
     half = _queue(row["half_min_offset"], row["half_max_offset"], row["half_next_offset"], row["half_lag"])
     yield f"half queue  {half}"
     yield f"op queue    {_queue(0, row['op_max_offset'], row['op_next_offset'], None)}"
-    yield f"discarded   {row['discarded_count'] or 0}"
+    yield f"discarded   {_discarded(row)}"
     for number, sentence in enumerate(row["trust"]):
         yield f"{'' if number else 'trust':<10}  {sentence}"
+
+
+def _discarded(row: dict[str, Any]) -> str:
+    """Copies of what was given up; none are made of transactions in RocksDB."""
+    copies = row["discarded_count"] or 0
+    if ROCKSDB_DESIGN not in row["designs"]:
+        return str(copies)
+    return f"{count(copies, 'copy', 'copies')}; none is made of what RocksDB drops: rmqtx audit lists that"
 
 
 def _queue(first: int | None, end: int | None, following: int | None, lag: int | None) -> str:

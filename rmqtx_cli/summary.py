@@ -164,24 +164,20 @@ class Summary:
                 )
 
     def _cost(self, store: Store) -> Iterator[str]:
-        from readers.consume_queue import open_queue
         from readers.errors import SourceError
         from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
 
-        found = {"half": [0, 0], "op": [0, 0]}
-        topics = {HALF_TOPIC: "half", ROCKSDB_HALF_TOPIC: "half", OP_TOPIC: "op", ROCKSDB_OP_TOPIC: "op"}
-        for topic, name in topics.items():
+        if not any(store.has("consumequeue", topic) for topic in (HALF_TOPIC, ROCKSDB_HALF_TOPIC)):
+            return  # prepared records are in no queue; queues in RocksDB are not in files
+        parts = []
+        for name, topics in (("half", (HALF_TOPIC, ROCKSDB_HALF_TOPIC)), ("op", (OP_TOPIC, ROCKSDB_OP_TOPIC))):
             try:
-                with open_queue(store, topic, 0) as queue:
-                    for first in range(queue.first_offset, queue.max_offset, _SLOTS_AT_ONCE):
-                        lengths = queue.read(first, first + _SLOTS_AT_ONCE)[2]
-                        found[name][0] += len(lengths)
-                        found[name][1] += int(lengths.sum(dtype="int64"))
+                lengths = [_queue_lengths(store, topic) for topic in topics]
             except SourceError:
                 return  # the audit itself has said what cannot be read
-        if any(rows for rows, _ in found.values()):
-            parts = [f"{count(rows, f'{name} record')} of {size(written)}" for name, (rows, written) in found.items()]
-            yield f"{store.root}: {', '.join(parts)} still in the queues"
+            rows, written = (sum(values) for values in zip(*lengths, strict=True))
+            parts.append(f"{count(rows, f'{name} record')} of {size(written)}")
+        yield f"{store.root}: {', '.join(parts)} still in the queues"
 
     def next_command(self, arguments: str) -> str:
         """The safe command that shows what deserves the first look."""
@@ -189,3 +185,18 @@ class Summary:
             if word in self.examples and (self.flags[word] or self.states[word]):
                 return f"rmqtx show {shlex.quote(escaped(self.examples[word]))} {arguments}   # {word}"
         return "nothing to do"
+
+
+def _queue_lengths(store: Store, topic: str) -> tuple[int, int]:
+    """How many records queue 0 of a topic has, and their bytes.
+
+    Raises: SourceError.
+    """
+    from readers.consume_queue import open_queue
+
+    rows = written = 0
+    with open_queue(store, topic, 0) as queue:
+        for first in range(queue.first_offset, queue.max_offset, _SLOTS_AT_ONCE):
+            lengths = queue.read(first, first + _SLOTS_AT_ONCE)[2]
+            rows, written = rows + len(lengths), written + int(lengths.sum(dtype="int64"))
+    return rows, written

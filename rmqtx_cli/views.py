@@ -229,6 +229,7 @@ VIEWS: dict[str, View] = {
     "ops": _view(
         plain("queue_offset", ALWAYS, "op"), plain("commit_log_offset", ALWAYS), plain("store_time_ms", 2),
         plain("tags", 3), plain("body_form", 4), plain("half_queue_offsets", 1, "ends_halves", may_be_cut=True),
+        plain("half_commit_log_offset", 1, "ends_log_offset"),
     ),
     "index_entries": _view(
         plain("entry_number", ALWAYS), plain("key_hash", ALWAYS), plain("commit_log_offset", ALWAYS),

@@ -206,7 +206,7 @@ class _Task:
         return next(store for store in self.opened.stores if identity_of(store.root) == wanted)
 
     def _by_spark(self) -> Reading:
-        from rmqtx_cli.engines import SparkEngine, translated_batches
+        from rmqtx_cli.engines import SparkEngine
         from spark_tasks.diff import differences
         from spark_tasks.errors import translated
 
@@ -217,7 +217,7 @@ class _Task:
                 self.engine.spark, before, after, self.opened.settings_of,
                 split_bytes=self.engine.split_bytes_for(self.opened.stores),
             )
-        reading.batches = translated_batches(reading.batches)
+        reading.batches = self.engine.watched(reading.batches)
         return reading
 
 

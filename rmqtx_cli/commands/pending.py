@@ -136,13 +136,23 @@ def command(
             rows = pa.Table.from_batches(with_entries(rows.to_batches(), table), rows.schema)
     chosen = _chosen(rows, all_open=all_open, group=group, topic=topic, stored_before_ms=_before(now_ms, age_ms))
     listing.write(iter(ordered(chosen, sort).to_batches()))
-    hidden = 0 if all_open else rows.num_rows - (pc.sum(pc.equal(rows["state"], "PENDING")).as_py() or 0)
     voice.note(f"{count(listing.rows_count, 'transaction')} listed")
-    if hidden:
-        voice.note(f"{hidden} more are decided, but the broker will ask again (--all-open)")
+    if not all_open:
+        _say_hidden(rows.filter(pc.not_equal(rows["state"], "PENDING"))["reason"].to_pylist(), voice)
     if is_live:
         say_producers(chosen, voice)
     return listing.conclude(reading)
+
+
+def _say_hidden(reasons: list[str], voice: Voice) -> None:
+    from readers.reasons import PERHAPS_ASKED
+
+    perhaps = sum(reason.endswith(PERHAPS_ASKED) for reason in reasons)
+    if surely := len(reasons) - perhaps:
+        voice.note(f"{surely} more are decided, but the broker will ask again (--all-open)")
+    if perhaps:
+        what = "only the RocksDB table, which was not read, tells whether the broker will ask again"
+        voice.note(f"{perhaps} more are decided, and {what} (--all-open)")
 
 
 def _before(now_ms: int, age_ms: int | None) -> int | None:

@@ -249,7 +249,7 @@ class _Task:
         return reading
 
     def _by_spark(self) -> Reading:
-        from rmqtx_cli.engines import SparkEngine, translated_batches
+        from rmqtx_cli.engines import SparkEngine
         from spark_tasks.errors import translated
         from spark_tasks.ledger import arrow_schema, read_ledger
         from spark_tasks.reconcile import reconcile
@@ -267,5 +267,5 @@ class _Task:
                 split_bytes=self.engine.split_bytes_for(self.opened.stores),
                 missing_is_not_done=self.missing_is_not_done,
             )
-        reading.batches = translated_batches(reading.batches)
+        reading.batches = self.engine.watched(reading.batches)
         return reading

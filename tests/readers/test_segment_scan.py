@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -194,6 +195,27 @@ def test_a_record_that_was_not_written_to_its_end_is_torn(tmp_path: Path) -> Non
         scan = SegmentScan(segment_of(data[: last + left].ljust(len(data) + 100, b"\0"), tmp_path))
         assert positions(scan) == places[:-1], left
         assert [span.kind for span in scan.spans] == ["torn", "preallocated"], left
+
+
+@pytest.mark.parametrize("more", [0, 2])
+def test_a_record_that_a_running_broker_ends_while_it_is_read_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    data, places = in_one_file([*messages(3), Message(properties=(("A", "b"),)), *messages(more, 2)], BASE)
+    whole = data + bytes(100)
+    begun = whole[: places[3][0] + 20].ljust(len(whole), b"\0")
+    segment = segment_of(begun, tmp_path)
+    resync = SegmentScan._resync
+
+    def written_meanwhile(*arguments: Any) -> int | None:
+        Path(segment.file).write_bytes(whole)
+        return resync(*arguments)
+
+    monkeypatch.setattr(SegmentScan, "_resync", written_meanwhile)
+    scan = SegmentScan(segment)
+    assert positions(scan) == places
+    assert [span.kind for span in scan.spans] == ["preallocated"]
+    assert_accounted(scan, len(whole))
 
 
 def test_zeros_between_full_files_are_damage(tmp_path: Path) -> None:

@@ -11,12 +11,14 @@ import pytest
 
 from readers import beside_tables
 from readers.broker_settings import broker_settings
+from readers.half_queue import scan_halves, scan_ops
 from readers.local_engine import audit
 from readers.store import Store, open_store
 from readers.transactions import OPEN_OR_DROPPED
-from remoting import live_questions
+from remoting import live_questions, live_tables
 from remoting.broker import Broker
 from remoting.client import Client
+from tests.brokers import corpus
 from tests.readers.test_forged_designs import InRocksdb
 from tests.remoting.fake import FakeServer
 from tests.remoting.store_broker import StoreBroker
@@ -74,6 +76,27 @@ def test_the_rows_are_those_of_the_files_without_the_table(
         some = [*live][::5]
         looked = live_questions.lookup([one.broker], some).table().to_pylist()
         assert {row["transaction_id"]: row["state"] for row in looked} == {key: live[key]["state"] for key in some}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_halves_and_ops_of_both_designs_are_listed(name: str, tmp_path: Path, client: Client) -> None:
+    one = Served(name, tmp_path, client)
+
+    def found(rows: list[Row], *more: str) -> list[tuple[object, ...]]:
+        return sorted(tuple(row[field] for field in ("commit_log_offset", "queue_offset", *more)) for row in rows)
+
+    with one.server:
+        halves, ops = (
+            read(one.broker).table().to_pylist() for read in (live_tables.read_halves, live_tables.read_ops)
+        )
+    wanted = scan_ops(one.store).table().to_pylist()
+    assert found(halves, "topic") == found(scan_halves(one.store).table().to_pylist(), "topic")
+    fields = ("body_form", "half_queue_offsets", "half_commit_log_offset")
+    assert found(ops, *fields) == found(wanted, *fields)
+    marks = [mark for row in corpus.expected(name) for mark in row["op_marks"] if mark["half_queue_offset"] is None]
+    places = {(mark["commit_log_offset"], mark["half_commit_log_offset"]) for mark in marks}
+    told = {(row["commit_log_offset"], row["half_commit_log_offset"]) for row in ops if row["body_form"] == "offset"}
+    assert told == places
 
 
 def forged(client: Client, tmp_path: Path, booted_ms: int, *, age_ms: int) -> list[Row]:
