@@ -24,7 +24,8 @@ class Joined:
     """A table's rows beside prepared records.
 
     Shape: `rows` is for each row of the table the row of the prepared record, −1 none; `is_stale`, `is_expired`,
-           `is_unknown` and `is_other_group` are of the table's rows; `is_missing` of the prepared records.
+           `is_unknown`, `is_beyond` (the log's end) and `is_other_group` are of the table's rows; `is_missing` of the
+           prepared records.
     """
 
     table: TransactionTable
@@ -34,6 +35,7 @@ class Joined:
     is_stale: Bools
     is_expired: Bools
     is_unknown: Bools
+    is_beyond: Bools
     is_other_group: Bools
     is_missing: Bools
 
@@ -50,13 +52,14 @@ def joined(table: TransactionTable, records: OldRecords, ranges: LogRanges) -> J
     ended = np.full(len(offsets), UNDECIDED, np.int64)
     ended[known] = ends[rows[known]]
     expired = ~known & (offsets < ranges.begin_offset)
+    unknown = ~known & ~expired & ~ranges.is_damaged(offsets)
     groups = [java_hash(group or "") for group in table.rows["producer_group"].to_pylist()]
     is_named = np.asarray(pc.is_valid(table.rows["producer_group"]))
     other = np.zeros(len(offsets), np.bool_)
     other[known] = np.array(groups, np.int64)[known] != prepared.group_hashes[rows[known]]
     return Joined(
         table, prepared, ends, rows, known & (ended != UNDECIDED), expired,
-        ~known & ~expired & ~ranges.is_damaged(offsets) & (offsets < ranges.end_offset), other & is_named,
+        unknown & (offsets < ranges.end_offset), unknown & (offsets >= ranges.end_offset), other & is_named,
         (ends == UNDECIDED) & ~np.isin(prepared.offsets, offsets),
     )  # fmt: skip
 
@@ -86,6 +89,9 @@ def transaction_table_findings(
     yield from told("table-row-stale", found.is_stale & is_commit, "no row", "a row, and a COMMIT record in the log")
     yield from told("table-row-stale", found.is_stale & ~is_commit, "no row", "a row, and a ROLLBACK record in the log")
     yield from told("table-row-unknown", found.is_unknown, "the offset of a prepared record", "none begins there")
+    # The table was read before the log: what a running broker appended meanwhile is not taken for this.
+    yield from told("table-row-unknown", found.is_beyond, "the offset of a prepared record",
+                    f"the log ends at {ranges.end_offset}")  # fmt: skip
     yield from told("table-row-group", found.is_other_group, "the producer group of its record", "another one")
     if found.is_expired.any():
         yield Finding(

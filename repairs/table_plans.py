@@ -1,7 +1,8 @@
 """Which rows of a database table of open transactions (3.2 to 4.2) should go or come, as a reviewed file.
 
-A row goes where the log shows that its transaction is decided. A row comes for an undecided prepared record, unless
-the log has damage: then a decision may be in what cannot be read. Anything else about a row is told by `rmqtx verify`.
+A row goes where the log shows that its transaction is decided, unless its offset stands there twice. A row comes for an
+undecided prepared record, unless the log has damage: then a decision may be in what cannot be read. Anything else about
+a row is told by `rmqtx verify`.
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ def wanted_changes(store: Store, table: TransactionTable) -> Wanted:
     groups = table.rows["producer_group"].to_pylist()
     steps = []
     for row in np.flatnonzero(found.is_stale).tolist():
+        if int(table.offsets[row]) in table.repeated:  # which of them would undoing bring back?
+            continue
         ended = "COMMIT" if found.first_ends[found.rows[row]] == COMMIT else "ROLLBACK"
         reason = f"the log has its {ended} record"
         steps.append(TableStep(DELETE, int(table.offsets[row]), groups[row], reason))

@@ -1,14 +1,18 @@
-"""Tables that the brokers' own class filled, in Derby and in a real MySQL 5.6, read and held against the log."""
+"""Tables that the brokers' own class filled, in Derby and in real servers of MySQL and MariaDB, read, held against the
+log, and changed.
+"""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from readers.commit_log import scan_records
+from readers.errors import BadRequest, UnreadableFile, UnwritableFile
 from readers.job_runner import run_job
 from readers.splits import plan_splits
 from readers.store import Store
@@ -19,11 +23,14 @@ from repairs.table_plans import TableStep
 from tests.brokers import corpus, maven
 from tests.brokers.transaction_tables import (
     DATABASE,
+    MARIADB_10,
+    MARIADB_11,
+    MYSQL,
+    Server,
     filled,
     filled_derby,
-    mariadb_server,
-    mysql_server,
     operations,
+    running,
 )
 from tests.forge.stores import opened
 
@@ -89,6 +96,19 @@ def needs_drivers() -> None:
             pytest.skip(f"{module} is not here (pip install sqlalchemy pymysql)")
 
 
+@contextmanager
+def as_root(url: str) -> Iterator[Callable[..., object]]:
+    """What runs a statement with values, and commits it."""
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(url.replace("//", f"//{LOGIN[0]}@"))
+    try:
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            yield connection.exec_driver_sql
+    finally:
+        engine.dispose()
+
+
 def changed_and_back(address: TableAddress, directory: Path) -> None:
     """Have a row go and another come in a table of the pending ones, and have it back."""
     table = read_transaction_table(address, "here", login=LOGIN)
@@ -101,9 +121,10 @@ def changed_and_back(address: TableAddress, directory: Path) -> None:
     assert read_transaction_table(address, "here", login=LOGIN).rows == table.rows
 
 
-def test_a_table_in_mysql_is_read_and_changed_over_the_wire(tmp_path: Path) -> None:
+@pytest.mark.parametrize("server", [MYSQL, MARIADB_10], ids=lambda server: server.name)
+def test_a_table_that_the_class_filled_is_read_and_changed_over_the_wire(tmp_path: Path, server: Server) -> None:
     needs_drivers()
-    with mysql_server(tmp_path) as port:
+    with running(server, tmp_path) as port:
         address = f"jdbc:mysql://127.0.0.1:{port}/{DATABASE}"
         exported = filled("com.mysql.jdbc.Driver", address, operations(events(opened(NAME))), tmp_path)
         assert exported.startswith("offset,producerGroup\n")
@@ -112,18 +133,39 @@ def test_a_table_in_mysql_is_read_and_changed_over_the_wire(tmp_path: Path) -> N
         changed_and_back(there, tmp_path)
 
 
-@pytest.mark.parametrize(("table", "offset"), [("t_transaction", "offset"), ("open ones", "phy offset")])
-def test_in_mariadb_where_offset_is_reserved_names_are_quoted(tmp_path: Path, table: str, offset: str) -> None:
+def test_in_mariadb_where_offset_is_reserved_names_are_quoted(tmp_path: Path) -> None:
     needs_drivers()
-    import sqlalchemy
+    import sqlalchemy.exc
 
-    with mariadb_server(tmp_path) as port:
+    with running(MARIADB_11, tmp_path) as port:
         url = f"mysql+pymysql://127.0.0.1:{port}/{DATABASE}"
-        engine = sqlalchemy.create_engine(url.replace("//", "//root@"))
-        with engine.begin() as connection:
-            connection.exec_driver_sql(f"CREATE TABLE `{table}` (`{offset}` NUMERIC(20) PRIMARY KEY, `group` TEXT)")
-            for row in pending_rows():
-                values = (row["half_commit_log_offset"], row["producer_group"])
-                connection.exec_driver_sql(f"INSERT INTO `{table}` VALUES (%s, %s)", values)
-        engine.dispose()
-        changed_and_back(TableAddress(url, table, offset, "group"), tmp_path)
+        with as_root(url) as run:
+            with pytest.raises(sqlalchemy.exc.ProgrammingError):  # transaction.sql, as it was shipped
+                run("CREATE TABLE t_transaction(offset NUMERIC(20) PRIMARY KEY, producerGroup VARCHAR(64))")
+            for table, offset in (("t_transaction", "offset"), ("open ones", "phy offset")):
+                run(f"CREATE TABLE `{table}` (`{offset}` NUMERIC(20) PRIMARY KEY, `group` TEXT)")
+                for row in pending_rows():
+                    run(f"INSERT INTO `{table}` VALUES (%s, %s)", tuple(row.values()))
+                (tmp_path / table).mkdir()
+                changed_and_back(TableAddress(url, table, offset, "group"), tmp_path / table)
+
+
+def test_who_may_not_read_is_told_by_the_server_and_no_password_is_shown(tmp_path: Path) -> None:
+    needs_drivers()
+    with running(MYSQL, tmp_path, asks_for_passwords=True) as port:
+        address = TableAddress(f"mysql+pymysql://127.0.0.1:{port}/{DATABASE}")
+        with as_root(address.location) as run:
+            run("CREATE TABLE t_transaction(offset NUMERIC(20) PRIMARY KEY, producerGroup VARCHAR(64))")
+            run("CREATE USER reader@localhost IDENTIFIED BY 'topsecret'")
+            run(f"GRANT SELECT ON {DATABASE}.* TO reader@localhost")
+        assert read_transaction_table(address, "here", login=("reader", "topsecret")).rows.num_rows == 0
+        with pytest.raises(UnreadableFile, match=r"t_transaction: Access denied for user 'reader'") as wrong:
+            read_transaction_table(address, "here", login=("reader", "topsecreT"))
+        step = TableStep("add", 1, "shop", "")
+        with pytest.raises(UnwritableFile, match="command denied to user 'reader'") as denied:
+            apply_steps((step,), address, ("reader", "topsecret"), tmp_path / "rows.undo", 0)
+        with pytest.raises(BadRequest, match="its driver cannot log in") as unsent:
+            read_transaction_table(address, "here", login=("reader", "пароль"))
+    for caught in (wrong, denied, unsent):
+        assert "\n" not in str(caught.value)
+        assert not any(secret in str(caught.value) for secret in ("topsecre", "пароль"))
