@@ -189,13 +189,14 @@ def _database_batches(address: TableAddress, engine: Engine) -> Iterator[pa.Reco
     from sqlalchemy.sql import quoted_name
 
     schema, _, name = address.table.rpartition(".")
-    chosen = [sql_column(quoted_name(one, quote=True)) for one in columns_of(address, engine)]
+    names = chosen_columns(address, column_names(address, engine))
+    chosen = [sql_column(quoted_name(one, quote=True)) for one in names]
     within = quoted_name(schema, quote=True) if schema else None
     place = sql_table(quoted_name(name, quote=True), *chosen, schema=within)
     with engine.connect() as connection:
         result = connection.execution_options(stream_results=True).execute(select(*chosen).select_from(place))
         while rows := result.fetchmany(_BATCH_ROWS):
-            columns = [pa.array([_text(row[number]) for row in rows], pa.string()) for number in (0, 1)]
+            columns = [pa.array([value_text(row[number]) for row in rows], pa.string()) for number in (0, 1)]
             yield pa.RecordBatch.from_arrays(columns, names=["offset", "group"])
 
 
@@ -213,10 +214,11 @@ def _texts(values: pa.Array, address: TableAddress) -> list[str | None]:
         values = values.cast(pa.string())
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         values = values.cast(pa.large_binary())  # Parquet's texts may be anything
-    return [_text(value) for value in values.to_pylist()]
+    return [value_text(value) for value in values.to_pylist()]
 
 
-def _text(value: object) -> str | None:
+def value_text(value: object) -> str | None:
+    """What a value of a database says, as text."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return None if value is None else str(value)
@@ -249,8 +251,8 @@ def chosen_columns(address: TableAddress, there: list[str]) -> tuple[str, str]:
     return found[0], found[1]
 
 
-def columns_of(address: TableAddress, engine: Engine) -> tuple[str, str]:
-    """The same of a database's table.
+def column_names(address: TableAddress, engine: Engine) -> list[str]:
+    """The columns of a database's table, as it writes them.
 
     Raises: BadRequest; SQLAlchemyError.
     """
@@ -259,10 +261,9 @@ def columns_of(address: TableAddress, engine: Engine) -> tuple[str, str]:
 
     schema, _, name = address.table.rpartition(".")
     try:
-        there = [str(one["name"]) for one in inspect(engine).get_columns(name, schema=schema or None)]
+        return [str(one["name"]) for one in inspect(engine).get_columns(name, schema=schema or None)]
     except sqlalchemy.exc.NoSuchTableError as error:
         raise BadRequest(f"{address.location} has no table {address.table}", advice="--table names it") from error
-    return chosen_columns(address, there)
 
 
 @contextmanager

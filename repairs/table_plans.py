@@ -67,7 +67,7 @@ class TablePlan:
         """The plan as a file: JSON lines, the first of which says what it is of."""
         head = {
             "kind": KIND, "version": VERSION, "made_by": tool(), "made_time_ms": made_time_ms, "store": self.store,
-            "transaction_table": _address_row(self.address),
+            "transaction_table": address_row(self.address),
         }  # fmt: skip
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in (head, *step_rows(self.steps)))
 
@@ -134,7 +134,8 @@ def step_rows(steps: tuple[TableStep, ...]) -> list[dict[str, Any]]:
     return [{name: getattr(step, name) for name in TABLE_STEPS.names} for step in steps]
 
 
-def _address_row(address: TableAddress) -> dict[str, str]:
+def address_row(address: TableAddress) -> dict[str, str]:
+    """The table that a file is about, for its first line."""
     return {
         "location": address.location, "table": address.table, "offset_column": address.offset_column,
         "group_column": address.group_column,

@@ -125,8 +125,12 @@ def test_each_way_of_being_wrong_is_told() -> None:
         ("table-row-missing", missing), ("table-row-unknown", missing + 1), ("table-row-unknown", 10**9),
     }  # fmt: skip
     assert len(stale) == 2
-    words = {row["actual"] for row in found if row["code"] == "table-row-stale"}
-    assert words == {"a row, and a COMMIT record in the log", "a row, and a ROLLBACK record in the log"}
+    words = {row["commit_log_offset"]: row["actual"] for row in found}
+    for state, record in (("COMMITTED", "COMMIT"), ("ROLLED_BACK", "ROLLBACK")):
+        offset = ended[state]["half_commit_log_offset"]
+        assert words[offset] == f"row {offset}, and a {record} record in the log"
+    assert words[other] == f"row {other} of somebody"
+    assert words[10**9].startswith("row 1000000000, and the log ends at ")
 
 
 def test_values_that_are_no_offsets_are_told_and_left_out() -> None:
