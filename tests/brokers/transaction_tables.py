@@ -164,6 +164,7 @@ def running(server: Server, directory: Path, *, asks_for_passwords: bool = False
     command = [
         str(home / server.program), "--no-defaults", f"--basedir={home}", f"--lc-messages-dir={home / 'share'}",
         *server.options, f"--datadir={data}", "--user=root", "--innodb-buffer-pool-size=16M",
+        "--innodb-flush-log-at-trx-commit=0",
     ]  # fmt: skip
     if asks_for_passwords:
         (data / "mysql").mkdir()
