@@ -93,7 +93,8 @@ corpus: $(INSTALLED) ## have real brokers write the test stores again (Maven, a 
 test-brokers: $(INSTALLED) ## tests that start real brokers (Maven and a JDK)
 	@RMQTX_BROKER_VERSIONS="$${RMQTX_BROKER_VERSIONS:-4.3.0 4.4.0 4.9.7 5.1.4 5.3.3 5.5.0}" \
 		RMQTX_OLD_BROKER_VERSIONS="$${RMQTX_OLD_BROKER_VERSIONS:-3.1.4 3.2.6 4.2.0}" \
-		RMQTX_ROCKSDB_VERSIONS="$${RMQTX_ROCKSDB_VERSIONS:-5.4.0 5.5.0}" $(BIN)/python -m pytest tests -m broker
+		RMQTX_ROCKSDB_VERSIONS="$${RMQTX_ROCKSDB_VERSIONS:-5.4.0 5.5.0}" RMQTX_TABLE_SERVERS=1 \
+		$(BIN)/python -m pytest tests -m broker
 
 .PHONY: test-forcing
 test-forcing: $(INSTALLED) ## force transactions on real brokers: guards, faults, races (an hour), into docs/forcing.md

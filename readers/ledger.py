@@ -73,7 +73,7 @@ class FileLedger:
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """The rows, of these columns only.
 
-        Raises: BadText for rows that are not of the types that the first ones have.
+        Raises: BadText for rows that are not of the types that the first ones have; UnreadableFile.
         """
         wanted = pa.schema([self.schema.field(name) for name in columns])
         try:
@@ -82,6 +82,8 @@ class FileLedger:
                     yield batch.cast(wanted)
         except pa.ArrowInvalid as error:
             raise BadText(f"{self.name} cannot be read: {_first_line(error)}", file=self.name) from error
+        except OSError as error:  # what is compressed, and damaged
+            raise UnreadableFile(f"{self.name} cannot be read: {_first_line(error)}", file=self.name) from error
 
 
 def _files(path: Path, text_columns: tuple[str, ...]) -> FileLedger:
@@ -182,7 +184,9 @@ def _sqlite(path: Path, table: str | None) -> SqliteLedger:
 
 def _connect(path: Path) -> sqlite3.Connection:
     escaped = str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    return sqlite3.connect(f"file:{escaped}?mode=ro", uri=True)
+    connection = sqlite3.connect(f"file:{escaped}?mode=ro", uri=True)
+    connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
+    return connection
 
 
 def _type_of(declared: str) -> pa.DataType:

@@ -10,10 +10,12 @@ or text.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +25,7 @@ import pyarrow.compute as pc
 from readers.columns import Int64s
 from readers.errors import BadRequest, UnreadableFile
 from readers.findings import Finding
-from readers.ledger import SQLITE, Ledger, open_ledger
+from readers.ledger import SQLITE, Ledger, SqliteLedger, open_ledger
 from readers.tables import STATE_ENTRIES, column
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 TABLE, OFFSET, PRODUCER_GROUP = "t_transaction", "offset", "producerGroup"
 KIND = "database"
 _DECIMAL = re.compile(r"\s*\+?0*([0-9]{1,19})(?:\.0*)?\s*")
+#: As floating-point columns are written from some size on: 1.23456789012e+11.
+_SCIENTIFIC = re.compile(r"\s*\+?[0-9]{1,20}(?:\.[0-9]{1,20})?[eE]\+?[0-9]{1,2}\s*")
 _OFFSET_MAX = 2**63 - 1
 _ROWS_TOLD_MAX = 20
 _BATCH_ROWS = 65_536
@@ -73,13 +77,15 @@ class TableAddress:
 class TransactionTable:
     """The rows of a table, each offset once.
 
-    Shape:  `rows` are those of TABLE_ROWS. `findings`: values that are no offset, offsets that stand twice.
+    Shape:  `rows` are those of TABLE_ROWS. `findings`: values that are no offset, offsets that stand twice;
+            `repeated` are the latter.
     Order:  offset.
     """
 
     name: str
     rows: pa.Table
     findings: tuple[Finding, ...] = field(default=())
+    repeated: frozenset[int] = field(default=frozenset())
 
     @property
     def offsets(self) -> Int64s:
@@ -113,8 +119,8 @@ def read_transaction_table(
     offsets: list[str | None] = []
     groups: list[str | None] = []
     for batch in _batches(address, login):
-        offsets += batch.column(0).cast(pa.string()).to_pylist()
-        groups += batch.column(1).cast(pa.string()).to_pylist()
+        offsets += _texts(batch.column(0), address)
+        groups += _texts(batch.column(1), address)
     return table_of(address.name, offsets, groups, store)
 
 
@@ -123,21 +129,21 @@ def table_of(name: str, offsets: list[str | None], groups: list[str | None], sto
     numbers = [_number(text) for text in offsets]
     strange = [text for text, number in zip(offsets, numbers, strict=True) if number is None]
     rows: dict[int, str | None] = {}
-    twice: list[str] = []
+    twice: list[int] = []
     for number, group in zip(numbers, groups, strict=True):
         if number is None:
             continue
         if number in rows:
-            twice.append(str(number))
+            twice.append(number)
         rows[number] = group
     findings = [
-        *_told(store, name, "an offset", [str(text) for text in strange]),
-        *_told(store, name, "each offset once", twice),
+        *_told(store, name, "an offset", ["null" if text is None else text for text in strange]),
+        *_told(store, name, "each offset once", [str(number) for number in twice]),
     ]
     ordered = sorted(rows)
     table = pa.table([pa.array(ordered, pa.int64()), pa.array([rows[one] for one in ordered], pa.string())],
                      schema=TABLE_ROWS)  # fmt: skip
-    return TransactionTable(name, table, tuple(findings))
+    return TransactionTable(name, table, tuple(findings), frozenset(twice))
 
 
 def _told(store: str, name: str, expected: str, values: list[str]) -> Iterator[Finding]:
@@ -152,9 +158,14 @@ def _told(store: str, name: str, expected: str, values: list[str]) -> Iterator[F
 def _number(text: str | None) -> int | None:
     """A decimal as databases and exports write it; None for what is no offset."""
     found = _DECIMAL.fullmatch(text or "")
-    if found is None or int(found.group(1)) > _OFFSET_MAX:
+    if found is not None:
+        number = int(found.group(1))
+    elif text is not None and _SCIENTIFIC.fullmatch(text):
+        value = Decimal(text.strip())
+        number = int(value) if value == value.to_integral_value() else -1
+    else:
         return None
-    return int(found.group(1))
+    return number if 0 <= number <= _OFFSET_MAX else None
 
 
 def _batches(address: TableAddress, login: tuple[str | None, str | None]) -> Iterator[pa.RecordBatch]:
@@ -178,17 +189,36 @@ def _database_batches(address: TableAddress, engine: Engine) -> Iterator[pa.Reco
     from sqlalchemy.sql import quoted_name
 
     schema, _, name = address.table.rpartition(".")
-    chosen = [sql_column(quoted_name(one, quote=True)) for one in columns_of(address, engine)]
+    names = chosen_columns(address, column_names(address, engine))
+    chosen = [sql_column(quoted_name(one, quote=True)) for one in names]
     within = quoted_name(schema, quote=True) if schema else None
     place = sql_table(quoted_name(name, quote=True), *chosen, schema=within)
     with engine.connect() as connection:
         result = connection.execution_options(stream_results=True).execute(select(*chosen).select_from(place))
         while rows := result.fetchmany(_BATCH_ROWS):
-            columns = [pa.array([_text(row[number]) for row in rows], pa.string()) for number in (0, 1)]
+            columns = [pa.array([value_text(row[number]) for row in rows], pa.string()) for number in (0, 1)]
             yield pa.RecordBatch.from_arrays(columns, names=["offset", "group"])
 
 
-def _text(value: object) -> str | None:
+def _texts(values: pa.Array, address: TableAddress) -> list[str | None]:
+    """What a column says, as text.
+
+    Raises: BadRequest for lists and the like.
+    """
+    if pa.types.is_nested(values.type):
+        raise BadRequest(f"{address.name}: a column holds {values.type}, which is neither an offset nor a group")
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    kind = values.type
+    if pa.types.is_temporal(kind):
+        values = values.cast(pa.string())
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        values = values.cast(pa.large_binary())  # Parquet's texts may be anything
+    return [value_text(value) for value in values.to_pylist()]
+
+
+def value_text(value: object) -> str | None:
+    """What a value of a database says, as text."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return None if value is None else str(value)
@@ -199,6 +229,8 @@ def _ledger_batches(address: TableAddress) -> Iterator[pa.RecordBatch]:
     names = {address.offset_column, address.offset_column.lower(), address.offset_column.upper()}
     ledger: Ledger = open_ledger(address.location, None if address.is_file else address.table, tuple(names))
     offset, group = chosen_columns(address, ledger.schema.names)
+    if isinstance(ledger, SqliteLedger):  # any column holds anything there, whatever is declared
+        ledger = replace(ledger, schema=pa.schema([pa.field(name, pa.string()) for name in ledger.schema.names]))
     for batch in ledger.batches([offset, group]):
         yield batch.select([offset, group])
 
@@ -219,8 +251,8 @@ def chosen_columns(address: TableAddress, there: list[str]) -> tuple[str, str]:
     return found[0], found[1]
 
 
-def columns_of(address: TableAddress, engine: Engine) -> tuple[str, str]:
-    """The same of a database's table.
+def column_names(address: TableAddress, engine: Engine) -> list[str]:
+    """The columns of a database's table, as it writes them.
 
     Raises: BadRequest; SQLAlchemyError.
     """
@@ -229,10 +261,9 @@ def columns_of(address: TableAddress, engine: Engine) -> tuple[str, str]:
 
     schema, _, name = address.table.rpartition(".")
     try:
-        there = [str(one["name"]) for one in inspect(engine).get_columns(name, schema=schema or None)]
+        return [str(one["name"]) for one in inspect(engine).get_columns(name, schema=schema or None)]
     except sqlalchemy.exc.NoSuchTableError as error:
         raise BadRequest(f"{address.location} has no table {address.table}", advice="--table names it") from error
-    return chosen_columns(address, there)
 
 
 @contextmanager
@@ -261,15 +292,32 @@ def database(location: str, login: tuple[str | None, str | None]) -> Iterator[En
         raise BadRequest(f"{location}: {first_line(error)}", advice=advice) from error
     except ImportError as error:
         raise BadRequest(f"{location}: {error}", advice="install the database's driver: pip install ...") from error
+    sqlalchemy.event.listen(engine, "do_connect", functools.partial(_connected, location))
     try:
         yield engine
     finally:
         engine.dispose()
 
 
+def _connected(location: str, dialect: Any, _record: Any, arguments: Any, named: Any) -> Any:
+    """A new connection.
+
+    Raises: BadRequest for what drivers refuse in words of their own: a package that logging in wants, or a password
+            with characters that they cannot send (PyMySQL: none beyond Latin-1).
+    """
+    try:
+        return dialect.connect(*arguments, **named)
+    except (RuntimeError, UnicodeError) as error:
+        advice = "install what it names, or use another driver"
+        raise BadRequest(f"{location}: its driver cannot log in: {error}", advice=advice) from error
+
+
 def first_line(error: Exception) -> str:
     """What a database, or its driver, said."""
-    return str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
+    said: Any = getattr(error, "orig", None) or error
+    if len(said.args) == 2 and isinstance(said.args[1], str):  # drivers of MySQL: a number and a text
+        said = said.args[1]
+    return str(said).strip().split("\n", 1)[0]
 
 
 def with_database_entries(batch: pa.RecordBatch, table: TransactionTable) -> pa.RecordBatch:

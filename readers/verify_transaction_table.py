@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,8 @@ class Joined:
     """A table's rows beside prepared records.
 
     Shape: `rows` is for each row of the table the row of the prepared record, −1 none; `is_stale`, `is_expired`,
-           `is_unknown` and `is_other_group` are of the table's rows; `is_missing` of the prepared records.
+           `is_unknown`, `is_beyond` (the log's end) and `is_other_group` are of the table's rows; `is_missing` of the
+           prepared records.
     """
 
     table: TransactionTable
@@ -34,6 +35,7 @@ class Joined:
     is_stale: Bools
     is_expired: Bools
     is_unknown: Bools
+    is_beyond: Bools
     is_other_group: Bools
     is_missing: Bools
 
@@ -50,13 +52,14 @@ def joined(table: TransactionTable, records: OldRecords, ranges: LogRanges) -> J
     ended = np.full(len(offsets), UNDECIDED, np.int64)
     ended[known] = ends[rows[known]]
     expired = ~known & (offsets < ranges.begin_offset)
+    unknown = ~known & ~expired & ~ranges.is_damaged(offsets)
     groups = [java_hash(group or "") for group in table.rows["producer_group"].to_pylist()]
     is_named = np.asarray(pc.is_valid(table.rows["producer_group"]))
     other = np.zeros(len(offsets), np.bool_)
     other[known] = np.array(groups, np.int64)[known] != prepared.group_hashes[rows[known]]
     return Joined(
         table, prepared, ends, rows, known & (ended != UNDECIDED), expired,
-        ~known & ~expired & ~ranges.is_damaged(offsets) & (offsets < ranges.end_offset), other & is_named,
+        unknown & (offsets < ranges.end_offset), unknown & (offsets >= ranges.end_offset), other & is_named,
         (ends == UNDECIDED) & ~np.isin(prepared.offsets, offsets),
     )  # fmt: skip
 
@@ -66,27 +69,38 @@ def transaction_table_findings(
 ) -> Iterator[Finding]:
     """What a table and the log do not say alike.
 
-    Order:  the table's own damage; its rows by offset, kind by kind; prepared records without a row.
+    Order:  the table's own damage; its rows, kind by kind, by offset; prepared records without a row.
     """
     yield from table.findings
     found = joined(table, records, ranges)
     offsets = table.offsets
 
-    def told(code: str, rows: Bools, expected: str, actual: str) -> Iterator[Finding]:
-        chosen = offsets[rows].tolist()
-        for number, offset in enumerate(chosen[:FINDINGS_MAX]):
+    def told(code: str, rows: Bools, expected: str, actual: Callable[[int], str]) -> Iterator[Finding]:
+        chosen = np.flatnonzero(rows).tolist()
+        for number, row in enumerate(chosen[:FINDINGS_MAX]):
             left = len(chosen) - FINDINGS_MAX if number == FINDINGS_MAX - 1 else 0
+            said = f"row {offsets[row]}{actual(row)}"
             yield Finding(
-                store.root, code, table.name, commit_log_offset=offset, expected=expected,
-                actual=f"{actual}, and {left} more such rows" if left > 0 else actual,
+                store.root, code, table.name, commit_log_offset=int(offsets[row]), expected=expected,
+                actual=f"{said}, and {left} more such rows" if left > 0 else said,
             )
 
-    is_commit = np.zeros(len(offsets), np.bool_)
-    is_commit[found.rows >= 0] = found.first_ends[found.rows[found.rows >= 0]] == COMMIT
-    yield from told("table-row-stale", found.is_stale & is_commit, "no row", "a row, and a COMMIT record in the log")
-    yield from told("table-row-stale", found.is_stale & ~is_commit, "no row", "a row, and a ROLLBACK record in the log")
-    yield from told("table-row-unknown", found.is_unknown, "the offset of a prepared record", "none begins there")
-    yield from told("table-row-group", found.is_other_group, "the producer group of its record", "another one")
+    def ended(row: int) -> str:
+        record = "COMMIT" if found.first_ends[found.rows[row]] == COMMIT else "ROLLBACK"
+        return f", and a {record} record in the log"
+
+    groups = table.rows["producer_group"]
+    prepared_record = "the offset of a prepared record"
+    yield from told("table-row-stale", found.is_stale, "no row", ended)
+    yield from told("table-row-unknown", found.is_unknown, prepared_record, lambda _: ", where none begins")
+    # The table was read before the log: what a running broker appended meanwhile is not taken for this.
+    yield from told(
+        "table-row-unknown", found.is_beyond, prepared_record, lambda _: f", and the log ends at {ranges.end_offset}"
+    )
+    yield from told(
+        "table-row-group", found.is_other_group, "the producer group of its record",
+        lambda row: f" of {str(groups[row].as_py())[:80]}",
+    )  # fmt: skip
     if found.is_expired.any():
         yield Finding(
             store.root, "table-row-expired", table.name, expected=f"offsets from {ranges.begin_offset} on",
@@ -97,5 +111,5 @@ def transaction_table_findings(
         yield Finding(
             store.root, "table-row-missing", table.name, commit_log_offset=int(missing.offsets[0]),
             expected=f"rows for {int((found.first_ends == UNDECIDED).sum())} undecided prepared records",
-            actual=f"{len(missing)} of them without a row",
+            actual=f"{len(missing)} of them without a row, first {missing.offsets[0]}",
         )

@@ -51,6 +51,11 @@ SECRET_FIELDS = frozenset({"AccessKey", "SecretKey", "Signature", "SecurityToken
 #: What a receipt calls a record that was appended to the files of a stopped broker, and a cursor that was set there.
 APPEND, SET_CURSOR = "APPEND", "SET_CURSOR"
 CURSOR_SET = "cursor set"
+#: The same of rows of a database table of open transactions (3.2 to 4.2).
+DELETE_ROW, INSERT_ROW = "DELETE", "INSERT"
+TABLE_CHANGE = "table change"
+#: Acts that are on no single transaction.
+WITHOUT_TRANSACTION = (CURSOR_SET, TABLE_CHANGE)
 #: One witness, as a plan has it.
 WITNESS = pa.struct(
     [
@@ -90,12 +95,12 @@ RECEIPTS = pa.schema(
     [
         column("receipt_id", pa.string(), "its name: the time of its beginning and a random part; sorts by time"),
         column("outcome", pa.string(), f"one of {', '.join(OUTCOMES)}"),
-        column("action", pa.string(), "what was done: an action on a transaction, answer, probe or cursor set"),
-        column("transaction_id", pa.string(), "the transaction; null where cursors were set"),
+        column("action", pa.string(), "what was done: to a transaction, answer, probe, cursor set or table change"),
+        column("transaction_id", pa.string(), "the transaction; null where cursors or rows of a table were changed"),
         column("producer_group", pa.string(), "the group that the decision names"),
         column("topic", pa.string(), "the real topic"),
         column("keys", pa.string(), "business keys"),
-        column("store", pa.string(), "what was acted on: NAME@HOST:PORT of a broker, or the directory of a store"),
+        column("store", pa.string(), "what was acted on: NAME@HOST:PORT of a broker, directory of a store, or table"),
         column("begun_time_ms", pa.int64(), "when it was written down, before the request went out"),
         column("ended_time_ms", pa.int64(), "when its outcome was written down; null where it never was"),
         column("who", pa.string(), "user and host"),
@@ -200,10 +205,10 @@ def receipt_of(values: Mapping[str, Any]) -> Receipt:
     Raises: ValueError, TypeError, KeyError for what is no receipt.
     """
     known = {one.name: values[one.name] for one in fields(Receipt) if values.get(one.name) is not None}
-    if known.get("action") == CURSOR_SET:
+    if known.get("action") in WITHOUT_TRANSACTION:
         known["transaction_id"] = None
     for name in ("action", "transaction_id", "store", "receipt_id", "begun_time_ms"):
-        if name == "transaction_id" and known["action"] == CURSOR_SET:
+        if name == "transaction_id" and known["action"] in WITHOUT_TRANSACTION:
             continue
         if not isinstance(known[name], int if name.endswith("_ms") else str):
             raise TypeError(name)

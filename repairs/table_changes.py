@@ -1,48 +1,35 @@
 """Changes of rows of a database table, in one transaction of the database, with the way back on the disk first.
 
 The undo file has each row as it was. A crash before the database's commit leaves the table as it was, one after it the
-table as planned: each row says which, so undoing can be repeated.
+table as planned: each row says which, so applying and undoing can be repeated.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
-from readers.custody import tool
-from readers.errors import BadRequest, StoreChanged, UnreadableFile, UnwritableFile
-from readers.ledger import SQLITE
-from readers.transaction_table import TableAddress, chosen_columns, columns_of, database, first_line
-from repairs.file_operations import FileOperations, told
-from repairs.table_plans import ADD, DELETE, VERSION, TableStep, address_of, read_lines, step_rows, steps_of
+from readers.errors import BadRequest, StoreChanged, UnwritableFile
+from readers.transaction_table import TableAddress
+from repairs.table_plans import ADD, DELETE, TableStep
+from repairs.table_rows import Login, Rows, changed_rows
+from repairs.table_undo import Row, TableUndo, read_undo, taken, undo_text, write_undo
 
-UNDO_KIND = "rmqtx-table-undo"
-Login = tuple[str | None, str | None]
+#: How rows stand to steps.
+BEFORE, AFTER, BETWEEN = "before", "after", "between"
 
 
-class Rows(Protocol):
-    """The rows of a table inside one transaction of its database."""
-
-    def groups(self, offset: int) -> list[str | None]:
-        """The producer groups of all rows with an offset."""
-
-    def delete(self, offset: int) -> None:
-        """Take the row with an offset out."""
-
-    def add(self, offset: int, group: str | None) -> None:
-        """Put a row in."""
-
-
-def apply_steps(steps: Sequence[TableStep], address: TableAddress, login: Login, undo_file: Path, made_ms: int) -> None:
+def apply_steps(
+    steps: Sequence[TableStep], address: TableAddress, login: Login, undo_file: Path, made_ms: int, *,
+    receipts: Sequence[str] = (), begun: Callable[[], None] = lambda: None,
+) -> None:
     """Have rows changed, all or none.
 
+    `undo_file`: one that is there must be of the same steps, from a run that was interrupted. `receipts`: ids that it
+    shall bear. `begun` is called when nothing but the database itself can stop it any more.
     Raises: StoreChanged where a row is not as planned, and nothing is done; BadRequest, UnreadableFile, UnwritableFile.
     """
+    earlier = undo_of(undo_file, steps, address)
     with changed_rows(address, login) as rows:
         for step in steps:
             if not _is_before(step, rows):
@@ -50,7 +37,11 @@ def apply_steps(steps: Sequence[TableStep], address: TableAddress, login: Login,
                     f"{address.name}: the row of offset {step.half_commit_log_offset} is not as planned",
                     advice="make the plan again",
                 )
-        _write_undo(undo_file, steps, address, made_ms)
+        whole = tuple(rows.whole(step.half_commit_log_offset) if step.action == DELETE else None for step in steps)
+        every = (*(() if earlier is None else earlier.receipts), *receipts)
+        text = undo_text(TableUndo(address, tuple(steps), whole, every), made_ms)
+        write_undo(undo_file, text, may_replace=earlier is not None)
+        begun()
         for step in steps:
             _make(step, rows)
     _prove(steps, address, login)
@@ -61,23 +52,49 @@ def undo_steps(text: str, name: str, login: Login) -> tuple[TableAddress, int]:
 
     Raises: StoreChanged where a row is neither as it was nor as it was planned: nothing is done then; BadRequest.
     """
-    head, lines = read_lines(text, name, UNDO_KIND)
-    address, steps = address_of(head, name), steps_of(lines, name)
+    undo = read_undo(text, name)
     count = 0
-    with changed_rows(address, login) as rows:
-        for step in steps:
+    with changed_rows(undo.address, login) as rows:
+        for step, row in zip(undo.steps, undo.rows, strict=True):
             if _is_before(step, rows):
                 continue
             back = opposite(step)
             if not _is_before(back, rows):
                 raise StoreChanged(
-                    f"{address.name}: the row of offset {step.half_commit_log_offset} was changed since",
+                    f"{undo.address.name}: the row of offset {step.half_commit_log_offset} was changed since",
                     advice="nothing was undone; look at the table",
                 )
-            _make(back, rows)
+            _make(back, rows, row)
             count += 1
-    _prove([opposite(step) for step in steps], address, login)
-    return address, count
+    _prove([opposite(step) for step in undo.steps], undo.address, login)
+    return undo.address, count
+
+
+def undo_of(file: Path, steps: Sequence[TableStep], address: TableAddress) -> TableUndo | None:
+    """The undo file of an earlier run with the same steps; None where no file is there.
+
+    Raises: BadRequest for another file.
+    """
+    try:
+        undo = read_undo(file.read_text(encoding="utf-8"), str(file))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, BadRequest) as error:
+        raise taken(file) from error
+    if not undo.is_of(steps, address):
+        raise taken(file)
+    return undo
+
+
+def standing_of_rows(steps: Sequence[TableStep], address: TableAddress, login: Login) -> str:
+    """How a table's rows stand to steps: BEFORE or AFTER all of them, or BETWEEN.
+
+    Raises: BadRequest, UnreadableFile, UnwritableFile.
+    """
+    with changed_rows(address, login) as rows:
+        if all(_is_before(step, rows) for step in steps):
+            return BEFORE
+        return AFTER if all(_is_before(opposite(step), rows) for step in steps) else BETWEEN
 
 
 def opposite(step: TableStep) -> TableStep:
@@ -91,9 +108,11 @@ def _is_before(step: TableStep, rows: Rows) -> bool:
     return there == ([step.producer_group] if step.action == DELETE else [])
 
 
-def _make(step: TableStep, rows: Rows) -> None:
+def _make(step: TableStep, rows: Rows, row: Row | None = None) -> None:
     if step.action == DELETE:
         rows.delete(step.half_commit_log_offset)
+    elif row is not None:
+        rows.restore(row)
     else:
         rows.add(step.half_commit_log_offset, step.producer_group)
 
@@ -110,132 +129,3 @@ def _prove(steps: Sequence[TableStep], address: TableAddress, login: Login) -> N
                     f"{address.name}: the row of offset {step.half_commit_log_offset} is not as it was written",
                     advice="look at the table; the undo file has each row as it was",
                 )
-
-
-def _write_undo(file: Path, steps: Sequence[TableStep], address: TableAddress, made_ms: int) -> None:
-    head: dict[str, Any] = {
-        "kind": UNDO_KIND, "version": VERSION, "made_by": tool(), "made_time_ms": made_ms,
-        "transaction_table": {
-            "location": address.location, "table": address.table, "offset_column": address.offset_column,
-            "group_column": address.group_column,
-        },
-    }  # fmt: skip
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in (head, *step_rows(tuple(steps))))
-    if file.exists():
-        raise BadRequest(f"{file} is there already", advice="--undo names a file that is not there yet")
-    with told(file):
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(text.encode())
-            stream.flush()
-            os.fsync(stream.fileno())
-    FileOperations().sync_directory(file.absolute().parent)
-
-
-# --- databases --------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def changed_rows(address: TableAddress, login: Login) -> Iterator[Rows]:
-    """A table's rows in one transaction, which is committed at the end, and rolled back where that is not reached.
-
-    Raises: BadRequest for a table that can only be read; UnreadableFile, UnwritableFile with the database's own word.
-    """
-    if address.location.startswith(SQLITE):
-        with _sqlite(address) as rows:
-            yield rows
-        return
-    if address.is_file or address.location.startswith("jdbc:"):
-        raise BadRequest(
-            f"{address.name} can only be read here", advice="give sqlite:///FILE, or a URL of SQLAlchemy with a driver"
-        )
-    with database(address.location, login) as engine:
-        from sqlalchemy.exc import SQLAlchemyError
-
-        try:
-            offset, group = columns_of(address, engine)
-            with engine.begin() as connection:
-                yield _SqlAlchemyRows(address.table, offset, group, connection)
-        except SQLAlchemyError as error:
-            raise UnwritableFile(f"{address.name}: {first_line(error)}") from error
-
-
-@contextmanager
-def _sqlite(address: TableAddress) -> Iterator[Rows]:
-    path = Path(address.location.removeprefix(SQLITE))
-    if not path.is_file():
-        raise UnreadableFile(f"{path} does not exist", file=path)
-    connection = sqlite3.connect(path, isolation_level=None)
-    try:
-        there = [row[1] for row in connection.execute(f"PRAGMA table_info({_quoted(address.table)})")]
-        if not there:
-            raise BadRequest(f"{path} has no table {address.table}", advice="--table names it")
-        offset, group = chosen_columns(address, there)
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield _SqliteRows(address.table, offset, group, connection)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-    except sqlite3.Error as error:
-        raise UnwritableFile(f"{address.name}: {error}", file=path) from error
-    finally:
-        connection.close()
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-class _SqliteRows:
-    """Rows of a SQLite file; an offset that is text is the number that it says."""
-
-    def __init__(self, table: str, offset: str, group: str, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._table, self._offset, self._group = _quoted(table), _quoted(offset), _quoted(group)
-
-    def groups(self, offset: int) -> list[str | None]:
-        """See `Rows`."""
-        statement = f"SELECT {self._group} FROM {self._table} WHERE CAST({self._offset} AS INTEGER) = ?"
-        return [row[0] for row in self._connection.execute(statement, (offset,))]
-
-    def delete(self, offset: int) -> None:
-        """See `Rows`."""
-        self._connection.execute(f"DELETE FROM {self._table} WHERE CAST({self._offset} AS INTEGER) = ?", (offset,))
-
-    def add(self, offset: int, group: str | None) -> None:
-        """See `Rows`."""
-        names = f"{self._offset}, {self._group}"
-        self._connection.execute(f"INSERT INTO {self._table} ({names}) VALUES (?, ?)", (offset, group))
-
-
-class _SqlAlchemyRows:
-    """Rows of a database that SQLAlchemy knows; names are quoted, for OFFSET is reserved in some."""
-
-    def __init__(self, table: str, offset: str, group: str, connection: Any) -> None:
-        from sqlalchemy import column as sql_column
-        from sqlalchemy import table as sql_table
-        from sqlalchemy.sql import quoted_name
-
-        schema, _, name = table.rpartition(".")
-        self._offset, self._group = (sql_column(quoted_name(one, quote=True)) for one in (offset, group))
-        within = quoted_name(schema, quote=True) if schema else None
-        self._table = sql_table(quoted_name(name, quote=True), self._offset, self._group, schema=within)
-        self._connection = connection
-
-    def groups(self, offset: int) -> list[str | None]:
-        """See `Rows`."""
-        from sqlalchemy import select
-
-        statement = select(self._group).select_from(self._table).where(self._offset == offset)
-        return [row[0] for row in self._connection.execute(statement)]
-
-    def delete(self, offset: int) -> None:
-        """See `Rows`."""
-        self._connection.execute(self._table.delete().where(self._offset == offset))
-
-    def add(self, offset: int, group: str | None) -> None:
-        """See `Rows`."""
-        self._connection.execute(self._table.insert().values({self._offset.name: offset, self._group.name: group}))

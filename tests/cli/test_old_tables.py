@@ -73,7 +73,10 @@ def test_a_state_table_is_made_anew(rmqtx: Run, tmp_path: Path) -> None:
     assert "neither state table nor redo log" in refused.err
 
 
-def test_rows_go_and_come_by_plan_and_back(rmqtx: Run, aged: Path, tmp_path: Path) -> None:
+def test_rows_go_and_come_by_plan_and_back(
+    rmqtx: Run, aged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RMQTX_STATE_DIR", str(tmp_path / "state"))
     before, url = content(aged), f"sqlite:///{aged}"
     plan, undo = tmp_path / "rows.plan", tmp_path / "rows.undo"
     planned = rmqtx(
@@ -91,7 +94,32 @@ def test_rows_go_and_come_by_plan_and_back(rmqtx: Run, aged: Path, tmp_path: Pat
     assert content(aged) == rows_by_state("PENDING")
     assert rmqtx("transaction-table", "apply", plan, "--undo", tmp_path / "more", "--yes").status == 13
     assert "table-row" not in rmqtx("verify", unpacked(PREPARED), "--transaction-table", url).out
+    again = rmqtx(*words, "--yes")  # as after a crash
+    assert again.status == 0
+    assert "is as planned already" in again.err
+    assert standing(rmqtx) == ("table change", "proved", "stands")
     assert rmqtx("transaction-table", "undo", undo, "--yes").status == 0
+    assert content(aged) == before
+    assert standing(rmqtx) == ("table change", "proved", "undone")
+    (looked_at,) = lines(rmqtx("receipts", "--recheck", "--store", unpacked(PREPARED), "--format", "jsonl").out)
+    assert looked_at["standing"] == "undone"
+
+
+def standing(rmqtx: Run) -> tuple[str, str, str]:
+    (receipt,) = lines(rmqtx("receipts", "--format", "jsonl").out)
+    return receipt["action"], receipt["outcome"], receipt["rechecks"][-1]["standing"]
+
+
+def test_a_journal_that_cannot_be_written_stops_the_plan(
+    rmqtx: Run, aged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, plan = content(aged), tmp_path / "rows.plan"
+    words = ("--transaction-table", f"sqlite:///{aged}", "--plan", plan)
+    assert rmqtx("transaction-table", "plan", unpacked(PREPARED), *words).status == 0
+    monkeypatch.setenv("RMQTX_STATE_DIR", str(aged))
+    refused = rmqtx("transaction-table", "apply", plan, "--undo", tmp_path / "rows.undo", "--yes")
+    assert refused.status == 10
+    assert "nothing is done without a receipt" in refused.err
     assert content(aged) == before
 
 

@@ -117,23 +117,29 @@ def test_each_way_of_being_wrong_is_told() -> None:
     stale = {row["half_commit_log_offset"] for row in ended.values()}
     rows |= {row["half_commit_log_offset"]: row["producer_group"] for row in ended.values()}
     rows[missing + 1] = "shop"
+    rows[10**9] = "shop"
     found = findings(NAME, as_table(sorted(rows.items())))
     told = {(row["code"], row["commit_log_offset"]) for row in found}
     assert told == {
         *(("table-row-stale", offset) for offset in stale), ("table-row-group", other),
-        ("table-row-missing", missing), ("table-row-unknown", missing + 1),
+        ("table-row-missing", missing), ("table-row-unknown", missing + 1), ("table-row-unknown", 10**9),
     }  # fmt: skip
     assert len(stale) == 2
-    words = {row["actual"] for row in found if row["code"] == "table-row-stale"}
-    assert words == {"a row, and a COMMIT record in the log", "a row, and a ROLLBACK record in the log"}
+    words = {row["commit_log_offset"]: row["actual"] for row in found}
+    for state, record in (("COMMITTED", "COMMIT"), ("ROLLED_BACK", "ROLLBACK")):
+        offset = ended[state]["half_commit_log_offset"]
+        assert words[offset] == f"row {offset}, and a {record} record in the log"
+    assert words[other] == f"row {other} of somebody"
+    assert words[10**9].startswith("row 1000000000, and the log ends at ")
 
 
 def test_values_that_are_no_offsets_are_told_and_left_out() -> None:
     offsets = ["12", "abc", None, "-3", "12.0", "99999999999999999999", "0017", "1.5"]
-    table = table_of("given", offsets, [None] * 8, "here")
-    assert table.offsets.tolist() == [12, 17]
+    offsets += ["1.23456789012e+11", "1e-1", "9e99"]
+    table = table_of("given", offsets, [None] * len(offsets), "here")
+    assert table.offsets.tolist() == [12, 17, 123456789012]
     actual = [finding.actual for finding in table.findings]
-    assert actual == ["abc", "None", "-3", "99999999999999999999", "1.5", "12"]
+    assert actual == ["abc", "null", "-3", "99999999999999999999", "1.5", "1e-1", "9e99", "12"]
     assert table.findings[-1].expected == "each offset once"
 
 
@@ -164,6 +170,65 @@ def test_what_cannot_be_read_is_one_line(address: TableAddress, words: str) -> N
     with pytest.raises(RmqtxError, match=words) as caught:
         read_transaction_table(address, "here")
     assert "\n" not in str(caught.value)
+
+
+def strange_columns(kind: str) -> pa.Table:
+    offsets: dict[str, list[Any]] = {
+        "floats": [0.0, 123456789012.0, None], "bytes": [b"0", b"123456789012", b"\xff"],
+        "lists": [[0], [1], None], "times": [0, 1, None],
+    }  # fmt: skip
+    types = {"times": pa.timestamp("ns"), "lists": pa.list_(pa.int64())}
+    return pa.table({
+        "offset": pa.array(offsets[kind], types.get(kind)), "producerGroup": pa.array([b"shop", b"\xff", None]),
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "invalid"),
+    [("floats", [0, 123456789012], 1), ("bytes", [0, 123456789012], 1), ("times", [], 3)],
+)
+def test_columns_of_other_types_are_read_as_what_they_say(
+    tmp_path: Path, kind: str, rows: list[int], invalid: int
+) -> None:
+    pq.write_table(strange_columns(kind), tmp_path / "t.parquet")
+    table = read_transaction_table(TableAddress(str(tmp_path / "t.parquet")), "here")
+    assert table.offsets.tolist() == rows
+    assert len(table.findings) == invalid
+    assert table.rows["producer_group"].to_pylist() == ["shop", "\\xff"][: len(rows)]
+
+
+def test_a_column_of_lists_is_one_line(tmp_path: Path) -> None:
+    pq.write_table(strange_columns("lists"), tmp_path / "t.parquet")
+    with pytest.raises(BadRequest, match="a column holds list<"):
+        read_transaction_table(TableAddress(str(tmp_path / "t.parquet")), "here")
+
+
+def test_an_export_in_another_encoding_is_read(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"offset,producerGroup\n0,K\xf6ln\n")
+    table = read_transaction_table(TableAddress(str(tmp_path / "t.csv")), "here")
+    assert table.rows.to_pylist() == [{"half_commit_log_offset": 0, "producer_group": "K\\xf6ln"}]
+
+
+def test_a_damaged_export_is_one_line(tmp_path: Path) -> None:
+    table = pa.table({"offset": list(range(50_000)), "producerGroup": [f"shop{one}" for one in range(50_000)]})
+    pq.write_table(table, tmp_path / "t.parquet", compression="zstd")
+    data = bytearray((tmp_path / "t.parquet").read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 1000] = bytes(1000)
+    (tmp_path / "t.parquet").write_bytes(data)
+    with pytest.raises(RmqtxError, match="cannot be read"):
+        read_transaction_table(TableAddress(str(tmp_path / "t.parquet")), "here")
+
+
+def test_any_value_of_sqlite_is_a_row_or_a_finding(tmp_path: Path) -> None:
+    rows = [("abc", "shop"), (0, "shop"), (4332.0, 5), (None, None), (-1, "x"), (1e30, "z"), (b"\xff", b"\xfe")]
+    with closing(sqlite3.connect(tmp_path / "t.db")) as connection:
+        connection.execute("CREATE TABLE t_transaction(offset INTEGER, producerGroup INTEGER)")
+        connection.executemany("INSERT INTO t_transaction VALUES (?, ?)", rows)
+        connection.commit()
+    table = read_transaction_table(TableAddress(f"sqlite:///{tmp_path / 't.db'}"), "here")
+    assert [tuple(row.values()) for row in table.rows.to_pylist()] == [(0, "shop"), (4332, "5")]
+    assert [one.actual for one in table.findings] == ["abc", "null", "-1", "1.0e+30", "\\xff"]
 
 
 def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:

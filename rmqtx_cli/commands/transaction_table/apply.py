@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from readers.errors import StoreChanged
 from rmqtx_cli import exit_status, say
-from rmqtx_cli.acting import DryRunOption, YesOption
+from rmqtx_cli.acting import DryRunOption, ReasonOption, YesOption
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.transaction_table.shared import agreed, steps_text, text_of
+from rmqtx_cli.commands.transaction_table.shared import agreed, steps_text, tell, text_of
 from rmqtx_cli.logins import login
 from rmqtx_cli.options import CommitLogOption, QuietOption, VerboseOption
 from rmqtx_cli.say import Voice
+from rmqtx_cli.text import count
+
+if TYPE_CHECKING:
+    from repairs.table_plans import TablePlan
 
 NAME = "apply"
 SHORT = "make a plan's changes of rows, all or none"
 EXAMPLES = (
     Example("rmqtx transaction-table apply rows.plan --undo rows.undo", "ask, then change the rows"),
     Example("rmqtx transaction-table apply rows.plan --undo rows.undo --dry-run", "does the plan still hold?"),
+    Example("rmqtx transaction-table apply rows.plan --undo rows.undo --yes", "after a crash: the same command again"),
 )
 PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan of rmqtx transaction-table plan.")]
 UndoOption = Annotated[
@@ -32,6 +37,7 @@ UndoOption = Annotated[
 def command(
     plan: PlanArgument,
     undo: UndoOption,
+    reason: ReasonOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     commit_log: CommitLogOption = None,
@@ -41,32 +47,60 @@ def command(
     """Change the rows of a table as a plan says, in one transaction of the database: all, or none.
 
     The store is read again first, and each row: where the log does not ask for a step any more, or a row is not as it
-    was, nothing is done. The rows as they were are in the undo file before the first one is changed.
+    was, nothing is done. The rows as they were are in the undo file, and a receipt in the journal, before the first one
+    is changed. After an interruption the same command, with the same undo file, completes it.
+    """
+    from repairs.journal import Journal
+    from repairs.table_changes import AFTER, apply_steps, standing_of_rows, undo_of
+    from repairs.table_plans import read_plan
+    from repairs.table_receipts import TableReceipt
+    from repairs.table_rows import kept_without_transactions
+
+    voice, text, journal = Voice(verbose, quiet), text_of(plan), Journal()
+    asked = read_plan(text, str(plan))
+    earlier = undo_of(undo, asked.steps, asked.address)
+    if earlier is not None and standing_of_rows(asked.steps, asked.address, login()) == AFTER:
+        voice.note(f"{asked.address.name} is as planned already; rmqtx transaction-table undo {undo} takes it back")
+        tell(earlier.receipts, "stands", f"rmqtx transaction-table apply {plan} found it done", journal, voice)
+        return exit_status.DONE
+    _refuse_stale(asked, str(plan), undo, commit_log)
+    voice.note(f"{asked.address.name}: {steps_text(asked.steps)}")
+    if (engine := kept_without_transactions(asked.address, login())) is not None:
+        voice.note(f"{engine} keeps it, which has no transactions: a crash can leave a part of the rows changed")
+    if dry_run or not asked.steps:
+        voice.note("nothing was done" + (": --dry-run" if dry_run else ""))
+        return exit_status.DONE
+    journal.prepare()
+    if not yes and not agreed(f"change {count(len(asked.steps), 'row')} of {asked.address.name}"):
+        say.line("rmqtx: nothing was done")
+        return exit_status.INTERRUPTED
+    act = TableReceipt(journal, asked, file=str(plan), text=text, reason=reason)
+    with act.ended(login()):
+        apply_steps(
+            asked.steps, asked.address, login(), undo, time.time_ns() // 1_000_000,
+            receipts=(act.receipt.receipt_id,), begun=act.begin,
+        )  # fmt: skip
+    voice.note(f"{asked.address.name} is changed as planned; rmqtx transaction-table undo {undo} takes it back")
+    voice.note(f"receipt {act.receipt.receipt_id} is in {journal.path}")
+    return exit_status.DONE
+
+
+def _refuse_stale(asked: TablePlan, name: str, undo: Path, commit_log: list[str] | None) -> None:
+    """Read log and table again.
+
+    Raises: StoreChanged where they do not ask for a step any more; BadRequest for an undo file inside the store.
     """
     from readers.transaction_table import read_transaction_table
-    from repairs.table_changes import apply_steps
-    from repairs.table_plans import read_plan, wanted_changes
-    from rmqtx_cli.opening import open_stores
+    from repairs.table_plans import wanted_changes
+    from rmqtx_cli.opening import open_stores, refuse_inside
 
-    voice = Voice(verbose, quiet)
-    asked = read_plan(text_of(plan), str(plan))
-    opened = open_stores([asked.store], commit_log)
-    store = opened.stores[0]
+    store = open_stores([asked.store], commit_log).stores[0]
+    refuse_inside(undo, [store])
     now = wanted_changes(store, read_transaction_table(asked.address, store.root, login=login()))
     known = {(step.action, step.half_commit_log_offset, step.producer_group) for step in now.steps}
     lost = [s for s in asked.steps if (s.action, s.half_commit_log_offset, s.producer_group) not in known]
     if lost:
         raise StoreChanged(
-            f"{plan}: {lost[0].action} {lost[0].half_commit_log_offset} is not what log and table ask for now",
+            f"{name}: {lost[0].action} {lost[0].half_commit_log_offset} is not what log and table ask for now",
             advice="make the plan again",
         )
-    voice.note(f"{asked.address.name}: {steps_text(asked.steps)}")
-    if dry_run or not asked.steps:
-        voice.note("nothing was done" + (": --dry-run" if dry_run else ""))
-        return exit_status.DONE
-    if not yes and not agreed(f"change {len(asked.steps)} rows of {asked.address.name}"):
-        say.line("rmqtx: nothing was done")
-        return exit_status.INTERRUPTED
-    apply_steps(asked.steps, asked.address, login(), undo, time.time_ns() // 1_000_000)
-    voice.note(f"{asked.address.name} is changed as planned; rmqtx transaction-table undo {undo} takes it back")
-    return exit_status.DONE

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from readers.errors import BadRequest, UnreadableFile
+from readers.errors import BadRequest, RmqtxError, UnreadableFile
 from rmqtx_cli import say
 from rmqtx_cli.text import count, escaped
 
 if TYPE_CHECKING:
+    from repairs.journal import Journal
     from repairs.table_plans import TableStep
+    from rmqtx_cli.say import Voice
     from rmqtx_cli.views import View
 
 
@@ -38,6 +40,22 @@ def agreed(question: str) -> bool:
         raise BadRequest("nobody can be asked here", advice="say --yes to act without asking, or --dry-run to look")
     say.line(f"rmqtx: {escaped(question)}? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def tell(receipts: Sequence[str], standing: str, reason: str, journal: Journal, voice: Voice) -> None:
+    """Have the receipts of an undo file say what became of the rows; the table is as it is either way."""
+    from repairs.recheck import Standing
+    from repairs.undone import tell_named
+
+    try:
+        told = tell_named(receipts, Standing(standing, reason), journal)
+    except RmqtxError as error:
+        say.error(f"the receipts could not be told: {error}")
+        return
+    if told.count:
+        voice.note(f"{count(told.count, 'receipt')} in {journal.path} told")
+    if told.missing:
+        voice.note(f"{count(len(told.missing), 'receipt')} not in {journal.path}, first {told.missing[0]}")
 
 
 def steps_text(steps: Sequence[TableStep]) -> str:

@@ -10,7 +10,7 @@ import typer
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.acting import YesOption
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.transaction_table.shared import agreed, text_of
+from rmqtx_cli.commands.transaction_table.shared import agreed, tell, text_of
 from rmqtx_cli.logins import login
 from rmqtx_cli.options import QuietOption, VerboseOption
 from rmqtx_cli.say import Voice
@@ -30,13 +30,17 @@ def command(
     Each row must be as it was before, or as the plan had it: where somebody changed one since, nothing is done. It can
     be repeated.
     """
+    from repairs.journal import Journal
     from repairs.table_changes import undo_steps
+    from repairs.table_undo import read_undo
 
     voice = Voice(verbose, quiet)
     text = text_of(file)
+    receipts = read_undo(text, str(file)).receipts
     if not yes and not agreed(f"have the rows as they were before {file}"):
         say.line("rmqtx: nothing was done")
         return exit_status.INTERRUPTED
     address, changed = undo_steps(text, str(file), login())
     voice.note(f"{address.name} is as it was before: {count(changed, 'row')} changed back")
+    tell(receipts, "undone", f"rmqtx transaction-table undo {file} took it back", Journal(), voice)
     return exit_status.DONE
