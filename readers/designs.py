@@ -7,7 +7,7 @@ has transactions in the half topic and in RocksDB. Where nothing shows any, that
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from readers.commit_log import last_with_data, written_bytes
 from readers.consume_queue import open_queue
@@ -41,19 +41,33 @@ class SeenDesign:
 class _Sample:
     """What some records of a log are."""
 
-    unnumbered_count: int = 0
-    numbered_count: int = 0
-    rollbacks_count: int = 0
+    numbers: list[int] = field(default_factory=list)
+    rollback_numbers: list[int] = field(default_factory=list)
     has_halves: bool = False
     has_rocksdb_halves: bool = False
+
+    @property
+    def numbered_count(self) -> int:
+        """Prepared records with the number of a slot."""
+        return len(self.numbers) - self.unnumbered_count
+
+    @property
+    def unnumbered_count(self) -> int:
+        """Prepared records without: those of number 0 but the first of a table, which number 1 follows.
+
+        A table begins again at 0 when its broker was killed, so there may be several first ones. A last 0 behind
+        numbers may be one, too.
+        """
+        following = [*self.numbers[1:], 1 if any(self.numbers) else 0]
+        return sum(number == 0 and after != 1 for number, after in zip(self.numbers, following, strict=False))
 
     def add(self, block: Block) -> None:
         prepared = is_prepared(block)
         if prepared.any():
-            numbers = block.take(prepared).header("queue_offset")
-            self.numbered_count += int((numbers > 0).sum())
-            self.unnumbered_count += int((numbers == 0).sum())
-        self.rollbacks_count += int(is_rollback(block).sum())
+            self.numbers += block.take(prepared).header("queue_offset").tolist()
+        rollbacks = is_rollback(block)
+        if rollbacks.any():
+            self.rollback_numbers += block.take(rollbacks).header("queue_offset").tolist()
         self.has_halves |= bool(block.topic_is(HALF_TOPIC).any())
         self.has_rocksdb_halves |= bool(block.topic_is(ROCKSDB_HALF_TOPIC).any())
 
@@ -72,15 +86,16 @@ def designs_of(store: Store) -> list[SeenDesign]:
     if not has_half_queue or older_bytes:
         for block in _sampled(store, older_bytes):
             sample.add(block)
-    # 3.1 numbers prepared records by slots, of which one is 0 each time that its table begins; 3.2 to 4.2 number none.
-    if sample.unnumbered_count > 1 or (sample.unnumbered_count and not tables):
-        why = f"{sample.unnumbered_count} prepared records without a slot's number"
-        found.append(SeenDesign(PREPARED_RECORDS, why))
-    elif sample.numbered_count and not tables:
-        found.append(SeenDesign(STATE_TABLE, f"{sample.numbered_count} prepared records with the number of a slot"))
-    elif sample.rollbacks_count and not tables:
-        why = f"{sample.rollbacks_count} ROLLBACK records, whose prepared records are older than the log"
-        found.append(SeenDesign(PREPARED_RECORDS, why))
+    # 3.1 numbers prepared records by slots; 3.2 to 4.2 number none.
+    unnumbered, numbered = sample.unnumbered_count, sample.numbered_count
+    if numbered and not tables:
+        found.append(SeenDesign(STATE_TABLE, f"{numbered} prepared records with the number of a slot"))
+    if unnumbered > 1 or (unnumbered and not tables):
+        what = "prepared records without a slot's number" if unnumbered > 1 else "prepared record, number 0"
+        found.append(SeenDesign(PREPARED_RECORDS, f"{unnumbered} {what}"))
+    if sample.rollback_numbers and not sample.numbers and not tables:
+        why = f"{len(sample.rollback_numbers)} ROLLBACK records, whose prepared records are older than the log"
+        found.append(SeenDesign(STATE_TABLE if any(sample.rollback_numbers) else PREPARED_RECORDS, why))
     if has_half_queue or sample.has_halves:
         why = f"consumequeue/{HALF_TOPIC}" if has_half_queue else f"records of {HALF_TOPIC}"
         found.append(SeenDesign(HALF_TOPIC_DESIGN, f"it has {why}"))
@@ -101,6 +116,8 @@ def _half_queue(store: Store) -> tuple[bool, int]:
             is_first = queue.min_offset == 0 and bool(places)
     except SourceError:
         return True, 0  # what reads the queue reports it
+    if queue.min_offset == 0 and queue.max_offset and not places:
+        return True, SAMPLE_BYTES  # left out of a bundle: what is before it is not known
     return True, max(0, places[0] - store.log_begin_offset) if is_first else 0
 
 

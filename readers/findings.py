@@ -71,7 +71,7 @@ KINDS: dict[str, Kind] = {
     ),
     "log-missing": Kind(
         "error",
-        "consume queues point at half or op messages behind the end of the commit log that is here",
+        "half or op queues or the redo log point behind the end of the commit log that is here",
         "their records are missing as evidence: transactions that were written there are not listed",
         "find the missing files of the commit log in a backup or on a slave",
     ),

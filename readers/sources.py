@@ -10,6 +10,7 @@ import bisect
 import itertools
 import os
 import re
+import struct
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from types import TracebackType
 
 from readers.errors import FileChanged, UnreadableFile
 from readers.findings import Finding, as_text
-from readers.places import Entry, Files, is_uri
+from readers.places import Entry, Files, is_uri, joined
 
 _SEGMENT_NAME = re.compile(r"\d{20}")
 _DLEDGER_DIRECTORY = re.compile(r"(.*/)?dledger-[^/]+/data/?")
@@ -27,6 +28,11 @@ _OPEN_FILES_MAX = 64
 #: How much of the end of a remote file is fetched with its opening.
 _END_BYTES = 1 << 20
 _OFFSET_MAX = (1 << 62) - 1
+#: Magic, length, place and body length at the head of a DLedger entry (`dledger.ENTRY_HEADER`).
+_ENTRY_HEAD = struct.Struct(">ii16xq12xi")
+_ENTRY_MAGIC = 1
+#: The begins of so many files are looked at for a log's kind: the first may be damaged.
+_LOOKED_AT_FILES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +227,32 @@ def is_dledger(directory: str) -> bool:
     Source: store/dledger/DLedgerCommitLog.java (dledger-SELFID/data); FORMATS 1.8.
     """
     return _DLEDGER_DIRECTORY.fullmatch(directory) is not None
+
+
+def with_frames(segments: tuple[Segment, ...], directory: str) -> tuple[Segment, ...]:
+    """The same segments, those of a directory as DLedger's if their first bytes are an entry's.
+
+    storePathDLedgerCommitLog (4.9.4+) gives the log any name, and evidence is copied under any. A record of an ordinary
+    log begins with its length, which is never 1.
+    """
+    prefix = joined(directory, "")
+    mine = [one for one in segments if one.file.startswith(prefix) and one.size_bytes and not one.frame_bytes]
+    if not any(map(_begins_with_entry, mine[:_LOOKED_AT_FILES])):
+        return segments
+    found = {one.file for one in mine}
+    return tuple(replace(one, frame_bytes=DLEDGER_FRAME_BYTES) if one.file in found else one for one in segments)
+
+
+def _begins_with_entry(segment: Segment) -> bool:
+    try:
+        with segment.open() as file:
+            head = file.read(0, DLEDGER_FRAME_BYTES)
+    except (UnreadableFile, FileChanged):
+        return False  # what reads the log reports it
+    if len(head) < DLEDGER_FRAME_BYTES:
+        return False
+    magic, length, place, body_length = _ENTRY_HEAD.unpack_from(head)
+    return bool(magic == _ENTRY_MAGIC and place == segment.base_offset and body_length == length - DLEDGER_FRAME_BYTES)
 
 
 def list_segments(

@@ -1,8 +1,8 @@
 """What is here? A store's parts, taken once as a snapshot: files and their lengths, whether a broker uses it.
 
-A store argument is `storePathRootDir`, the parent of `commitlog/`. Opening one reads directory entries and tries the
-lock, nothing else; nothing is ever written. Cursors are read before the lengths are taken (`cursors.py`), so that a
-decision can be missed only for a half that was still open at that moment.
+A store argument is `storePathRootDir`, the parent of `commitlog/`. Opening one reads directory entries and the first
+bytes of a local log, and tries the lock, nothing else; nothing is ever written. Cursors are read before the lengths are
+taken (`cursors.py`), so that a decision can be missed only for a half that was still open at that moment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from readers.errors import NotAStore, UnreadableFile
 from readers.findings import Finding, as_text
 from readers.places import Files, files_of, is_uri, joined, normalised, parent_of
-from readers.sources import Segment, SegmentedLog, is_dledger, list_segments, open_together
+from readers.sources import Segment, SegmentedLog, is_dledger, list_segments, open_together, with_frames
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -51,7 +51,7 @@ _PREPARED_QUEUES = 32
 #: Directories in which a store is looked for when the one given is none.
 _LOOKED_BELOW_MAX = 64
 #: Directories and files by which a root is recognised when its commit log is elsewhere or lost.
-_STORE_MARKS = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config")
+_STORE_MARKS = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config", "transaction", "rocksdbstore")
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Store:
     @property
     def is_dledger(self) -> bool:
         """Whether the commit log, or its later part, consists of DLedger entries (4.5.0+, enableDLegerCommitLog)."""
-        return any(is_dledger(directory) for directory in self.commit_log_directories)
+        return any(map(is_dledger, self.commit_log_directories)) or any(one.frame_bytes for one in self.commit_log)
 
     @property
     def has_rocksdb_queues(self) -> bool:
@@ -197,13 +197,15 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
     files = files_of(place, taken_time_ms)
     names = _require_directory(files, place)
     directories = [normalised(name) for name in commit_log_directories]
-    directories = directories or [
-        *(joined(place, name) for name in names if re.fullmatch(r"commitlog[-_\w]*", name)),
-        *(joined(place, name, "data") for name in names if re.fullmatch(r"dledger-.+", name)),
-    ]
-    if not directories and not any(files.entry(joined(place, mark)) is not None for mark in _STORE_MARKS):
+    directories = directories or log_directories(files, place, names)
+    is_member = "data" in names and is_dledger(joined(place, "data"))  # DLedger keeps a checkpoint of its own there
+    is_store = any(files.entry(joined(place, mark)) is not None for mark in _STORE_MARKS) and not is_member
+    if not directories and not is_store:
         raise NotAStore(f"{place} is not a store: {_why_not(files, place)}", file=place)
     segments, findings = list_segments(directories, place, lambda directory: files_of(directory, taken_time_ms))
+    for directory in directories:
+        if not is_dledger(directory) and (commit_log_directories or not is_uri(directory)):
+            segments = with_frames(segments, directory)
     mark = joined(place, BEGUN_MARK)
     if files.entry(mark) is not None:
         findings.append(Finding(place, "half-changed", mark))
@@ -216,6 +218,21 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
         taken_time_ms=taken_time_ms,
         findings=tuple(findings),
     )
+
+
+def log_directories(files: Files, place: str, names: Iterable[str]) -> list[str]:
+    """Where the commit log of a store at a place is, by the names of the directories there."""
+    plain = [joined(place, name) for name in names if re.fullmatch(r"commitlog[-_\w]*", name)]
+    framed = [joined(place, name, "data") for name in names if re.fullmatch(r"dledger-.+", name)]
+    return [*plain, *(directory for directory in framed if _is_directory(files, directory))]
+
+
+def _is_directory(files: Files, place: str) -> bool:
+    try:
+        entry = files.entry(place)
+    except OSError:
+        return False
+    return entry is not None and entry.is_directory
 
 
 def _require_directory(files: Files, place: str) -> list[str]:
@@ -237,12 +254,15 @@ def _why_not(files: Files, place: str) -> str:
     names = _names(files, place) + _names(files, place, directories=False)
     if not names:
         return "the directory is empty"
+    if "data" in names and is_dledger(joined(place, "data")):
+        return f"it is a DLedger member's part of one; give the store's root, {parent_of(place)}"
     if any(re.fullmatch(r"\d{20}", name) for name in names):
-        return f"it holds segment files; give the store's root, {parent_of(place)}"
+        root = parent_of(parent_of(place)) if is_dledger(place) else parent_of(place)
+        return f"it holds segment files; give the store's root, {root}"
     for name in _names(files, place)[:_LOOKED_BELOW_MAX]:
         if "commitlog" in _names(files, joined(place, name)):
             return f"did you mean {joined(place, name)}?"
-    return "no commitlog/, consumequeue/, index/, checkpoint or config/ in it"
+    return "no commitlog/, consumequeue/, index/, checkpoint, config/, transaction/ or rocksdbstore/ in it"
 
 
 def lock_holder(lock: str) -> int | None:

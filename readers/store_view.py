@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -17,8 +17,10 @@ from readers.errors import SourceError
 from readers.findings import Finding
 from readers.premises import ForeignDecision, MissingRange, StoreView
 from readers.record_at import block_at
+from readers.redo_log import DIRECTORY as REDO_LOG_DIRECTORY
+from readers.redo_log import FILES as REDO_LOG_FILES
 from readers.state_entries import BesideLog
-from readers.store import HALF_TOPIC, OP_TOPIC, Store
+from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 
 FLUSH_LAG_MS_MAX = 10_000
 
@@ -95,23 +97,36 @@ def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
 
 
 def missing_end_findings(store: Store) -> list[Finding]:
-    """A finding where the half or op queue points behind the files of the log: the last ones are gone, or all."""
+    """A finding where half or op queue or redo log point behind the files of the log: the last are gone, or all."""
     end = store.commit_log[-1].end_offset if store.commit_log else 0
-    found = []
-    for topic in (HALF_TOPIC, OP_TOPIC):
+    last = store.commit_log[-1].file if store.commit_log else None
+    return [
+        Finding(store.root, "log-missing", last, commit_log_offset=place, expected=f"offsets before {end}",
+                actual=f"{what} points at {place}")
+        for what, place in _last_places(store) if place >= end
+    ]  # fmt: skip
+
+
+def _last_places(store: Store) -> Iterator[tuple[str, int]]:
+    """Where the last entries of what is written behind the log point; what cannot be read its own reading reports."""
+    topics = [HALF_TOPIC, OP_TOPIC]
+    if store.has("consumequeue", ROCKSDB_HALF_TOPIC):
+        topics += [ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC]
+    for topic in topics:
         try:
             with open_queue(store, topic, 0) as queue:
                 places = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
         except SourceError:
-            continue  # what cannot be read proves nothing; the reading itself reports it
-        for place in places:
-            if place >= end:
-                actual = f"slot {queue.max_offset - 1} of {topic} points at {place}"
-                found.append(
-                    Finding(store.root, "log-missing", store.commit_log[-1].file if store.commit_log else None,
-                            commit_log_offset=place, expected=f"offsets before {end}", actual=actual)
-                )
-    return found
+            continue
+        yield from ((f"slot {queue.max_offset - 1} of {topic}", place) for place in places)
+    if not store.has(*REDO_LOG_DIRECTORY):
+        return
+    try:
+        entry = REDO_LOG_FILES.last(store)
+    except SourceError:
+        return
+    if entry is not None:
+        yield f"entry {entry[0]} of the redo log", int(entry[1]["commit_log_offset"][0])
 
 
 def _known_until_ms(store: Store) -> int:

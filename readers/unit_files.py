@@ -95,6 +95,20 @@ class UnitFiles:
         """Whether there is a file; a directory alone says nothing."""
         return bool(self.segments(store, []))
 
+    def last(self, store: Store) -> tuple[int, Slots] | None:
+        """Number and value of the last used unit; None where there is none, or it cannot be.
+
+        Raises: UnreadableFile, FileChanged.
+        """
+        segments = self.segments(store, [])
+        found = last_used(segments, self.layout, is_not_zero)
+        if found is None:
+            return None
+        size, segment = self.layout.size_bytes, segments[found[0]]
+        with segment.open() as file:
+            slots = slots_in(file.read(found[1] - size, size), self.layout)
+        return ((segment.base_offset + found[1]) // size - 1, slots) if self.are_sound(slots).all() else None
+
     def units(self, store: Store, findings: list[Finding], coverage: list[Coverage]) -> Iterator[Units]:
         """Every sound unit, in blocks of one file; findings and coverage grow as it goes.
 

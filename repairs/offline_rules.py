@@ -64,7 +64,8 @@ def _reasons(store: Store, settings: BrokerSettings, conf: Mapping[str, str]) ->
     names = _names(store)
     master = "act on the master's files, or live"
     found = [
-        (any(name.startswith("dledger-") for name in names) or conf.get("enableDLegerCommitLog") == "true",
+        (store.is_dledger or any(name.startswith("dledger-") for name in names)
+         or conf.get("enableDLegerCommitLog") == "true",
          "it has a DLedger log, whose other copies would undo it", "act live: -n HOST:PORT"),
         ("epochFileCheckpoint" in names or "brokerIdentity" in names or conf.get("enableControllerMode") == "true",
          "a controller manages it (epochFileCheckpoint), and would cut off what its replicas lack",

@@ -142,7 +142,7 @@ def _refuse(paths: list[Path], target: Path, config: Path | None) -> None:
     for path in [*paths, *([] if config is None else [config])]:
         if path.is_dir() and place.is_relative_to(path.resolve()):
             raise BadRequest(f"{target} lies in {path}, which is read", advice="--to names a directory elsewhere")
-        directories = (path.resolve(), path.resolve().parent)
+        directories = (path.resolve(), path.resolve().parent, path.resolve() / "data")
         if any(is_dledger(str(directory)) for directory in directories) or any(path.glob("dledger-*/data")):
             raise BadRequest(
                 f"{path} is a DLedger log, and a store without its entries is none that its broker reads",

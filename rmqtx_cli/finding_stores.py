@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from readers.errors import NotAStore
 from readers.places import Files, files_of, joined
-from readers.store import Store, open_store
+from readers.store import Store, log_directories, open_store
 
 _DEPTH_MAX = 6
 #: Directories of a store itself: nothing below them is another one.
-_INSIDE = frozenset({"commitlog", "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config"})
+_INSIDE = frozenset({"consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config"})
 
 
 def stores_below(place: str, commit_logs: tuple[str, ...] = ()) -> list[Store]:
@@ -34,7 +34,7 @@ def _roots(files: Files, directory: str, depth: int) -> Iterator[str]:
         names = [entry.name for entry in files.entries(directory) if entry.is_directory and not entry.is_link]
     except OSError:
         return
-    if "commitlog" in names:
+    if log_directories(files, directory, names):
         yield directory
         return
     if depth == 0:

@@ -83,7 +83,7 @@ def consistency(store: Store) -> str:
         return f"its broker runs (process {store.used_by_process}): a snapshot of {taken}"
     if store.aborted:
         return "its broker did not stop cleanly"
-    return "stopped cleanly"
+    return "stopped cleanly" if store.commit_log else "there is no commit log, so no transaction can be seen"
 
 
 def say_header(opened: Opened, voice: say.Voice) -> None:

@@ -152,6 +152,9 @@ def _trust(
     store: Store, findings: list[Finding], seen: Sequence[SeenDesign], *, cursor: int | None, half_max: int | None
 ) -> Iterator[str]:
     """What can be relied on, as sentences."""
+    if not store.commit_log:
+        yield "there is no commit log: no transaction can be seen"
+        return
     if store.in_use:
         yield "the broker is writing: decisions of the last moments may not be in the files yet"
     elif store.aborted and store.is_remote:

@@ -124,6 +124,8 @@ def rocks_recipes() -> list[Made]:
     for version in ("4.9.7", "5.1.4"):
         more = {"design": "dledger", "conf": DLEDGER}
         made.append((f"dledger-{version}", "A DLedger commit log of one member.", version, CLASSIC, more))
+    killed = {"design": "dledger", "conf": DLEDGER, "stop": "kill"}
+    made.append(("dledger-killed-5.1.4", "A DLedger commit log of one member; killed (SIGKILL).", "5.1.4", CLASSIC, killed))
     controlled = {"design": "controller", "conf": CONTROLLED}
     made.append(("controller-5.1.4", "One replica under a controller.", "5.1.4", CLASSIC, controlled))
     return made

@@ -33,11 +33,13 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first round")
     parser.add_argument("--only", type=int, help="the one round to do again")
     parser.add_argument("--store", action="append", help="a store of the corpus (default: all)")
+    parser.add_argument("--other-designs", action="store_true", help="only the stores of designs beside half topics")
     parser.add_argument("--verbose", action="store_true", help="say when each round begins")
     parser.add_argument("--failures", type=int, default=10, help="stop after so many")
     options = parser.parse_args()
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
-    names = options.store or corpus.corpus_names()
+    classic = set(corpus.corpus_names())
+    names = options.store or [name for name in corpus.all_names() if not (options.other_designs and name in classic)]
     print(f"seed {seed}, {len(names)} stores", flush=True)
     bound_memory(MEMORY_BYTES)
     failures: list[Failure] = []

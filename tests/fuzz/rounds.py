@@ -1,5 +1,8 @@
 """One round: a real store is damaged by a few random hands, then every question is asked of it.
 
+A store of a design beside half topics is also hurt where only its design has files: state table, redo log, DLedger log,
+epochs, databases of RocksDB.
+
 What may come out: rows, or one of our own errors. What may not: any other exception, a row whose place does not exist,
 bytes that are neither decoded, filler, damaged nor unread, or an answer that takes longer than the alarm.
 """
@@ -24,22 +27,43 @@ from readers.checkpoint import read_checkpoint
 from readers.commit_log import scan_records
 from readers.consume_queue_scan import scan_slots
 from readers.cursors import read_cursors
+from readers.designs import designs_of
+from readers.dledger import scan_entries as scan_dledger_entries
+from readers.epoch_file import read_epochs
 from readers.errors import NoSuchTransaction, RmqtxError
 from readers.half_queue import scan_halves, scan_ops
 from readers.index_scan import scan_entries
+from readers.job_runner import run_job
 from readers.local_engine import audit
 from readers.questions import pending, show
 from readers.reading import Reading
+from readers.redo_log import TOPIC as REDO_TOPIC
+from readers.redo_log import scan_redo_log
+from readers.rocksdb_queues import queue_bounds
+from readers.rocksdb_transactions import read_rocksdb_transactions
+from readers.splits import plan_splits
+from readers.state_table import scan_state_table
 from readers.store import Store, open_store
 from readers.timeline import StoreSurroundings, consumers_past, timeline
 from readers.transactions import STATES
+from readers.verify import FULL, Verify
 from tests.brokers import corpus
 from tests.forge.damage import RANDOM
 from tests.forge.stores import settings_of
+from tests.fuzz.deeds import DEEDS, change_text, place_in
+from tests.fuzz.meaningless import used_bytes
 
 ALARM_SECONDS = 20
 DEAF_SECONDS = 10
 HANDS_MAX = 4
+#: A rollback record alone is one (3.0 to 4.2), where the prepared record is in damaged bytes.
+WITNESSES = ("half_copies", "final_records", "discard_copies", "op_marks")
+#: What stores of other designs have beside those of half topics.
+OTHER_FILES = (
+    "transaction/statetable/*", f"transaction/redolog/{REDO_TOPIC}/0/*", "dledger-*/data/*", "epochFileCheckpoint",
+    "rocksdbstore/*", "consumequeue/*.sst", "consumequeue/*.log", "consumequeue/MANIFEST*", "config/*/*.sst",
+    "config/*/MANIFEST*",
+)  # fmt: skip
 
 
 class TookTooLong(Exception):
@@ -89,7 +113,24 @@ def damage(root: Path, chance: random.Random) -> tuple[str, ...]:
     for _ in range(chance.randint(1, HANDS_MAX)):
         name = chance.choice(sorted(RANDOM))
         wounds.append(f"{name}: {RANDOM[name](root, chance)}"[:500])
+    others = [file for pattern in OTHER_FILES for file in sorted(root.glob(pattern))]
+    if others:
+        wounds += [other_damage(chance.choice(others), root, chance) for _ in range(chance.randint(1, 2))]
     return tuple(wounds)
+
+
+def other_damage(file: Path, root: Path, chance: random.Random) -> str:
+    """A deed of the damage matrix on a file, as a sentence."""
+    before = file.read_bytes() if file.is_file() else b""
+    if not before:
+        return f"{file.relative_to(root)}: nothing is left to damage"
+    deed, where = chance.choice(sorted(DEEDS)), chance.choice(("head", "middle", "tail"))
+    after = DEEDS[deed](before, place_in(used_bytes(before), where, chance), chance)
+    if after is None:
+        file.unlink()
+    else:
+        file.write_bytes(after)
+    return f"{deed}: {file.relative_to(root)}: {change_text(before, after)}"
 
 
 Question = Callable[[Store], object]
@@ -127,11 +168,19 @@ def questions(name: str, chance: random.Random) -> dict[str, Question]:
         "slots": lambda store: checked(scan_slots(store), store),
         "index": lambda store: checked(scan_entries(store), store),
         "checkpoint": lambda store: checked(read_checkpoint(store), store),
+        "state table": lambda store: checked(scan_state_table(store), store),
+        "redo log": lambda store: checked(scan_redo_log(store), store),
+        "entries of DLedger": lambda store: checked(scan_dledger_entries(store), store),
+        "epochs": lambda store: checked(read_epochs(store), store),
+        "halves in RocksDB": lambda store: checked(read_rocksdb_transactions(store), store),
+        "queues in RocksDB": lambda store: queue_bounds(store, []),
+        "designs": designs_of,
         "settings": broker_settings,
         "cursors": lambda store: checked(read_cursors(store), store),
         "audit": lambda store: audited(audit([store], settings), store),
         "audit as of a time": lambda store: audited(audit([store], settings, at_ms=at_ms), store),
         "pending": lambda store: audited(pending([store], settings), store),
+        "verify": lambda store: run_job(Verify(FULL), plan_splits([store]), processes=1).table(),
         **{f"show {identity!r}": shown(identity) for identity in asked},
     }
 
@@ -159,7 +208,7 @@ def audited(reading: Reading, store: Store) -> list[dict[str, Any]]:
         assert row["transaction_id"] is not None, row
         assert row["state"] in STATES, row
         assert row["reason"], row
-        assert row["half_copies"] or row["final_records"] or row["discard_copies"] or row["flags"], row
+        assert any(row[kind] for kind in (*WITNESSES, "flags")), row
     return rows
 
 
