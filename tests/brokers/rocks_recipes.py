@@ -125,7 +125,8 @@ def rocks_recipes() -> list[Made]:
         more = {"design": "dledger", "conf": DLEDGER}
         made.append((f"dledger-{version}", "A DLedger commit log of one member.", version, CLASSIC, more))
     killed = {"design": "dledger", "conf": DLEDGER, "stop": "kill"}
-    made.append(("dledger-killed-5.1.4", "A DLedger commit log of one member; killed (SIGKILL).", "5.1.4", CLASSIC, killed))
+    what = "A DLedger commit log of one member; killed (SIGKILL)."
+    made.append(("dledger-killed-5.1.4", what, "5.1.4", CLASSIC, killed))
     controlled = {"design": "controller", "conf": CONTROLLED}
     made.append(("controller-5.1.4", "One replica under a controller.", "5.1.4", CLASSIC, controlled))
     return made

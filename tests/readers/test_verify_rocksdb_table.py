@@ -63,7 +63,7 @@ def last(place: int) -> Change:
     return change
 
 
-FIRST = {"place": 0, "words": "orders@FD00000000000000000000000000000238584E0E2F2A6AEA2D7B0011", "length": 524}
+FIRST = (0, "orders@FD00000000000000000000000000000238584E0E2F2A6AEA2D7B0011")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ FIRST = {"place": 0, "words": "orders@FD00000000000000000000000000000238584E0E2F
     [
         (put(5, "orders@ID", 99), 5, "no record begins there"),
         (put(0, "orders@ID", 524), 0, "a record of 524 bytes in RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC for orders, trans"),
-        (put(**{**FIRST, "length": 525}), 0, "a record of 524 bytes"),
+        (put(*FIRST, 525), 0, "a record of 524 bytes"),
         (put(1 << 40, "orders@ID", 99), 1 << 40, "no record begins there"),
         (last(1 << 40), 1 << 40, "lastOffsetPy 1099511627776"),
         (last(7252), 113748, "lastOffsetPy 7252"),
@@ -90,7 +90,7 @@ def test_a_key_that_does_not_fit_the_log_is_told(change: Change, place: int, act
 def test_a_key_of_a_half_that_is_there_is_no_finding(tmp_path: Path) -> None:
     root = copy_of(CLEAN, tmp_path)
     with changing(root) as family:
-        put(**FIRST)(family)
+        put(*FIRST, 524)(family)
     assert worse_than_notes(every_finding(root, FULL)) == []
 
 
