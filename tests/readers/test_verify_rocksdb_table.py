@@ -18,7 +18,7 @@ from readers.store import open_store
 from readers.verify import FULL, QUICK
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, settings_of, unpacked
-from tests.readers.test_verify import every_finding, the_one, worse_than_notes
+from tests.readers.verifying import every_finding, the_one, worse_than_notes
 
 rocksdict = pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
 
