@@ -41,7 +41,7 @@ class OtherDesigns:
            `is_unreadable_key`: it is, and the check cannot read it. `checks`: those that the table counts, −1 unknown.
            `open_slot`: number of its slot of the state table that is still open, −1 none; `has_tables`: whether that
            table, or the redo log of its broker, was there, or of a half in RocksDB its table; `is_remade`: the state
-           table will be made anew by a broker that finds `abort`.
+           table will be made anew by a broker that finds `abort`; `is_of_timer`: a timer may have asked for it.
     """
 
     def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
@@ -55,7 +55,7 @@ class OtherDesigns:
         self.is_unknown, self.is_dropped, self.is_unindexed, self.is_unreadable_key, self.has_tables, self.is_asked = (
             np.zeros(count, np.bool_) for _ in range(6)
         )
-        self.is_recorded, self.is_slaves_drop = (np.zeros(count, np.bool_) for _ in range(2))
+        self.is_recorded, self.is_slaves_drop, self.is_of_timer = (np.zeros(count, np.bool_) for _ in range(3))
         self.checks, self.open_slot, self.last_offset = (np.full(count, NONE, np.int64) for _ in range(3))
         self.never_asks, self.refuses_commit, self.is_unanswerable, self.is_remade, self.may_ask = (
             np.zeros(count, np.bool_) for _ in range(5)
@@ -70,6 +70,7 @@ class OtherDesigns:
                 self._look_into_state_table(prepared, view)
             if len(rocksdb):
                 self._look_into_rocksdb(rocksdb, view, chains)
+        self.is_of_timer = self.is_prepared & (self.may_ask | self.has_tables)
         self.is_asked = (self.open_slot != NONE) & ~self.never_asks
         # A broker that did not stop cleanly makes its table anew: then other numbers count than those there now.
         self.is_unanswerable = self.is_asked & ~self.is_remade & (self.open_slot != halves.integers("queue_offset"))

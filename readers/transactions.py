@@ -265,8 +265,9 @@ class Judgement:
             discards.highest(discards.integers("checks_count", 0), 0),
         )
         # Only the table of RocksDB counts them: of what it has not, or no longer, nothing tells how often it was asked.
+        # The timer of 3.0 and 3.1 counts nothing.
         is_counted = halves.highest(self.others.checks, NONE) != NONE
-        self.has_unknown_checks = self._newest_is(self.others.is_rocksdb) & ~is_counted
+        self.has_unknown_checks = self._newest_is(self.others.is_rocksdb | self.others.is_of_timer) & ~is_counted
         self.newest_checks = np.where(
             halves.has, halves.integers("checks_count", 0)[halves.last] if len(halves) else 0, 0
         )

@@ -133,6 +133,11 @@ def test_transactions_in_rocksdb_have_the_state_and_the_proof_that_was_seen(name
     assert all_differences(name, audited(name), are_tables_read=True) == {}
 
 
+def test_nothing_counts_what_a_timer_asked() -> None:
+    assert {row["checks_count"] for row in audited("statetable-3.1.4")} == {None}
+    assert {row["checks_count"] for row in audited("prepared-4.2.0")} == {0}
+
+
 @pytest.mark.parametrize("name", [*OLD, *ROCKSDB])
 def test_every_row_is_complete(name: str) -> None:
     for row in audited(name):
