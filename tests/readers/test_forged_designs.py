@@ -271,7 +271,7 @@ def test_of_several_halves_in_rocksdb_the_most_open_one_counts(
     assert "only the RocksDB table tells whether it will be asked again" in rows["T4"]["reason"]
 
 
-def test_without_the_rocksdb_table_age_decides(tmp_path: Path) -> None:
+def test_without_the_rocksdb_table_files_prove_nothing_to_be_open(tmp_path: Path) -> None:
     forge = InRocksdb(tmp_path / "store", segment_bytes=8192)
     forge.put("OLD1")
     forge.now_ms += 3_600_000
@@ -280,13 +280,12 @@ def test_without_the_rocksdb_table_age_decides(tmp_path: Path) -> None:
     forge.commit(done)
     forge.ended(done)
     store = open_store(forge.write(half_cursor=None, op_cursor=None))
-    conf = {"transactionCheckMax": "3", "transactionCheckInterval": "1000"}
-    given = local_engine.audit([store], lambda one: broker_settings(one, version="5.5.0", conf=conf)).table()
-    states = dict(zip(given["transaction_id"].to_pylist(), given["state"].to_pylist(), strict=True))
-    assert states == {"OLD1": "UNDECIDABLE", "NEW1": "PENDING", "DONE": "COMMITTED"}
-    rows = verdicts(store, "5.5.0")  # how often it checks is not known
-    assert {name: row["state"] for name, row in rows.items()} == states | {"NEW1": "UNDECIDABLE"}
-    assert "RocksDB table" in rows["OLD1"]["reason"]
+    for conf in (None, {"transactionCheckMax": "3", "transactionCheckInterval": "1000"}):
+        rows = verdicts(store, "5.5.0", conf)  # each start is one more pass, and may have had other settings
+        assert {name: row["state"] for name, row in rows.items()} == {
+            "OLD1": "UNDECIDABLE", "NEW1": "UNDECIDABLE", "DONE": "COMMITTED",
+        }
+        assert "RocksDB table" in rows["NEW1"]["reason"]
 
 
 @pytest.mark.parametrize("name", OLD)
