@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from readers.commit_log import scan_records
-from readers.half_queue import scan_halves, scan_ops
+from readers.half_scan import scan_halves, scan_ops
 from readers.local_engine import audit
 from readers.questions import pending, show
 from tests.brokers import corpus

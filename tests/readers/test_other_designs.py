@@ -13,7 +13,7 @@ import pytest
 from readers import beside_tables
 from readers.commit_log import scan_records
 from readers.findings import Finding
-from readers.half_queue import scan_halves
+from readers.half_scan import scan_halves
 from readers.local_engine import audit
 from readers.questions import pending, show
 from readers.record_layout import PREPARED
