@@ -9,7 +9,7 @@ that the broker gave up. (TransactionalMessageBridge, TransactionalMessageServic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from readers import compression
 from readers.columns import Bools, Int64s, integers
-from readers.commit_log import record_columns, scan_segments
+from readers.commit_log import record_columns
 from readers.findings import Finding
 from readers.offset_marks import TRANS_OFFSET, rocksdb_marks, rollback_marks
 from readers.prepared_log import is_prepared, is_rollback, prepared_names
@@ -33,7 +33,6 @@ from readers.properties import (
     TRANSACTION_ID,
     UNIQ_KEY,
 )
-from readers.reading import Coverage, Reading
 from readers.record_block import Block
 from readers.record_layout import COMMIT, COMPRESSED, TRANSACTION_MASK
 from readers.store import (
@@ -43,7 +42,6 @@ from readers.store import (
     ROCKSDB_HALF_TOPIC,
     ROCKSDB_OP_TOPIC,
     WAITING_TOPICS,
-    Store,
 )
 from readers.tables import FINALS, HALVES, MARKS, OPS
 
@@ -359,65 +357,6 @@ def is_delayed_half(block: Block) -> Bools:
         half_topics = pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC])
         waiting[rows] = np.asarray(pc.is_in(real_topics, value_set=half_topics))
     return waiting
-
-
-def scan_halves(
-    store: Store,
-    *,
-    from_offset: int | None = None,
-    to_offset: int | None = None,
-    from_time_ms: int | None = None,
-    to_time_ms: int | None = None,
-) -> Reading:
-    """Every half copy of the log, or of a range of commit-log offsets or store times, as rows of HALVES.
-
-    Prepared records of designs before 4.3 and halves of transactions in RocksDB are half copies too.
-    Order: commit-log offset ascending.
-    """
-    return _scan(store, are_halves, halves_of, HALVES, from_offset, to_offset, from_time_ms, to_time_ms)
-
-
-def scan_ops(
-    store: Store,
-    *,
-    from_offset: int | None = None,
-    to_offset: int | None = None,
-    from_time_ms: int | None = None,
-    to_time_ms: int | None = None,
-) -> Reading:
-    """Every op message of the log, or of a range of commit-log offsets or store times, as rows of OPS.
-
-    Order:  commit-log offset ascending.
-    Damage: an unreadable body is a finding and stays a row.
-    """
-    return _scan(store, are_ops, ops_of, OPS, from_offset, to_offset, from_time_ms, to_time_ms)
-
-
-def _scan(
-    store: Store,
-    are_chosen: Callable[[Block], Bools],
-    make: Callable[[Block, str], pa.RecordBatch],
-    schema: pa.Schema,
-    from_offset: int | None,
-    to_offset: int | None,
-    from_time_ms: int | None,
-    to_time_ms: int | None,
-) -> Reading:
-    findings: list[Finding] = list(store.findings)
-    coverage: list[Coverage] = []
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for block in scan_segments(store, findings, coverage, from_offset=from_offset, to_offset=to_offset):
-            chosen = block.take(are_chosen(block))
-            if from_time_ms is not None or to_time_ms is not None:
-                chosen = chosen.within(from_time_ms, to_time_ms)
-            if len(chosen):
-                rows = make(chosen, store.root)
-                if schema is OPS:
-                    findings.extend(op_findings(rows, store.root))
-                yield rows
-
-    return Reading(schema, batches(), findings, coverage)
 
 
 def op_findings(ops: pa.RecordBatch | pa.Table, store: str) -> list[Finding]:

@@ -16,7 +16,7 @@ from readers.questions import pending
 from readers.store import Store, open_store
 from tests.brokers import make, maven, recipes
 from tests.brokers.stage import Script, Stop
-from tests.readers.test_corpus_verdicts import differences
+from tests.readers.truth import differences
 
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "5.3.3").split()
 SEED = int(os.environ.get("RMQTX_BROKER_SEED", "7041"))

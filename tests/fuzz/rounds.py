@@ -31,7 +31,7 @@ from readers.designs import designs_of
 from readers.dledger import scan_entries as scan_dledger_entries
 from readers.epoch_file import read_epochs
 from readers.errors import NoSuchTransaction, RmqtxError
-from readers.half_queue import scan_halves, scan_ops
+from readers.half_scan import scan_halves, scan_ops
 from readers.index_scan import scan_entries
 from readers.job_runner import run_job
 from readers.local_engine import audit

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any
-
 import pytest
 
 from readers.commit_log import scan_records
-from readers.half_queue import scan_halves, scan_ops
+from readers.half_scan import scan_halves, scan_ops
 from readers.local_engine import audit
 from readers.questions import pending, show
 from tests.brokers import corpus
 from tests.forge.stores import contents, opened, settings_of, unpacked
-
-Row = dict[str, Any]
-EVIDENCE = {
-    "half_copies": ("queue_id", "queue_offset", "commit_log_offset", "checks_count"),
-    "op_marks": ("queue_id", "queue_offset", "commit_log_offset", "half_queue_offset"),
-    "final_records": ("topic", "queue_id", "queue_offset", "commit_log_offset"),
-    "discard_copies": ("queue_id", "queue_offset", "commit_log_offset"),
-}
-"""The lists that prove a verdict, and what of each entry the truth knows."""
+from tests.readers.truth import audited, require_truth
 
 
 @pytest.fixture(params=corpus.corpus_names())
@@ -30,53 +19,8 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@functools.cache
-def audited(name: str) -> list[Row]:
-    rows: list[Row] = audit([opened(name)], settings_of(name)).table().to_pylist()
-    return rows
-
-
-def places(entries: list[Row], fields: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    return sorted(tuple(entry[field] or 0 for field in fields) for entry in entries)
-
-
-def is_open(row: Row) -> bool:
-    """Whether the broker will ask the producer again; it never asks for what a foreign op number hides."""
-    return (row["state"] == "PENDING" and "masked" not in row["flags"]) or row["advice"] == "close"
-
-
-def differences(row: Row | None, wanted: Row) -> list[str]:
-    """What a verdict says other than the truth."""
-    if row is None:
-        return ["it is missing"]
-    states = wanted["state"] if isinstance(wanted["state"], list) else [wanted["state"]]
-    found = []
-    if row["state"] not in states:
-        found.append(f"{row['state']} ({row['reason']}) is not {states}")
-    lacking = set(wanted["flags_at_least"]) - set(row["flags"])
-    if lacking:
-        found.append(f"flags {sorted(lacking)} are not in {row['flags']}")
-    if "conflict" in set(row["flags"]) - set(wanted["flags_at_least"]):
-        found.append("conflict: nobody decided it both ways")
-    if wanted["open"] is not None and is_open(row) != wanted["open"]:
-        found.append(f"open is {is_open(row)}: {row['flags']}, {row['reason']}")
-    for field, fields in EVIDENCE.items():
-        proof, truth = places(row[field], fields), places(wanted[field], fields)
-        if proof != truth:
-            found.append(f"{field} {proof} are not {truth}")
-    return found
-
-
 def test_every_transaction_has_the_state_and_the_proof_that_was_seen(name: str) -> None:
-    rows = {row["transaction_id"]: row for row in audited(name)}
-    wanted = {row["transaction_id"]: row for row in corpus.expected(name)}
-    wrong = {
-        f"{row['plan']} {identity}": told
-        for identity, row in wanted.items()
-        if (told := differences(rows.get(identity), row))
-    }
-    assert wrong == {}
-    assert sorted(set(rows) - set(wanted)) == []
+    require_truth(name, audited(name))
 
 
 def test_every_row_is_complete(name: str) -> None:

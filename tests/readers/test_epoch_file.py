@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from readers.epoch_file import FILE_NAME, read_epochs
-from readers.questions import pending
 from readers.store import Store, open_store
 from tests.brokers import corpus
-from tests.forge.stores import opened, settings_of
-from tests.readers.test_corpus_verdicts import audited, differences
+from tests.forge.stores import opened
+from tests.readers.truth import require_judged_as_any_store
 
 NAMES = corpus.corpus_names("controller")
 LINES = "1-0\n2-4096\n5-70000\n"
@@ -38,12 +37,7 @@ def test_a_broker_s_file_is_sound(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_transactions_are_judged_as_in_any_store(name: str) -> None:
-    rows = {row["transaction_id"]: row for row in audited(name)}
-    wanted = {row["transaction_id"]: row for row in corpus.expected(name)}
-    assert {key: told for key, row in wanted.items() if (told := differences(rows.get(key), row))} == {}
-    assert set(rows) == set(wanted)
-    open_rows = [row for row in audited(name) if row["state"] == "PENDING" or row["advice"] == "close"]
-    assert pending([opened(name)], settings_of(name)).table().to_pylist() == open_rows
+    require_judged_as_any_store(name)
 
 
 def test_epochs_follow_one_another(tmp_path: Path) -> None:

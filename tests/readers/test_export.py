@@ -17,7 +17,7 @@ from readers.custody import custody_of
 from readers.errors import BadRequest, BadText, UnwritableFile
 from readers.export import EXPORTED, ExportJob
 from readers.export_manifest import STATE_DIRECTORY, Done, Range, opened_directory
-from readers.half_queue import scan_halves, scan_ops
+from readers.half_scan import scan_halves, scan_ops
 from readers.job_runner import run_job
 from readers.partition_files import ArrowForm, FileForm, ParquetForm, PartitionFiles
 from readers.partitions import PARTITIONINGS, UNKNOWN, escaped_name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import struct
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from readers import beside_tables
 from readers.commit_log import scan_records
 from readers.findings import Finding
-from readers.half_queue import scan_halves
+from readers.half_scan import scan_halves
 from readers.local_engine import audit
 from readers.questions import pending, show
 from readers.record_layout import PREPARED
@@ -23,9 +22,8 @@ from readers.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, Store
 from readers.tables import STATE_ENTRIES
 from tests.brokers import corpus
 from tests.forge.stores import contents, opened, settings_of, unpacked
-from tests.readers.test_corpus_verdicts import EVIDENCE, places
+from tests.readers.truth import Row, audited, is_asked, require_truth
 
-Row = dict[str, Any]
 OLD = [*corpus.corpus_names(design="state_table"), *corpus.corpus_names(design="prepared_records")]
 needs_rocksdict = pytest.mark.skipif(
     importlib.util.find_spec("rocksdict") is None, reason="rocksdict is not here (pip install rocksdict)"
@@ -33,57 +31,9 @@ needs_rocksdict = pytest.mark.skipif(
 ROCKSDB = [pytest.param(name, marks=needs_rocksdict) for name in corpus.corpus_names(design="rocksdb")]
 
 
-@functools.cache
-def audited(name: str) -> list[Row]:
-    rows: list[Row] = audit([opened(name)], settings_of(name)).table().to_pylist()
-    return rows
-
-
-def is_asked(row: Row) -> bool:
-    """Whether the broker will ask the producer, by the verdict."""
-    return (
-        (row["state"] == "PENDING" and row["advice"] != "decide")
-        or bool({"unanswerable", "open_after_decision"} & set(row["flags"]))
-        or row["advice"] == "close"
-    )
-
-
-def differences(row: Row | None, wanted: Row, *, are_tables_read: bool) -> list[str]:
-    """What a verdict says other than the truth."""
-    if row is None:
-        return ["it is missing"]
-    states = wanted["state"] if isinstance(wanted["state"], list) else [wanted["state"]]  # the truth may permit several
-    found = [] if row["state"] in states else [f"{row['state']} ({row['reason']}) is not {wanted['state']}"]
-    lacking = set(wanted["flags_at_least"]) - set(row["flags"])
-    if not are_tables_read:
-        lacking -= {"unanswerable", "never_asked"}
-    if lacking:
-        found.append(f"flags {sorted(lacking)} are not in {row['flags']}")
-    if are_tables_read and wanted["open"] is not None and is_asked(row) != wanted["open"]:
-        found.append(f"open is {is_asked(row)}: {row['flags']}, {row['reason']}")
-    for field, fields in EVIDENCE.items():
-        proof, truth = places(row[field], fields), places(wanted[field], fields)
-        if proof != truth:
-            found.append(f"{field} {proof} are not {truth}")
-    return found
-
-
-def all_differences(name: str, rows: list[Row], *, are_tables_read: bool) -> dict[str, list[str]]:
-    """What all verdicts on a store say other than the truth."""
-    by_id = {row["transaction_id"]: row for row in rows}
-    wanted = {row["transaction_id"]: row for row in corpus.expected(name)}
-    assert sorted(set(by_id) - set(wanted)) == []
-    return {
-        f"{row['plan']} {identity}": told
-        for identity, row in wanted.items()
-        if (told := differences(by_id.get(identity), row, are_tables_read=are_tables_read))
-    }
-
-
 @pytest.mark.parametrize("name", OLD)
 def test_prepared_records_have_the_state_and_the_proof_that_was_seen(name: str) -> None:
-    is_state_table = corpus.recipe(name)["design"] == "state_table"
-    assert all_differences(name, audited(name), are_tables_read=not is_state_table) == {}
+    require_truth(name, audited(name), is_asked)
 
 
 SLOT = struct.Struct(">qiiii")
@@ -120,7 +70,7 @@ def test_the_state_table_tells_who_is_asked_and_whose_answers_are_refused(
     monkeypatch.setattr(beside_tables, "OF_PREPARED", ((STATE_TABLE, slots_of), (REDO_LOG, no_redo_entries)))
     rows: list[Row] = audit([opened(name)], settings_of(name)).table().to_pylist()
     # A broker that finds `abort` makes its table anew: whether its answers count is not known before.
-    assert all_differences(name, rows, are_tables_read=True) == {}
+    require_truth(name, rows, is_asked)
     for row in rows:
         places_of = {copy["commit_log_offset"] for copy in row["half_copies"]}
         slots = slots_of(opened(name), []) or STATE_ENTRIES.empty_table()
@@ -130,7 +80,7 @@ def test_the_state_table_tells_who_is_asked_and_whose_answers_are_refused(
 
 @pytest.mark.parametrize("name", ROCKSDB)
 def test_transactions_in_rocksdb_have_the_state_and_the_proof_that_was_seen(name: str) -> None:
-    assert all_differences(name, audited(name), are_tables_read=True) == {}
+    require_truth(name, audited(name), is_asked)
 
 
 def test_nothing_counts_what_a_timer_asked() -> None:

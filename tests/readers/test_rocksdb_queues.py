@@ -11,15 +11,14 @@ import pytest
 from readers.broker_settings import broker_settings
 from readers.commit_log import scan_records
 from readers.cursors import check_cursors, read_cursors
-from readers.questions import pending
 from readers.rocksdb import open_database
 from readers.rocksdb_queue_scan import scan_all_slots, scan_rocksdb_slots
 from readers.rocksdb_queues import QueueDatabase, queue_directories
 from readers.store import HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx_cli.stores_table import store_row
 from tests.brokers import corpus
-from tests.forge.stores import contents, copy_of, opened, settings_of, unpacked
-from tests.readers.test_corpus_verdicts import audited, differences
+from tests.forge.stores import contents, copy_of, opened, unpacked
+from tests.readers.truth import require_judged_as_any_store
 
 pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
 
@@ -155,12 +154,7 @@ def test_stores_tells_the_ends_of_the_check_s_queues(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_transactions_are_judged_as_in_any_store(name: str) -> None:
-    rows = {row["transaction_id"]: row for row in audited(name)}
-    wanted = {row["transaction_id"]: row for row in corpus.expected(name)}
-    assert {key: told for key, row in wanted.items() if (told := differences(rows.get(key), row))} == {}
-    assert set(rows) == set(wanted)
-    open_rows = [row for row in audited(name) if row["state"] == "PENDING" or row["advice"] == "close"]
-    assert pending([opened(name)], settings_of(name)).table().to_pylist() == open_rows
+    require_judged_as_any_store(name)
 
 
 @pytest.mark.parametrize("name", NAMES[:1])

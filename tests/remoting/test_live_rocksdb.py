@@ -11,7 +11,7 @@ import pytest
 
 from readers import beside_tables
 from readers.broker_settings import broker_settings
-from readers.half_queue import scan_halves, scan_ops
+from readers.half_scan import scan_halves, scan_ops
 from readers.local_engine import audit
 from readers.store import Store, open_store
 from readers.transactions import OPEN_OR_DROPPED

@@ -13,7 +13,7 @@ from readers.checkpoint import read_checkpoint
 from readers.commit_log import scan_records
 from readers.cursors import read_cursors
 from readers.findings import findings_table
-from readers.half_queue import scan_halves, scan_ops
+from readers.half_scan import scan_halves, scan_ops
 from readers.index_scan import scan_entries
 from readers.local_engine import audit
 from readers.reading import Reading

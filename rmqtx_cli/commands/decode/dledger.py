@@ -6,27 +6,15 @@ from typing import TYPE_CHECKING
 
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.decode.shared import (
-    Asked,
-    CoverageOption,
     FromOption,
+    RowsOptions,
     ToOption,
     equals,
     list_rows,
     parse_bounds,
+    with_rows_options,
 )
-from rmqtx_cli.options import (
-    FieldsOption,
-    FindingsOption,
-    FormatOption,
-    LimitOption,
-    OutputOption,
-    QuietOption,
-    StoreArguments,
-    TopicOption,
-    VerboseOption,
-    WhereOption,
-)
-from rmqtx_cli.say import Voice
+from rmqtx_cli.options import StoreArguments, TopicOption
 
 if TYPE_CHECKING:
     from readers.reading import Reading
@@ -41,20 +29,14 @@ EXAMPLES = (
 )
 
 
+@with_rows_options
 def command(
     store: StoreArguments,
     begin: FromOption = None,
     end: ToOption = None,
     topic: TopicOption = None,
-    where: WhereOption = None,
-    limit: LimitOption = None,
-    coverage: CoverageOption = False,
-    findings: FindingsOption = False,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    *,
+    rows: RowsOptions,
 ) -> int:
     """Decode the entries of dledger-*/data: the frame of each record in a DLedger commit log.
 
@@ -67,11 +49,10 @@ def command(
     bounds = parse_bounds(begin, end)
     if bounds.from_time_ms is not None or bounds.to_time_ms is not None:
         raise BadRequest("an entry has no time: give --from and --to as commit-log offsets")
-    asked = Asked(store, None, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet))
 
     def read(one: Store, _columns: list[str]) -> Reading:
         return scan_entries(one, from_offset=bounds.from_offset, to_offset=bounds.to_offset)
 
     return list_rows(
-        asked, "dledger_entries", read, conditions=(equals("topic", topic),), schema=DLEDGER_ENTRIES
+        rows.of(store), "dledger_entries", read, conditions=(equals("topic", topic),), schema=DLEDGER_ENTRIES
     )

@@ -67,7 +67,7 @@ def command(
     live: LiveOptions,
 ) -> int:
     """Decode the half queue: each copy of each transaction that was prepared, put back or resumed."""
-    from readers.half_queue import scan_halves
+    from readers.half_scan import scan_halves
     from rmqtx_cli.live_reading import live_tables_source, refuse_with_live, refuse_without_live
 
     asked = Asked(

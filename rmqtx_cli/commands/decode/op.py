@@ -55,7 +55,7 @@ def command(
     live: LiveOptions,
 ) -> int:
     """Decode the op queue: which half queue offsets each op message ends."""
-    from readers.half_queue import scan_ops
+    from readers.half_scan import scan_ops
     from rmqtx_cli.live_reading import live_tables_source, refuse_with_live, refuse_without_live
 
     asked = Asked(

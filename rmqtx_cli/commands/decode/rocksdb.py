@@ -3,20 +3,8 @@
 from __future__ import annotations
 
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import Asked, equals, list_rows
-from rmqtx_cli.options import (
-    FieldsOption,
-    FindingsOption,
-    FormatOption,
-    LimitOption,
-    OutputOption,
-    QuietOption,
-    StoreArguments,
-    TopicOption,
-    VerboseOption,
-    WhereOption,
-)
-from rmqtx_cli.say import Voice
+from rmqtx_cli.commands.decode.shared import RowsOptions, equals, list_rows, with_uncovered_rows_options
+from rmqtx_cli.options import StoreArguments, TopicOption
 
 NAME = "rocksdb"
 SHORT = "open transactions in RocksDB (5.4.0+)"
@@ -26,18 +14,8 @@ EXAMPLES = (
 )
 
 
-def command(
-    store: StoreArguments,
-    topic: TopicOption = None,
-    where: WhereOption = None,
-    limit: LimitOption = None,
-    findings: FindingsOption = False,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
-) -> int:
+@with_uncovered_rows_options
+def command(store: StoreArguments, topic: TopicOption = None, *, rows: RowsOptions) -> int:
     """Decode the family trans of rocksdbstore/: the transactions that the database has before the broker.
 
     The database of a running or killed broker is old: pending goes by the commit log. Needs the extra rocksdb.
@@ -45,8 +23,7 @@ def command(
     from readers.rocksdb_transactions import read_rocksdb_transactions
     from readers.tables import ROCKSDB_TRANSACTIONS
 
-    asked = Asked(store, None, where, fields, limit, output_format, output, False, findings, Voice(verbose, quiet))
     return list_rows(
-        asked, "rocksdb_transactions", lambda one, _columns: read_rocksdb_transactions(one),
+        rows.of(store), "rocksdb_transactions", lambda one, _columns: read_rocksdb_transactions(one),
         conditions=(equals("topic", topic),), schema=ROCKSDB_TRANSACTIONS,
     )  # fmt: skip

@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from readers.errors import BadRequest
 from rmqtx_cli.accounting import accounting
+from rmqtx_cli.grouped_options import with_grouped_options
 from rmqtx_cli.listing import Listing
-from rmqtx_cli.options import OutputFormat
+from rmqtx_cli.options import (
+    FieldsOption,
+    FindingsOption,
+    FormatOption,
+    LimitOption,
+    OutputFormat,
+    OutputOption,
+    QuietOption,
+    VerboseOption,
+    WhereOption,
+)
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import count
 from rmqtx_cli.times import parse_offset_or_time
@@ -88,6 +99,46 @@ class Asked:
     coverage: bool
     findings: bool
     voice: Voice
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOptions:
+    """What a command line says of the rows that are listed. Order of the fields: that of the help text."""
+
+    where: str | None = None
+    limit: int | None = None
+    coverage: bool = False
+    findings: bool = False
+    fields: str | None = None
+    output_format: OutputFormat | None = None
+    output: Path | None = None
+    verbose: bool = False
+    quiet: bool = False
+
+    def of(self, stores: Sequence[str]) -> Asked:
+        """The same about some stores."""
+        return Asked(
+            stores, None, self.where, self.fields, self.limit, self.output_format, self.output, self.coverage,
+            self.findings, Voice(self.verbose, self.quiet),
+        )
+
+
+_ROWS_OPTIONS: dict[str, Any] = {
+    "where": WhereOption, "limit": LimitOption, "coverage": CoverageOption, "findings": FindingsOption,
+    "fields": FieldsOption, "output_format": FormatOption, "output": OutputOption, "verbose": VerboseOption,
+    "quiet": QuietOption,
+}  # fmt: skip
+
+
+def with_rows_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command with the options of its rows after its own, which it is given together as its argument `rows`."""
+    return with_grouped_options(command, "rows", _ROWS_OPTIONS, lambda values: RowsOptions(**values))
+
+
+def with_uncovered_rows_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same without `--coverage`, for what is no file of units."""
+    options = {name: option for name, option in _ROWS_OPTIONS.items() if name != "coverage"}
+    return with_grouped_options(command, "rows", options, lambda values: RowsOptions(**values))
 
 
 def list_rows(

@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import Asked, CoverageOption, list_rows
-from rmqtx_cli.options import (
-    FieldsOption,
-    FindingsOption,
-    FormatOption,
-    LimitOption,
-    OutputOption,
-    QuietOption,
-    StoreArguments,
-    VerboseOption,
-    WhereOption,
-)
-from rmqtx_cli.say import Voice
+from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows, with_rows_options
+from rmqtx_cli.options import StoreArguments
 
 NAME = "statetable"
 SHORT = "slots of the state table (3.0, 3.1)"
@@ -25,18 +14,8 @@ EXAMPLES = (
 )
 
 
-def command(
-    store: StoreArguments,
-    where: WhereOption = None,
-    limit: LimitOption = None,
-    coverage: CoverageOption = False,
-    findings: FindingsOption = False,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
-) -> int:
+@with_rows_options
+def command(store: StoreArguments, *, rows: RowsOptions) -> int:
     """Decode transaction/statetable: one slot for each prepared record of a broker of 3.0 or 3.1.
 
     The commit log is the truth: a slot belongs to the prepared record at its commit-log offset, whatever its number.
@@ -44,7 +23,4 @@ def command(
     from readers.state_table import scan_state_table
     from readers.tables import STATE_TABLE
 
-    asked = Asked(
-        store, None, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet)
-    )
-    return list_rows(asked, "state_table", lambda one, _columns: scan_state_table(one), schema=STATE_TABLE)
+    return list_rows(rows.of(store), "state_table", lambda one, _columns: scan_state_table(one), schema=STATE_TABLE)
