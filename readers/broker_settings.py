@@ -78,7 +78,8 @@ _OLD_MARKS: dict[str, Version] = {
     "config/consumerFilter.json": (4, 0, 0),
 }
 _TOPIC_FLAG, _TOPIC_FLAG_SINCE = "topicSysFlag", (3, 2, 0)
-_MISSPELT_TIME = "timestatmp"
+#: A word in config/topics.json of brokers before 4.0.
+MISSPELT_TIME = "timestatmp"
 #: The last releases before what follows them changed.
 _LAST_3_1: Version = (3, 1, 9)
 _LAST_3: Version = (3, 9, 9)
@@ -273,7 +274,7 @@ def _at_most(store: Store) -> Iterator[tuple[Version, str]]:
     if store.size_bytes("abort") == 0:
         yield _LAST_4, "abort"
     data_version = _object(store, "topics.json").get("dataVersion")
-    if isinstance(data_version, dict) and _MISSPELT_TIME in data_version:
+    if isinstance(data_version, dict) and MISSPELT_TIME in data_version:
         yield _LAST_3 if _has_topic_flags(store) else _LAST_3_1, "config/topics.json"
     topics = _topics(store)
     if _KEY_TOPIC_4_3_0 in topics and "TBW102" not in topics:

@@ -19,7 +19,7 @@ from readers.layout import Field, Layout, VariablePart
 from readers.reading import Reading
 from readers.record_block import Block
 from readers.sources import DLEDGER_FRAME_BYTES, Segment
-from readers.store import Store
+from readers.store import LEFT_OUT_TOPIC, Store
 from readers.tables import DLEDGER_ENTRIES
 
 ENTRY_HEADER = Layout(
@@ -41,7 +41,9 @@ ENTRY_HEADER = Layout(
     (VariablePart("record", "body_length_bytes", "a record of the commit log; its offset is this header's plus 48"),),
     since="4.5.0",
 )
-ENTRY_MAGIC = 1
+ENTRY_MAGIC, BLANK_MAGIC = 1, -1
+#: The number of an entry that stands for what a bundle left out.
+_UNKNOWN = -1
 
 
 def scan_entries(store: Store, *, from_offset: int | None = None, to_offset: int | None = None) -> Reading:
@@ -62,7 +64,7 @@ def scan_entries(store: Store, *, from_offset: int | None = None, to_offset: int
 
 def _batches(store: Store, reading: Reading, begin: int | None, end: int | None) -> Iterator[pa.RecordBatch]:
     framed = {segment.file: segment for segment in store.commit_log if segment.frame_bytes}
-    expected_index: int | None = None
+    last_index: int | None = None
     for block in scan_segments(store, reading.findings, reading.coverage, from_offset=begin, to_offset=end):
         segment = framed.get(block.file)
         if segment is None:  # what was written before the store became one of DLedger
@@ -74,9 +76,9 @@ def _batches(store: Store, reading: Reading, begin: int | None, end: int | None)
         sound &= headers["body_length_bytes"] == records[1]
         sound &= headers["length_bytes"] == records[1] + DLEDGER_FRAME_BYTES
         indexes = headers["entry_index"].astype(np.int64)
-        before = np.concatenate([[indexes[0] - 1 if expected_index is None else expected_index], indexes[:-1]])
-        sound &= indexes == before + 1
-        expected_index = int(indexes[-1])
+        before = np.concatenate([[_UNKNOWN if last_index is None else last_index], indexes[:-1]])
+        sound &= (indexes == before + 1) | (before == _UNKNOWN) | block.topic_is(LEFT_OUT_TOPIC)
+        last_index = int(indexes[-1])
         for row in np.flatnonzero(~sound).tolist():
             reading.findings.append(_contradiction(store, segment, headers[row], records[0][row], records[1][row]))
         yield _rows(store, block, headers)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from readers.columns import Bools, Int64s
-from readers.consume_queue import Slots
+from readers.consume_queue import Slots, are_left_out
 from readers.findings import Finding
 from readers.layout import Field, Layout
 from readers.reading import Reading
@@ -49,7 +49,7 @@ def are_sound(slots: Slots) -> Bools:
     return sound
 
 
-FILES = UnitFiles(DIRECTORY, REDO_ENTRY, are_sound, "an offset, a length, and -1 or an earlier offset")
+FILES = UnitFiles(DIRECTORY, REDO_ENTRY, are_sound, are_left_out, "an offset, a length, and -1 or an earlier offset")
 
 
 class RedoEntries(AllUnits):
@@ -112,26 +112,35 @@ def redo_log_entries(store: Store, findings: list[Finding]) -> pa.Table | None:
 
 
 def recovered_offsets(
-    offsets: Int64s, tags: Int64s, *, entries_per_file: int, first_number: int = 0, has_walk_bug: bool = True
+    offsets: Int64s, tags: Int64s, *, entries_per_file: int, numbers: Int64s | None = None, has_walk_bug: bool = True
 ) -> Int64s:
     """The prepared records that a broker of 3.1 puts into its new state table after a crash, from slot 0 on.
 
-    `offsets`, `tags`: of the redo log's entries, the first of which has the number `first_number`. `has_walk_bug`:
-    as the broker walks: it adds the bytes that it has read to the number of an entry, and so leaves out files.
+    `offsets`, `tags`, `numbers`: of the redo log's entries, ascending; without `numbers` they count from 0.
+    `has_walk_bug`: as the broker walks: it adds the bytes that it has read to the number of an entry, and so leaves out
+    files.
     Order:  slot number, which is log order.
     Source: store/transaction/TransactionStateService.java recreateStateTable (3.1.4); FORMATS 6.1.
     """
+    numbers = np.arange(len(offsets)) if numbers is None else numbers
     waiting: set[int] = set()
-    begin, end = 0, len(offsets)
+    begin, end = (int(numbers[0]), int(numbers[-1]) + 1) if len(numbers) else (0, 0)
     while begin < end:
-        stop = min(end, (first_number + begin) // entries_per_file * entries_per_file + entries_per_file - first_number)
-        for offset, tag in zip(offsets[begin:stop].tolist(), tags[begin:stop].tolist(), strict=True):
+        stop = min(end, begin // entries_per_file * entries_per_file + entries_per_file)
+        first, last = np.searchsorted(numbers, (begin, stop)).tolist()
+        for offset, tag in zip(offsets[first:last].tolist(), tags[first:last].tolist(), strict=True):
             if tag == PREPARED_TAGS:
                 waiting.add(offset)
             else:
                 waiting.discard(tag)
         begin += (stop - begin) * (REDO_ENTRY.size_bytes if has_walk_bug else 1)
     return np.array(sorted(waiting), np.int64)
+
+
+def numbers_with(entries: RedoEntries, later_count: int) -> Int64s:
+    """The numbers of a redo log's entries, and of those that the broker appends for so many later records."""
+    following = int(entries.numbers[-1]) + 1 if len(entries) else 0
+    return np.concatenate([entries.numbers, following + np.arange(later_count)])
 
 
 def entries_per_file(entries: RedoEntries) -> int:

@@ -27,7 +27,7 @@ from readers.old_records import OldRecords
 from readers.other_designs import NEVER_ASK_SINCE
 from readers.record_at import blocks_at
 from readers.record_layout import PREPARED
-from readers.redo_log import PREPARED_TAGS, entries_per_file, recovered_offsets, redo_entries
+from readers.redo_log import PREPARED_TAGS, entries_per_file, numbers_with, recovered_offsets, redo_entries
 from readers.rocksdb_transactions import rocksdb_entries
 from readers.state_table import DIRECTORY, STATE_SLOT, state_slots
 from readers.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
@@ -180,7 +180,7 @@ def _remade(found: BesideTables) -> Int64s:
         np.concatenate([entries.offsets, later.offsets]),
         np.concatenate([entries.tags, np.where(later.is_prepared, PREPARED_TAGS, later.prepared_offsets)]),
         entries_per_file=entries_per_file(entries),
-        first_number=int(entries.numbers[0]) if len(entries) else 0,
+        numbers=numbers_with(entries, len(later)),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from readers.columns import Bools, Int64s
-from readers.consume_queue import Slots
+from readers.consume_queue import PRE_BLANK_LENGTH, Slots
 from readers.findings import Finding
 from readers.layout import Field, Layout
 from readers.reading import Reading
@@ -40,6 +40,8 @@ STATE_SLOT = Layout(
 STATES: dict[int, str] = {PREPARED: "PREPARED", COMMIT: "COMMIT", ROLLBACK: "ROLLBACK"}
 DIRECTORY = ("transaction", "statetable")
 KIND = "statetable"
+#: The state of a slot that a bundle left out; it has no other field but an impossible length.
+LEFT_OUT_STATE = int.from_bytes(b"RMQX", "big")
 
 
 def are_sound(slots: Slots) -> Bools:
@@ -48,7 +50,13 @@ def are_sound(slots: Slots) -> Bools:
     return sound & np.isin(slots["state"], list(STATES))
 
 
-FILES = UnitFiles(DIRECTORY, STATE_SLOT, are_sound, "an offset, a length, and a state of 4, 8 or 12")
+def are_left_out(slots: Slots) -> Bools:
+    """Which slots a bundle left out."""
+    left_out: Bools = (slots["record_length_bytes"] == PRE_BLANK_LENGTH) & (slots["state"] == LEFT_OUT_STATE)
+    return left_out
+
+
+FILES = UnitFiles(DIRECTORY, STATE_SLOT, are_sound, are_left_out, "an offset, a length, and a state of 4, 8 or 12")
 
 
 class StateSlots(AllUnits):

@@ -71,12 +71,14 @@ _All = TypeVar("_All", bound=AllUnits)
 class UnitFiles:
     """The files of one table: where they are, how a unit is laid out, and which units can be.
 
-    `expected`: what a sound unit has, in words.
+    `are_left_out`: which units a bundle left out: they have a number and nothing else. `expected`: what a sound unit
+    has, in words.
     """
 
     directory: tuple[str, ...]
     layout: Layout
     are_sound: Callable[[Slots], Bools]
+    are_left_out: Callable[[Slots], Bools]
     expected: str
 
     def segments(self, store: Store, findings: list[Finding]) -> tuple[Segment, ...]:
@@ -107,7 +109,8 @@ class UnitFiles:
         size, segment = self.layout.size_bytes, segments[found[0]]
         with segment.open() as file:
             slots = slots_in(file.read(found[1] - size, size), self.layout)
-        return ((segment.base_offset + found[1]) // size - 1, slots) if self.are_sound(slots).all() else None
+        is_sound = bool((self.are_sound(slots) & ~self.are_left_out(slots)).all())
+        return ((segment.base_offset + found[1]) // size - 1, slots) if is_sound else None
 
     def units(self, store: Store, findings: list[Finding], coverage: list[Coverage]) -> Iterator[Units]:
         """Every sound unit, in blocks of one file; findings and coverage grow as it goes.
@@ -167,11 +170,13 @@ class UnitFiles:
             with segment.open() as file:
                 for position in range(0, stop, BLOCK_SLOTS * size):
                     slots = slots_in(file.read(position, min(BLOCK_SLOTS * size, stop - position)), self.layout)
-                    sound = self.are_sound(slots)
-                    runs.add(~sound, position, size)
+                    left_out = self.are_left_out(slots)
+                    sound = self.are_sound(slots) & ~left_out
+                    runs.add(~(sound | left_out), position, size)
                     rows = np.flatnonzero(sound)
                     known.decoded_bytes += len(rows) * size
-                    known.damaged_bytes += (len(slots) - len(rows)) * size
+                    known.filler_bytes += int(left_out.sum()) * size
+                    known.damaged_bytes += int((~(sound | left_out)).sum()) * size
                     if len(rows):
                         positions = position + rows * size
                         yield Units(segment, positions, (segment.base_offset + positions) // size, slots[rows])

@@ -13,7 +13,14 @@ from readers.old_records import UNDECIDED, OldRecords
 from readers.queue_files import FINDINGS_MAX
 from readers.record_layout import COMMIT, PREPARED
 from readers.redo_log import FILES as REDO_FILES
-from readers.redo_log import PREPARED_TAGS, RedoEntries, entries_per_file, recovered_offsets, redo_entries
+from readers.redo_log import (
+    PREPARED_TAGS,
+    RedoEntries,
+    entries_per_file,
+    numbers_with,
+    recovered_offsets,
+    redo_entries,
+)
 from readers.sources import Segment
 from readers.state_table import FILES as TABLE_FILES
 from readers.state_table import STATE_SLOT, STATES, StateSlots, state_slots
@@ -240,8 +247,8 @@ class _Comparison:
         later = self._later
         offsets = np.concatenate([entries.offsets, later.offsets])
         tags = np.concatenate([entries.tags, np.where(later.is_prepared, PREPARED_TAGS, later.prepared_offsets)])
-        first = int(entries.numbers[0]) if len(entries) else 0
-        remade = recovered_offsets(offsets, tags, entries_per_file=entries_per_file(entries), first_number=first)
+        numbers = numbers_with(entries, len(later))
+        remade = recovered_offsets(offsets, tags, entries_per_file=entries_per_file(entries), numbers=numbers)
         prepared = self._records.prepared
         waiting = prepared.offsets[self._records.first_ends == UNDECIDED]
         rows = _rows_of(prepared.offsets, remade)

@@ -23,6 +23,7 @@ from readers.record_layout import BLANK, MAGIC_V1, RECORD, RECORD_BYTES_MIN, sig
 from readers.slot_files import SIMPLE, slot_files, topic_bytes
 from readers.sources import Segment
 from readers.store import LEFT_OUT_TOPIC, Store
+from repairs.bundle_entries import blank_entry, entry_of, left_out_entry
 from repairs.record_writer import blank_head
 
 #: Longer gaps are several records: whatever reads one takes its length in memory.
@@ -95,45 +96,55 @@ def planned_segment(
     extents: list[Extent] = []
     position, time_ms = 0, next((times[one.offset] for one in kept if one.offset in times), 0)
     for one in kept:
+        frame = segment.frame_bytes if one.kind == "record" else 0
         begin = one.offset - segment.base_offset
-        extents.extend(_left_out(segment.base_offset, position, begin, time_ms))
+        extents.extend(_left_out(segment, position, begin - frame, time_ms))
         time_ms = times.get(one.offset, time_ms)
         position = begin + one.length_bytes
         if one.kind != "hole":
-            extents.append(_kept(segment, begin, one.length_bytes, change if one.kind == "record" else change_bytes))
+            chosen = change if one.kind == "record" else change_bytes
+            extents.append(_kept(segment, begin, one.length_bytes, chosen, frame))
     left = segment.size_bytes - position
     if has_data and not is_last and left >= BLANK.size_bytes:
-        extents.append(Extent.of(position, blank_head(left)))
-    end = position + RECORD_BYTES_MIN + len(LEFT_OUT_TOPIC)
+        extents.append(Extent.of(position, blank_entry(left) if segment.frame_bytes else blank_head(left)))
+    end = position + segment.frame_bytes + RECORD_BYTES_MIN + len(LEFT_OUT_TOPIC)
     if has_data and is_last and end <= written_bytes(segment) and last_time_ms > time_ms:
-        extents.extend(_left_out(segment.base_offset, position, end, last_time_ms))
+        extents.extend(_left_out(segment, position, end, last_time_ms))
     return PlannedFile(path, segment.size_bytes, tuple(extents))
 
 
-def _kept(segment: Segment, position: int, length: int, change: Change) -> Extent:
+def _kept(segment: Segment, position: int, length: int, change: Change, frame: int) -> Extent:
+    """A record with the header of its DLedger entry, where the log has such; or bytes."""
+
     def pieces() -> Iterator[bytes]:
         with segment.open() as file:
-            data = change(file.read(position, length))
+            head, raw = file.read(position - frame, frame), file.read(position, length)
+        data = change(raw)
+        if frame:
+            data = entry_of(head, raw, data) + data
         for begin in range(0, len(data), _PIECE_BYTES):
             yield data[begin : begin + _PIECE_BYTES]
 
-    return Extent(position, length, pieces)
+    return Extent(position - frame, frame + length, pieces)
 
 
-def _left_out(base_offset: int, begin: int, end: int, time_ms: int) -> Iterator[Extent]:
+def _left_out(segment: Segment, begin: int, end: int, time_ms: int) -> Iterator[Extent]:
     """The records that stand for [begin, end) of a segment; where none has room the bytes stay zero."""
-    topic = LEFT_OUT_TOPIC.encode()
-    least = RECORD_BYTES_MIN + 1
+    topic, frame = LEFT_OUT_TOPIC.encode(), segment.frame_bytes
+    least = frame + RECORD_BYTES_MIN + 1
     if end - begin < least:
         return
     count = -(-(end - begin) // _LEFT_OUT_BYTES_MAX)
     edges = [begin + (end - begin) * number // count for number in range(count + 1)]
     for low, high in pairwise(edges):
-        name = topic[: high - low - RECORD_BYTES_MIN]
-        body_length = high - low - RECORD_BYTES_MIN - len(name)
-        header = RECORD.pack(
-            length_bytes=high - low, magic=signed(MAGIC_V1), body_crc=_crc_of_zeros(body_length),
-            commit_log_offset=base_offset + low, born_time_ms=time_ms, store_time_ms=time_ms,
+        length = high - low - frame
+        name = topic[: length - RECORD_BYTES_MIN]
+        body_length = length - RECORD_BYTES_MIN - len(name)
+        place = segment.base_offset + low
+        header = left_out_entry(place, length) if frame else b""
+        header += RECORD.pack(
+            length_bytes=length, magic=signed(MAGIC_V1), body_crc=_crc_of_zeros(body_length),
+            commit_log_offset=place + frame, born_time_ms=time_ms, store_time_ms=time_ms,
             body_length_bytes=body_length,
         )
         tail = bytes([len(name)]) + name + b"\0\0"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from readers.broker_settings import VERSION_MARKS
+from readers.broker_settings import MISSPELT_TIME, VERSION_MARKS
 from readers.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values
 from readers.cursors import FILE_NAME, check_cursors, read_cursors
 from readers.fastjson import read_config
@@ -105,7 +105,9 @@ def small_files(selection: Selection, facts: StoreFacts, redactor: Redactor | No
     for mark in _ROCKSDB_MARKS:
         if store.size_bytes(*mark.split("/")):
             yield PlannedFile.of(f"store/{mark}", b"\n")
-    for mark in VERSION_MARKS:
+    if store.size_bytes("lock"):  # since 4.0, with a word in it
+        yield PlannedFile.of("store/lock", b"lock")
+    for mark in (*VERSION_MARKS, "config/consumerFilter.json"):
         if not is_directory(store, mark) and store.has(*mark.split("/")):
             yield PlannedFile.of(f"store/{mark}", b"")
 
@@ -184,7 +186,11 @@ def _topics(selection: Selection, name_of: Naming) -> dict[str, Any] | None:
         names |= {"cluster", f"cluster{suffix}"}
     table = {name: _topic(name, topics.get(name)) for name in sorted(names)}
     table |= {name: _topic(name, topics.get(topic)) for topic, name in sorted(kept.items())}
-    return {"topicConfigTable": table}
+    found: dict[str, Any] = {"topicConfigTable": table}
+    data_version = value.get("dataVersion") if isinstance(value, dict) else None
+    if isinstance(data_version, dict) and MISSPELT_TIME in data_version:  # before 4.0
+        found["dataVersion"] = {"counter": 0, MISSPELT_TIME: 0}
+    return found
 
 
 def _topic(name: str, config: Any) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from readers.commit_log import last_with_data
 from readers.custody import tool
 from readers.errors import BadRequest, UnwritableFile
 from readers.local_engine import audit
+from readers.sources import Segment
 from readers.store import Store, open_store
 from readers.store_view import StoreFacts, store_facts
 from repairs import bundle_tables
@@ -179,6 +180,7 @@ class _Draft:
         seen: set[str] = set()
         for file in (
             *planned_queues(self.selection, self.redactor),
+            *bundle_tables.planned_tables(self.selection, self.redactor),
             *small_files(self.selection, self._facts_of_store, self.redactor),
         ):
             if file.path not in seen:
@@ -199,7 +201,7 @@ class _Draft:
         for segment in store.commit_log:
             mine = [one for one in kept if segment.base_offset <= one.offset < segment.end_offset]
             yield planned_segment(
-                segment, f"{STORE_DIRECTORY}/commitlog/{segment.base_offset:020d}", mine,
+                segment, f"{STORE_DIRECTORY}/{_directory_of(segment)}/{segment.base_offset:020d}", mine,
                 has_data=segment.base_offset <= last, is_last=segment.base_offset >= last,
                 change=change, change_bytes=change_bytes, times=times, last_time_ms=latest,
             )
@@ -242,7 +244,7 @@ class _Draft:
         """A row without where its store is."""
         return {
             column: [{key: part for key, part in entry.items() if key != "store"} for entry in value]
-            if column in WITNESSES else value
+            if column in (*WITNESSES, "state_entries") else value
             for column, value in row.items() if column != "store"
         }
 
@@ -336,6 +338,11 @@ class _Draft:
             sum(one.length_bytes for one in records), place.stat().st_size if place.is_file() else sum(extents),
             self.all_differences, tuple(self.reading_options()),
         )
+
+
+def _directory_of(segment: Segment) -> str:
+    """Where the bundle has a file of the log; a DLedger member is called by no name of its store."""
+    return "dledger-n0/data" if segment.frame_bytes else "commitlog"
 
 
 def _same(data: bytes) -> bytes:

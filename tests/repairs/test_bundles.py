@@ -20,7 +20,9 @@ from readers.errors import BadRequest, NoSuchTransaction, UnwritableFile
 from readers.job_runner import run_job
 from readers.local_engine import audit
 from readers.questions import show
+from readers.redo_log import redo_entries
 from readers.splits import plan_splits
+from readers.state_table import state_slots
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, open_store
 from readers.verify import FULL, Verify
 from repairs.bundle_redaction import Redactor, redaction_key
@@ -34,6 +36,11 @@ from tests.forge.stores import copy_of, unpacked
 Row = dict[str, Any]
 KEY = b"a key that is none of the bundle"
 WITNESSES = ("half_copies", "op_marks", "final_records", "discard_copies")
+#: All but those with transactions in RocksDB, whose table no bundle has.
+OTHERS = [
+    name for design in ("state_table", "prepared_records", "dledger", "controller", "rocksdb_queues")
+    for name in corpus_names(design)
+]  # fmt: skip
 
 
 def source(root: Path) -> Source:
@@ -56,7 +63,7 @@ def placed(row: Row) -> Row:
     names = {"store", "transaction_id", "producer_group", "topic", "keys"}
     return {
         column: [{key: part for key, part in entry.items() if key not in names} for entry in value]
-        if column in WITNESSES else value
+        if column in (*WITNESSES, "state_entries") else value
         for column, value in row.items() if column not in names
     }
 
@@ -87,12 +94,29 @@ def test_transactions_in_rocksdb_come_without_their_table_in_one_line(is_redacte
     assert found == {"COMMITTED", "ROLLED_BACK", "PENDING", "UNDECIDABLE"}  # PENDING: its immunity time is not over
 
 
-def test_a_state_table_stays_behind_in_one_line(tmp_path: Path) -> None:
-    one = source(copy_of("statetable-3.1.4", tmp_path))
-    rows = [row for row in rows_of(one) if row["state_entries"]]
-    made = make_bundle(one, [rows[0]["transaction_id"]], (), tmp_path / "b", is_archive=False)
-    assert len(made.differences) == 1
-    assert made.differences[0].startswith("transaction/statetable and transaction/redolog left out")
+@pytest.mark.parametrize("name", corpus_names("state_table"))
+@pytest.mark.parametrize("key", [None, KEY])
+def test_tables_of_3_1_have_what_the_verdict_needs_and_no_more(name: str, key: bytes | None, tmp_path: Path) -> None:
+    """Each transaction alone: what the table says of it decides what its flags and its reason are."""
+    original = source(unpacked(name))
+    chosen: dict[tuple[object, ...], Row] = {}
+    for row in rows_of(original):
+        chosen.setdefault((row["state"], *row["flags"], row["advice"]), row)
+    for number, row in enumerate(chosen.values()):
+        place = tmp_path / f"b{number}"
+        made = make_bundle(original, [row["transaction_id"]], (), place, is_archive=False, key=key)
+        assert made.differences == []
+        reader = reader_of(place)
+        (found,) = rows_of(reader)
+        entries = [{k: v for k, v in entry.items() if k != "store"} for entry in row["state_entries"]]
+        assert [{k: v for k, v in entry.items() if k != "store"} for entry in found["state_entries"]] == entries
+        assert (found["state"], found["flags"], found["reason"]) == (row["state"], row["flags"], row["reason"])
+        slots, redo = state_slots(reader.store, []), redo_entries(reader.store, [])
+        assert redo is not None
+        assert (0 if slots is None else len(slots)) + len(redo) == len(entries)
+        assert (slots is None) == (state_slots(original.store, []) is None)
+        findings = run_job(Verify(FULL), plan_splits([reader.store])).table().to_pylist()
+        assert not {row["code"] for row in findings} & {"table-entry-invalid", "table-gap", "log-missing"}
 
 
 def reader_of(bundle: Path) -> Source:
@@ -102,7 +126,7 @@ def reader_of(bundle: Path) -> Source:
     return Source(open_store(bundle / "store"), dict(line.split("=", 1) for line in lines if line))
 
 
-@pytest.mark.parametrize("name", corpus_names())
+@pytest.mark.parametrize("name", [*corpus_names(), *OTHERS])
 def test_each_state_of_each_store_reads_the_same(name: str, tmp_path: Path) -> None:
     original = source(unpacked(name))
     rows = rows_of(original)
