@@ -65,8 +65,10 @@ FLAGS: dict[str, str] = {
     "again, where the cursor was set back), or its slot of the state table is still open (3.1): it is asked again",
     "conflict": "it was both committed and rolled back: a committed copy has more op marks than COMMIT records, or "
     "(designs before 4.3) both records exist; consumers got it",
-    "unanswerable": "the table's number is not the record's: every answer is refused (3.1)",
-    "never_asked": "no table entry: the broker never asks for it (3.1)",
+    "unanswerable": "the table's number is not the record's, or will not be when a start after a crash has made the "
+    "table anew: every answer is refused (3.1)",
+    "never_asked": "no table entry, or none in the table that a start after a crash makes anew: the broker never asks "
+    "for it (3.1)",
     "stalled": "pending, and its newest copy has waited longer than two check intervals, the timeout and one pass "
     f"of {CHECK_PASS_MS_MAX // 1000} s without being checked",
     "never_checked": "pending, older than the timeout and one check interval, and no copy shows a check",
@@ -434,6 +436,7 @@ class Judgement:
         is_delayed = halves.any_of(self.chains.is_diverted)
         poisoned = np.where(others.is_rocksdb, others.is_unreadable_key, ~others.is_prepared & ~(readable & askable))
         is_slotless = others.is_prepared & others.has_tables & ~others.never_asks & (others.open_slot == NONE)
+        is_slotless &= ~others.is_table_damaged
         host = halves.integers("store_host_number")
         self.flags: dict[str, Bools] = {
             "duplicate_commit": self.commits_count > 1,
@@ -535,7 +538,8 @@ class Judgement:
 
     def _advice(self) -> pa.Array:
         others = self.others
-        unread = others.may_ask & ~others.has_tables  # a broker before 3.2 asks for most
+        # a broker before 3.2 asks for most
+        unread = others.may_ask & (~others.has_tables | (others.is_table_damaged & (others.open_slot == NONE)))
         is_asked = self._newest_is((others.is_asked & ~others.is_unanswerable) | unread)
         return pa.array(
             np.select(
@@ -585,7 +589,7 @@ class Judgement:
             "born_time_ms": self.born_time_ms,
             "half_store_time_ms": self.half_store_time_ms,
             "decided_time_ms": self._decided_time(),
-            "checks_count": pa.array(self.checks_count).cast(pa.int32()),
+            "checks_count": pa.array(self.checks_count, mask=halves.any_of(self.others.is_uncounted)).cast(pa.int32()),
             **self.chains.evidence(),
             "state_entries": state_entries_of(self.chains, self.views, TRANSACTIONS.field("state_entries").type),
         }
