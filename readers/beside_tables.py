@@ -9,8 +9,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.columns import Int64s
+from readers.errors import SourceError
 from readers.findings import Finding
-from readers.redo_log import redo_log_entries
+from readers.redo_log import redo_entries, redo_log_entries
+from readers.remade_table import remade_offsets
 from readers.state_entries import (
     LAST_OFFSET_KEY,
     REDO_LOG,
@@ -43,7 +46,18 @@ def beside_log(
         tables += OF_PREPARED
     if has_rocksdb_halves:
         tables.append((ROCKSDB, rocksdb_state_entries))
-    return read_beside(store, tables, findings)
+    return read_beside(store, tables, findings, _remade if has_prepared else lambda _store: None)
+
+
+def _remade(store: Store) -> Int64s | None:
+    """What the next start puts into the state table, where it makes that anew: the broker did not stop cleanly."""
+    if not store.aborted or store.in_use:
+        return None
+    try:
+        entries = redo_entries(store, [])
+        return None if entries is None else remade_offsets(store, entries, [])
+    except SourceError:
+        return None  # what reads the log reports it
 
 
 def may_have_rocksdb_halves(store: Store) -> bool:

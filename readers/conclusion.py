@@ -15,6 +15,7 @@ from readers.findings import Finding
 from readers.foreign import find_foreign_decisions
 from readers.half_queue import JUDGED_HALVES, halves_of
 from readers.missing import derived_findings, missing_bytes
+from readers.missing_ends import known_behind
 from readers.missing_tail import lost_tails
 from readers.reading import Coverage
 from readers.rocksdb_transactions import has_entries, no_database
@@ -78,10 +79,13 @@ def conclude(
     facts.foreign_decisions.extend(decisions)
     _ask_tables(facts, scanned)
     unfound = [slot for part in scanned for slot in part.unfound]
-    damaged.extend(lost_tails(store, tails, unfound))
-    missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound)
+    known = known_behind(store, tails) if any(part.prepared_count for part in scanned) else []
+    damaged.extend(lost_tails(store, tails, unfound, known))
+    missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound, known)
     facts.missing.extend(missing.ranges)
     has_halves = any(part.halves_count for part in scanned)
+    if not has_halves and any(part.prepared_count for part in scanned):  # no cursor decides anything of those
+        facts.findings[:] = [finding for finding in facts.findings if finding.code != "config-missing"]
     facts.findings.extend([*found, *missing.findings, *derived_findings(store, facts.cursors.half, has_halves)])
     result.damaged_halves = [halves_of(block, store.root, JUDGED_HALVES) for block in missing.damaged_halves]
     return result

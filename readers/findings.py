@@ -400,6 +400,13 @@ KINDS: dict[str, Kind] = {
         "a broker that was stopped cleanly makes no table of it when it starts: it asks for none of them",
         "rmqtx rebuild statetable makes the table anew",
     ),
+    "redo-log-missing": Kind(
+        "warning",
+        "a state table without a redo log",
+        "a broker that starts after a crash makes its table anew out of the redo log: it would ask for nothing that is "
+        "open",
+        "rmqtx rebuild redolog makes it anew",
+    ),
     "table-leftover": Kind(
         "note",
         "a state table and a redo log that a later broker has left behind (from 3.2 on)",

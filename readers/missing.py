@@ -18,6 +18,7 @@ from readers.findings import Finding, as_text
 from readers.half_queue import are_halves
 from readers.mended_records import mended_blocks, mended_op_numbers, with_topic
 from readers.premises import MissingRange
+from readers.prepared_log import is_prepared, is_rollback
 from readers.properties import TRANSACTION_ID, UNIQ_KEY
 from readers.record_at import block_at
 from readers.record_block import Block
@@ -33,17 +34,20 @@ _UNFOUND_SLOTS_MAX = 1000
 #: So few may all be damaged records.
 UNFOUND_SLOTS_FEW = 16
 #: How far from its neighbours' records the record of a slot is looked for.
-_SEARCHED_BYTES_MAX = 32 << 20
+SEARCHED_BYTES_MAX = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class UnfoundSlot:
-    """A slot of the half, op or discard queue whose record is not there. Units: bytes of the commit log."""
+    """A slot of the half, op or discard queue whose record is not there; where prepared records are, of any queue, or
+    an entry of the redo log. Units: bytes of the commit log.
+    """
 
     topic: str
     queue_offset: int
     commit_log_offset: int
     record_length_bytes: int
+    queue_id: int = 0
 
 
 @dataclass(slots=True)
@@ -60,10 +64,12 @@ def missing_bytes(
     spans: Iterable[tuple[Segment, int, int]],
     findings: Iterable[Finding],
     unfound: Iterable[UnfoundSlot],
+    known: Iterable[UnfoundSlot] = (),
 ) -> MissingBytes:
     """What is missing in a log that was scanned.
 
-    `spans`: damaged (segment, position, length); `findings`: those of the scan; `unfound`: see `unfound_slots`.
+    `spans`: damaged (segment, position, length); `findings`: those of the scan; `unfound`: see `unfound_slots`;
+    `known`: see `known_behind`.
     Units: bytes.
     """
     result = MissingBytes()
@@ -72,7 +78,7 @@ def missing_bytes(
     for finding in findings:
         _add_finding(result, store, finding)
     _add_unfound_slots(result, store, list(unfound))
-    _add_what_lies_behind_the_end(result, store)
+    _add_what_lies_behind_the_end(result, store, known)
     return result
 
 
@@ -251,23 +257,23 @@ def _with_words_of(missing: MissingRange, topic: str, block: Block) -> MissingRa
 def stands_between_its_neighbours(store: Store, slot: UnfoundSlot) -> bool:
     """Whether the log has the record that a slot should point at, where the slots beside it say that it must be."""
     number = slot.queue_offset
-    with open_queue(store, slot.topic, 0) as queue:
+    with open_queue(store, slot.topic, slot.queue_id) as queue:
         before = queue.read(number - 1, number)[1].tolist()
         behind = queue.read(number + 1, number + 2)[1].tolist()
     begin = before[0] if before else store.log_begin_offset
-    end = behind[0] if behind else begin + _SEARCHED_BYTES_MAX
+    end = behind[0] if behind else begin + SEARCHED_BYTES_MAX
     for segment in store.commit_log:
         low, high = max(begin - segment.base_offset, 0), min(end - segment.base_offset, segment.size_bytes)
-        if low >= high or end - begin > _SEARCHED_BYTES_MAX:
+        if low >= high or end - begin > SEARCHED_BYTES_MAX:
             continue
         for block in SegmentScan(segment, from_position=low, to_position=high):
-            rows = block.topic_is(slot.topic)
-            if (rows & (block.header("queue_offset") == number) & (block.header("queue_id") == 0)).any():
+            rows = block.topic_is(slot.topic) & ~(is_prepared(block) | is_rollback(block))  # those are in no queue
+            if (rows & (block.header("queue_offset") == number) & (block.header("queue_id") == slot.queue_id)).any():
                 return True
     return False
 
 
-def _add_what_lies_behind_the_end(result: MissingBytes, store: Store) -> None:
+def _add_what_lies_behind_the_end(result: MissingBytes, store: Store, known: Iterable[UnfoundSlot]) -> None:
     """Slots that point behind the end of the log: its last files are gone, or were not copied.
 
     While a broker writes this is no loss: queues are then read later than the log.
@@ -275,7 +281,8 @@ def _add_what_lies_behind_the_end(result: MissingBytes, store: Store) -> None:
     end = store.log().end_offset
     if store.in_use or not store.commit_log:
         return
-    behind = 0
+    beyond = [slot for slot in known if slot.commit_log_offset >= end]
+    behind = max((slot.commit_log_offset + slot.record_length_bytes for slot in beyond), default=0)
     for topic in (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC):
         try:
             with open_queue(store, topic, 0) as queue:

@@ -16,12 +16,13 @@ from readers.store import Store
 
 
 def lost_tails(
-    store: Store, tails: Sequence[tuple[Segment, int, int]], unfound: Sequence[UnfoundSlot]
+    store: Store, tails: Sequence[tuple[Segment, int, int]], unfound: Sequence[UnfoundSlot],
+    known: Sequence[UnfoundSlot] = (),
 ) -> list[tuple[Segment, int, int]]:
     """The parts of what seems to lie behind the end of the log that held records, as (segment, position, length).
 
     `tails`: (segment, position, length) of what seems unused. Up to the last record that a queue knows there; nothing
-    in a store in use, whose queues are read later than its log.
+    in a store in use, whose queues are read later than its log. `known`: see `known_behind`.
     Units: bytes.
     """
     if store.in_use:
@@ -34,6 +35,7 @@ def lost_tails(
         believed = [slot for slot in mine if slot.topic in fitting]
         if len(believed) <= UNFOUND_SLOTS_FEW:  # so few may be damaged themselves
             believed = [slot for slot in believed if not stands_between_its_neighbours(store, slot)]
+        believed += [slot for slot in known if begin <= slot.commit_log_offset < end]
         if believed:
             last = max(slot.commit_log_offset + slot.record_length_bytes for slot in believed)
             lost.append((segment, position, min(last, end) - begin))

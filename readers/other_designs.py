@@ -39,9 +39,11 @@ class OtherDesigns:
            `is_dropped`: the broker took it out of that table; `is_slaves_drop`: that broker is a slave, which drops
            what it cannot ask for, whatever its master does (seen on 5.5.0); `is_unindexed`: it never was in there;
            `is_unreadable_key`: it is, and the check cannot read it. `checks`: those that the table counts, −1 unknown.
-           `open_slot`: number of its slot of the state table that is still open, −1 none; `has_tables`: whether that
-           table, or the redo log of its broker, was there, or of a half in RocksDB its table; `is_remade`: the state
-           table will be made anew by a broker that finds `abort`; `is_of_timer`: a timer may have asked for it.
+           `open_slot`: number of its slot of the state table that is still open, or that it will have in the table that
+           is made anew, −1 none; `has_tables`: whether that table, or the redo log of its broker, was there, or of a
+           half in RocksDB its table; `is_remade`: the state table will be made anew by a broker that finds `abort`;
+           `is_foretold`: what it will have is known; `is_table_damaged`: whether it has a slot is not known for that;
+           `is_uncounted`: a broker may have asked for it, and nothing counts how often.
     """
 
     def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
@@ -55,11 +57,12 @@ class OtherDesigns:
         self.is_unknown, self.is_dropped, self.is_unindexed, self.is_unreadable_key, self.has_tables, self.is_asked = (
             np.zeros(count, np.bool_) for _ in range(6)
         )
-        self.is_recorded, self.is_slaves_drop, self.is_of_timer = (np.zeros(count, np.bool_) for _ in range(3))
+        self.is_recorded, self.is_slaves_drop = (np.zeros(count, np.bool_) for _ in range(2))
         self.checks, self.open_slot, self.last_offset = (np.full(count, NONE, np.int64) for _ in range(3))
         self.never_asks, self.refuses_commit, self.is_unanswerable, self.is_remade, self.may_ask = (
             np.zeros(count, np.bool_) for _ in range(5)
         )
+        self.is_foretold, self.is_table_damaged, self.is_uncounted = (np.zeros(count, np.bool_) for _ in range(3))
         if not self.is_other.any():
             return
         self._offsets = halves.integers("commit_log_offset")
@@ -70,10 +73,11 @@ class OtherDesigns:
                 self._look_into_state_table(prepared, view)
             if len(rocksdb):
                 self._look_into_rocksdb(rocksdb, view, chains)
-        self.is_of_timer = self.is_prepared & (self.may_ask | self.has_tables)
         self.is_asked = (self.open_slot != NONE) & ~self.never_asks
         # A broker that did not stop cleanly makes its table anew: then other numbers count than those there now.
-        self.is_unanswerable = self.is_asked & ~self.is_remade & (self.open_slot != halves.integers("queue_offset"))
+        counts = ~self.is_remade | self.is_foretold
+        self.is_unanswerable = self.is_asked & counts & (self.open_slot != halves.integers("queue_offset"))
+        self.is_uncounted |= self.is_prepared & (self.may_ask | (halves.integers("queue_offset") > 0))
 
     def _look_into_state_table(self, rows: Int64s, view: StoreView) -> None:
         low = view.settings.version_low
@@ -87,7 +91,18 @@ class OtherDesigns:
         found = view.beside.entries.take(pa.array(entries))
         is_open = np.asarray(pc.and_(pc.equal(found["kind"], STATE_TABLE), pc.equal(found["value"], OPEN_SLOT)))
         numbers = int64s(pc.cast(found["key"].filter(pa.array(is_open)), pa.int64()))
-        self.open_slot[rows[asked[is_open]]] = numbers
+        self.is_uncounted[rows[asked]] = True
+        beside = view.beside
+        remade = beside.remade
+        if remade is None:
+            self.open_slot[rows[asked[is_open]]] = numbers
+            self.is_table_damaged[rows] = STATE_TABLE in beside.damaged
+            return
+        self.is_foretold[rows] = True
+        if len(remade):
+            places = np.minimum(np.searchsorted(remade, self._offsets[rows]), len(remade) - 1)
+            held = remade[places] == self._offsets[rows]
+            self.open_slot[rows[held]] = places[held]
 
     def _look_into_rocksdb(self, rows: Int64s, view: StoreView, chains: Chains) -> None:
         table = chains.halves.table.take(pa.array(rows))

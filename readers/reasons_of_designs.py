@@ -71,13 +71,23 @@ def prepared_pending(judged: Judgement, copies: Int64s) -> pa.Array:
         "; the broker asks for slot ", slot, " of the state table, and the record's number is ", number,
         f": every answer is refused, {_FOR_EVER}",
     )
+    anew = "; its broker did not stop cleanly, and the next start makes the state table anew: "
+    refused_then = joined(
+        anew, "it then asks for slot ", slot, ", the record's number is ", number,
+        f", and every answer is refused, {_FOR_EVER}",
+    )
     words = first_that_holds(
         copies,
         [
+            (others.is_unanswerable & others.is_foretold, refused_then),
             (others.is_unanswerable, refused),
+            (others.is_asked & others.is_foretold, joined(anew, "it then asks for slot ", slot, ", the record's own")),
             (others.is_asked & others.is_remade, joined(asked, remade)),
             (others.is_asked, asked),
             (others.refuses_commit, f"; brokers from 3.2 on never ask, those from 4.3 on refuse a commit: {_FOR_EVER}"),
+            (others.is_foretold & ~others.never_asks, f"{anew}it leaves this out, and nobody asks, {_FOR_EVER}"),
+            (others.is_table_damaged & ~others.never_asks, "; whether the broker asks is not known: its state table is"
+             " damaged"),
             (others.has_tables & ~others.never_asks, f"; no slot of the state table has it: nobody asks, {_FOR_EVER}"),
             (others.may_ask, "; whether the broker asks is not known: its state table was not read"),
         ],

@@ -23,11 +23,11 @@ from readers.designs import PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
 from readers.findings import Finding
 from readers.half_queue import JUDGED_HALVES, halves_of
 from readers.offset_marks import rocksdb_marks
-from readers.old_records import OldRecords
 from readers.other_designs import NEVER_ASK_SINCE
 from readers.record_at import blocks_at
 from readers.record_layout import PREPARED
-from readers.redo_log import PREPARED_TAGS, entries_per_file, numbers_with, recovered_offsets, redo_entries
+from readers.redo_log import redo_entries
+from readers.remade_table import remade_offsets
 from readers.rocksdb_transactions import rocksdb_entries
 from readers.state_table import DIRECTORY, STATE_SLOT, state_slots
 from readers.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
@@ -173,15 +173,7 @@ def _remade(found: BesideTables) -> Int64s:
         why = "open ones, because the redo log is not there, out of which the next start makes the state table"
         found.findings.append(Finding(found.store.root, "undecidable", actual=why))
         return np.empty(0, np.int64)
-    last = int(entries.offsets.max(initial=-1))
-    blocks = scan_segments(found.store, found.findings, [], from_offset=last + 1)
-    later = OldRecords.joined(OldRecords.of_block(block) for block in blocks)
-    return recovered_offsets(
-        np.concatenate([entries.offsets, later.offsets]),
-        np.concatenate([entries.tags, np.where(later.is_prepared, PREPARED_TAGS, later.prepared_offsets)]),
-        entries_per_file=entries_per_file(entries),
-        numbers=numbers_with(entries, len(later)),
-    )
+    return remade_offsets(found.store, entries, found.findings)
 
 
 # --- RocksDB ----------------------------------------------------------------------------------------------------------

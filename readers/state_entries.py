@@ -48,20 +48,26 @@ StateEntriesOf = Callable[["Store", list[Finding]], pa.Table | None]
 class BesideLog:
     """What the tables beside a log say, by half copy.
 
-    Shape: `kinds` are those that were there and could be read; `entries` are STATE_ENTRIES by half copy, and those of
-           one half copy as they were read.
+    Shape: `kinds` are those that were there and could be read, `damaged` those of which a part could not be; `entries`
+           are STATE_ENTRIES by half copy, and those of one half copy as they were read. `remade`: the prepared records
+           that a state table made anew at the next start will have, by slot number; None where it is not made anew, or
+           nothing says what it will have.
     """
 
     kinds: frozenset[str] = frozenset()
     entries: pa.Table = field(default_factory=STATE_ENTRIES.empty_table)
     rocksdb_last_offset: int = NONE
+    damaged: frozenset[str] = frozenset()
+    remade: Int64s | None = None
 
     @staticmethod
-    def of(tables: Iterable[tuple[str, pa.Table]]) -> BesideLog:
+    def of(
+        tables: Iterable[tuple[str, pa.Table]], damaged: Iterable[str] = (), remade: Int64s | None = None
+    ) -> BesideLog:
         """The same from tables by kind."""
         known = list(tables)
         if not known:
-            return BesideLog()
+            return BesideLog(damaged=frozenset(damaged), remade=remade)
         entries = pa.concat_tables([table.cast(STATE_ENTRIES) for _, table in known])
         last = entries.filter(
             pc.and_(pc.equal(entries["kind"], ROCKSDB), pc.equal(entries["key"], LAST_OFFSET_KEY))
@@ -70,7 +76,7 @@ class BesideLog:
         order = np.argsort(np.asarray(entries["half_commit_log_offset"]), kind="stable")
         return BesideLog(
             frozenset(kind for kind, _ in known), entries.take(pa.array(order)).combine_chunks(),
-            int(last[0]) if last else NONE,
+            int(last[0]) if last else NONE, frozenset(damaged), remade,
         )
 
     def of_kind(self, kind: str) -> pa.Table:
@@ -79,7 +85,9 @@ class BesideLog:
 
     def digest(self) -> str:
         """Another text where anything in the tables is another."""
-        digest = hashlib.blake2b(repr((sorted(self.kinds), self.rocksdb_last_offset)).encode(), digest_size=16)
+        remade = None if self.remade is None else self.remade.tolist()
+        known = sorted(self.kinds), self.rocksdb_last_offset, sorted(self.damaged), remade
+        digest = hashlib.blake2b(repr(known).encode(), digest_size=16)
         for name in ("half_commit_log_offset", "kind", "key", "value", "position_bytes"):
             digest.update(repr(self.entries[name].to_pylist()).encode())
         return digest.hexdigest()
@@ -97,18 +105,27 @@ class BesideLog:
         return asked, np.repeat(low, counts) + steps
 
 
-def read_beside(store: Store, tables: Iterable[tuple[str, StateEntriesOf]], findings: list[Finding]) -> BesideLog:
-    """What the tables beside a store's log say.
+def read_beside(
+    store: Store, tables: Iterable[tuple[str, StateEntriesOf]], findings: list[Finding],
+    remade_of: Callable[[Store], Int64s | None] = lambda _store: None,
+) -> BesideLog:
+    """What the tables beside a store's log say. `remade_of` says what a state table that is made anew will have.
 
     Damage: a table that cannot be read is a finding, and not among the kinds that are known.
     """
     found: list[tuple[str, pa.Table]] = []
+    damaged: set[str] = set()
     for kind, entries_of in tables:
+        met: list[Finding] = []
         try:
-            entries = entries_of(store, findings)
+            entries = entries_of(store, met)
         except SourceError as error:
-            findings.append(Finding(store.root, "unreadable-file", error.file, actual=str(error)))
-            continue
+            met.append(Finding(store.root, "unreadable-file", error.file, actual=str(error)))
+            entries = None
+        findings += met
+        if any(finding.kind.severity == "error" for finding in met):
+            damaged.add(kind)
         if entries is not None:
             found.append((kind, entries))
-    return BesideLog.of(found)
+    remade = None if REDO_LOG in damaged else remade_of(store)
+    return BesideLog.of(found, damaged, remade)

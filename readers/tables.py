@@ -207,10 +207,7 @@ TRANSACTIONS = pa.schema(
         column("born_time_ms", pa.int64(), "producer clock when the message was made"),
         column("half_store_time_ms", pa.int64(), "broker clock at the first half copy"),
         column("decided_time_ms", pa.int64(), "broker clock at the record that decided it; null while undecided"),
-        column(
-            "checks_count", pa.int32(),
-            "most checks that any copy has behind it; null where only RocksDB's table counts them and has none of it",
-        ),
+        column("checks_count", pa.int32(), "most checks that any copy has behind it; null where none are counted"),
         column("half_copies", HALF_COPY, "every half copy, or prepared record, in log order"),
         column("op_marks", OP_MARK, "every op number, or ROLLBACK record, that names one of its copies"),
         column("final_records", FINAL_RECORD, "every COMMIT record of it"),

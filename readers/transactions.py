@@ -65,8 +65,10 @@ FLAGS: dict[str, str] = {
     "again, where the cursor was set back), or its slot of the state table is still open (3.1): it is asked again",
     "conflict": "it was both committed and rolled back: a committed copy has more op marks than COMMIT records, or "
     "(designs before 4.3) both records exist; consumers got it",
-    "unanswerable": "the table's number is not the record's: every answer is refused (3.1)",
-    "never_asked": "no table entry: the broker never asks for it (3.1)",
+    "unanswerable": "the table's number is not the record's, or will not be when a start after a crash has made the "
+    "table anew: every answer is refused (3.1)",
+    "never_asked": "no table entry, or none in the table that a start after a crash makes anew: the broker never asks "
+    "for it (3.1)",
     "stalled": "pending, and its newest copy has waited longer than two check intervals, the timeout and one pass "
     f"of {CHECK_PASS_MS_MAX // 1000} s without being checked",
     "never_checked": "pending, older than the timeout and one check interval, and no copy shows a check",
@@ -267,7 +269,8 @@ class Judgement:
         # Only the table of RocksDB counts them: of what it has not, or no longer, nothing tells how often it was asked.
         # The timer of 3.0 and 3.1 counts nothing.
         is_counted = halves.highest(self.others.checks, NONE) != NONE
-        self.has_unknown_checks = self._newest_is(self.others.is_rocksdb | self.others.is_of_timer) & ~is_counted
+        self.has_unknown_checks = self._newest_is(self.others.is_rocksdb) & ~is_counted
+        self.has_unknown_checks |= halves.any_of(self.others.is_uncounted)
         self.newest_checks = np.where(
             halves.has, halves.integers("checks_count", 0)[halves.last] if len(halves) else 0, 0
         )
@@ -438,6 +441,7 @@ class Judgement:
         is_delayed = halves.any_of(self.chains.is_diverted)
         poisoned = np.where(others.is_rocksdb, others.is_unreadable_key, ~others.is_prepared & ~(readable & askable))
         is_slotless = others.is_prepared & others.has_tables & ~others.never_asks & (others.open_slot == NONE)
+        is_slotless &= ~others.is_table_damaged
         host = halves.integers("store_host_number")
         self.flags: dict[str, Bools] = {
             "duplicate_commit": self.commits_count > 1,
@@ -539,7 +543,8 @@ class Judgement:
 
     def _advice(self) -> pa.Array:
         others = self.others
-        unread = others.may_ask & ~others.has_tables  # a broker before 3.2 asks for most
+        # a broker before 3.2 asks for most
+        unread = others.may_ask & (~others.has_tables | (others.is_table_damaged & (others.open_slot == NONE)))
         is_asked = self._newest_is((others.is_asked & ~others.is_unanswerable) | unread)
         return pa.array(
             np.select(

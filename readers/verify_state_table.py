@@ -86,6 +86,8 @@ class _Comparison:
             yield from self._without_slot(self._slots)
         if self._entries is not None:
             yield from self._of_entries(self._entries)
+        elif not self._is_leftover:
+            yield self._without_redo_log()
         if self._is_leftover:
             yield self._leftover()
         elif self._store.aborted and not self._store.in_use and self._entries is not None:
@@ -183,6 +185,14 @@ class _Comparison:
         yield Finding(
             self._store.root, "table-missing", self._store.place(*TABLE_FILES.directory),
             expected=f"slots for {len(self._records.prepared)} prepared records, {waiting} of them undecided",
+            actual="no file",
+        )
+
+    def _without_redo_log(self) -> Finding:
+        waiting = int((self._records.first_ends == UNDECIDED).sum())
+        return Finding(
+            self._store.root, "redo-log-missing", self._store.place(*REDO_FILES.directory),
+            expected=f"entries of {len(self._records)} records, {waiting} of them prepared and not ended",
             actual="no file",
         )
 

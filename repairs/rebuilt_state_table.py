@@ -158,7 +158,7 @@ class StateTableBuilder:
         rows = self._within_reach(prepared, np.flatnonzero(usable))
         is_open = states[rows] == PREPARED
         order = rows[np.lexsort((prepared.offsets[rows], is_open, prepared.queue_offsets[rows]))]
-        is_last = np.append(np.diff(prepared.queue_offsets[order]) != 0, [True] * min(1, len(order)))
+        is_last = np.append(np.diff(prepared.queue_offsets[order]) != 0, np.ones(min(1, len(order)), np.bool_))
         for row in order[~is_last].tolist():
             if states[row] == PREPARED:
                 self.findings.append(

@@ -227,7 +227,7 @@ def say_deed(deed: Deed, voice: Voice) -> None:
     """What will be done to a transaction, in one line; and why not, in one more for each guard."""
     row, named = deed.situation.row, deed.named
     age = duration_text(deed.situation.around.now_ms - row["half_store_time_ms"]) if row["half_store_time_ms"] else "?"
-    checks = "checks unknown" if row["checks_count"] is None else count(row["checks_count"], "check")
+    checks = "checks not counted" if row["checks_count"] is None else count(row["checks_count"], "check")
     facts = [
         str(row["state"]), f"age {age}", checks, f"topic {row['topic']}",
         f"group {row['producer_group']}", *([f"keys {row['keys']}"] if row["keys"] else []),

@@ -10,7 +10,7 @@ import pyarrow as pa
 from readers.commit_log import written_bytes
 from readers.consume_queue import open_queue
 from readers.cursors import check_cursors
-from readers.designs import DESIGNS, HALF_TOPIC_DESIGN, designs_of
+from readers.designs import DESIGNS, HALF_TOPIC_DESIGN, PREPARED_RECORDS, STATE_TABLE, designs_of
 from readers.designs import ROCKSDB as ROCKSDB_DESIGN
 from readers.errors import SourceError
 from readers.rocksdb_cursors import cursor_databases
@@ -62,7 +62,6 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
     """The row of STORES, and what was wrong while it was made."""
     findings = list(store.findings)
     cursors = check_cursors(store)
-    findings += cursors.findings
     in_rocksdb = queue_bounds(store, findings)
     half_min, half_max = _range(store, HALF_TOPIC, findings) or in_rocksdb.get((HALF_TOPIC, 0)) or NO_QUEUE
     _, op_max = _range(store, OP_TOPIC, findings) or in_rocksdb.get((OP_TOPIC, 0)) or NO_QUEUE
@@ -71,10 +70,12 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
     queues = sorted({*store.queues(), *in_rocksdb})
     end, size_bytes = _log_end(store)
     seen = designs_of(store)
+    words = [design.word for design in seen]
+    findings += cursors.findings if not is_older(words) else []  # nothing of those is decided by a cursor
     row = {
         "store": store.root,
         "generation": generation(store, seen),
-        "designs": [design.word for design in seen],
+        "designs": words,
         "designs_shown_by": [design.why for design in seen],
         "broker_versions": settings.version,
         "settings": settings.describe(),
@@ -95,7 +96,7 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
         "op_max_offset": op_max,
         "op_next_offset": None if cursors.op is None else cursors.op.get(0),
         "discarded_count": discarded,
-        "trust": list(_trust(store, findings, seen, cursor=half_next, half_max=half_max)),
+        "trust": list(_trust(store, findings, words, cursor=half_next, half_max=half_max)),
     }
     return row, findings
 
@@ -149,7 +150,7 @@ def _range(store: Store, topic: str, findings: list[Finding]) -> tuple[int, int]
 
 
 def _trust(
-    store: Store, findings: list[Finding], seen: Sequence[SeenDesign], *, cursor: int | None, half_max: int | None
+    store: Store, findings: list[Finding], designs: Sequence[str], *, cursor: int | None, half_max: int | None
 ) -> Iterator[str]:
     """What can be relied on, as sentences."""
     if not store.commit_log:
@@ -165,12 +166,14 @@ def _trust(
         yield "stopped cleanly before it was copied: the files are complete if all of them were copied"
     else:
         yield "stopped cleanly: the files are complete"
-    if (store.in_use or store.aborted) and ROCKSDB_DESIGN in (design.word for design in seen):
+    if (store.in_use or store.aborted) and ROCKSDB_DESIGN in designs:
         yield "RocksDB's table is as old as its last flush: it misses later checks, and later drops"
     if cursor is None and half_max is not None:
         yield "the check's cursor is not known: what only it decides is UNDECIDABLE"
     if store.has_rocksdb_queues and not store.has("consumequeue", HALF_TOPIC):
         yield "the queues are in RocksDB: pending transactions are found by scanning the log"
+    elif is_older(designs):
+        yield "prepared records are in no queue: pending transactions are found by scanning the log"
     elif half_max is None:
         yield "there is no half queue: pending transactions are found by scanning the log"
     if not store.index_files:
@@ -204,10 +207,11 @@ def _page(row: dict[str, Any]) -> Iterator[str]:
         f"queues      {count(row['queues_count'], 'queue')} of {count(row['topics_count'], 'topic')}; "
         f"{count(row['index_files_count'], 'index file')}"
     )
-    half = _queue(row["half_min_offset"], row["half_max_offset"], row["half_next_offset"], row["half_lag"])
-    yield f"half queue  {half}"
-    yield f"op queue    {_queue(0, row['op_max_offset'], row['op_next_offset'], None)}"
-    yield f"discarded   {_discarded(row)}"
+    if not is_older(row["designs"]):
+        half = _queue(row["half_min_offset"], row["half_max_offset"], row["half_next_offset"], row["half_lag"])
+        yield f"half queue  {half}"
+        yield f"op queue    {_queue(0, row['op_max_offset'], row['op_next_offset'], None)}"
+        yield f"discarded   {_discarded(row)}"
     for number, sentence in enumerate(row["trust"]):
         yield f"{'' if number else 'trust':<10}  {sentence}"
 
@@ -218,6 +222,11 @@ def _discarded(row: dict[str, Any]) -> str:
     if ROCKSDB_DESIGN not in row["designs"]:
         return str(copies)
     return f"{count(copies, 'copy', 'copies')}; none is made of what RocksDB drops: rmqtx audit lists that"
+
+
+def is_older(designs: Sequence[str]) -> bool:
+    """Whether all transactions that a store shows are of brokers before 4.3: these have no check queues and cursors."""
+    return bool(designs) and set(designs) <= {STATE_TABLE, PREPARED_RECORDS}
 
 
 def _queue(first: int | None, end: int | None, following: int | None, lag: int | None) -> str:

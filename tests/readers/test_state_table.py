@@ -291,3 +291,11 @@ def test_the_walk_reads_the_first_file_and_then_every_twentieth() -> None:
 
 def test_states_are_named() -> None:
     assert list(STATES.values()) == ["PREPARED", "COMMIT", "ROLLBACK"]
+
+
+def test_a_table_without_a_redo_log_is_found(tmp_path: Path) -> None:
+    root = copy_of(CLEAN, tmp_path)
+    for path in (root / "transaction" / "redolog").rglob("0*"):
+        if path.is_file():
+            path.unlink()
+    assert "redo-log-missing" in {row["code"] for row in findings(root)}

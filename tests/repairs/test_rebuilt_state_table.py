@@ -138,3 +138,10 @@ def test_a_store_of_another_design_has_none(tmp_path: Path) -> None:
     sizes = table_sizes(opened(CLEAN))
     assert (sizes.table_file_bytes, sizes.redo_file_bytes) == (480, 1000)
     assert PREPARED == 4
+
+
+def test_of_a_log_without_a_record_that_stands_where_it_says_no_slot_is_made(tmp_path: Path) -> None:
+    root = copy_of(LOSSY, tmp_path / "damaged")
+    file = root / "commitlog" / f"{0:020}"
+    file.rename(file.with_name(f"{1:020}"))
+    assert rebuilt(root, tmp_path / "new", STATE_TABLE).state_slots_count == 0
