@@ -24,8 +24,11 @@ from readers.record_block import Block
 from readers.record_layout import COMMIT
 from readers.segment_scan import SegmentScan
 from readers.sources import Segment, SegmentedLog
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 
+#: Whose records are witnesses that a queue knows: each of its slots is looked for in the log.
+COMPARED_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
+_HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
 _IDENTIFIED_BYTES_MAX = 8 << 20
 _SLOTS_AT_ONCE = 1 << 20
 #: A queue that contradicts its log more often is not this log's queue.
@@ -168,7 +171,7 @@ def unfound_slots(
 def _add_unfound_slots(result: MissingBytes, store: Store, slots: list[UnfoundSlot]) -> None:
     """Queue slots whose record the scan did not find: either the record is damaged, or the slot."""
     known = [(missing.begin_offset, missing.end_offset) for missing in result.ranges]
-    for topic in (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC):
+    for topic in COMPARED_TOPICS:
         mine = [
             slot
             for slot in slots
@@ -218,11 +221,12 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
     what = f"the record of slot {number} of {topic} at commit-log offset {offset} is not one"
     missing = MissingRange(store.root, offset, end, what)
     if block is not None:
-        if topic == HALF_TOPIC:
-            missing = replace(missing, is_identified=True, half_queue_offsets=(number,), prepared_offsets=(offset,))
+        if topic in _HALF_TOPICS:
+            numbers = (number,) if topic == HALF_TOPIC else ()
+            missing = replace(missing, is_identified=True, half_queue_offsets=numbers, prepared_offsets=(offset,))
         missing = _with_words_of(missing, topic, block)
-        if topic == HALF_TOPIC and (sound is None or not block.topic_is(HALF_TOPIC)[0]):
-            mended = with_topic(block, HALF_TOPIC)
+        if topic in _HALF_TOPICS and (sound is None or not block.topic_is(topic)[0]):
+            mended = with_topic(block, topic)
             result.damaged_halves.extend([] if mended is None else [mended])
     result.ranges.append(missing)
 
@@ -244,7 +248,8 @@ def _with_words_of(missing: MissingRange, topic: str, block: Block) -> MissingRa
         if numbers is None:
             return missing
         return replace(missing, is_identified=True, half_queue_offsets=tuple(numbers))
-    ids = tuple(value for value in block.properties.text(UNIQ_KEY).to_pylist() if value)
+    name = TRANSACTION_ID if topic == ROCKSDB_OP_TOPIC else UNIQ_KEY  # such an op has a UNIQ_KEY of its own
+    ids = tuple(value for value in block.properties.text(name).to_pylist() if value)
     return replace(missing, is_identified=True, transaction_ids=ids) if ids else missing
 
 
@@ -276,7 +281,7 @@ def _add_what_lies_behind_the_end(result: MissingBytes, store: Store) -> None:
     if store.in_use or not store.commit_log:
         return
     behind = 0
-    for topic in (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC):
+    for topic in COMPARED_TOPICS:
         try:
             with open_queue(store, topic, 0) as queue:
                 first = queue.offset_of(end)

@@ -18,7 +18,7 @@ from readers.findings import Finding
 from readers.premises import ForeignDecision, MissingRange, StoreView
 from readers.record_at import block_at
 from readers.state_entries import BesideLog
-from readers.store import HALF_TOPIC, OP_TOPIC, Store
+from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 
 FLUSH_LAG_MS_MAX = 10_000
 
@@ -98,7 +98,7 @@ def missing_end_findings(store: Store) -> list[Finding]:
     """A finding where the half or op queue points behind the files of the log: the last ones are gone, or all."""
     end = store.commit_log[-1].end_offset if store.commit_log else 0
     found = []
-    for topic in (HALF_TOPIC, OP_TOPIC):
+    for topic in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
         try:
             with open_queue(store, topic, 0) as queue:
                 places = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
@@ -124,7 +124,7 @@ def _known_until_ms(store: Store) -> int:
     times = [flushed]
     log = store.log()
     try:
-        for topic in (HALF_TOPIC, OP_TOPIC):
+        for topic in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
             with open_queue(store, topic, 0) as queue:
                 last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
                 blocks = [block_at(log, offset) for offset in last]
