@@ -402,6 +402,18 @@ class Chains:
         return is_decision
 
     @cached_property
+    def is_replica(self) -> Bools:
+        """Rows of `finals` that are the same record in another store: a slave's log has its master's bytes."""
+        names = ("commit_log_offset", "queue_id", "queue_offset", "store_time_ms", "prepared_transaction_offset")
+        replica = np.zeros(len(self.finals), np.bool_)
+        rows = np.flatnonzero(self.finals.counts[self.finals.number] > 1) if len(self.stores) > 1 else replica[:0]
+        if len(rows):
+            places = np.stack([self.finals.number, *(self.finals.integers(name) for name in names)], axis=1)[rows]
+            replica[rows] = True
+            replica[rows[np.unique(places, axis=0, return_index=True)[1]]] = False
+        return replica
+
+    @cached_property
     def is_diverted(self) -> Bools:
         """Rows of `halves` that wait in another topic, where a delay sent them."""
         waiting = pa.array(WAITING_TOPICS)

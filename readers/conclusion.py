@@ -14,14 +14,15 @@ from readers.commit_log import span_findings
 from readers.findings import Finding
 from readers.foreign import find_foreign_decisions
 from readers.half_queue import JUDGED_HALVES, halves_of
+from readers.known_ends import known_end
 from readers.missing import derived_findings, missing_bytes
-from readers.missing_ends import known_behind
 from readers.missing_tail import lost_tails
+from readers.premises import MissingRange
 from readers.reading import Coverage
 from readers.rocksdb_transactions import has_entries, no_database
 from readers.segment_scan import merged_spans
 from readers.sources import Segment
-from readers.state_entries import ROCKSDB
+from readers.state_entries import ROCKSDB, BesideLog
 from readers.store_view import StoreFacts
 from readers.witness_scan import Scanned
 
@@ -79,16 +80,40 @@ def conclude(
     facts.foreign_decisions.extend(decisions)
     _ask_tables(facts, scanned)
     unfound = [slot for part in scanned for slot in part.unfound]
-    known = known_behind(store, tails) if any(part.prepared_count for part in scanned) else []
-    damaged.extend(lost_tails(store, tails, unfound, known))
-    missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound, known)
+    damaged.extend(lost_tails(store, tails, unfound))
+    missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound)
     facts.missing.extend(missing.ranges)
+    found.extend(_behind_the_end(facts, scanned, tails))
     has_halves = any(part.halves_count for part in scanned)
     if not has_halves and any(part.prepared_count for part in scanned):  # no cursor decides anything of those
         facts.findings[:] = [finding for finding in facts.findings if finding.code != "config-missing"]
     facts.findings.extend([*found, *missing.findings, *derived_findings(store, facts.cursors.half, has_halves)])
     result.damaged_halves = [halves_of(block, store.root, JUDGED_HALVES) for block in missing.damaged_halves]
     return result
+
+
+def _behind_the_end(
+    facts: StoreFacts, scanned: list[Scanned], tails: list[tuple[Segment, int, int]]
+) -> list[Finding]:
+    """What is missing behind the end of the log, where the half and op queues in files do not tell it."""
+    store = facts.store
+    is_told = not store.has_rocksdb_queues and not any(part.prepared_count or part.rocksdb_halves_count
+                                                       for part in scanned)
+    known = None if is_told else known_end(store, tails, facts.beside or BesideLog())
+    if known is None:
+        return []
+    end, known_offset = known.log_end_offset, known.known_end_offset
+    if any(missing.begin_offset <= end and missing.end_offset >= known_offset for missing in facts.missing):
+        return []
+    what = f"{known.what} knows records up to commit-log offset {known_offset}, and the log ends at {end}"
+    facts.missing.append(MissingRange(store.root, end, known_offset, what))
+    segment = store.log().segment_at(end) or store.commit_log[-1]
+    return [
+        Finding(
+            store.root, "log-missing", segment.file, length_bytes=known_offset - end, commit_log_offset=end,
+            expected=f"records up to {known_offset}, which {known.what} knows", actual=f"none from {end} on",
+        )
+    ]
 
 
 def _ask_tables(facts: StoreFacts, scanned: list[Scanned]) -> None:

@@ -71,8 +71,9 @@ KINDS: dict[str, Kind] = {
     ),
     "log-missing": Kind(
         "error",
-        "half or op queues or the redo log point behind the end of the commit log that is here",
-        "their records are missing as evidence: transactions that were written there are not listed",
+        "queues or tables beside the commit log know records behind the end of what is here of it",
+        "these are missing as evidence: what one of them may have decided is UNDECIDABLE, and transactions that begin "
+        "there are not listed",
         "find the missing files of the commit log in a backup or on a slave",
     ),
     "segment-overlap": Kind(

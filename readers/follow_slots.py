@@ -9,18 +9,16 @@ from collections.abc import Iterator, Mapping
 
 from readers.consume_queue import open_queue
 from readers.errors import SourceError
-from readers.missing import UnfoundSlot
+from readers.missing import COMPARED_TOPICS, UnfoundSlot
 from readers.record_at import block_at
 from readers.sources import Segment, SegmentedLog
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
-
-_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC)
+from readers.store import Store
 
 
 def slot_counts(store: Store) -> dict[str, int]:
     """Topic → queue offset behind its last slot; a queue that cannot be read proves nothing, and is left out."""
     counts: dict[str, int] = {}
-    for topic in _TOPICS:
+    for topic in COMPARED_TOPICS:
         try:
             with open_queue(store, topic, 0) as queue:
                 counts[topic] = queue.max_offset
@@ -53,7 +51,7 @@ def unfound_late_slots(
     """
     log = store.log()
     try:
-        for topic in _TOPICS:
+        for topic in COMPARED_TOPICS:
             for slot in _late(store, topic, compared.get(topic), offset):
                 segment = log.segment_at(slot.commit_log_offset)
                 if segment is not None and slot.commit_log_offset < offset and not _is_there(log, slot):

@@ -25,8 +25,11 @@ from readers.record_block import Block
 from readers.record_layout import COMMIT
 from readers.segment_scan import SegmentScan
 from readers.sources import Segment, SegmentedLog
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 
+#: Whose records are witnesses that a queue knows: each of its slots is looked for in the log.
+COMPARED_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
+_HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
 _IDENTIFIED_BYTES_MAX = 8 << 20
 _SLOTS_AT_ONCE = 1 << 20
 #: A queue that contradicts its log more often is not this log's queue.
@@ -39,8 +42,9 @@ SEARCHED_BYTES_MAX = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class UnfoundSlot:
-    """A slot of the half, op or discard queue whose record is not there; where prepared records are, of any queue, or
-    an entry of the redo log. Units: bytes of the commit log.
+    """A slot of the half, op or discard queue whose record is not there; of any queue where prepared records are.
+
+    Units: bytes of the commit log.
     """
 
     topic: str
@@ -64,12 +68,10 @@ def missing_bytes(
     spans: Iterable[tuple[Segment, int, int]],
     findings: Iterable[Finding],
     unfound: Iterable[UnfoundSlot],
-    known: Iterable[UnfoundSlot] = (),
 ) -> MissingBytes:
     """What is missing in a log that was scanned.
 
-    `spans`: damaged (segment, position, length); `findings`: those of the scan; `unfound`: see `unfound_slots`;
-    `known`: see `known_behind`.
+    `spans`: damaged (segment, position, length); `findings`: those of the scan; `unfound`: see `unfound_slots`.
     Units: bytes.
     """
     result = MissingBytes()
@@ -78,7 +80,7 @@ def missing_bytes(
     for finding in findings:
         _add_finding(result, store, finding)
     _add_unfound_slots(result, store, list(unfound))
-    _add_what_lies_behind_the_end(result, store, known)
+    _add_what_lies_behind_the_end(result, store)
     return result
 
 
@@ -174,7 +176,7 @@ def unfound_slots(
 def _add_unfound_slots(result: MissingBytes, store: Store, slots: list[UnfoundSlot]) -> None:
     """Queue slots whose record the scan did not find: either the record is damaged, or the slot."""
     known = [(missing.begin_offset, missing.end_offset) for missing in result.ranges]
-    for topic in (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC):
+    for topic in COMPARED_TOPICS:
         mine = [
             slot
             for slot in slots
@@ -224,11 +226,12 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
     what = f"the record of slot {number} of {topic} at commit-log offset {offset} is not one"
     missing = MissingRange(store.root, offset, end, what)
     if block is not None:
-        if topic == HALF_TOPIC:
-            missing = replace(missing, is_identified=True, half_queue_offsets=(number,), prepared_offsets=(offset,))
+        if topic in _HALF_TOPICS:
+            numbers = (number,) if topic == HALF_TOPIC else ()
+            missing = replace(missing, is_identified=True, half_queue_offsets=numbers, prepared_offsets=(offset,))
         missing = _with_words_of(missing, topic, block)
-        if topic == HALF_TOPIC and (sound is None or not block.topic_is(HALF_TOPIC)[0]):
-            mended = with_topic(block, HALF_TOPIC)
+        if topic in _HALF_TOPICS and (sound is None or not block.topic_is(topic)[0]):
+            mended = with_topic(block, topic)
             result.damaged_halves.extend([] if mended is None else [mended])
     result.ranges.append(missing)
 
@@ -250,7 +253,8 @@ def _with_words_of(missing: MissingRange, topic: str, block: Block) -> MissingRa
         if numbers is None:
             return missing
         return replace(missing, is_identified=True, half_queue_offsets=tuple(numbers))
-    ids = tuple(value for value in block.properties.text(UNIQ_KEY).to_pylist() if value)
+    name = TRANSACTION_ID if topic == ROCKSDB_OP_TOPIC else UNIQ_KEY  # such an op has a UNIQ_KEY of its own
+    ids = tuple(value for value in block.properties.text(name).to_pylist() if value)
     return replace(missing, is_identified=True, transaction_ids=ids) if ids else missing
 
 
@@ -273,7 +277,7 @@ def stands_between_its_neighbours(store: Store, slot: UnfoundSlot) -> bool:
     return False
 
 
-def _add_what_lies_behind_the_end(result: MissingBytes, store: Store, known: Iterable[UnfoundSlot]) -> None:
+def _add_what_lies_behind_the_end(result: MissingBytes, store: Store) -> None:
     """Slots that point behind the end of the log: its last files are gone, or were not copied.
 
     While a broker writes this is no loss: queues are then read later than the log.
@@ -281,9 +285,8 @@ def _add_what_lies_behind_the_end(result: MissingBytes, store: Store, known: Ite
     end = store.log().end_offset
     if store.in_use or not store.commit_log:
         return
-    beyond = [slot for slot in known if slot.commit_log_offset >= end]
-    behind = max((slot.commit_log_offset + slot.record_length_bytes for slot in beyond), default=0)
-    for topic in (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC):
+    behind = 0
+    for topic in COMPARED_TOPICS:
         try:
             with open_queue(store, topic, 0) as queue:
                 first = queue.offset_of(end)

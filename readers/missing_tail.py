@@ -16,13 +16,12 @@ from readers.store import Store
 
 
 def lost_tails(
-    store: Store, tails: Sequence[tuple[Segment, int, int]], unfound: Sequence[UnfoundSlot],
-    known: Sequence[UnfoundSlot] = (),
+    store: Store, tails: Sequence[tuple[Segment, int, int]], unfound: Sequence[UnfoundSlot]
 ) -> list[tuple[Segment, int, int]]:
     """The parts of what seems to lie behind the end of the log that held records, as (segment, position, length).
 
     `tails`: (segment, position, length) of what seems unused. Up to the last record that a queue knows there; nothing
-    in a store in use, whose queues are read later than its log. `known`: see `known_behind`.
+    in a store in use, whose queues are read later than its log.
     Units: bytes.
     """
     if store.in_use:
@@ -35,7 +34,6 @@ def lost_tails(
         believed = [slot for slot in mine if slot.topic in fitting]
         if len(believed) <= UNFOUND_SLOTS_FEW:  # so few may be damaged themselves
             believed = [slot for slot in believed if not stands_between_its_neighbours(store, slot)]
-        believed += [slot for slot in known if begin <= slot.commit_log_offset < end]
         if believed:
             last = max(slot.commit_log_offset + slot.record_length_bytes for slot in believed)
             lost.append((segment, position, min(last, end) - begin))

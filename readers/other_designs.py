@@ -40,10 +40,12 @@ class OtherDesigns:
            what it cannot ask for, whatever its master does (seen on 5.5.0); `is_unindexed`: it never was in there;
            `is_unreadable_key`: it is, and the check cannot read it. `checks`: those that the table counts, −1 unknown.
            `open_slot`: number of its slot of the state table that is still open, or that it will have in the table that
-           is made anew, −1 none; `has_tables`: whether that table, or the redo log of its broker, was there, or of a
-           half in RocksDB its table; `is_remade`: the state table will be made anew by a broker that finds `abort`;
-           `is_foretold`: what it will have is known; `is_table_damaged`: whether it has a slot is not known for that;
-           `is_uncounted`: a broker may have asked for it, and nothing counts how often.
+           is made anew, −1 none; `decided_slot`: of one that says COMMIT or ROLLBACK; `was_asked`: that slot was open
+           at the past time that is asked about, if nothing had ended the record then; `has_tables`: whether that table,
+           or the redo log of its broker, was there, or of a half in RocksDB its table; `is_remade`: the state table
+           will be made anew by a broker that finds `abort`; `is_foretold`: what it will have is known;
+           `is_table_damaged`: whether it has a slot is not known for that; `is_uncounted`: a broker may have asked for
+           it, and nothing counts how often.
     """
 
     def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
@@ -58,9 +60,11 @@ class OtherDesigns:
             np.zeros(count, np.bool_) for _ in range(6)
         )
         self.is_recorded, self.is_slaves_drop = (np.zeros(count, np.bool_) for _ in range(2))
-        self.checks, self.open_slot, self.last_offset = (np.full(count, NONE, np.int64) for _ in range(3))
-        self.never_asks, self.refuses_commit, self.is_unanswerable, self.is_remade, self.may_ask = (
-            np.zeros(count, np.bool_) for _ in range(5)
+        self.checks, self.open_slot, self.decided_slot, self.last_offset = (
+            np.full(count, NONE, np.int64) for _ in range(4)
+        )
+        self.never_asks, self.refuses_commit, self.is_unanswerable, self.is_remade, self.may_ask, self.was_asked = (
+            np.zeros(count, np.bool_) for _ in range(6)
         )
         self.is_foretold, self.is_table_damaged, self.is_uncounted = (np.zeros(count, np.bool_) for _ in range(3))
         if not self.is_other.any():
@@ -88,14 +92,21 @@ class OtherDesigns:
         high = view.settings.version_high
         self.may_ask[rows] = high is not None and high < NEVER_ASK_SINCE
         asked, entries = view.beside.rows_of(self._offsets[rows])
-        found = view.beside.entries.take(pa.array(entries))
-        is_open = np.asarray(pc.and_(pc.equal(found["kind"], STATE_TABLE), pc.equal(found["value"], OPEN_SLOT)))
-        numbers = int64s(pc.cast(found["key"].filter(pa.array(is_open)), pa.int64()))
         self.is_uncounted[rows[asked]] = True
+        found = view.beside.taken(entries)
+        is_slot, is_open = (
+            np.asarray(pc.equal(found[name], word)) for name, word in (("kind", STATE_TABLE), ("value", OPEN_SLOT))
+        )
+        slots_of = {"open": is_slot & is_open, "decided": is_slot & ~is_open}
+        numbers = {word: int64s(pc.cast(found["key"].filter(pa.array(chosen)), pa.int64()))
+                   for word, chosen in slots_of.items()}
+        self.decided_slot[rows[asked[slots_of["decided"]]]] = numbers["decided"]
+        # A slot is decided once and for ever: before, it was open.
+        self.was_asked[rows] = (view.at_ms is not None) & (self.decided_slot[rows] != NONE) & ~self.never_asks[rows]
         beside = view.beside
         remade = beside.remade
         if remade is None:
-            self.open_slot[rows[asked[is_open]]] = numbers
+            self.open_slot[rows[asked[slots_of["open"]]]] = numbers["open"]
             self.is_table_damaged[rows] = STATE_TABLE in beside.damaged
             return
         self.is_foretold[rows] = True
@@ -130,7 +141,7 @@ class OtherDesigns:
             return
         self.has_tables[rows] = True
         asked, entries = view.beside.rows_of(offsets)
-        found = view.beside.entries.take(pa.array(entries))
+        found = view.beside.taken(entries)
         is_key = np.asarray(pc.equal(found["kind"], ROCKSDB))
         recorded = np.zeros(len(rows), np.bool_)
         recorded[asked[is_key]] = True
@@ -165,7 +176,7 @@ def state_entries_of(chains: Chains, views: Mapping[str, StoreView], kind: pa.Da
             offsets, owners = np.append(offsets, named), np.append(owners, chains.marks.number[lost[first]])
         asked, rows = view.beside.rows_of(offsets)
         numbers.append(owners[asked])
-        found.append(view.beside.entries.take(pa.array(rows)))
+        found.append(view.beside.taken(rows))
     owner = np.concatenate([np.empty(0, np.int64), *numbers])
     order = np.argsort(owner, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=chains.count))]).astype(np.int32)

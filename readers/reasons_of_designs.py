@@ -65,6 +65,8 @@ def prepared_pending(judged: Judgement, copies: Int64s) -> pa.Array:
     """Why a prepared record is pending, and who asks for it."""
     others = judged.others
     slot, number = text(others.open_slot[copies]), text(judged.halves.integers("queue_offset")[copies])
+    decided = text(others.decided_slot[copies])
+    unproved = f" of the state table is decided, and the log has no such record: nobody asks, {_FOR_EVER}"
     asked = joined("; the broker asks for it: slot ", slot, " of the state table is open")
     remade = ", and a broker that did not stop cleanly numbers that table anew: it refuses answers to other numbers"
     refused = joined(
@@ -84,10 +86,12 @@ def prepared_pending(judged: Judgement, copies: Int64s) -> pa.Array:
             (others.is_asked & others.is_foretold, joined(anew, "it then asks for slot ", slot, ", the record's own")),
             (others.is_asked & others.is_remade, joined(asked, remade)),
             (others.is_asked, asked),
+            (others.was_asked, joined("; the broker asked for it: slot ", decided, " of the state table was open")),
             (others.refuses_commit, f"; brokers from 3.2 on never ask, those from 4.3 on refuse a commit: {_FOR_EVER}"),
             (others.is_foretold & ~others.never_asks, f"{anew}it leaves this out, and nobody asks, {_FOR_EVER}"),
             (others.is_table_damaged & ~others.never_asks, "; whether the broker asks is not known: its state table is"
              " damaged"),
+            ((others.decided_slot != NONE) & ~others.never_asks, joined("; slot ", decided, unproved)),
             (others.has_tables & ~others.never_asks, f"; no slot of the state table has it: nobody asks, {_FOR_EVER}"),
             (others.may_ask, "; whether the broker asks is not known: its state table was not read"),
         ],

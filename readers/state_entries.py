@@ -39,6 +39,16 @@ OPEN_SLOT = "PREPARED"
 NONE = -1
 
 
+#: Rows of STATE_ENTRIES as they are kept: words that repeat in each row stand once. A state table of 3.1 has a row for
+#: every prepared record, and its redo log two.
+_KEPT = pa.schema(
+    [
+        pa.field(one.name, pa.dictionary(pa.int32(), pa.string())) if one.name in ("store", "kind", "value") else one
+        for one in STATE_ENTRIES
+    ]
+)
+
+
 #: One kind of table beside the log: its entries as rows of STATE_ENTRIES, None where the store has no such table or
 #: nothing here can open it (then a finding says why). It travels to other processes, so it pickles. Raises SourceError.
 StateEntriesOf = Callable[["Store", list[Finding]], pa.Table | None]
@@ -49,13 +59,13 @@ class BesideLog:
     """What the tables beside a log say, by half copy.
 
     Shape: `kinds` are those that were there and could be read, `damaged` those of which a part could not be; `entries`
-           are STATE_ENTRIES by half copy, and those of one half copy as they were read. `remade`: the prepared records
-           that a state table made anew at the next start will have, by slot number; None where it is not made anew, or
-           nothing says what it will have.
+           are rows like STATE_ENTRIES by half copy, and those of one half copy as they were read: some 35 bytes each,
+           in a form that `taken` gives back. `remade`: the prepared records that a state table made anew at the next
+           start will have, by slot number; None where it is not made anew, or nothing says what it will have.
     """
 
     kinds: frozenset[str] = frozenset()
-    entries: pa.Table = field(default_factory=STATE_ENTRIES.empty_table)
+    entries: pa.Table = field(default_factory=_KEPT.empty_table)
     rocksdb_last_offset: int = NONE
     damaged: frozenset[str] = frozenset()
     remade: Int64s | None = None
@@ -68,20 +78,28 @@ class BesideLog:
         known = list(tables)
         if not known:
             return BesideLog(damaged=frozenset(damaged), remade=remade)
-        entries = pa.concat_tables([table.cast(STATE_ENTRIES) for _, table in known])
-        last = entries.filter(
-            pc.and_(pc.equal(entries["kind"], ROCKSDB), pc.equal(entries["key"], LAST_OFFSET_KEY))
+        entries = pa.concat_tables([_kept(table) for _, table in known]).unify_dictionaries().combine_chunks()
+        without = entries.filter(pc.is_null(entries["half_commit_log_offset"])).cast(STATE_ENTRIES)
+        last = without.filter(
+            pc.and_(pc.equal(without["kind"], ROCKSDB), pc.equal(without["key"], LAST_OFFSET_KEY))
         )["value"].to_pylist()
-        entries = entries.filter(pc.is_valid(entries["half_commit_log_offset"]))
-        order = np.argsort(np.asarray(entries["half_commit_log_offset"]), kind="stable")
+        if without.num_rows:
+            entries = entries.filter(pc.is_valid(entries["half_commit_log_offset"]))
+        offsets = np.asarray(entries["half_commit_log_offset"])
+        if (np.diff(offsets) < 0).any():
+            entries = entries.take(pa.array(np.argsort(offsets, kind="stable"))).combine_chunks()
         return BesideLog(
-            frozenset(kind for kind, _ in known), entries.take(pa.array(order)).combine_chunks(),
-            int(last[0]) if last else NONE, frozenset(damaged), remade,
+            frozenset(kind for kind, _ in known), entries, int(last[0]) if last else NONE, frozenset(damaged), remade
         )
+
+    def taken(self, rows: Int64s) -> pa.Table:
+        """Some of the entries, as rows of STATE_ENTRIES."""
+        return self.entries.take(pa.array(rows)).cast(STATE_ENTRIES)
 
     def of_kind(self, kind: str) -> pa.Table:
         """The entries of one kind, by half copy."""
-        return self.entries.filter(pc.equal(self.entries["kind"], kind))
+        is_chosen = pc.equal(self.entries["kind"].cast(pa.string()), kind)
+        return self.entries.filter(is_chosen).cast(STATE_ENTRIES)
 
     def digest(self) -> str:
         """Another text where anything in the tables is another."""
@@ -105,6 +123,15 @@ class BesideLog:
         return asked, np.repeat(low, counts) + steps
 
 
+def _kept(table: pa.Table) -> pa.Table:
+    columns = [
+        table[one.name].cast(pa.string()).dictionary_encode() if pa.types.is_dictionary(one.type)
+        else table[one.name].cast(one.type)
+        for one in _KEPT
+    ]
+    return pa.Table.from_arrays(columns, schema=_KEPT)
+
+
 def read_beside(
     store: Store, tables: Iterable[tuple[str, StateEntriesOf]], findings: list[Finding],
     remade_of: Callable[[Store], Int64s | None] = lambda _store: None,
@@ -126,6 +153,6 @@ def read_beside(
         if any(finding.kind.severity == "error" for finding in met):
             damaged.add(kind)
         if entries is not None:
-            found.append((kind, entries))
+            found.append((kind, _kept(entries)))
     remade = None if REDO_LOG in damaged else remade_of(store)
     return BesideLog.of(found, damaged, remade)

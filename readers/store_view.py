@@ -139,7 +139,7 @@ def _known_until_ms(store: Store) -> int:
     times = [flushed]
     log = store.log()
     try:
-        for topic in (HALF_TOPIC, OP_TOPIC):
+        for topic in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
             with open_queue(store, topic, 0) as queue:
                 last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
                 blocks = [block_at(log, offset) for offset in last]

@@ -253,7 +253,7 @@ class Judgement:
         self.marks_count = marks.count_of(own)
         records = self.chains.offset_marks
         self.has_rollback_record = records.any_of(~np.asarray(is_rocksdb_mark(records.table)))
-        self.commits_count = finals.count_of(named)
+        self.commits_count = finals.count_of(named & ~self.chains.is_replica)
         self.first_mark_rank = marks.lowest(marks.rank, far, own)
         self.first_final_rank = finals.lowest(finals.rank, far)
         self.first_discard_rank = discards.lowest(discards.rank, far)
@@ -440,8 +440,8 @@ class Judgement:
         foreign = self.marks.any_of(self.is_foreign_mark)
         is_delayed = halves.any_of(self.chains.is_diverted)
         poisoned = np.where(others.is_rocksdb, others.is_unreadable_key, ~others.is_prepared & ~(readable & askable))
-        is_slotless = others.is_prepared & others.has_tables & ~others.never_asks & (others.open_slot == NONE)
-        is_slotless &= ~others.is_table_damaged
+        has_slot = (others.open_slot != NONE) | ((others.decided_slot != NONE) & ~others.is_foretold)
+        is_slotless = others.is_prepared & others.has_tables & ~others.never_asks & ~has_slot & ~others.is_table_damaged
         host = halves.integers("store_host_number")
         self.flags: dict[str, Bools] = {
             "duplicate_commit": self.commits_count > 1,
@@ -493,7 +493,7 @@ class Judgement:
         halves, finals = self.halves, self.finals
         marks = np.bincount(self._copies_of(~self.is_foreign_mark), minlength=len(halves))
         rows = np.flatnonzero((marks > 1) & ~(self.chains.is_diverted | self.others.is_prepared))
-        chosen = self.chains.named_finals & np.isin(finals.number, halves.number[rows])
+        chosen = self.chains.named_finals & ~self.chains.is_replica & np.isin(finals.number, halves.number[rows])
         commits = Counter(
             zip(
                 finals.number[chosen].tolist(), finals.integers("prepared_transaction_offset")[chosen].tolist(),
@@ -545,7 +545,7 @@ class Judgement:
         others = self.others
         # a broker before 3.2 asks for most
         unread = others.may_ask & (~others.has_tables | (others.is_table_damaged & (others.open_slot == NONE)))
-        is_asked = self._newest_is((others.is_asked & ~others.is_unanswerable) | unread)
+        is_asked = self._newest_is((others.is_asked & ~others.is_unanswerable) | others.was_asked | unread)
         return pa.array(
             np.select(
                 [

@@ -6,6 +6,7 @@ of the splits to `conclusion.py`.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -172,11 +173,21 @@ def _names_its_own(named: Int64s, hashes: UInt64s, offsets: Int64s, offset_hashe
     return found
 
 
+def _are_of(rows: pa.RecordBatch, topic: str) -> Bools:
+    chosen: Bools = np.asarray(pc.equal(rows["topic"], topic))
+    return chosen
+
+
 def _compare_with_queues(result: SplitWitnesses, ops: list[pa.RecordBatch]) -> None:
     scanned = result.scanned
-    for topic, batches in ((HALF_TOPIC, result.halves), (OP_TOPIC, ops), (DISCARD_TOPIC, result.discards)):
+    of_topic = {
+        HALF_TOPIC: result.halves, OP_TOPIC: ops, DISCARD_TOPIC: result.discards,
+        ROCKSDB_HALF_TOPIC: result.halves, ROCKSDB_OP_TOPIC: result.offset_marks,
+    }
+    for topic, batches in of_topic.items():
         mine = column(batches, "queue_id") == 0
-        if topic == HALF_TOPIC:
-            mine &= np.concatenate([np.empty(0, np.bool_), *(are_of_half_topic(rows) for rows in batches)])
+        if batches is result.halves or batches is result.offset_marks:
+            is_chosen = are_of_half_topic if topic == HALF_TOPIC else functools.partial(_are_of, topic=topic)
+            mine &= np.concatenate([np.empty(0, np.bool_), *map(is_chosen, batches)])
         places, numbers = (column(batches, name)[mine] for name in ("commit_log_offset", "queue_offset"))
         scanned.unfound.extend(unfound_slots(scanned.split.store, topic, places, numbers, *scanned.offsets))

@@ -70,7 +70,7 @@ TERMS: dict[str, str] = {
     "half message": "a message whose transaction is undecided, kept in RMQ_SYS_TRANS_HALF_TOPIC where nobody reads it",
     "half copy": "the half message as sent, or a later copy that the check put back at the end of the half queue",
     "op mark": "one number in an op message: the queue offset of a half copy that was ended, by a commit or a rollback",
-    "final": "the COMMIT record in the real topic; a rollback writes none",
+    "final": "the COMMIT record in the real topic; a rollback writes none (before 4.3: a ROLLBACK record)",
     "check": "the broker's loop over the half queue: it asks producers about what has no op mark yet",
     "check cursor": "the queue offset of the next half that the check reads: what lies before it is never asked again",
     "discard copy": "the copy in TRANS_CHECK_MAX_TIME_TOPIC of a transaction that the broker gave up on",
@@ -85,6 +85,14 @@ TERMS: dict[str, str] = {
     "receipt": "one act on a transaction: who did what and why, what was sent, what was seen before and after",
     "journal": "the file that holds all receipts, one line when an act begins and one when it ends",
     "guard": "a rule that refuses an act, with the witness that says why; each can be overridden by its name alone",
+    "design": "one of the ways in which brokers have stored transactions: state tables (3.0, 3.1), prepared records "
+    "(3.2 to 4.2), half and op topics (4.3.0+), RocksDB (5.4.0+); a store can show several",
+    "prepared record": "before 4.3, the undecided message: a record in its real topic that no consume queue has",
+    "rollback record": "before 4.3, a record without a body that names a prepared record: it was rolled back",
+    "transaction table": "of brokers 3.2 to 4.2: t_transaction(offset, producerGroup) in a database, a row for each "
+    "prepared record that nothing ended yet; no broker fills it, so it is a hint of unknown age",
+    "rocksdb table": "of brokers 5.4.0 and later: a key for each half that the check has before it, with the checks "
+    "made; complete on the disk after a clean stop only",
     "state table": "of brokers 3.0 and 3.1: a slot for each prepared record, overwritten in place when it is decided",
     "redo log": "of brokers 3.0 and 3.1: an entry for each prepared, COMMIT or ROLLBACK record, to make the table anew",
     "plan": "a file that says which transactions to act on, naming which record, on which proof, while what holds",

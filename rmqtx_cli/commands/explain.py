@@ -17,30 +17,33 @@ EXAMPLES = (
     Example("rmqtx explain LOST", "a state"),
     Example("rmqtx explain open_after_decision", "a flag"),
     Example("rmqtx explain record-damaged", "a finding"),
+    Example("rmqtx explain state table", "a term"),
     Example("rmqtx explain 16", "an exit status"),
 )
 
 WordArgument = Annotated[
-    str | None,
+    list[str] | None,
     typer.Argument(
-        metavar="WORD", help="A state, flag, advice, finding, table, column, structure, response code or exit status."
+        metavar="WORD",
+        help="A state, flag, advice, finding, term, table, column, structure, response code or exit status.",
     ),
 ]
 
 
-def command(word: WordArgument = None) -> int:
+def command(words: WordArgument = None) -> int:
     """Explain a word in the results: what it means, and where that is known from."""
     from rmqtx_cli.glossary import entries
     from rmqtx_cli.near import near
     from rmqtx_cli.text import escaped
 
     known = entries()
-    if word is None:
+    if not words:
         kinds: dict[str, list[str]] = {}
         for entry in known:
             kinds.setdefault(entry.kind, []).append(entry.word)
-        _print([f"{kind}: {', '.join(dict.fromkeys(words))}" for kind, words in kinds.items()])
+        _print([f"{kind}: {', '.join(dict.fromkeys(of_kind))}" for kind, of_kind in kinds.items()])
         return 0
+    word = " ".join(words)
     wanted = _plain(word)
     found = [entry for entry in known if _plain(entry.word) == wanted]
     if not found:
