@@ -103,6 +103,10 @@ def prepared_pending(judged: Judgement, copies: Int64s) -> pa.Array:
     )
 
 
+def _checks(numbers: Int64s) -> pa.Array:
+    return pc.if_else(pa.array(numbers == 1), "1 check", joined(text(numbers), " checks"))
+
+
 def rocksdb_pending(judged: Judgement, copies: Int64s) -> pa.Array:
     """Why a half in RocksDB is pending, and what its table says."""
     others = judged.others
@@ -110,7 +114,7 @@ def rocksdb_pending(judged: Judgement, copies: Int64s) -> pa.Array:
     known = first_that_holds(
         copies,
         [
-            (others.is_recorded, joined(" is in the RocksDB table after ", text(others.checks[copies]), " checks")),
+            (others.is_recorded, joined(" is in the RocksDB table after ", _checks(others.checks[copies]))),
             (~others.has_tables, " cannot have been dropped yet (the RocksDB table was not read)"),
             (others.last_offset == NONE, " is open as far as the store tells: the RocksDB table has no half yet"),
         ],

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from readers.errors import SourceError
+from readers.errors import SourceError, UnreadableFile
 from readers.findings import Finding
 from readers.layout import Field, Layout, VariablePart
 from readers.reading import Reading
@@ -108,7 +108,13 @@ def _read(store: Store) -> RocksdbEntries:
     found = RocksdbEntries(None, is_complete=not store.in_use and not store.aborted)
     with open_database(store, DIRECTORY) as database:
         for key, value in database.items(FAMILY):
-            if key == LAST_OFFSET and len(value) == LAST_OFFSET_VALUE.size_bytes:
+            if key == LAST_OFFSET:
+                if len(value) != LAST_OFFSET_VALUE.size_bytes:  # then it is not known what the table misses
+                    raise UnreadableFile(
+                        f"how far {place} was built is unknown: the value of {LAST_OFFSET.decode()} has {len(value)} "
+                        f"bytes, not {LAST_OFFSET_VALUE.size_bytes}",
+                        file=place, advice="what it holds is judged by the commit log alone",
+                    )  # fmt: skip
                 found.last_offset = LAST_OFFSET_VALUE.unpack(value)["half_commit_log_offset"]
             elif len(key) < TRANSACTION_KEY.size_bytes or len(value) != TRANSACTION_VALUE.size_bytes:
                 found.findings.append(_strange(store, place, key, value))

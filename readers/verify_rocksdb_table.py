@@ -30,6 +30,7 @@ from readers.verify_ranges import LogRanges
 
 FINDINGS_MAX = 100
 _KEYS_AT_ONCE = 1000
+_KEY_CHARACTERS_MAX = 400
 
 
 def rocksdb_table_findings(store: Store, ranges: LogRanges, *, with_records: bool) -> Iterator[Finding]:
@@ -107,10 +108,10 @@ def _strange_keys(store: Store, entries: pa.Table, ranges: LogRanges) -> Iterato
 def _strange(store: Store, key: dict[str, object], half: tuple[object, ...] | None) -> Finding:
     place = key["half_commit_log_offset"]
     assert isinstance(place, int)
-    actual = "no record begins there"
+    actual, words = "no record begins there", str(key["key"])[:_KEY_CHARACTERS_MAX]
     if half is not None:
         actual = f"a record of {half[3]} bytes in {half[0]} for {half[1]}, transaction {half[2]}"
     return Finding(
         store.root, "database-entry", store.place(DIRECTORY), commit_log_offset=place,
-        expected=f"the half of {key['key']}, {key['record_length_bytes']} bytes", actual=actual,
+        expected=f"the half of {words}, {key['record_length_bytes']} bytes", actual=actual,
     )

@@ -102,6 +102,9 @@ def test_acts_on_the_files_of_a_stopped_broker(how: str, version: str, tmp_path:
         shop = stage.shop()
         committed, rolled, discarded, waiting = shop.begin_all("offline", 4)
         shop.kill()
+        if how == "kill":  # one in the middle of their first writing leaves an empty file, and all is refused for it
+            cursors = stage.rig.store / "config" / "consumerOffset.json"
+            stage.until("cursors are written", lambda: cursors.exists() and cursors.stat().st_size > 0, 60)
         stage.halt("clean" if how == "clean" else "kill")
         tool = stage.tool()
         for action, one in (("commit", committed), ("rollback", rolled), ("discard", discarded)):

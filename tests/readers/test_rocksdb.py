@@ -231,3 +231,13 @@ def test_a_database_that_loses_files_while_it_is_opened_is_said_to_be_unreadable
     Path(store.root, "rocksdbstore", "CURRENT").write_text("MANIFEST-000005\n")
     (finding,) = rocksdb_entries(open_store(store.root)).findings
     assert finding.code == "database-unread"
+
+
+def test_a_table_that_does_not_say_how_far_it_goes_decides_nothing(tmp_path: Path) -> None:
+    """Else whatever is not in it, the dropped ones too, would be behind its last half, and open."""
+    store = with_database(tmp_path, {key_of(1, "a", "b"): TRANSACTION_VALUE.pack(), LAST_OFFSET: b"short"})
+    found = rocksdb_entries(store)
+    assert found.entries is None
+    (finding,) = found.findings
+    assert finding.code == "database-unread"
+    assert "lastOffsetPy has 5 bytes, not 8" in finding.line()
