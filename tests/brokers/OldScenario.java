@@ -14,10 +14,6 @@ import com.alibaba.rocketmq.remoting.RPCHook;
 import com.alibaba.rocketmq.remoting.netty.NettyClientConfig;
 import com.alibaba.rocketmq.remoting.netty.NettyRemotingClient;
 import com.alibaba.rocketmq.remoting.protocol.RemotingCommand;
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
-import java.io.PrintStream;
-import java.net.URLDecoder;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -26,11 +22,7 @@ import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.zip.CRC32;
 
 /**
  * The official client of a version before half topics (3.1 to 4.2), told what to do by lines on standard input as
@@ -47,15 +39,13 @@ import java.util.zip.CRC32;
  *   quit
  * first: COMMIT, ROLLBACK, UNKNOW or THROW.   checks: answers to the checks, comma separated; the last one is repeated.
  */
-public class OldScenario {
-    static final PrintStream OUT = System.out;
+public class OldScenario extends Lines {
     static final int VIEW_MESSAGE_BY_ID = 33, CHECK_TRANSACTION_STATE = 39, SEND_MESSAGE_MAGIC = 0xDAA320A7;
     static final Map<String, TransactionMQProducer> PRODUCERS = new ConcurrentHashMap<>();
     static final List<DefaultMQPushConsumer> CONSUMERS = new ArrayList<>();
     static final Map<String, Plan> PLANS = new ConcurrentHashMap<>();
     static final Map<Long, String> ASKED_NUMBERS = new ConcurrentHashMap<>();
     static final ThreadLocal<Plan> CURRENT = new ThreadLocal<>();
-    static final ExecutorService THREADS = Executors.newCachedThreadPool();
     static NettyRemotingClient remoting;
     static String nameServer;
 
@@ -75,50 +65,6 @@ public class OldScenario {
     static LocalTransactionState state(String s) {
         return s.startsWith("COMMIT") ? LocalTransactionState.COMMIT_MESSAGE
             : s.startsWith("ROLLBACK") ? LocalTransactionState.ROLLBACK_MESSAGE : LocalTransactionState.UNKNOW;
-    }
-
-    // ---- JSON lines -------------------------------------------------------------------------------------------
-
-    static String json(Object o) {
-        if (o == null) return "null";
-        if (o instanceof Number || o instanceof Boolean) return o.toString();
-        StringBuilder b = new StringBuilder();
-        if (o instanceof Map) {
-            b.append('{');
-            for (Map.Entry<?, ?> e : new TreeMap<Object, Object>((Map<?, ?>) o).entrySet())
-                b.append(b.length() > 1 ? ", " : "").append(json(e.getKey())).append(": ").append(json(e.getValue()));
-            return b.append('}').toString();
-        }
-        if (o instanceof List) {
-            b.append('[');
-            for (Object x : (List<?>) o) b.append(b.length() > 1 ? ", " : "").append(json(x));
-            return b.append(']').toString();
-        }
-        b.append('"');
-        for (char c : o.toString().toCharArray()) {
-            if (c == '"' || c == '\\') b.append('\\').append(c);
-            else if (c < 0x20 || Character.isSurrogate(c)) b.append(String.format("\\u%04x", (int) c));
-            else b.append(c);
-        }
-        return b.append('"').toString();
-    }
-
-    static synchronized void emit(String event, Object... pairs) {
-        StringBuilder b = new StringBuilder("{\"event\": ").append(json(event));
-        for (int i = 0; i < pairs.length; i += 2) b.append(", ").append(json(pairs[i])).append(": ").append(json(pairs[i + 1]));
-        OUT.println(b.append(", \"time_ms\": ").append(System.currentTimeMillis()).append('}'));
-        OUT.flush();
-    }
-
-    static Object crc(byte[] body) {
-        if (body == null) return null;
-        CRC32 c = new CRC32();
-        c.update(body);
-        return c.getValue();
-    }
-
-    static Long commitLogOffset(String offsetMsgId) {
-        return offsetMsgId == null ? null : Long.parseUnsignedLong(offsetMsgId.substring(offsetMsgId.length() - 16), 16);
     }
 
     /** The client of 4.x has an id of its own in the result and the broker's beside it; that of 3.x the broker's alone. */
@@ -321,24 +267,6 @@ public class OldScenario {
         nameServer = args[0];
         remoting = new NettyRemotingClient(new NettyClientConfig());
         remoting.start();
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        emit("ready");
-        for (String line; (line = in.readLine()) != null && !line.equals("quit"); ) {
-            String[] words = line.split("\t");
-            Map<String, String> f = new HashMap<>();
-            for (int i = 1; i < words.length; i++) {
-                int at = words[i].indexOf('=');
-                f.put(URLDecoder.decode(words[i].substring(0, at), "UTF-8"), URLDecoder.decode(words[i].substring(at + 1), "UTF-8"));
-            }
-            THREADS.submit(() -> {
-                try {
-                    command(words[0], f);
-                } catch (Throwable e) {
-                    e.printStackTrace();
-                    emit("error", "ref", f.get("ref"), "case", f.get("case"), "plan", f.get("plan"), "error", String.valueOf(e));
-                }
-            });
-        }
-        System.exit(0); // without shutting down: the broker notices a closed connection
+        listen(OldScenario::command);
     }
 }

@@ -1,7 +1,3 @@
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
-import java.io.PrintStream;
-import java.net.URLDecoder;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -9,15 +5,11 @@ import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.TreeMap;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
-import java.util.zip.CRC32;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -54,13 +46,11 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
  *        With at=EPOCH_MS in the command it is taken at that moment.
  * checks: answers to the checks, comma separated; the last one is repeated.
  */
-public class Scenario {
-    static final PrintStream OUT = System.out;
+public class Scenario extends Lines {
     static final Map<String, TransactionMQProducer> PRODUCERS = new ConcurrentHashMap<>();
     static final List<DefaultMQPushConsumer> CONSUMERS = new ArrayList<>();
     static final Map<String, Plan> PLANS = new ConcurrentHashMap<>();
     static final ThreadLocal<Plan> CURRENT = new ThreadLocal<>();
-    static final ExecutorService THREADS = Executors.newCachedThreadPool();
     static NettyRemotingClient remoting;
     static String nameServer;
 
@@ -97,50 +87,6 @@ public class Scenario {
     static LocalTransactionState state(String s) {
         return s.startsWith("COMMIT") ? LocalTransactionState.COMMIT_MESSAGE
             : s.startsWith("ROLLBACK") ? LocalTransactionState.ROLLBACK_MESSAGE : LocalTransactionState.UNKNOW;
-    }
-
-    // ---- JSON lines -------------------------------------------------------------------------------------------
-
-    static String json(Object o) {
-        if (o == null) return "null";
-        if (o instanceof Number || o instanceof Boolean) return o.toString();
-        StringBuilder b = new StringBuilder();
-        if (o instanceof Map) {
-            b.append('{');
-            for (Map.Entry<?, ?> e : new TreeMap<Object, Object>((Map<?, ?>) o).entrySet())
-                b.append(b.length() > 1 ? ", " : "").append(json(e.getKey())).append(": ").append(json(e.getValue()));
-            return b.append('}').toString();
-        }
-        if (o instanceof List) {
-            b.append('[');
-            for (Object x : (List<?>) o) b.append(b.length() > 1 ? ", " : "").append(json(x));
-            return b.append(']').toString();
-        }
-        b.append('"');
-        for (char c : o.toString().toCharArray()) {
-            if (c == '"' || c == '\\') b.append('\\').append(c);
-            else if (c < 0x20 || Character.isSurrogate(c)) b.append(String.format("\\u%04x", (int) c));
-            else b.append(c);
-        }
-        return b.append('"').toString();
-    }
-
-    static synchronized void emit(String event, Object... pairs) {
-        StringBuilder b = new StringBuilder("{\"event\": ").append(json(event));
-        for (int i = 0; i < pairs.length; i += 2) b.append(", ").append(json(pairs[i])).append(": ").append(json(pairs[i + 1]));
-        OUT.println(b.append(", \"time_ms\": ").append(System.currentTimeMillis()).append('}'));
-        OUT.flush();
-    }
-
-    static Object crc(byte[] body) {
-        if (body == null) return null;
-        CRC32 c = new CRC32();
-        c.update(body);
-        return c.getValue();
-    }
-
-    static Long commitLogOffset(String offsetMsgId) {
-        return offsetMsgId == null ? null : Long.parseUnsignedLong(offsetMsgId.substring(offsetMsgId.length() - 16), 16);
     }
 
     // ---- producers --------------------------------------------------------------------------------------------
@@ -379,24 +325,6 @@ public class Scenario {
         nameServer = args[0];
         remoting = new NettyRemotingClient(new NettyClientConfig());
         remoting.start();
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        emit("ready");
-        for (String line; (line = in.readLine()) != null && !line.equals("quit"); ) {
-            String[] words = line.split("\t");
-            Map<String, String> f = new HashMap<>();
-            for (int i = 1; i < words.length; i++) {
-                int at = words[i].indexOf('=');
-                f.put(URLDecoder.decode(words[i].substring(0, at), "UTF-8"), URLDecoder.decode(words[i].substring(at + 1), "UTF-8"));
-            }
-            THREADS.submit(() -> {
-                try {
-                    command(words[0], f);
-                } catch (Throwable e) {
-                    e.printStackTrace();
-                    emit("error", "ref", f.get("ref"), "case", f.get("case"), "plan", f.get("plan"), "error", String.valueOf(e));
-                }
-            });
-        }
-        System.exit(0); // without shutting down: the broker notices a closed connection
+        listen(Scenario::command);
     }
 }

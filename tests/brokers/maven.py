@@ -16,6 +16,7 @@ NAME_SERVERS = {"3.1.4": "3.2.6"}
 """The name server of 3.1.4 was never published; that of 3.2.6 speaks the same protocol."""
 SCENARIO = Path(__file__).with_name("Scenario.java")
 OLD_SCENARIO = Path(__file__).with_name("OldScenario.java")
+LINES = Path(__file__).with_name("Lines.java")
 HALF_TOPIC_SINCE = (4, 3)
 JAVA_WANTED = 11
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
@@ -108,13 +109,14 @@ def classpath(version: str) -> str:
     """The version's jars with our compiled scenario in front of them."""
     found = jars(version)
     name, source = scenario(version)
-    digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+    sources = {f"{name}.java": source, LINES.name: LINES.read_text()}
+    digest = hashlib.sha256("".join(sources.values()).encode()).hexdigest()[:12]
     classes = cache_directory() / version / f"classes-{digest}"
     if not (classes / f"{name}.class").exists():
-        written = cache_directory() / version / f"source-{digest}" / f"{name}.java"
-        written.parent.mkdir(parents=True, exist_ok=True)
-        written.write_text(source)
-        subprocess.run(
-            ["javac", "-nowarn", "-cp", found, "-d", str(classes), str(written)], check=True, capture_output=True
-        )
+        written = cache_directory() / version / f"source-{digest}"
+        written.mkdir(parents=True, exist_ok=True)
+        for file, text in sources.items():
+            (written / file).write_text(text)
+        files = [str(written / file) for file in sources]
+        subprocess.run(["javac", "-nowarn", "-cp", found, "-d", str(classes), *files], check=True, capture_output=True)
     return f"{classes}{os.pathsep}{found}"
