@@ -83,7 +83,7 @@ def views(broker: Broker, offsets: Iterable[int], pace: Pace) -> Iterator[tuple[
 
 def queries(
     broker: Broker, keys: Iterable[tuple[str, str]], pace: Pace, incomplete: list[str] | None = None, *,
-    is_unique_key: bool = True, times_ms: tuple[int, int] = (0, _EVER_MS),
+    times_ms: tuple[int, int] = (0, _EVER_MS),
 ) -> Iterator[bytes]:
     """The records that the index has under some keys (topic, key), one after another as in the log.
 
@@ -97,7 +97,7 @@ def queries(
     oldest_of: dict[tuple[str, str], int] = {}
 
     def ask() -> Iterator[bytes]:
-        requests = _paced((_query(*entry, is_unique_key, begin_ms) for entry in list(left)), pace)
+        requests = _paced((_query(*entry, begin_ms) for entry in list(left)), pace)
         accepted = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
         for frame in broker.client.calls(broker.address, requests, accepted=accepted):
             topic, key, _ = left.popleft()
@@ -130,11 +130,10 @@ def _store_times(body: bytes) -> list[int]:
     return times
 
 
-def _query(topic: str, key: str, end_ms: int, is_unique_key: bool, begin_ms: int) -> Request:
+def _query(topic: str, key: str, end_ms: int, begin_ms: int) -> Request:
     fields: dict[str, Value] = {
         "topic": topic, "key": key, "maxNum": QUERY_RECORDS_MAX, "beginTimestamp": begin_ms,
-        "endTimestamp": end_ms,
-        "_UNIQUE_KEY_QUERY": "true" if is_unique_key else None,
+        "endTimestamp": end_ms, "_UNIQUE_KEY_QUERY": "true",
     }  # fmt: skip
     return Request(RequestCode.QUERY_MESSAGE, fields)
 
