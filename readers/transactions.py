@@ -20,7 +20,6 @@ Source: TransactionalMessageServiceImpl.check, EndTransactionProcessor; FORMATS 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -30,6 +29,7 @@ import pyarrow.compute as pc
 
 from readers.chains import Chains, Group, Witnesses, int64s
 from readers.columns import Bools, Int64s
+from readers.flags import flags_of
 from readers.offset_marks import is_rocksdb_mark
 from readers.other_designs import OtherDesigns, state_entries_of
 from readers.premises import StoreView
@@ -49,47 +49,6 @@ STATES: dict[str, str] = {
 }
 
 FINAL_SLACK_MS = 60_000
-EXPIRES_SOON_MS = 6 * 3_600_000
-CLOCK_AHEAD_MS = 5_000
-CLOCK_BEHIND_MS = 600_000
-CHECK_PASS_MS_MAX = 60_000
-
-FLAGS: dict[str, str] = {
-    "duplicate_commit": "more than one COMMIT record names one of its copies: consumers get the message as often",
-    "commit_without_op": "a COMMIT record and no op mark: while the check has a copy before it, it will be asked again "
-    "and may be delivered again",
-    "commit_after_rollback": "a COMMIT record was written after an op message, or a ROLLBACK record, had ended it",
-    "commit_after_discard": "a COMMIT record was written after the broker had given up on it",
-    "discarded_though_decided": "the broker discarded a copy although a commit or rollback was already recorded",
-    "open_after_decision": "it is decided or discarded, but a copy without a valid op is still before the check (or "
-    "again, where the cursor was set back), or its slot of the state table is still open (3.1): it is asked again",
-    "conflict": "it was both committed and rolled back: a committed copy has more op marks than COMMIT records, or "
-    "(designs before 4.3) both records exist; consumers got it",
-    "unanswerable": "the table's number is not the record's, or will not be when a start after a crash has made the "
-    "table anew: every answer is refused (3.1)",
-    "never_asked": "no table entry, or none in the table that a start after a crash makes anew: the broker never asks "
-    "for it (3.1)",
-    "stalled": "pending, and its newest copy has waited longer than two check intervals, the timeout and one pass "
-    f"of {CHECK_PASS_MS_MAX // 1000} s without being checked",
-    "never_checked": "pending, older than the timeout and one check interval, and no copy shows a check",
-    "immune": "pending, and the immunity time its producer asked for is not over",
-    "resumed": "a half copy is later than a discard copy, or was put into RocksDB with its checks set back: somebody "
-    "had it checked again",
-    "escaped": "half copies were stored by different brokers (a slave acting as master handed it on, 5.1.0+)",
-    "expires_soon": f"pending, and less than {EXPIRES_SOON_MS // 3_600_000} h of fileReservedTime are left: "
-    "then the check discards it unasked",
-    "orphan_op": "an op message names it, but the half record itself cannot be read",
-    "poison": "pending, and the check loop cannot ask for it: its body, group or real topic is unusable",
-    "masked": "an op number that belongs to another record hides it from the check: it will not be asked",
-    "delayed_half": "a delay or timer property diverted the half message itself; its real topic is lost",
-    "bad_body": "a copy says compressed and is not (put back by a broker before 4.6.0, resumed before 5.3.2): "
-    "consumers cannot read it",
-    "clock_skew": f"born more than {CLOCK_AHEAD_MS // 1000} s after or {CLOCK_BEHIND_MS // 60_000} min before it was "
-    "stored: ages are not what they seem, and checks come at once or too late",
-    "without_copy": "discarded by a version or design that writes no copy of what it discards (4.3.0 to 4.5.1, "
-    "transactions in RocksDB)",
-}
-
 ADVICE: dict[str, str] = {
     "commit": "a ledger says that the local transaction was done: force the commit",
     "rollback": "a ledger says that the local transaction was not done: force the rollback",
@@ -126,12 +85,6 @@ class Judgement:
         self._judge_flags()
 
     # -- copies ---------------------------------------------------------------------------------------------------
-
-    def _per_row(self, group_stores: pa.ChunkedArray, value_of: Mapping[str, int]) -> Int64s:
-        """A number of each row's store."""
-        names = self.chains.stores
-        table = np.array([value_of[name] for name in names] or [0], np.int64)
-        return table[int64s(pc.index_in(group_stores, value_set=pa.array(names, pa.string())), 0)]
 
     def _cursor_per_row(self, is_half: bool, stores: pa.ChunkedArray, queues: Int64s) -> tuple[Int64s, Bools]:
         """Each row's check cursor, and whether it is known."""
@@ -175,9 +128,9 @@ class Judgement:
 
     def _is_copy_with(self, chosen: Bools) -> Bools:
         """Half copies that any of the chosen marks is on."""
-        return np.bincount(self._copies_of(chosen), minlength=len(self.halves)) > 0
+        return np.bincount(self.copies_of(chosen), minlength=len(self.halves)) > 0
 
-    def _copies_of(self, chosen: Bools) -> Int64s:
+    def copies_of(self, chosen: Bools) -> Int64s:
         """The half copy of each of the chosen marks; of those that name one that is gone, none."""
         return self.chains.half_of_mark[chosen & (self.chains.half_of_mark >= 0)]
 
@@ -269,11 +222,18 @@ class Judgement:
         # Only the table of RocksDB counts them: of what it has not, or no longer, nothing tells how often it was asked.
         # The timer of 3.0 and 3.1 counts nothing.
         is_counted = halves.highest(self.others.checks, NONE) != NONE
-        self.has_unknown_checks = self._newest_is(self.others.is_rocksdb) & ~is_counted
+        self.has_unknown_checks = self.newest_is(self.others.is_rocksdb) & ~is_counted
         self.has_unknown_checks |= halves.any_of(self.others.is_uncounted)
         self.newest_checks = np.where(
             halves.has, halves.integers("checks_count", 0)[halves.last] if len(halves) else 0, 0
         )
+
+    def per_transaction(self, value_of: Mapping[str, int]) -> Int64s:
+        """A number of each transaction's store, by the stores' names."""
+        names = self.chains.stores
+        stores = pa.chunked_array([pc.fill_null(self.store, names[0] if names else "")])
+        table = np.array([value_of[name] for name in names] or [0], np.int64)
+        return table[int64s(pc.index_in(stores, value_set=pa.array(names, pa.string())), 0)]
 
     def _store_of_transaction(self) -> pa.Array:
         columns = [
@@ -359,14 +319,12 @@ class Judgement:
                 else min(settings.transaction_check_max, view.checks_seen_max or settings.transaction_check_max)
             )
             silent[name] = int(settings.writes_discard_copy is not True)
-        stores = pa.chunked_array([pc.fill_null(self.store, self.chains.stores[0] if self.chains.stores else "")])
-        limit, is_silent = self._per_row(stores, limits), self._per_row(stores, silent)
+        limit, is_silent = self.per_transaction(limits), self.per_transaction(silent)
         return self.halves.has & (is_silent > 0) & (limit > 0) & (self.newest_checks >= limit)
 
     def _undecide_where_log_begins_later(self, states: npt.NDArray[np.str_]) -> None:
         begins = {name: view.log_begin_offset for name, view in self.views.items()}
-        stores = pa.chunked_array([pc.fill_null(self.store, self.chains.stores[0] if self.chains.stores else "")])
-        begin = self._per_row(stores, begins)
+        begin = self.per_transaction(begins)
         halves = self.halves
         is_copy = (halves.integers("checks_count", 0) > 0) | (halves.integers("prepared_queue_offset") >= 0)
         first_is_copy = np.where(halves.has, is_copy[halves.first] if len(halves) else False, True)
@@ -412,105 +370,21 @@ class Judgement:
         )
 
     def _judge_flags(self) -> None:
-        halves, discards = self.halves, self.discards
-        count = self.chains.count
-        is_committed, is_decided = self.state == "COMMITTED", np.isin(self.state, ["COMMITTED", "ROLLED_BACK"])
-        is_pending, is_discarded = self.state == "PENDING", self.state == "DISCARDED"
-        has_mark, has_discard = self.marks_count > 0, discards.has
+        halves, others = self.halves, self.others
         self.born_time_ms = self._first_of("born_time_ms")
         self.half_store_time_ms = halves.at("store_time_ms", halves.first)
-        born, stored = int64s(self.born_time_ms), int64s(self.half_store_time_ms)
-        newest_stored = np.where(halves.has, halves.integers("store_time_ms")[halves.last] if len(halves) else 0, 0)
-        immunity = np.where(halves.has, halves.integers("immunity_seconds")[halves.last] if len(halves) else -1, -1)
-        stores = pa.chunked_array([pc.fill_null(self.store, self.chains.stores[0] if self.chains.stores else "")])
-        views = self.views
-        now = self._per_row(stores, {n: v.reference_time_ms for n, v in views.items()})
-        timeout = self._per_row(stores, {n: v.settings.transaction_time_out_ms for n, v in views.items()})
-        interval = self._per_row(stores, {n: v.settings.transaction_check_interval_ms for n, v in views.items()})
-        reserved = self._per_row(stores, {n: v.settings.file_reserved_time_hours * 3_600_000 for n, v in views.items()})
-        others = self.others
-        is_prepared, is_other = self._newest_is(others.is_prepared), self._newest_is(others.is_other)
-        is_immune = is_pending & ~is_prepared & (immunity > 0) & (now - born < immunity * 1000)
-        in_half_topic = is_pending & ~is_other
-        waited = now - newest_stored
-        readable = np.asarray(pc.fill_null(halves.table["body_is_readable"], True))
-        askable = np.asarray(
-            pc.and_(pc.is_valid(halves.table["producer_group"]), pc.is_valid(halves.table["real_topic"]))
-        )
-        foreign = self.marks.any_of(self.is_foreign_mark)
-        is_delayed = halves.any_of(self.chains.is_diverted)
-        poisoned = np.where(others.is_rocksdb, others.is_unreadable_key, ~others.is_prepared & ~(readable & askable))
-        has_slot = (others.open_slot != NONE) | ((others.decided_slot != NONE) & ~others.is_foretold)
-        is_slotless = others.is_prepared & others.has_tables & ~others.never_asks & ~has_slot & ~others.is_table_damaged
-        host = halves.integers("store_host_number")
-        self.flags: dict[str, Bools] = {
-            "duplicate_commit": self.commits_count > 1,
-            "commit_without_op": is_committed & halves.any_of(~others.is_prepared) & ~has_mark,
-            "commit_after_rollback": is_committed & has_mark & (self.first_final_rank > self.first_mark_rank),
-            "commit_after_discard": is_committed & has_discard & (self.first_final_rank > self.first_discard_rank),
-            "discarded_though_decided": has_discard & is_decided
-            & (np.minimum(self.first_final_rank, self.first_mark_rank) < self.last_discard_rank),
-            "open_after_decision": self.is_asked_again
-            & ((is_decided & (has_mark | is_prepared)) | is_discarded),
-            "conflict": is_committed & self._is_rolled_back_too(),
-            "unanswerable": halves.any_of(others.is_unanswerable),
-            "never_asked": is_pending & halves.any_of(is_slotless),
-            "stalled": in_half_topic & ~is_immune & (waited > timeout + 2 * interval + CHECK_PASS_MS_MAX),
-            "never_checked": in_half_topic & (self.checks_count == 0) & (waited > timeout + interval) & ~is_immune,
-            "immune": is_immune,
-            "resumed": (has_discard & (self.newest_half_rank > self.first_discard_rank))
-            | halves.any_of(others.is_rocksdb & np.asarray(pc.is_valid(halves.table["checks_count"]))),
-            "escaped": halves.has & (halves.highest(host, _LOWEST) != halves.lowest(host, _HIGHEST)),
-            "expires_soon": in_half_topic & (now - born > reserved - EXPIRES_SOON_MS),
-            "orphan_op": np.zeros(count, np.bool_),
-            "poison": is_pending & halves.any_of(self.is_before_per_copy & poisoned),
-            "masked": foreign & ~is_committed & ~has_mark & ~is_delayed,
-            "delayed_half": is_delayed,
-            "bad_body": halves.any_of(~readable)
-            | discards.any_of(~np.asarray(pc.fill_null(discards.table["body_is_readable"], True))),
-            "clock_skew": halves.has & ((born - stored > CLOCK_AHEAD_MS) | (stored - born > CLOCK_BEHIND_MS)),
-            "without_copy": self.is_without_copy & (self.state == "DISCARDED"),
-        }
+        self.flags = flags_of(self)
         # A decision on what the state table still asks for writes one more record, and closes nothing.
         closable = halves.any_of(self.is_open_per_copy & ~others.is_prepared)
         # Where the RocksDB table was not read, a half without op may still be in it, or not: closing it does no harm.
         perhaps = halves.any_of(others.is_unknown & ~self.is_hidden_per_copy)
-        self.is_closable = (is_decided | is_discarded) & (closable | perhaps)
+        self.is_closable = np.isin(self.state, ["COMMITTED", "ROLLED_BACK", "DISCARDED"]) & (closable | perhaps)
         self.is_perhaps_asked = self.is_closable & ~closable
 
-    def _newest_is(self, copies: Bools) -> Bools:
+    def newest_is(self, copies: Bools) -> Bools:
         """Transactions whose newest half copy is one of some copies."""
         halves = self.halves
         return halves.has & copies[halves.last] if len(halves) else np.zeros(self.chains.count, np.bool_)
-
-    def _is_rolled_back_too(self) -> Bools:
-        """Whether a ROLLBACK record names it, or a committed copy has more op marks than decisions on record.
-
-        Every decision that a broker accepts marks the copy it names, and a commit writes a COMMIT record besides. Which
-        came first need not show: from 5.1.0 on ops are written in batches, so a rollback's may lie after a later
-        COMMIT record. The same shows where a committed copy was closed after the op cursor was set back by hand.
-        """
-        halves, finals = self.halves, self.finals
-        marks = np.bincount(self._copies_of(~self.is_foreign_mark), minlength=len(halves))
-        rows = np.flatnonzero((marks > 1) & ~(self.chains.is_diverted | self.others.is_prepared))
-        chosen = self.chains.named_finals & ~self.chains.is_replica & np.isin(finals.number, halves.number[rows])
-        commits = Counter(
-            zip(
-                finals.number[chosen].tolist(), finals.integers("prepared_transaction_offset")[chosen].tolist(),
-                strict=True,
-            )
-        )
-        others = Counter(
-            (decision.store, decision.queue_id, decision.queue_offset)
-            for view in self.views.values() for decision in view.foreign_decisions
-        )
-        is_twice = self.has_rollback_record.copy()
-        columns = ["store", "queue_id", "queue_offset", "commit_log_offset"]
-        for row, copy in zip(rows.tolist(), halves.table.select(columns).take(pa.array(rows)).to_pylist(), strict=True):
-            number = int(halves.number[row])
-            own = commits[number, copy["commit_log_offset"]]
-            is_twice[number] |= 0 < own < marks[row] - others[copy["store"], copy["queue_id"], copy["queue_offset"]]
-        return is_twice
 
     def _first_of(self, name: str) -> pa.Array:
         """A column that halves, discard copies and finals share, of the transaction's first witness."""
@@ -545,12 +419,12 @@ class Judgement:
         others = self.others
         # a broker before 3.2 asks for most
         unread = others.may_ask & (~others.has_tables | (others.is_table_damaged & (others.open_slot == NONE)))
-        is_asked = self._newest_is((others.is_asked & ~others.is_unanswerable) | others.was_asked | unread)
+        is_asked = self.newest_is((others.is_asked & ~others.is_unanswerable) | others.was_asked | unread)
         return pa.array(
             np.select(
                 [
                     self.is_closable,
-                    (self.state == "PENDING") & self._newest_is(self.others.is_prepared) & ~is_asked,
+                    (self.state == "PENDING") & self.newest_is(self.others.is_prepared) & ~is_asked,
                     (self.state == "PENDING") & self.flags["masked"],
                     self.state == "PENDING",
                     np.isin(self.state, ["DISCARDED", "LOST"]),

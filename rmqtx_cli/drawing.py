@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from readers.flags import FLAGS
 from readers.store import HALF_TOPIC
 from readers.timeline import CONSUMERS, TIMELINE, Surroundings, consumers_past, timeline
-from readers.transactions import ADVICE, FLAGS
+from readers.transactions import ADVICE
 from rmqtx_cli.durations import duration_text
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.text import escaped

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from readers.diff import CHANGES
 from readers.findings import KINDS
+from readers.flags import FLAGS
 from readers.layout import Layout
 from readers.reconcile import OUTCOMES, WORDS
 from readers.tables import ALL_TABLES
-from readers.transactions import ADVICE, FLAGS, STATES
+from readers.transactions import ADVICE, STATES
 from repairs.receipts import OUTCOMES as RECEIPT_OUTCOMES
 from repairs.receipts import STANDINGS
 from rmqtx_cli.glossary import RESULT_TABLES, TERMS, meaning_of, source_of, structures

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.transactions import FLAGS, STATES
+from readers.flags import FLAGS
+from readers.transactions import STATES
 from rmqtx_cli.text import count, escaped, size
 from rmqtx_cli.views import ALWAYS, View, plain
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from readers.findings import KINDS
+from readers.flags import FLAGS
 from readers.tables import ALL_TABLES
-from readers.transactions import ADVICE, FLAGS, STATES
+from readers.transactions import ADVICE, STATES
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 from rmqtx_cli.glossary import LAYOUT_MODULES
 from rmqtx_cli.manual import pages

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from readers.broker_settings import BrokerSettings, broker_settings
+from readers.flags import FLAGS
 from readers.local_engine import audit
 from readers.questions import pending
 from readers.store import HALF_TOPIC, Store, open_store
-from readers.transactions import FLAGS
 from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.records import Message
