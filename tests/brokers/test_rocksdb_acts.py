@@ -56,6 +56,12 @@ def dropped(stage: Stage) -> set[str]:
     return {found.group(3) for found in DROPPED.finditer(log.read_text(errors="replace"))}
 
 
+def at_once(tool: Tool, *acts: tuple[str, Transaction]) -> list[Ran]:
+    """Acts on several transactions by processes that run side by side."""
+    begun = [tool.start(action, one.id, "--yes", "--format", "jsonl") for action, one in acts]
+    return [tool.end(process) for process in begun]
+
+
 def refused_by(ran: Ran, guard: str) -> None:
     """That a guard refused."""
     assert ran.status == REFUSED, str(ran)
@@ -71,12 +77,11 @@ def test_acts_on_a_live_broker(version: str, tmp_path: Path) -> None:
         assert {row["transaction_id"]: row["state"] for row in rows} == {
             one.id: "PENDING" for one in (committed, rolled, discarded, late, again)
         }
-        assert outcome(tool.act("commit", committed.id)) == "proved"
-        refused_by(tool.act("commit", committed.id), "already-delivered")
-        assert outcome(tool.act("rollback", rolled.id)) == "proved"
-        refused_by(tool.act("commit", rolled.id), "already-decided")
-        assert outcome(tool.act("discard", discarded.id)) == "proved"
-        refused_by(tool.act("resume", late.id), "still-open")
+        for action, one in (("commit", committed), ("rollback", rolled), ("discard", discarded)):
+            assert outcome(tool.act(action, one.id)) == "proved"
+        refused = at_once(tool, ("commit", committed), ("commit", rolled), ("resume", late))
+        for ran, guard in zip(refused, ("already-delivered", "already-decided", "still-open"), strict=True):
+            refused_by(ran, guard)
         stage.config(transactionCheckMax="1", transactionTimeOut="1000")
         stage.until("what is left is dropped", lambda: dropped(stage) >= {late.id, again.id}, ASKED_WITHIN_SECONDS)
         told, reason = state(tool, late)
