@@ -29,6 +29,7 @@ from repairs.journal import Journal
 from repairs.table_changes import apply_steps, standing_of_rows, undo_steps
 from repairs.table_plans import TablePlan, TableStep
 from repairs.table_receipts import TableReceipt
+from repairs.table_rows import kept_without_transactions
 from tests.brokers import corpus, maven
 from tests.brokers.transaction_tables import (
     DATABASE,
@@ -183,6 +184,10 @@ def test_a_table_that_the_class_filled_is_read_and_changed_over_the_wire(tmp_pat
         there = TableAddress(f"mysql+pymysql://127.0.0.1:{port}/{DATABASE}")
         assert table_codes(read_transaction_table(there, "here", login=LOGIN)) == []
         changed_and_back(there, tmp_path)
+        assert kept_without_transactions(there, LOGIN) is None
+        with as_root(there.location) as run:
+            run("ALTER TABLE t_transaction ENGINE=MyISAM")
+        assert kept_without_transactions(there, LOGIN) == "MyISAM"
 
 
 def test_in_mariadb_where_offset_is_reserved_names_are_quoted(tmp_path: Path) -> None:
