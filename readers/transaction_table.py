@@ -119,8 +119,8 @@ def read_transaction_table(
     offsets: list[str | None] = []
     groups: list[str | None] = []
     for batch in _batches(address, login):
-        offsets += _texts(batch.column(0), address)
-        groups += _texts(batch.column(1), address)
+        offsets += column_texts(batch.column(0), address.name)
+        groups += column_texts(batch.column(1), address.name)
     return table_of(address.name, offsets, groups, store)
 
 
@@ -200,13 +200,13 @@ def _database_batches(address: TableAddress, engine: Engine) -> Iterator[pa.Reco
             yield pa.RecordBatch.from_arrays(columns, names=["offset", "group"])
 
 
-def _texts(values: pa.Array, address: TableAddress) -> list[str | None]:
+def column_texts(values: pa.Array | pa.ChunkedArray, name: str) -> list[str | None]:
     """What a column says, as text.
 
     Raises: BadRequest for lists and the like.
     """
     if pa.types.is_nested(values.type):
-        raise BadRequest(f"{address.name}: a column holds {values.type}, which is neither an offset nor a group")
+        raise BadRequest(f"{name}: a column holds {values.type}, which is neither an offset nor a group")
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     kind = values.type

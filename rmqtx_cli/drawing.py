@@ -136,13 +136,15 @@ def _check_lines(transaction: Transaction, places: Sequence[Surroundings]) -> It
 
 def _entry_line(entry: Transaction) -> str:
     """What a table beside the log says, in the words of its kind."""
-    kind, key, value = entry["kind"], escaped(entry["key"]), escaped(entry["value"])
+    kind, key, value = entry["kind"], escaped(entry["key"]), escaped(entry["value"] or "")
     if kind == "rocksdb":
         return f"rocksdb: key {key}, {'1 check' if value == '1' else f'{value} checks'} made"
     if kind == "statetable":
         return f"statetable: slot {key} is {value}"
     if kind == "redolog":
         return f"redolog: entry {key} is {value}"
+    if kind == "database":
+        return f"database: a row for log offset {key}, {f'group {value}' if value else 'no group'}"
     return f"{kind}: {key} is {value}"
 
 

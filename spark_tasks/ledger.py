@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 JDBC = "jdbc:"
+Read = TypeVar("Read")
 #: Drivers by the database that an address names: Spark finds one by itself only on the JVM's own class path.
 _DRIVERS = {
     "postgresql": "org.postgresql.Driver", "mysql": "com.mysql.cj.jdbc.Driver", "mariadb": "org.mariadb.jdbc.Driver",
@@ -22,6 +23,9 @@ _DRIVERS = {
     "h2": "org.h2.Driver", "derby": "org.apache.derby.jdbc.EmbeddedDriver",
 }  # fmt: skip
 _FETCHED_ROWS = 10_000
+#: Spark quotes columns of databases that it does not know by ", and MariaDB reads what is quoted so as a text: each row
+#: would have the columns' names as its values.
+_SESSION_BEGINS = {"mariadb": "SET SESSION sql_mode = CONCAT(@@SESSION.sql_mode, ',ANSI_QUOTES')"}
 
 
 def read_ledger(
@@ -37,14 +41,14 @@ def read_ledger(
     Raises: BadRequest for an address that cannot be; UnreadableFile, with the database's own word.
     """
     if location.startswith(JDBC):
-        return _from_database(spark, location, str(table), login)
+        return read_database(spark, location, str(table), login, "the ledger", "--ledger-driver-jar")
     if location.startswith(SQLITE):
         return _from_sqlite(spark, location, table)
     if table is not None:
         raise BadRequest("--ledger-table names a table of a database, and the ledger is a file")
     if ".csv" in location.rsplit("/", 1)[-1].lower():
         return _from_csv(spark, location, text_columns)
-    return _tried(location, lambda: spark.read.parquet(location))
+    return tried(f"the ledger {location}", lambda: spark.read.parquet(location))
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
@@ -55,22 +59,31 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
     return schema
 
 
-def _from_database(spark: SparkSession, url: str, table: str, login: tuple[str | None, str | None]) -> DataFrame:
+def read_database(
+    spark: SparkSession, url: str, table: str, login: tuple[str | None, str | None], what: str, driver_option: str
+) -> DataFrame:
+    """A table of a database, as Spark reads it through JDBC.
+
+    `what`: what people call it. `driver_option`: how they give the driver's jar.
+    Raises: UnreadableFile, with the database's own word.
+    """
     reader = spark.read.format("jdbc").option("url", url).option("dbtable", table)
     reader = reader.option("fetchsize", _FETCHED_ROWS)
-    driver = _DRIVERS.get(url.removeprefix(JDBC).split(":", 1)[0])
-    if driver is not None:
-        reader = reader.option("driver", driver)
+    kind = url.removeprefix(JDBC).split(":", 1)[0]
+    if kind in _DRIVERS:
+        reader = reader.option("driver", _DRIVERS[kind])
+    if kind in _SESSION_BEGINS:
+        reader = reader.option("sessionInitStatement", _SESSION_BEGINS[kind])
     for name, value in zip(("user", "password"), login, strict=True):
         if value is not None:
             reader = reader.option(name, value)
-    return _tried(url, reader.load)
+    return tried(f"{what} {url}", reader.load, driver_option)
 
 
 def _from_csv(spark: SparkSession, location: str, text_columns: tuple[str, ...]) -> DataFrame:
     from pyspark.sql.types import StringType, StructField, StructType
 
-    guessed = _tried(location, lambda: spark.read.csv(location, header=True, inferSchema=True))
+    guessed = tried(f"the ledger {location}", lambda: spark.read.csv(location, header=True, inferSchema=True))
     fields = [
         StructField(field.name, StringType() if field.name in text_columns else field.dataType)
         for field in guessed.schema.fields
@@ -84,7 +97,11 @@ def _from_sqlite(spark: SparkSession, location: str, table: str | None) -> DataF
     return spark.createDataFrame(rows)
 
 
-def _tried(location: str, read: Callable[[], DataFrame]) -> DataFrame:
+def tried(what: str, read: Callable[[], Read], driver_option: str = "--ledger-driver-jar") -> Read:
+    """What a reading gives.
+
+    Raises: UnreadableFile, with the word of the database, or of whoever failed first.
+    """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -94,8 +111,8 @@ def _tried(location: str, read: Callable[[], DataFrame]) -> DataFrame:
         said = _first_cause(error)
         advice = None
         if "ClassNotFoundException" in said or "No suitable driver" in said:
-            advice = "give the driver's jar by --ledger-driver-jar"
-        raise UnreadableFile(f"cannot read the ledger {location}: {said}", advice=advice) from error
+            advice = f"give the driver's jar by {driver_option}"
+        raise UnreadableFile(f"cannot read {what}: {said}", advice=advice) from error
 
 
 def _first_cause(error: Exception) -> str:

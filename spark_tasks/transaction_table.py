@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from readers.transaction_table import TableAddress, TransactionTable, chosen_columns, table_of
-from spark_tasks.ledger import read_ledger
+from readers.transaction_table import TableAddress, TransactionTable, chosen_columns, column_texts, table_of
+from spark_tasks.ledger import read_database, tried
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_PLAIN = re.compile(r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)*")
+_BACKTICKED = ("jdbc:mysql:", "jdbc:mariadb:")
+_DRIVER_OPTION = "--conf spark.jars=FILE (of MySQL: Connector/J 8 or later)"
 
 
 def read_transaction_table(
@@ -21,7 +24,16 @@ def read_transaction_table(
     It is brought to the driver: a row stands for a transaction that hangs, and they are few.
     Raises: BadRequest for a column that is not there; UnreadableFile, with the database's own word.
     """
-    frame = read_ledger(spark, address.location, address.table, (), login=login)
-    found = frame.select(*(f"`{name}`" for name in chosen_columns(address, frame.columns))).toArrow()
-    offsets, groups = (column.cast(pa.string()).to_pylist() for column in found.columns)
+    frame = read_database(spark, address.location, _quoted(address), login, "the table at", _DRIVER_OPTION)
+    names = [f"`{name.replace('`', '``')}`" for name in chosen_columns(address, frame.columns)]
+    found = tried(address.name, frame.select(*names).toArrow, _DRIVER_OPTION)
+    offsets, groups = (column_texts(column, address.name) for column in found.columns)
     return table_of(address.name, offsets, groups, store)
+
+
+def _quoted(address: TableAddress) -> str:
+    """The table's name as its database takes it. Plain ones stay as they are: databases fold their case."""
+    if _PLAIN.fullmatch(address.table):
+        return address.table
+    quote = "`" if address.location.startswith(_BACKTICKED) else '"'
+    return ".".join(quote + part.replace(quote, 2 * quote) + quote for part in address.table.split("."))

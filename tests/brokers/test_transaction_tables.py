@@ -29,6 +29,7 @@ from repairs.journal import Journal
 from repairs.table_changes import apply_steps, standing_of_rows, undo_steps
 from repairs.table_plans import TablePlan, TableStep
 from repairs.table_receipts import TableReceipt
+from repairs.table_rows import kept_without_transactions
 from tests.brokers import corpus, maven
 from tests.brokers.transaction_tables import (
     DATABASE,
@@ -42,9 +43,11 @@ from tests.brokers.transaction_tables import (
     running,
 )
 from tests.forge.stores import opened
+from tests.spark.jars import jar
 
 NAME = "prepared-3.2.6"
 LOGIN = ("root", "")
+JDBC_DRIVERS = ("com.mysql:mysql-connector-j:8.0.33", "org.mariadb.jdbc:mariadb-java-client:3.5.3")
 thorough = pytest.mark.skipif(not os.environ.get("RMQTX_TABLE_SERVERS"), reason="make test-brokers runs it")
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(maven.why_not() is not None, reason=str(maven.why_not()))]
 
@@ -103,6 +106,41 @@ def test_a_table_in_derby_is_read_by_spark_through_jdbc(derby: Path) -> None:
     assert table.rows.to_pylist() == pending_rows()
 
 
+@thorough
+@pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="pyspark is not here")
+def test_servers_are_read_by_spark_through_their_drivers_as_without_it(tmp_path: Path) -> None:
+    """MariaDB's own driver too: Spark would quote its columns as texts."""
+    needs_drivers()
+    from spark_tasks.session import session
+    from spark_tasks.transaction_table import read_transaction_table as read_by_spark
+
+    jars = ",".join(str(jar(artifact)) for artifact in JDBC_DRIVERS)
+    (tmp_path / "mysql").mkdir()
+    (tmp_path / "mariadb").mkdir()
+    with (
+        running(MYSQL, tmp_path / "mysql") as mysql, running(MARIADB_11, tmp_path / "mariadb") as mariadb,
+        session("local[1]", None, {"spark.jars": jars}) as spark,
+    ):  # fmt: skip
+        for driver, port in (("mysql", mysql), ("mysql", mariadb), ("mariadb", mariadb)):
+            url = f"mysql+pymysql://127.0.0.1:{port}/{DATABASE}"
+            with as_root(url) as run:
+                run("DROP TABLE IF EXISTS `open ones`")
+                run("CREATE TABLE `open ones` (`offset` VARCHAR(30), `the group` VARBINARY(64))")
+                for row in ((" 17.00", "shop"), ("x", "shop"), ("5", b"\xff"), ("5", None), (None, "shop")):
+                    run("INSERT INTO `open ones` VALUES (%s, %s)", row)
+            named = ("open ones", "offset", "the group")
+            address = TableAddress(f"jdbc:{driver}://127.0.0.1:{port}/{DATABASE}?useSSL=false", *named)
+            found = read_by_spark(spark, address, "here", login=LOGIN)
+            local = read_transaction_table(TableAddress(url, *named), "here", login=LOGIN)
+            assert found.rows == local.rows
+            assert found.offsets.tolist() == [5, 17]
+            told = [[one.actual for one in table.findings] for table in (found, local)]
+            assert told == [["x", "null", "5"]] * 2
+        nowhere = TableAddress(f"jdbc:mysql://127.0.0.1:{mysql}/{DATABASE}?useSSL=false")
+        with pytest.raises(UnreadableFile, match="t_transaction' doesn't exist"):
+            read_by_spark(spark, nowhere, "here", login=LOGIN)
+
+
 def needs_drivers() -> None:
     for module in ("sqlalchemy", "pymysql"):
         if importlib.util.find_spec(module) is None:
@@ -146,6 +184,10 @@ def test_a_table_that_the_class_filled_is_read_and_changed_over_the_wire(tmp_pat
         there = TableAddress(f"mysql+pymysql://127.0.0.1:{port}/{DATABASE}")
         assert table_codes(read_transaction_table(there, "here", login=LOGIN)) == []
         changed_and_back(there, tmp_path)
+        assert kept_without_transactions(there, LOGIN) is None
+        with as_root(there.location) as run:
+            run("ALTER TABLE t_transaction ENGINE=MyISAM")
+        assert kept_without_transactions(there, LOGIN) == "MyISAM"
 
 
 def test_in_mariadb_where_offset_is_reserved_names_are_quoted(tmp_path: Path) -> None:

@@ -133,9 +133,21 @@ def test_a_table_is_of_one_broker_and_has_no_secret_in_its_name(rmqtx: Run, aged
     secret = rmqtx(command, unpacked(PREPARED), "--transaction-table", "mysql://root:pass@host/db")
     assert secret.status == 2
     assert "pass@" not in secret.err
+    nothing = rmqtx(command, unpacked(PREPARED), "--transaction-table", "")
+    assert nothing.status == 2
+    assert "names nothing" in nothing.err
     alone = rmqtx(command, unpacked(PREPARED), "--offset-column", "phy")
     assert alone.status == 2
     assert "--transaction-table URL" in alone.err
+
+
+def test_a_row_is_shown_with_its_transaction(rmqtx: Run, aged: Path) -> None:
+    offset, group = rows_by_state("PENDING")[2]
+    found = next(row for row in corpus.expected(PREPARED) if row["half_commit_log_offset"] == offset)
+    words = ("--store", unpacked(PREPARED), "--transaction-table", f"sqlite:///{aged}")
+    shown = rmqtx("show", found["transaction_id"], *words)
+    assert shown.status == 0
+    assert f"database: a row for log offset {offset}, group {group}" in shown.out
 
 
 def test_a_table_through_jdbc_is_for_spark(rmqtx: Run) -> None:
