@@ -79,6 +79,8 @@ def _ended_halves(store: Store) -> dict[int, int]:
     """Queue number → the highest number of a half that an op message has ended.
 
     A decision on a half that waits in another topic (4.3 to 4.6) writes an op with that one's number: it says nothing.
+    Nor does one with a queue number above 0, where no half is: it is of a prepared record of before an upgrade, which a
+    ROLLBACK under 4.3.0 names.
     """
     highest: dict[int, int] = {}
     waiting: dict[int, set[int]] = defaultdict(set)
@@ -91,7 +93,7 @@ def _ended_halves(store: Store) -> dict[int, int]:
         if not len(mine):
             continue
         rows = ops_of(mine, store.root)
-        for queue_id in set(rows["queue_id"].to_pylist()):
+        for queue_id in {0} & set(rows["queue_id"].to_pylist()):
             lists = rows.filter(pc.equal(rows["queue_id"], queue_id))["half_queue_offsets"]
             numbers = pc.list_flatten(lists)
             own = numbers.filter(pc.invert(pc.is_in(numbers, pa.array(sorted(waiting[queue_id]), pa.int64()))))

@@ -20,7 +20,8 @@ from readers.findings import Finding, as_text
 from readers.reading import Coverage
 from readers.slot_files import SIMPLE
 from readers.sources import is_dledger
-from readers.store import Store, open_store
+from readers.store import ROCKSDB_HALF_TOPIC, Store, open_store
+from readers.verify_state_table import has_tables
 from repairs.file_copies import copy_tree
 from repairs.fillers import BLANK_BYTES, FILLER_BYTES_MIN, Lost, Surroundings, filled, filler, stand_in
 from repairs.found_runs import FoundRuns, Run, Source, sources_of
@@ -45,7 +46,8 @@ class Salvaged:
     """What became of the files and of the log.
 
     Shape: `lost_bytes` lie between records of the new log; `lost_numbers_count` numbers of queues have no record, and
-           `stand_ins_count` of them are borne by a filler.
+           `stand_ins_count` of them are borne by a filler. `has_state_table`: those of 3.0 and 3.1 were copied;
+           `lacks_rocksdb`: the half topic of transactions in RocksDB was there, and its database is not taken.
     Units: `segment_bytes` is the length of the new log's files.
     """
 
@@ -61,6 +63,8 @@ class Salvaged:
     lost_bytes: int = 0
     lost_numbers_count: int = 0
     stand_ins_count: int = 0
+    has_state_table: bool = False
+    lacks_rocksdb: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,8 @@ def salvage(
 ) -> Salvaged:
     """A store at `target` with all records that are found in files, devices and directories.
 
-    `config`: a broker's directory config/, copied. `old_store`: the damaged store, whose queues say how far they went.
+    `config`: a broker's directory config/, copied. `old_store`: the damaged store, whose queues say how far they went;
+    its state table and redo log (3.0, 3.1) are copied.
     `infers_segments`: the log's files are as long as blank records say, if any is found; else as `sizes` says.
     Raises: BadRequest, NotAStore where no record is found, UnreadableFile, FileChanged, UnwritableFile.
     """
@@ -119,6 +124,8 @@ def salvage(
         with new_store(target) as root:
             if config is not None:
                 copy_tree(config, root / "config")
+            if old_store is not None:
+                _copy_tables(old_store, root, result)
             _write_log(root, files, result, sizes, old_store)
             _derive(root, result, sizes, with_tags=with_tags)
     finally:
@@ -150,6 +157,18 @@ def _refuse(paths: list[Path], target: Path, config: Path | None) -> None:
             )
     if config is not None and not config.is_dir():
         raise BadRequest(f"{config} is no directory", advice="give the broker's directory config/")
+
+
+def _copy_tables(old_store: Store, root: Path, result: Salvaged) -> None:
+    """Copy state table and redo log as they are: their entries name records by offsets, which the new log keeps.
+
+    The database of transactions in RocksDB is none to be copied beside another log: a broker does not take in halves
+    before the largest offset that the database knows.
+    """
+    result.has_state_table = has_tables(old_store)
+    if result.has_state_table:
+        copy_tree(Path(old_store.root) / "transaction", root / "transaction")
+    result.lacks_rocksdb = old_store.has("consumequeue", ROCKSDB_HALF_TOPIC) and old_store.has("rocksdbstore")
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------

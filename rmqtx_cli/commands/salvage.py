@@ -162,4 +162,14 @@ def _lines(result: Salvaged) -> list[str]:
         f"{count(made.queues_count, 'queue')} with {entries}, {count(made.index_files_count, 'index file')} with "
         f"{count(made.index_entries_count, 'entry', 'entries')}"
     )
+    if result.has_state_table:
+        lines.append(
+            "state table and redo log are copied as they were: rmqtx verify holds them against the log, rmqtx rebuild "
+            "statetable makes them anew"
+        )
+    if result.lacks_rocksdb:
+        lines.append(
+            "rocksdbstore/ is not taken: which half messages in it are open, dropped or checked before is not known "
+            "there any more"
+        )
     return lines
