@@ -32,9 +32,9 @@ from repairs.change_sets import CreateFile, Step, WriteAt
 from repairs.log_tail import Placed
 from repairs.rebuilt_state_table import table_sizes
 from repairs.record_writer import property_values
-from repairs.store_sizes import store_sizes
+from repairs.store_sizes import QUEUE_LENGTH_KEYS, store_sizes
 
-__all__ = ["entering_steps", "has_queue_file", "slot_states"]
+__all__ = ["entering_steps", "slot_states", "why_not_entered"]
 
 
 @dataclass(slots=True)
@@ -100,9 +100,21 @@ def entering_steps(store: Store, placed: Sequence[Placed], conf: Mapping[str, st
     return [step for each in files for step in each.steps()] + slot_states(store, placed)
 
 
-def has_queue_file(store: Store, topic: str, queue_id: int) -> bool:
-    """Whether a queue has a file to be written into: the directory of a new one only a broker makes."""
-    return bool(store.queue_segments(topic, queue_id)[0])
+def why_not_entered(store: Store, topic: str, queue_id: int, conf: Mapping[str, str]) -> str | None:
+    """Why the COMMIT record of a queue cannot be entered into it; None where it can.
+
+    A first file can be made where there is the directory, for changes of a store make files alone. A broker leaves out
+    a file whose length is not that of its configuration, and begins the queue anew (seen with 3.1.4: the record was
+    lost to consumers): so the length must be known, by the configuration or another queue's files.
+    """
+    if store.queue_segments(topic, queue_id)[0]:
+        return None
+    queues = list(store.queues())
+    name = f"queue {queue_id} of {topic}"
+    if (topic, queue_id) not in queues:
+        return f"{name} has no directory yet: make consumequeue/{topic}/{queue_id}, as the broker's user"
+    is_known = any(key in conf for key in QUEUE_LENGTH_KEYS) or any(store.queue_segments(*queue)[0] for queue in queues)
+    return None if is_known else f"{name} has no file yet, and nothing says how long one is: give --broker-conf"
 
 
 def _queue(store: Store, topic: str, queue_id: int, queue_offset: int, new_file_bytes: int) -> _Files:

@@ -27,7 +27,7 @@ from remoting.codes import COMMIT, ROLLBACK, ResponseCode
 from remoting.unique_keys import UniqueKeys
 from repairs.change_sets import Barrier, ChangeSet
 from repairs.destinations import Destination, carried_out
-from repairs.entered_ends import entering_steps, has_queue_file, slot_states
+from repairs.entered_ends import entering_steps, slot_states, why_not_entered
 from repairs.file_situations import file_situations
 from repairs.log_tail import LogTail, Placed, log_end
 from repairs.medium import Tail
@@ -135,8 +135,10 @@ class FileMedium:
         named = situation.named
         if named is not None and self._whole(named, situation) is None:
             refused.setdefault("commit", "no half copy of it has a body that consumers could inflate")
-        if named is not None and self._enters_itself and not has_queue_file(self._store, named.topic, named.queue_id):
-            refused.setdefault("commit", f"queue {named.queue_id} of {named.topic} has no file yet")
+        if named is not None and self._enters_itself:
+            why = why_not_entered(self._store, named.topic, named.queue_id, self._conf)
+            if why is not None:
+                refused.setdefault("commit", why)
         around = replace(
             situation.around, now_ms=_now_ms(), is_stopped=True, unwritable=refused, unread=self._unread,
         )

@@ -25,6 +25,10 @@ _DELAY_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE_BYTES_MAX = 1 << 40
 
 
+#: Keys of a configuration for the length of a consume queue's files; the second is how brokers of 3 spell it.
+QUEUE_LENGTH_KEYS = ("mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue")
+
+
 @dataclass(frozen=True, slots=True)
 class StoreSizes:
     """Lengths of a store's files, and what else stands in a broker's configuration only.
@@ -53,7 +57,7 @@ def store_sizes(store: Store | None, conf: Mapping[str, str] | None = None) -> S
         number_of(given, "mappedFileSizeCommitLog", "mapedFileSizeCommitLog") or _usual(log) or 1 << 30,
         {
             SIMPLE: whole_units(
-                number_of(given, "mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue")
+                number_of(given, *QUEUE_LENGTH_KEYS)
                 or _usual(queues[SIMPLE]) or 6_000_000,
                 SLOT.size_bytes,
             ),

@@ -19,6 +19,7 @@ from readers.store import open_store
 from readers.verify import Verify
 from repairs import file_medium
 from repairs.destinations import Destination
+from repairs.entered_ends import why_not_entered
 from repairs.execution import undo
 from repairs.guards import refusals
 from repairs.journal import Journal
@@ -133,14 +134,14 @@ def _overwrite(file: Path, position: int, data: bytes) -> None:
         opened.write(data)
 
 
-def test_a_queue_without_a_file_is_left_to_the_broker(tmp_path: Path, journal: Journal) -> None:
+def test_a_queue_without_a_directory_is_refused(tmp_path: Path, journal: Journal) -> None:
     root = unpack("statetable-recovered-3.1.4", tmp_path / "store")
     rows = rows_of(root, "3.1.4")
     name = next(name for name in prepared_rows(rows) if (rows[name]["topic"], rows[name]["queue_id"]) == ("orders", 1))
     target = Destination(copy=tmp_path / "copy")
     (receipt,) = act(medium_of(root, "3.1.4", target), journal, {name: "commit"})
     assert receipt.outcome == "refused_by_guard"
-    assert "queue 1 of orders has no file yet" in receipt.notes[0]
+    assert "queue 1 of orders has no directory yet" in receipt.notes[0]
     (receipt,) = act(medium_of(root, "3.1.4", target), journal, {name: "rollback"})  # which is in no queue
     assert receipt.outcome == "proved"
 
@@ -241,3 +242,38 @@ def test_a_version_that_is_not_known_is_asked_for(tmp_path: Path) -> None:
     store = open_store(root)
     with pytest.raises(UnsafeStore, match="not known"):
         file_medium.FileMedium(store, broker_settings, {}, Destination(copy=tmp_path / "copy"), open_store)
+
+
+def test_a_queue_of_which_there_is_the_directory_gets_its_first_file(tmp_path: Path, journal: Journal) -> None:
+    root = unpack("statetable-recovered-3.1.4", tmp_path / "store")
+    rows = rows_of(root, "3.1.4")
+    name = next(name for name in prepared_rows(rows) if (rows[name]["topic"], rows[name]["queue_id"]) == ("orders", 1))
+    place = root / "consumequeue" / "orders" / "1"
+    place.mkdir()
+    before = content(root)
+    medium = medium_of(root, "3.1.4", Destination(undo_file=tmp_path / "undo"))
+    (receipt,) = act(medium, journal, {name: "commit"})
+    assert receipt.outcome == "proved", receipt.notes
+    (file,) = place.iterdir()
+    other = root / "consumequeue" / "orders" / "0" / f"{0:020}"
+    assert file.name == f"{0:020}"
+    assert file.stat().st_size == other.stat().st_size
+    grave = graver(root, "3.1.4")
+    assert not [code for code, _ in grave if code.startswith(("slot-", "queue-"))]
+    undo(tmp_path / "undo", root)
+    undone = content(root)
+    assert undone.pop("lock", b"") == before.pop("lock", b"")
+    assert undone == before
+
+
+def test_a_first_file_of_unknown_length_is_not_made(tmp_path: Path) -> None:
+    """A broker of 3.1.4 left out one of another length than its configuration's, and began the queue anew."""
+    root = unpack("statetable-recovered-3.1.4", tmp_path / "store")
+    for file in (root / "consumequeue").glob("*/*/*"):
+        file.unlink()
+    (root / "consumequeue" / "orders" / "1").mkdir()
+    store = open_store(root)
+    why = why_not_entered(store, "orders", 1, {})
+    assert why is not None
+    assert "--broker-conf" in why
+    assert why_not_entered(store, "orders", 1, {"mapedFileSizeConsumeQueue": "4000"}) is None
