@@ -23,6 +23,7 @@ from readers.offset_marks import TRANS_OFFSET, rocksdb_marks, rollback_marks
 from readers.prepared_log import is_prepared, is_rollback, prepared_names
 from readers.properties import (
     CHECK_TIMES,
+    HALF_MARK,
     IMMUNITY,
     KEYS,
     PREPARED_QUEUE_OFFSET,
@@ -34,7 +35,7 @@ from readers.properties import (
     UNIQ_KEY,
 )
 from readers.record_block import Block
-from readers.record_layout import COMMIT, COMPRESSED, TRANSACTION_MASK
+from readers.record_layout import COMMIT, COMPRESSED, PREPARED, TRANSACTION_MASK
 from readers.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
@@ -280,25 +281,32 @@ def is_final(block: Block) -> Bools:
     The header has no CRC, so no single field of it decides: a record that names a copy and has the words of a final is
     one whatever its flag says (designs before 4.3 know no REAL_TOPIC); without a named copy its flag alone makes none.
     """
-    flagged = (block.sys_flag & TRANSACTION_MASK) == COMMIT
+    kinds = block.sys_flag & TRANSACTION_MASK
+    flagged = kinds == COMMIT
     names_copy = block.header("prepared_transaction_offset") != 0
     finals: Bools = flagged | names_copy
     rows = np.flatnonzero(finals)
     if len(rows):
         candidates = block.take(rows)
         flagged, names_copy = flagged[rows], names_copy[rows]
+        has_body = candidates.body_lengths > 0
         is_first = candidates.header("reconsume_times") == 0
         own = ~(candidates.topic_is(HALF_TOPIC) | candidates.topic_is(DISCARD_TOPIC) | is_delayed_half(candidates))
-        doubtful = np.flatnonzero(own & ~(flagged & names_copy & is_first))
+        doubtful = np.flatnonzero(own & ~(flagged & names_copy & is_first & has_body))
         if len(doubtful):
             alone = candidates.take(doubtful)
-            has = {name: alone.properties.locate(name)[2] for name in (PRODUCER_GROUP, REAL_TOPIC, TRANSACTION_ID)}
+            words = (PRODUCER_GROUP, REAL_TOPIC, TRANSACTION_ID, HALF_MARK)
+            has = {name: alone.properties.locate(name)[2] for name in words}
+            # Before 4.3 a final keeps TRAN_MSG, and so does the ROLLBACK record, which has no body.
+            is_old = has[HALF_MARK] & ~has[REAL_TOPIC] & ~has[TRANSACTION_ID]
+            is_old_final = is_old & has_body[doubtful] & (kinds[rows][doubtful] != PREPARED)
             is_sent_back = alone.data[alone.topic_starts] == ord("%")  # %RETRY%, %DLQ%
             for topic in WAITING_TOPICS:
                 is_sent_back |= alone.topic_is(topic) & ~is_first[doubtful]
             own[doubtful] = has[PRODUCER_GROUP] & np.where(
                 names_copy[doubtful],
-                ~is_sent_back & (flagged[doubtful] | has[REAL_TOPIC] | has[TRANSACTION_ID]),
+                ~is_sent_back
+                & ((flagged[doubtful] & ~is_old) | has[REAL_TOPIC] | has[TRANSACTION_ID] | is_old_final),
                 is_first[doubtful],
             )
         finals[rows] = own

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from readers.columns import Bools
+from readers.columns import Bools, Int64s
 from readers.properties import HALF_MARK, PRODUCER_GROUP, REAL_TOPIC
 from readers.record_block import Block
 from readers.record_layout import COMMIT, PREPARED, ROLLBACK, TRANSACTION_MASK
@@ -32,28 +32,44 @@ CLUSTER = "CLUSTER"
 def is_prepared(block: Block) -> Bools:
     """Prepared records of the designs before 4.3.
 
-    The header has no CRC, so the flag alone makes none: it has a producer's words, and names no other record.
+    The header has no CRC, so no field of it decides alone: such a record has a producer's words and a body, and mostly
+    names no other record; of flags and name one may be damaged.
     """
-    return _of_type(block, PREPARED)
+    kinds, named = _kinds_and_names(block)
+    has_body = block.body_lengths > 0
+    found: Bools = (kinds == PREPARED) & (has_body | ~named)
+    found |= (kinds == ROLLBACK) & has_body & ~named
+    return _of_old_design(block, found)
 
 
 def is_rollback(block: Block) -> Bools:
-    """ROLLBACK records of the designs before 4.3; they have no body."""
-    return _of_type(block, ROLLBACK)
+    """ROLLBACK records of the designs before 4.3: without a body, which clients send no message without."""
+    kinds, named = _kinds_and_names(block)
+    has_body = block.body_lengths > 0
+    certain = (kinds == ROLLBACK) & ~has_body
+    found = _of_old_design(block, certain | (named & ~has_body))
+    rows = np.flatnonzero(found & ~certain)
+    if len(rows):
+        found[rows] = block.take(rows).properties.locate(HALF_MARK)[2]
+    return found
 
 
-def _of_type(block: Block, kind: int) -> Bools:
-    found: Bools = (block.sys_flag & TRANSACTION_MASK) == kind
+def _kinds_and_names(block: Block) -> tuple[Int64s, Bools]:
+    """The type of each record by its flags, and whether it names another."""
+    named: Bools = block.header("prepared_transaction_offset") != 0
+    kinds: Int64s = block.sys_flag & TRANSACTION_MASK
+    return kinds, named
+
+
+def _of_old_design(block: Block, found: Bools) -> Bools:
+    """Those of some records that a producer's words are on, and no topic that later brokers keep transactions in."""
     rows = np.flatnonzero(found)
     if len(rows):
         alone = block.take(rows)
         own = alone.properties.locate(PRODUCER_GROUP)[2] | alone.properties.locate(HALF_MARK)[2]
+        own &= alone.data[alone.topic_starts] != ord("%")  # %RETRY%, %DLQ%: what consumers sent back
         for topic in _LATER_TOPICS:
             own &= ~alone.topic_is(topic)
-        if kind == PREPARED:
-            own &= alone.header("prepared_transaction_offset") == 0
-        else:
-            own &= alone.body_lengths == 0
         found[rows] = own
     return found
 
@@ -66,8 +82,9 @@ def prepared_names(alone: Block) -> pa.Array:
     """
     kinds = alone.sys_flag & TRANSACTION_MASK
     prepared = is_prepared(alone)
+    names = (kinds == COMMIT) | (alone.header("prepared_transaction_offset") != 0)
     naming = is_rollback(alone) | (
-        (kinds == COMMIT) & ~alone.properties.locate(REAL_TOPIC)[2] & ~alone.properties.locate(CLUSTER)[2]
+        ~prepared & names & ~alone.properties.locate(REAL_TOPIC)[2] & ~alone.properties.locate(CLUSTER)[2]
     )
     known = prepared | naming
     if not known.any():

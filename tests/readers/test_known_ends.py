@@ -11,7 +11,7 @@ import pytest
 
 from readers import local_engine
 from readers.broker_settings import broker_settings
-from readers.record_layout import COMMIT, ROLLBACK
+from readers.record_layout import COMMIT, RECORD, ROLLBACK
 from readers.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, open_store
 from tests.brokers import corpus
 from tests.forge import damage
@@ -143,7 +143,8 @@ def test_a_decided_slot_without_its_record_is_told(tmp_path: Path) -> None:
     identity, row = next((one, row) for one, row in audited(root, name)[0].items() if row["state"] == "ROLLED_BACK")
     file = damage.log_files(root)[0]
     end = row["op_marks"][0]["commit_log_offset"]
-    damage.write_bytes(file, end + 36, b"\0\0\0\0")  # the flags: an ordinary message without a body
+    for field, length in (("sys_flag", 4), ("prepared_transaction_offset", 8)):  # now it is an ordinary message
+        damage.write_bytes(file, end + RECORD.offsets[field], bytes(length))
     told = audited(root, name)[0][identity]
     assert (told["state"], told["flags"], told["advice"]) == ("PENDING", [], "decide")
     assert f"slot {row['state_entries'][0]['key']} of the state table is decided" in told["reason"]
