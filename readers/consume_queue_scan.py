@@ -26,8 +26,8 @@ from readers.consume_queue_extension import ADDRESS_BITS, EXTENSION_ADDRESS_MAX,
 from readers.errors import FileChanged, UnreadableFile
 from readers.findings import as_text
 from readers.layout import Layout
+from readers.many_findings import FINDINGS_MAX
 from readers.queue_files import (
-    FINDINGS_MAX,
     SlotRuns,
     addressable,
     is_well_named,

@@ -10,11 +10,9 @@ from readers.columns import Bools
 from readers.errors import FileChanged, UnreadableFile
 from readers.findings import Finding
 from readers.layout import Layout
+from readers.many_findings import FINDINGS_MAX
 from readers.sources import Segment
 from readers.store import Store
-
-#: A file of garbage would make a finding of every second slot; what is beyond this is told in one.
-FINDINGS_MAX = 100
 
 
 def addressable(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:

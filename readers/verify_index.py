@@ -20,6 +20,7 @@ from readers.errors import SourceError
 from readers.findings import Finding
 from readers.index import BLOCK_ENTRIES, ENTRY, IndexFile
 from readers.index_search import open_index
+from readers.many_findings import FINDINGS_MAX, one_by_one
 from readers.record_at import block_at
 from readers.record_block import Block
 from readers.record_keys import key_pairs, may_lack_entries, tag_pairs
@@ -27,7 +28,6 @@ from readers.slot_files import boundary, cache_of
 from readers.sources import OpenFile
 from readers.store import Store
 from readers.verify_index_times import entry_time_findings, expected_seconds, header_time_findings
-from readers.verify_leftovers import FINDINGS_MAX
 from readers.verify_ranges import LogRanges, between, merged, runs_of
 from readers.verify_records import TIME_MS_MAX
 
@@ -274,13 +274,12 @@ class IndexLeftovers:
             wrong += doubtful[_LOOKED_AT_MAX:]
         self._entered_offsets.update(offset for _, offset, _ in wrong)
         self._entered_hashes.update(key_hash for _, _, key_hash in wrong)
-        for place, (number, offset, key_hash) in enumerate(wrong[:FINDINGS_MAX]):
-            more = len(wrong) - FINDINGS_MAX if place == FINDINGS_MAX - 1 else 0
+        for (number, offset, key_hash), more in one_by_one(wrong, "such entries"):
             yield Finding(
                 self._store.root, "index-mismatch", index.segment.file, index.entry_position(number),
                 ENTRY.size_bytes, commit_log_offset=offset,
                 expected=f"a record at commit-log offset {offset} with a key of hash {key_hash}",
-                actual="no such record" + (f", and {more} more such entries" if more else ""),
+                actual=f"no such record{more}",
             )
 
     def _wrong(self, entries: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
@@ -303,13 +302,12 @@ class IndexLeftovers:
 
     def _lacking(self, offsets: list[int]) -> Iterator[Finding]:
         log = self._store.log()
-        for place, offset in enumerate(offsets[:FINDINGS_MAX]):
+        for offset, more in one_by_one(offsets, "such records"):
             segment = log.segment_at(offset)
-            more = len(offsets) - FINDINGS_MAX if place == FINDINGS_MAX - 1 else 0
             yield Finding(
                 self._store.root, "index-missing", None if segment is None else segment.file,
                 None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
                 expected="an entry for each key of the record",
-                actual="a key without one" + (f", and {more} more such records" if more else ""),
+                actual=f"a key without one{more}",
             )
         log.close()

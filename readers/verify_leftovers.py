@@ -17,6 +17,7 @@ from readers.columns import Int64s
 from readers.consume_queue import BLOCK_SLOTS, Slots, are_filler, are_sound, used_end
 from readers.errors import SourceError
 from readers.findings import Finding, as_text
+from readers.many_findings import FINDINGS_MAX
 from readers.record_at import block_at
 from readers.recovery_queues import QueueFacts
 from readers.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, queue_text, slot_files, topic_bytes, topic_text
@@ -25,8 +26,6 @@ from readers.verify_losses import meaning_of_mismatch
 from readers.verify_queues import RECORD_COLUMNS, QueuePart, QueueParts
 from readers.verify_ranges import LogRanges, between, inside, merged
 
-#: Findings of one kind about one queue; what is beyond is told in one.
-FINDINGS_MAX = 100
 _FINE, _INVALID, _EXPIRED, _DANGLING, _MISMATCH = range(5)
 _CODES = {
     _INVALID: "slot-invalid", _EXPIRED: "slot-expired", _DANGLING: "slot-dangling", _MISMATCH: "slot-mismatch",

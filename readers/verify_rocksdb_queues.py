@@ -17,6 +17,7 @@ from readers.commit_log import scan_segments
 from readers.consume_queue import Slots
 from readers.errors import SourceError
 from readers.findings import Finding
+from readers.many_findings import FINDINGS_MAX
 from readers.rocksdb import open_database, unread
 from readers.rocksdb_queues import SLOT_VALUE, QueueDatabase, queue_directories
 from readers.slot_files import SIMPLE, QueueName, queue_text, topic_text
@@ -24,7 +25,6 @@ from readers.store import Store
 from readers.verify_queues import ClaimedRows, QueueClaims, due_slots
 from readers.verify_ranges import LogRanges, inside, merged, runs_of
 
-FINDINGS_MAX = 100
 #: Numbers of records further apart than this many for each record are looked up one by one: one of them is damaged.
 _APART = 64
 _NUMBER_MAX = 2**63 - 1

@@ -16,6 +16,7 @@ from readers.designs import ROCKSDB, designs_of
 from readers.errors import SourceError
 from readers.findings import Finding
 from readers.half_queue import JUDGED_HALVES, halves_of
+from readers.many_findings import FINDINGS_MAX
 from readers.record_at import blocks_at
 from readers.rocksdb_transactions import (
     DIRECTORY,
@@ -28,7 +29,6 @@ from readers.rocksdb_transactions import (
 from readers.store import ROCKSDB_HALF_TOPIC, Store
 from readers.verify_ranges import LogRanges
 
-FINDINGS_MAX = 100
 _KEYS_AT_ONCE = 1000
 _KEY_CHARACTERS_MAX = 400
 

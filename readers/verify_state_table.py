@@ -9,8 +9,8 @@ import numpy as np
 from readers.broker_settings import BrokerSettings
 from readers.columns import Bools, Int64s
 from readers.findings import Finding
+from readers.many_findings import one_by_one
 from readers.old_records import UNDECIDED, OldRecords
-from readers.queue_files import FINDINGS_MAX
 from readers.record_layout import COMMIT, PREPARED
 from readers.redo_log import FILES as REDO_FILES
 from readers.redo_log import (
@@ -146,15 +146,13 @@ class _Comparison:
             yield from self._told(slots, "table-slot-mismatch", wrong, _words_of_field(name, said, right))
 
     def _told(self, slots: StateSlots, code: str, wrong: Bools, words: _Words) -> Iterator[Finding]:
-        """A finding for each slot; the last takes the rest."""
-        chosen = np.flatnonzero(wrong).tolist()
-        for number, row in enumerate(chosen[:FINDINGS_MAX]):
+        """A finding for each slot."""
+        for row, more in one_by_one(np.flatnonzero(wrong).tolist(), "such slots"):
             expected, actual = words(row)
-            left = len(chosen) - number - 1 if number == FINDINGS_MAX - 1 else 0
             yield Finding(
                 self._store.root, code, slots.files[int(slots.file_numbers[row])].file, int(slots.positions[row]),
                 STATE_SLOT.size_bytes, commit_log_offset=int(slots.offsets[row]), expected=expected,
-                actual=f"{actual}, and {left} more such slots" if left else actual,
+                actual=f"{actual}{more}",
             )
 
     def _runs(self, slots: StateSlots, code: str, wrong: Bools) -> Iterator[Finding]:
@@ -199,15 +197,14 @@ class _Comparison:
     def _told_records(self, code: str, records: OldRecords, words: _Words) -> Iterator[Finding]:
         log = self._store.log()
         try:
-            for row, offset in enumerate(records.offsets[:FINDINGS_MAX].tolist()):
+            for (row, offset), more in one_by_one(list(enumerate(records.offsets.tolist())), "such records"):
                 segment = log.segment_at(offset)
                 expected, actual = words(row)
-                left = len(records) - FINDINGS_MAX if row == FINDINGS_MAX - 1 else 0
                 yield Finding(
                     self._store.root, code, None if segment is None else segment.file,
                     None if segment is None else offset - segment.base_offset, int(records.lengths[row]),
                     commit_log_offset=offset, expected=expected,
-                    actual=f"{actual}, and {left} more" if left > 0 else actual,
+                    actual=f"{actual}{more}",
                 )
         finally:
             log.close()
@@ -224,15 +221,14 @@ class _Comparison:
         if len(records):
             tags = np.where(records.is_prepared, PREPARED_TAGS, records.prepared_offsets)[rows]
             wrong |= known & ((tags != entries.tags) | (records.lengths[rows] != entries.lengths))
-        for number, row in enumerate(np.flatnonzero(wrong).tolist()[:FINDINGS_MAX]):
+        for row, more in one_by_one(np.flatnonzero(wrong).tolist(), "such entries"):
             segment: Segment = entries.files[int(entries.file_numbers[row])]
-            left = int(wrong.sum()) - FINDINGS_MAX if number == FINDINGS_MAX - 1 else 0
             actual = f"offset {entries.offsets[row]}, length {entries.lengths[row]}, tags code {entries.tags[row]}"
             yield Finding(
                 self._store.root, "redo-entry-mismatch", segment.file, int(entries.positions[row]),
                 REDO_FILES.layout.size_bytes, commit_log_offset=int(entries.offsets[row]),
                 expected="what a prepared, COMMIT or ROLLBACK record says",
-                actual=f"{actual}, and {left} more such entries" if left > 0 else actual,
+                actual=f"{actual}{more}",
             )
         mine = _is_of_prepared(records)
         lacking = mine & (_rows_of(np.unique(entries.offsets), records.offsets) < 0)

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from readers.columns import Bools, Int64s
 from readers.findings import Finding
 from readers.java_hashes import java_hash
+from readers.many_findings import one_by_one
 from readers.old_records import UNDECIDED, OldRecords
-from readers.queue_files import FINDINGS_MAX
 from readers.record_layout import COMMIT
 from readers.store import Store
 from readers.transaction_table import TransactionTable
@@ -76,13 +76,10 @@ def transaction_table_findings(
     offsets = table.offsets
 
     def told(code: str, rows: Bools, expected: str, actual: Callable[[int], str]) -> Iterator[Finding]:
-        chosen = np.flatnonzero(rows).tolist()
-        for number, row in enumerate(chosen[:FINDINGS_MAX]):
-            left = len(chosen) - FINDINGS_MAX if number == FINDINGS_MAX - 1 else 0
-            said = f"row {offsets[row]}{actual(row)}"
+        for row, more in one_by_one(np.flatnonzero(rows).tolist(), "such rows"):
             yield Finding(
                 store.root, code, table.name, commit_log_offset=int(offsets[row]), expected=expected,
-                actual=f"{said}, and {left} more such rows" if left > 0 else said,
+                actual=f"row {offsets[row]}{actual(row)}{more}",
             )
 
     def ended(row: int) -> str:
