@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from random import Random
 
@@ -21,9 +22,13 @@ WHY_NOT = maven.why_not()
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]
 
 READS = 10
+OF_A_DATABASE = ("CURRENT", "IDENTITY", "LOCK", "LOG", "MANIFEST", "OPTIONS", ".sst", ".log", ".dbtmp")
 
 
-def test_pending_beside_a_running_broker(tmp_path: Path) -> None:
+def test_pending_beside_a_running_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = tmp_path / "temporary"
+    folders.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folders))
     conf = {**TRANSACTIONS_IN_ROCKSDB, "transactionTimeOut": "600000"}  # nothing is checked, so nothing dropped
     play, rng = RocksPlay(Script("5.5.0", 7, {}, conf=conf, design="rocksdb"), tmp_path), Random(7)
 
@@ -49,6 +54,9 @@ def test_pending_beside_a_running_broker(tmp_path: Path) -> None:
                 waiting += play.send_all("pending", 2, rng)
                 play.settle()
         assert play.agent.failed == []
+        names = {path.name for path in (play.rig.store / "rocksdbstore").iterdir()}
+        assert {name for name in names if not any(part in name for part in OF_A_DATABASE)} == set()
+        assert list(folders.glob("rmqtx-rocksdb-*")) == []
         play.halt("clean")
     rows = audit([open_store(play.rig.store)], settings).table().to_pylist()
     states = {row["transaction_id"]: row["state"] for row in rows}

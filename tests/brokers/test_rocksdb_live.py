@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from random import Random
 
@@ -20,9 +21,11 @@ WHY_NOT = maven.why_not()
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]
 
 READS = 30
+IS_SHORT = "RMQTX_ROCKSDB_VERSIONS" not in os.environ
 OF_A_DATABASE = ("CURRENT", "IDENTITY", "LOCK", "LOG", "MANIFEST", "OPTIONS", ".sst", ".log", ".dbtmp")
 
 
+@pytest.mark.skipif(IS_SHORT, reason="takes too long for every day beside test_pending_in_rocksdb: make test-brokers")
 def test_a_store_in_use_is_read_repeatedly_and_undisturbed(tmp_path: Path) -> None:
     script = Script("5.5.0", 7, {}, conf=TRANSACTIONS_IN_ROCKSDB, design="rocksdb")
     play, rng = RocksPlay(script, tmp_path), Random(7)
