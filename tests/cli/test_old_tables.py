@@ -112,6 +112,14 @@ def standing(rmqtx: Run) -> tuple[str, str, str]:
     return receipt["action"], receipt["outcome"], receipt["rechecks"][-1]["standing"]
 
 
+def test_a_table_of_another_broker_is_wondered_at(rmqtx: Run, aged: Path) -> None:
+    words = ("--transaction-table", f"sqlite:///{aged}")
+    planned = rmqtx("transaction-table", "plan", unpacked("common-4.9.7"), *words)
+    assert planned.status == 0
+    assert f"{len(content(aged))} rows more: no prepared record begins there" in planned.err
+    assert "no prepared record begins" not in rmqtx("transaction-table", "plan", unpacked(PREPARED), *words).err
+
+
 def test_a_server_that_is_lost_leaves_the_outcome_unknown_and_the_same_command_looks(
     rmqtx: Run, aged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
