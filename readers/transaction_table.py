@@ -10,12 +10,8 @@ or text.
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,9 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.columns import Int64s
+from readers.databases import database, first_line
 from readers.errors import BadRequest, UnreadableFile
 from readers.findings import Finding
 from readers.ledger import SQLITE, Ledger, SqliteLedger, open_ledger
+from readers.table_values import column_texts, number_of, value_text
 from readers.tables import STATE_ENTRIES, column
 
 if TYPE_CHECKING:
@@ -33,10 +31,6 @@ if TYPE_CHECKING:
 
 TABLE, OFFSET, PRODUCER_GROUP = "t_transaction", "offset", "producerGroup"
 KIND = "database"
-_DECIMAL = re.compile(r"\s*\+?0*([0-9]{1,19})(?:\.0*)?\s*")
-#: As floating-point columns are written from some size on: 1.23456789012e+11.
-_SCIENTIFIC = re.compile(r"\s*\+?[0-9]{1,20}(?:\.[0-9]{1,20})?[eE]\+?[0-9]{1,2}\s*")
-_OFFSET_MAX = 2**63 - 1
 _ROWS_TOLD_MAX = 20
 _BATCH_ROWS = 65_536
 
@@ -126,7 +120,7 @@ def read_transaction_table(
 
 def table_of(name: str, offsets: list[str | None], groups: list[str | None], store: str) -> TransactionTable:
     """The same, of values as text that were read elsewhere."""
-    numbers = [_number(text) for text in offsets]
+    numbers = [number_of(text) for text in offsets]
     strange = [text for text, number in zip(offsets, numbers, strict=True) if number is None]
     rows: dict[int, str | None] = {}
     twice: list[int] = []
@@ -153,19 +147,6 @@ def _told(store: str, name: str, expected: str, values: list[str]) -> Iterator[F
             store, "table-row-invalid", name, expected=expected,
             actual=f"{value[:80]}, and {left} more" if left > 0 else value[:80],
         )
-
-
-def _number(text: str | None) -> int | None:
-    """A decimal as databases and exports write it; None for what is no offset."""
-    found = _DECIMAL.fullmatch(text or "")
-    if found is not None:
-        number = int(found.group(1))
-    elif text is not None and _SCIENTIFIC.fullmatch(text):
-        value = Decimal(text.strip())
-        number = int(value) if value == value.to_integral_value() else -1
-    else:
-        return None
-    return number if 0 <= number <= _OFFSET_MAX else None
 
 
 def _batches(address: TableAddress, login: tuple[str | None, str | None]) -> Iterator[pa.RecordBatch]:
@@ -198,30 +179,6 @@ def _database_batches(address: TableAddress, engine: Engine) -> Iterator[pa.Reco
         while rows := result.fetchmany(_BATCH_ROWS):
             columns = [pa.array([value_text(row[number]) for row in rows], pa.string()) for number in (0, 1)]
             yield pa.RecordBatch.from_arrays(columns, names=["offset", "group"])
-
-
-def column_texts(values: pa.Array | pa.ChunkedArray, name: str) -> list[str | None]:
-    """What a column says, as text.
-
-    Raises: BadRequest for lists and the like.
-    """
-    if pa.types.is_nested(values.type):
-        raise BadRequest(f"{name}: a column holds {values.type}, which is neither an offset nor a group")
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    kind = values.type
-    if pa.types.is_temporal(kind):
-        values = values.cast(pa.string())
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        values = values.cast(pa.large_binary())  # Parquet's texts may be anything
-    return [value_text(value) for value in values.to_pylist()]
-
-
-def value_text(value: object) -> str | None:
-    """What a value of a database says, as text."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    return None if value is None else str(value)
 
 
 def _ledger_batches(address: TableAddress) -> Iterator[pa.RecordBatch]:
@@ -264,60 +221,6 @@ def column_names(address: TableAddress, engine: Engine) -> list[str]:
         return [str(one["name"]) for one in inspect(engine).get_columns(name, schema=schema or None)]
     except sqlalchemy.exc.NoSuchTableError as error:
         raise BadRequest(f"{address.location} has no table {address.table}", advice="--table names it") from error
-
-
-@contextmanager
-def database(location: str, login: tuple[str | None, str | None]) -> Iterator[Engine]:
-    """A database that SQLAlchemy knows; connections end with the context.
-
-    Raises: BadRequest for what is no such address, or where SQLAlchemy or the database's driver is not installed.
-    """
-    try:
-        import sqlalchemy
-        from sqlalchemy.engine import make_url
-    except ImportError as error:
-        raise BadRequest(
-            "a database is read through SQLAlchemy, which is not installed",
-            advice="pip install 'rmqtx[database]' and the database's driver, or give sqlite:///FILE, CSV or Parquet",
-        ) from error
-    try:
-        url = make_url(location)
-        if url.password is not None:
-            raise BadRequest("--transaction-table holds a password, which others could read")
-        if login[0] is not None:
-            url = url.set(username=login[0], password=login[1])
-        engine = sqlalchemy.create_engine(url)
-    except (sqlalchemy.exc.ArgumentError, sqlalchemy.exc.NoSuchModuleError) as error:
-        advice = "write it like mysql+pymysql://HOST/DATABASE"
-        raise BadRequest(f"{location}: {first_line(error)}", advice=advice) from error
-    except ImportError as error:
-        raise BadRequest(f"{location}: {error}", advice="install the database's driver: pip install ...") from error
-    sqlalchemy.event.listen(engine, "do_connect", functools.partial(_connected, location))
-    try:
-        yield engine
-    finally:
-        engine.dispose()
-
-
-def _connected(location: str, dialect: Any, _record: Any, arguments: Any, named: Any) -> Any:
-    """A new connection.
-
-    Raises: BadRequest for what drivers refuse in words of their own: a package that logging in wants, or a password
-            with characters that they cannot send (PyMySQL: none beyond Latin-1).
-    """
-    try:
-        return dialect.connect(*arguments, **named)
-    except (RuntimeError, UnicodeError) as error:
-        advice = "install what it names, or use another driver"
-        raise BadRequest(f"{location}: its driver cannot log in: {error}", advice=advice) from error
-
-
-def first_line(error: Exception) -> str:
-    """What a database, or its driver, said."""
-    said: Any = getattr(error, "orig", None) or error
-    if len(said.args) == 2 and isinstance(said.args[1], str):  # drivers of MySQL: a number and a text
-        said = said.args[1]
-    return str(said).strip().split("\n", 1)[0]
 
 
 def with_database_entries(batch: pa.RecordBatch, table: TransactionTable) -> pa.RecordBatch:

@@ -76,12 +76,14 @@ class TablePlan:
 class Wanted:
     """What the log asks for.
 
-    `is_damaged`: the log has damage, so no row is added. `findings` are about reading it.
+    `is_damaged`: the log has damage, so no row is added. `findings` are about reading it. `unknown_count`: rows of the
+    table that name no prepared record of this log, so that it may be another broker's.
     """
 
     steps: tuple[TableStep, ...]
     is_damaged: bool
     findings: tuple[Finding, ...]
+    unknown_count: int
 
 
 def wanted_changes(store: Store, table: TransactionTable) -> Wanted:
@@ -112,7 +114,8 @@ def wanted_changes(store: Store, table: TransactionTable) -> Wanted:
     if not is_damaged:
         steps += _additions(store, found.prepared.chosen(found.is_missing))
     steps.sort(key=lambda step: step.half_commit_log_offset)
-    return Wanted(tuple(steps), is_damaged, tuple(findings))
+    unknown_count = int((found.is_unknown | found.is_beyond).sum())
+    return Wanted(tuple(steps), is_damaged, tuple(findings), unknown_count)
 
 
 def _additions(store: Store, missing: OldRecords) -> list[TableStep]:

@@ -34,6 +34,11 @@ class TableReceipt:
             self.receipt.notes.append(f"{more} more rows than the requests name: the undo file has them")
         self._is_begun = False
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether rows may have been changed, and nobody could tell."""
+        return self._is_begun and self.receipt.outcome == "unknown"
+
     def begin(self) -> None:
         """Write down that the rows will be changed.
 

@@ -8,16 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from readers.databases import database, first_line
 from readers.errors import BadRequest, UnreadableFile, UnwritableFile
 from readers.ledger import SQLITE
-from readers.transaction_table import (
-    TableAddress,
-    chosen_columns,
-    column_names,
-    database,
-    first_line,
-    value_text,
-)
+from readers.table_values import value_text
+from readers.transaction_table import TableAddress, chosen_columns, column_names
 
 Login = tuple[str | None, str | None]
 #: Engines of MySQL and MariaDB that keep tables without transactions.

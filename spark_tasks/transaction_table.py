@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from readers.transaction_table import TableAddress, TransactionTable, chosen_columns, column_texts, table_of
+from readers.table_values import column_texts
+from readers.transaction_table import TableAddress, TransactionTable, chosen_columns, table_of
 from spark_tasks.ledger import read_database, tried
 
 if TYPE_CHECKING:

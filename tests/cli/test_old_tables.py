@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from readers.errors import UnwritableFile
+from repairs import table_changes, table_receipts
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.stores import contents, unpacked
@@ -108,6 +110,37 @@ def test_rows_go_and_come_by_plan_and_back(
 def standing(rmqtx: Run) -> tuple[str, str, str]:
     (receipt,) = lines(rmqtx("receipts", "--format", "jsonl").out)
     return receipt["action"], receipt["outcome"], receipt["rechecks"][-1]["standing"]
+
+
+def test_a_table_of_another_broker_is_wondered_at(rmqtx: Run, aged: Path) -> None:
+    words = ("--transaction-table", f"sqlite:///{aged}")
+    planned = rmqtx("transaction-table", "plan", unpacked("common-4.9.7"), *words)
+    assert planned.status == 0
+    assert f"{len(content(aged))} rows more: no prepared record begins there" in planned.err
+    assert "no prepared record begins" not in rmqtx("transaction-table", "plan", unpacked(PREPARED), *words).err
+
+
+def test_a_server_that_is_lost_leaves_the_outcome_unknown_and_the_same_command_looks(
+    rmqtx: Run, aged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RMQTX_STATE_DIR", str(tmp_path / "state"))
+    plan, undo = tmp_path / "rows.plan", tmp_path / "rows.undo"
+    words = ("--transaction-table", f"sqlite:///{aged}", "--plan", plan)
+    assert rmqtx("transaction-table", "plan", unpacked(PREPARED), *words).status == 0
+
+    def lost(*_: Any) -> None:
+        raise UnwritableFile("the server has gone away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(table_changes, "_prove", lost)
+        patched.setattr(table_receipts, "standing_of_rows", lost)
+        unknown = rmqtx("transaction-table", "apply", plan, "--undo", undo, "--yes")
+    assert unknown.status == 18
+    assert "the server has gone away - whether the rows are changed is unknown" in unknown.err
+    again = rmqtx("transaction-table", "apply", plan, "--undo", undo, "--yes")
+    assert again.status == 0
+    assert "is as planned already" in again.err
+    assert standing(rmqtx) == ("table change", "unknown", "stands")
 
 
 def test_a_journal_that_cannot_be_written_stops_the_plan(

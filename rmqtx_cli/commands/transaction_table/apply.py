@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.errors import StoreChanged
+from readers.errors import StoreChanged, UnwritableFile
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.acting import DryRunOption, ReasonOption, YesOption
 from rmqtx_cli.commands import Example
@@ -75,11 +75,17 @@ def command(
         say.line("rmqtx: nothing was done")
         return exit_status.INTERRUPTED
     act = TableReceipt(journal, asked, file=str(plan), text=text, reason=reason)
-    with act.ended(login()):
-        apply_steps(
-            asked.steps, asked.address, login(), undo, time.time_ns() // 1_000_000,
-            receipts=(act.receipt.receipt_id,), begun=act.begin,
-        )  # fmt: skip
+    try:
+        with act.ended(login()):
+            apply_steps(
+                asked.steps, asked.address, login(), undo, time.time_ns() // 1_000_000,
+                receipts=(act.receipt.receipt_id,), begun=act.begin,
+            )  # fmt: skip
+    except UnwritableFile as error:
+        if not act.is_unknown:
+            raise
+        say.error(f"{error} - whether the rows are changed is unknown: run the same command again, it looks first")
+        return exit_status.UNKNOWN_OUTCOME
     voice.note(f"{asked.address.name} is changed as planned; rmqtx transaction-table undo {undo} takes it back")
     voice.note(f"receipt {act.receipt.receipt_id} is in {journal.path}")
     return exit_status.DONE

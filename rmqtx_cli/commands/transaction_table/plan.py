@@ -14,6 +14,7 @@ from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.transaction_table.shared import steps_text, steps_view
 from rmqtx_cli.options import CommitLogOption, FieldsOption, FormatOption, QuietOption, VerboseOption
 from rmqtx_cli.say import Voice
+from rmqtx_cli.text import count
 from rmqtx_cli.transaction_tables import DatabaseOptions, with_database_options
 
 NAME = "plan"
@@ -72,6 +73,9 @@ def command(
     voice.note(steps_text(found.steps))
     if found.is_damaged:
         voice.note("the log has damage: no row is added, for a decision may be in what cannot be read")
+    if found.unknown_count:
+        rows = count(found.unknown_count, "row")
+        voice.note(f"{rows} more: no prepared record begins there: is it the table of this broker? (rmqtx verify)")
     if plan is not None:
         made = TablePlan(opened.stores[0].root, address, found.steps)
         with open_stream(plan) as stream:

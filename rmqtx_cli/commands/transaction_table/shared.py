@@ -73,5 +73,5 @@ def steps_view() -> View:
             plain("action", ALWAYS), plain("half_commit_log_offset", ALWAYS, "offset"),
             plain("producer_group", ALWAYS, "group", may_be_cut=True), plain("reason", 1, may_be_cut=True),
         ),
-        "the table says what the log says",
+        "no row should go or come",
     )  # fmt: skip
