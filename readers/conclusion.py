@@ -57,6 +57,7 @@ def conclude(
     found: list[Finding] = []
     damaged: list[tuple[Segment, int, int]] = []
     tails: list[tuple[Segment, int, int]] = []
+    torn: list[tuple[Segment, int, int]] = []
     by_file: dict[str, list[Scanned]] = defaultdict(list)
     for part in scanned:
         by_file[part.split.segment.file].append(part)
@@ -67,6 +68,7 @@ def conclude(
         damaged.extend((segment, s.position_bytes, s.length_bytes) for s in spans if s.kind == "damaged")
         ends = [s for s in spans if s.kind in ("torn", "foreign", "preallocated")]
         tails.extend((segment, s.position_bytes, s.length_bytes) for s in ends)
+        torn.extend((segment, s.position_bytes, s.length_bytes) for s in ends if s.kind != "preallocated")
         for part in parts:
             coverage[segment.file].count(part.decoded_bytes, part.spans)
             found.extend(part.findings)
@@ -81,11 +83,15 @@ def conclude(
     _ask_tables(facts, scanned)
     unfound = [slot for part in scanned for slot in part.unfound]
     damaged.extend(lost_tails(store, tails, unfound))
+    has_halves = any(part.halves_count for part in scanned)
+    has_prepared = any(part.prepared_count for part in scanned)
+    # Behind a clean stop there is no record that was being written, and before 5.5.0 no page with others' bytes.
+    if has_prepared and not (has_halves or store.aborted or store.in_use):
+        damaged.extend(torn)
     missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound)
     facts.missing.extend(missing.ranges)
     found.extend(_behind_the_end(facts, scanned, tails))
-    has_halves = any(part.halves_count for part in scanned)
-    if not has_halves and any(part.prepared_count for part in scanned):  # no cursor decides anything of those
+    if not has_halves and has_prepared:  # no cursor decides anything of those
         facts.findings[:] = [finding for finding in facts.findings if finding.code != "config-missing"]
     facts.findings.extend([*found, *missing.findings, *derived_findings(store, facts.cursors.half, has_halves)])
     result.damaged_halves = [halves_of(block, store.root, JUDGED_HALVES) for block in missing.damaged_halves]

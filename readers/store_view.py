@@ -108,18 +108,18 @@ def missing_end_findings(store: Store) -> list[Finding]:
 
 
 def _last_places(store: Store) -> Iterator[tuple[str, int]]:
-    """Where the last entries of what is written behind the log point; what cannot be read its own reading reports."""
-    topics = [HALF_TOPIC, OP_TOPIC]
-    if store.has("consumequeue", ROCKSDB_HALF_TOPIC):
-        topics += [ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC]
-    for topic in topics:
+    """Where the last entries of what is written behind the log point; what cannot be read its own reading reports.
+
+    Where something is left of the log, `known_ends.py` asks more of what stands beside it, once the log is scanned.
+    """
+    for topic in (HALF_TOPIC, OP_TOPIC):
         try:
             with open_queue(store, topic, 0) as queue:
                 places = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
         except SourceError:
             continue
         yield from ((f"slot {queue.max_offset - 1} of {topic}", place) for place in places)
-    if not store.has(*REDO_LOG_DIRECTORY):
+    if store.commit_log or not store.has(*REDO_LOG_DIRECTORY):
         return
     try:
         entry = REDO_LOG_FILES.last(store)

@@ -44,10 +44,24 @@ KINDS: dict[str, str] = {
     "topics": "config/topics.json",
     "backup": "config/*.bak",
 }
+#: Files of designs beside half topics, in stores of theirs.
+OTHER_KINDS: dict[str, str] = {
+    "old log": "commitlog/*",
+    "state table": "transaction/statetable/*",
+    "redo log": "transaction/redolog/*/*/*",
+    "DLedger log": "dledger-*/data/*",
+    "DLedger's half queue": KINDS["half queue"],
+}
+OTHERS = (
+    ("statetable-3.1.4", "old log"), ("statetable-3.1.4", "state table"), ("statetable-3.1.4", "redo log"),
+    ("prepared-4.2.0", "old log"), ("dledger-5.1.4", "DLedger log"), ("dledger-5.1.4", "DLedger's half queue"),
+)  # fmt: skip
+LOGS = ("log", "old log", "DLedger log")
 PLACES = ("head", "middle", "tail")
 #: Of this machine's processor; a case that waits instead is given up after six times as long.
 SECONDS_MAX = 20
 CELLS = tuple(itertools.product(STORES, KINDS, DEEDS, PLACES))
+OTHER_CELLS = tuple((*store, deed, place) for store, deed, place in itertools.product(OTHERS, DEEDS, PLACES))
 FOUND, MEANINGLESS, UNCHANGED, WRONG = "found", "meaningless", "unchanged", "wrong"
 
 Row = dict[str, Any]
@@ -96,13 +110,14 @@ def baseline(name: str) -> Baseline:
     )
 
 
-def play(number: int, seed: int = 0) -> Played:
+def play(number: int, seed: int = 0, cells: tuple[tuple[str, str, str, str], ...] = CELLS) -> Played:
     """The case of a number; everything in it follows from the number and the seed."""
-    cell = CELLS[number % len(CELLS)]
+    cell = cells[number % len(cells)]
     chance = random.Random(f"{seed} {number}")
     name, kind, deed, where = cell
     base = baseline(name)
-    files = [file for file in sorted(base.root.glob(KINDS[kind])) if file.stat().st_size and any(file.read_bytes())]
+    found = sorted(base.root.glob((KINDS | OTHER_KINDS)[kind]))
+    files = [file for file in found if file.stat().st_size and any(file.read_bytes())]
     if not files:
         return Played(number, cell, "no such file", UNCHANGED)
     file = chance.choice(files)
@@ -127,12 +142,13 @@ def play(number: int, seed: int = 0) -> Played:
         return Played(number, cell, done, WRONG, "".join(traceback.format_exception(error)))
     finally:
         _write(file, before)
-    touched = _touched(base, file, before, after) if kind == "log" else set()
-    is_excused = is_meaningless(kind, file, before, after)
+    touched = _touched(base, file, before, after) if kind in LOGS else set()
+    is_of = "log" if kind in LOGS else kind
+    is_excused = is_meaningless(is_of, file, before, after)
     complaints = [f"undamaged and lost: {record}" for record in base.records - now - touched]
     offsets = {record.commit_log_offset for record in touched}
-    complaints += changed_verdicts(base.verdicts, verdicts, offsets, kind=kind, is_meaningless=is_excused)
-    if not base.is_aborted:  # all that a broker stopped cleanly wrote is in its queues
+    complaints += changed_verdicts(base.verdicts, verdicts, offsets, kind=is_of, is_meaningless=is_excused)
+    if not base.is_aborted and kind != "old log":  # all that a broker stopped cleanly wrote is in its queues, since 4.3
         complaints += [untold_losses(new, Counter(record.kind for record in base.records - now)) or ""]
     if not new and not is_excused:
         complaints.append("not found, and not on the list of meaningless bytes")

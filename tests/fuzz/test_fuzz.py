@@ -5,11 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
-ROUNDS = 60
+import pytest
+
+ROUNDS, OTHER_ROUNDS = 60, 30
 
 
-def test_no_damage_breaks_reading() -> None:
-    command = [sys.executable, "-m", "tests.fuzz", "--seed", "1", "--rounds", str(ROUNDS)]
+@pytest.mark.parametrize(("rounds", "more"), [(ROUNDS, []), (OTHER_ROUNDS, ["--other-designs"])])
+def test_no_damage_breaks_reading(rounds: int, more: list[str]) -> None:
+    command = [sys.executable, "-m", "tests.fuzz", "--seed", "1", "--rounds", str(rounds), *more]
     run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert f"{ROUNDS} rounds, 0 failures" in run.stdout
+    assert f"{rounds} rounds, 0 failures" in run.stdout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.matrix import CELLS, FOUND, play
+from tests.fuzz.matrix import CELLS, FOUND, OTHER_CELLS, play
 
 #: Prime to the number of kinds, deeds and places, so that all of them come together in time.
 STRIDE = 5
@@ -16,3 +16,9 @@ def test_damage_is_found_or_cannot_be(part: int) -> None:
     played = [play(number) for number in range(part * STRIDE, len(CELLS), PARTS * STRIDE)]
     assert [(one.number, one.cell, one.done, one.wrong) for one in played if one.wrong] == []
     assert sum(one.outcome == FOUND for one in played) > len(played) / 2
+
+
+def test_so_it_is_in_other_designs() -> None:
+    played = [play(number, cells=OTHER_CELLS) for number in range(0, len(OTHER_CELLS), 3)]
+    assert [(one.number, one.cell, one.done, one.wrong) for one in played if one.wrong] == []
+    assert sum(one.outcome == FOUND for one in played) > 3 * len(played) / 4

@@ -390,7 +390,8 @@ def test_the_tables_of_3_1_come_along_and_each_verdict_stays(name: str, tmp_path
         for store in (old, open_store(tmp_path / "new"))
     )
     if old.aborted:  # its flags tell what a start would make of the table; a clean store is not recovered
-        before, after = ([(row["transaction_id"], row["state"]) for row in rows] for rows in (before, after))
+        for row in (*before, *after):
+            del row["flags"], row["advice"]
     assert after == before
     assert contents(tmp_path / "new" / "transaction") == contents(Path(old.root) / "transaction")
 
