@@ -21,6 +21,7 @@ from readers.reasons_of_designs import (
     rocksdb_pending,
     still_asked,
     text,
+    where_half_was,
 )
 
 if TYPE_CHECKING:
@@ -38,10 +39,11 @@ def reasons_of(judged: Judgement) -> pa.Array:
 
 def _committed_reasons(judged: Judgement, rows: Int64s) -> pa.Array:
     finals = judged.finals
+    first = finals.first[rows]
     gone = ~(judged.halves.has | judged.discards.has)[rows]
     return joined(
-        "COMMIT record at commit-log offset ", text(finals.integers("commit_log_offset")[finals.first[rows]]),
-        pa.array([", its half message is no longer in the log", ""]).take(pa.array(np.where(gone, 0, 1))),
+        "COMMIT record at commit-log offset ", text(finals.integers("commit_log_offset")[first]),
+        where_half_was(judged, rows, finals.integers("prepared_transaction_offset")[first], gone),
         still_asked(judged, rows),
     )
 

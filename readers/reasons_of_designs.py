@@ -155,6 +155,12 @@ def still_asked(judged: Judgement, rows: Int64s) -> pa.Array | str:
     return pc.if_else(pa.array(others.is_asked[newest] & judged.halves.has[rows]), words, "")
 
 
+def where_half_was(judged: Judgement, rows: Int64s, named: Int64s, gone: Bools) -> pa.Array:
+    """What became of the half that a decision names, where it is not there: it left the log, or was never there."""
+    words = pa.array(["", ", its half message is no longer in the log", ", and no half message begins where it says"])
+    return words.take(pa.array(np.where(gone, np.where(named < judged.log_begin[rows], 1, 2), 0)))
+
+
 def ended_by_offset(judged: Judgement, rows: Int64s, marks: Int64s, reasons: pa.Array) -> pa.Array:
     """The reasons of what was rolled back, or others where its mark names a commit-log offset."""
     by_offset = np.asarray(pc.is_valid(judged.marks.table["half_commit_log_offset"]))[marks]
@@ -163,14 +169,13 @@ def ended_by_offset(judged: Judgement, rows: Int64s, marks: Int64s, reasons: pa.
     place, named = (
         text(judged.marks.integers(name)[marks]) for name in ("commit_log_offset", "half_commit_log_offset")
     )
-    gone = pa.array(["", ", which is no longer in the log"]).take(
-        pa.array((judged.chains.half_of_mark[marks] < 0).astype(np.int64))
-    )
+    gone = judged.chains.half_of_mark[marks] < 0
+    lacking = where_half_was(judged, rows, judged.marks.integers("half_commit_log_offset")[marks], gone)
     ended = joined(
         "op message at commit-log offset ", place, " ended the half message at ", named, ", no COMMIT record"
     )
     rolled = joined(
-        "ROLLBACK record at commit-log offset ", place, " names the prepared record at ", named, gone,
+        "ROLLBACK record at commit-log offset ", place, " names the prepared record at ", named, lacking,
         ", no COMMIT record", still_asked(judged, rows),
     )
     told = pc.if_else(pa.array(judged.has_rollback_record[rows]), rolled, ended)

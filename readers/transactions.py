@@ -246,6 +246,7 @@ class Judgement:
         count = self.chains.count
         halves, finals, discards = self.halves, self.finals, self.discards
         self.store = self._store_of_transaction()
+        self.log_begin = self.per_transaction({name: view.log_begin_offset for name, view in self.views.items()})
         others = self.others
         is_committed = finals.has
         # An op ends one half in RocksDB; another of the same transaction (resumed, or sent again) goes on by itself.
@@ -323,8 +324,7 @@ class Judgement:
         return self.halves.has & (is_silent > 0) & (limit > 0) & (self.newest_checks >= limit)
 
     def _undecide_where_log_begins_later(self, states: npt.NDArray[np.str_]) -> None:
-        begins = {name: view.log_begin_offset for name, view in self.views.items()}
-        begin = self.per_transaction(begins)
+        begin = self.log_begin
         halves = self.halves
         is_copy = (halves.integers("checks_count", 0) > 0) | (halves.integers("prepared_queue_offset") >= 0)
         first_is_copy = np.where(halves.has, is_copy[halves.first] if len(halves) else False, True)

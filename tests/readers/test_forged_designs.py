@@ -98,7 +98,7 @@ def test_what_ended_is_told_after_its_prepared_record_expired(name: str | None, 
     told = [rows[one or message_id(place)] for one, place in zip(names, places, strict=True)]
     assert [row["state"] for row in told] == ["ROLLED_BACK", "COMMITTED", "COMMITTED", "COMMITTED"]
     assert [len(row["op_marks"]) for row in told] == [1, 0, 1, 0]
-    assert "which is no longer in the log" in told[0]["reason"]
+    assert "its half message is no longer in the log" in told[0]["reason"]
     assert "conflict" in told[2]["flags"]
     assert "duplicate_commit" in told[3]["flags"]
     for row in told:

@@ -58,3 +58,13 @@ def test_what_a_consumer_sent_back_decides_nothing(tmp_path: Path) -> None:
                              reconsume_times=1))
     rows = verdicts(open_store(forge.write(half_cursor=None, op_cursor=None)), "4.2.0")
     assert {one: row["state"] for one, row in rows.items()} == {"T": "PENDING"}
+
+
+@pytest.mark.parametrize("record", ["commit", "rollback"])
+def test_a_decision_that_names_no_record_says_so(record: str, tmp_path: Path) -> None:
+    """Without UNIQ_KEY (before 4.0) the name is all that ties the two together."""
+    root, places = forged(tmp_path, None)
+    damage.flip_byte(damage.log_files(root)[0], places[record] + NAME, 0x01)
+    reasons = [row["reason"] for row in verdicts(open_store(root), "3.2.6").values() if not row["half_copies"]]
+    assert len(reasons) == 1
+    assert "no half message begins where it says" in reasons[0]

@@ -106,6 +106,27 @@ def test_damaged_stores(spark: SparkSession, seed: int, tmp_path: Path) -> None:
     assert wanted["findings"]
 
 
+def test_damaged_stores_of_the_other_designs(spark: SparkSession, tmp_path: Path) -> None:
+    """Bits are flipped all over the log, and its last records are lost."""
+    names = ("prepared-3.2.6", "prepared-4.2.0", "statetable-3.1.4", "rocksdb-5.5.0", "rocksdb-queues-5.5.0")
+    of_root = {str(copy_of(name, tmp_path / name)): settings_of(name) for name in names}
+    for root in map(Path, of_root):
+        file = damage.log_files(root)[0]
+        records = damage.records_in(file)
+        for number, (position, _) in enumerate(records[3::11]):
+            damage.flip_byte(file, position + (3, 6, 30, 26, 39, 79, 15, 86)[number % 8], 0x11)
+        lost, _ = records[len(records) * 4 // 5]
+        damage.zero_bytes(file, lost, file.stat().st_size - lost)
+    stores = [open_store(root) for root in of_root]
+
+    def settings(store: Store) -> Any:
+        return of_root[store.root](store)
+
+    wanted = told(local_engine.audit(stores, settings))
+    assert on_spark(spark, stores, settings) == wanted
+    assert any("log-missing" in line for line in wanted["findings"])
+
+
 def test_through_spark_where_driver_and_tasks_share_no_disk(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
