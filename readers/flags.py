@@ -133,11 +133,24 @@ def _of_copies(judged: Judgement) -> dict[str, Bools]:
         "unanswerable": halves.any_of(others.is_unanswerable),
         "resumed": has_later_half | halves.any_of(is_put_back),
         "escaped": halves.has & (halves.highest(host, _LOWEST) != halves.lowest(host, _HIGHEST)),
-        "orphan_op": np.zeros(judged.chains.count, np.bool_),
+        "orphan_op": halves.any_of(_are_damaged(judged) & judged.is_marked_per_copy),
         "delayed_half": halves.any_of(judged.chains.is_diverted),
         "bad_body": halves.any_of(~_are_readable(halves.table)) | discards.any_of(~_are_readable(discards.table)),
         "clock_skew": halves.has & ((born - stored > CLOCK_AHEAD_MS) | (stored - born > CLOCK_BEHIND_MS)),
     }
+
+
+def _are_damaged(judged: Judgement) -> Bools:
+    """Half copies whose own record lies in bytes that cannot be read, and were known by what is left of it."""
+    halves = judged.halves
+    offsets, stores = halves.integers("commit_log_offset"), halves.table["store"]
+    found = np.zeros(len(halves), np.bool_)
+    for view in judged.views.values():
+        for missing in view.missing:
+            inside = (offsets >= missing.begin_offset) & (offsets < missing.end_offset)
+            if inside.any():
+                found |= inside & np.asarray(pc.equal(stores, missing.store))
+    return found
 
 
 def _are_readable(copies: pa.Table) -> Bools:

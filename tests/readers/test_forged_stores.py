@@ -154,6 +154,17 @@ def test_a_damaged_op_still_says_whom_it_concerns(forge: Forge, place: int) -> N
     assert states == {"ONE": "UNDECIDABLE", "OTHER": "UNDECIDABLE", "FURTHER": "PENDING"}
 
 
+def test_an_op_of_a_half_that_cannot_be_read_is_told(forge: Forge) -> None:
+    one, other = forge.half("ONE"), forge.half("OTHER")
+    forge.half("FURTHER")
+    forge.op(one, other)
+    root = forge.write(half_cursor=2)
+    damage.flip_byte(damage.log_files(root)[0], one + 3, 0x10)
+    assert {name: row["flags"] for name, row in judged(root).items() if "orphan_op" in row["flags"]} == {
+        "ONE": ["orphan_op"]
+    }
+
+
 def test_an_ordinary_message_with_a_commit_flag_is_no_final(forge: Forge) -> None:
     forge.append(Message(sys_flag=0x8, properties=(("UNIQ_KEY", "X"),)))
     assert judged(forge.write()) == {}
