@@ -257,11 +257,6 @@ KINDS: dict[str, Kind] = {
         "an op message whose body is no list of numbers, or whose CRC is wrong",
         "the transactions it ended cannot be told; the check loop skips it or stops at it",
     ),
-    "orphan-op": Kind(
-        "note",
-        "an op number that names no half copy in the log",
-        "the half expired, or the decision named a record outside the half topic",
-    ),
     "half-changed": Kind(
         "warning",
         "rmqtx is changing the store, or was when it was interrupted",
@@ -468,11 +463,6 @@ KINDS: dict[str, Kind] = {
         "warning",
         "a row of the database table with another producer group than its record",
         "the commit log is believed; the table may be of another broker",
-    ),
-    "metrics-drift": Kind(
-        "note",
-        "config/transactionMetrics counts other open transactions than the log shows",
-        "the broker's own counter drifts (restarts, repeated commits); the log is right",
     ),
     "dispatch-behind": Kind(
         "warning",
