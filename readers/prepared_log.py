@@ -47,7 +47,7 @@ def is_rollback(block: Block) -> Bools:
     kinds, named = _kinds_and_names(block)
     has_body = block.body_lengths > 0
     certain = (kinds == ROLLBACK) & ~has_body
-    found = _of_old_design(block, certain | (named & ~has_body))
+    found = _of_old_design(block, certain | (named & ~has_body), certain & named)
     rows = np.flatnonzero(found & ~certain)
     if len(rows):
         found[rows] = block.take(rows).properties.locate(HALF_MARK)[2]
@@ -61,12 +61,17 @@ def _kinds_and_names(block: Block) -> tuple[Int64s, Bools]:
     return kinds, named
 
 
-def _of_old_design(block: Block, found: Bools) -> Bools:
-    """Those of some records that a producer's words are on, and no topic that later brokers keep transactions in."""
+def _of_old_design(block: Block, found: Bools, sure: Bools | None = None) -> Bools:
+    """Those of some records that a producer's words are on, and no topic that later brokers keep transactions in.
+
+    `sure`: those that need no words, which may be damaged: what they are is in several fields of the header.
+    """
     rows = np.flatnonzero(found)
     if len(rows):
         alone = block.take(rows)
         own = alone.properties.locate(PRODUCER_GROUP)[2] | alone.properties.locate(HALF_MARK)[2]
+        if sure is not None:
+            own = own | sure[rows]
         own &= alone.data[alone.topic_starts] != ord("%")  # %RETRY%, %DLQ%: what consumers sent back
         for topic in _LATER_TOPICS:
             own &= ~alone.topic_is(topic)

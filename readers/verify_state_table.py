@@ -221,6 +221,7 @@ class _Comparison:
         if len(records):
             tags = np.where(records.is_prepared, PREPARED_TAGS, records.prepared_offsets)[rows]
             wrong |= known & ((tags != entries.tags) | (records.lengths[rows] != entries.lengths))
+        wrong[1:] |= np.diff(entries.offsets) <= 0  # they are entered in the order of the log
         for row, more in one_by_one(np.flatnonzero(wrong).tolist(), "such entries"):
             segment: Segment = entries.files[int(entries.file_numbers[row])]
             actual = f"offset {entries.offsets[row]}, length {entries.lengths[row]}, tags code {entries.tags[row]}"

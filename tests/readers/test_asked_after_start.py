@@ -47,3 +47,17 @@ def test_a_damaged_table_does_not_say_that_nobody_asks(tmp_path: Path) -> None:
     assert hit
     assert not [row for row in rows if "never_asked" in row["flags"]]
     assert {row["advice"] for row in hit} == {"wait"}
+
+
+def test_a_rollback_record_without_its_words_still_ends_what_it_names(tmp_path: Path) -> None:
+    name = "prepared-4.2.0"
+    root = copy_of(name, tmp_path)
+    row = next(row for row in audited(name).values() if row["state"] == "ROLLED_BACK")
+    place = row["op_marks"][0]["commit_log_offset"]
+    file = root / "commitlog" / f"{0:020}"
+    data = file.read_bytes()
+    end = place + int.from_bytes(data[place : place + 4], "big")
+    words = data[place:end].replace(b"TRAN_MSG", b"TRAN,MSG").replace(b"PGROUP", b"PG,OUP")
+    file.write_bytes(data[:place] + words + data[end:])
+    rows = audit([open_store(root)], settings_of(name)).table().to_pylist()
+    assert [one["state"] for one in rows if one["transaction_id"] == row["transaction_id"]] == ["ROLLED_BACK"]

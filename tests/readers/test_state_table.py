@@ -299,3 +299,11 @@ def test_a_table_without_a_redo_log_is_found(tmp_path: Path) -> None:
         if path.is_file():
             path.unlink()
     assert "redo-log-missing" in {row["code"] for row in findings(root)}
+
+
+def test_entries_out_of_the_logs_order_are_found(tmp_path: Path) -> None:
+    root = copy_of(CLEAN, tmp_path)
+    file = next(path for path in (root / "transaction" / "redolog").rglob(f"{1000:020}"))
+    data = file.read_bytes()
+    file.write_bytes(data[:40] + data[60:80] + data[40:60] + data[80:])
+    assert "redo-entry-mismatch" in {row["code"] for row in findings(root)}
