@@ -23,6 +23,8 @@ from repairs.bundle_redaction import Redactor
 from repairs.bundle_selection import Selection
 
 _OF_ROCKSDB = "rocksdbstore"
+#: Out of the whole of it a broker that did not stop cleanly makes its state table anew, and numbers it.
+_REDO_LOG = "transaction/redolog"
 #: What a verdict may have from a table that is left out.
 COLUMNS = ("state", "flags", "reason", "advice", "checks_count", "state_entries")
 
@@ -105,6 +107,8 @@ class _Cut:
 def tables_of(selection: Selection, row: Mapping[str, Any]) -> tuple[str, ...]:
     """The tables that the bundle leaves out and the verdict on a transaction was made with."""
     records = (selection.records.get(copy["commit_log_offset"]) for copy in row["half_copies"])
+    if selection.store.aborted and any(entry["kind"] == redo_log.KIND for entry in row["state_entries"]):
+        return (_REDO_LOG,)
     is_in_rocksdb = ROCKSDB_HALF_TOPIC in {record.topic for record in records if record is not None}
     return (_OF_ROCKSDB,) if is_in_rocksdb and selection.store.has(_OF_ROCKSDB) else ()
 
