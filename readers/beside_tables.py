@@ -55,7 +55,7 @@ def _remade(store: Store) -> Int64s | None:
         return None
     try:
         entries = redo_entries(store, [])
-        return None if entries is None else remade_offsets(store, entries, [])
+        return None if entries is None or not entries.is_whole else remade_offsets(store, entries, [])
     except SourceError:
         return None  # what reads the log reports it
 

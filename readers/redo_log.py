@@ -70,6 +70,12 @@ class RedoEntries(AllUnits):
         """Commit-log offset of the prepared record that every entry is about."""
         return np.where(self.tags == PREPARED_TAGS, self.offsets, self.tags)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every entry is here, from the first file's begin on: a bundle leaves out those of others."""
+        first = self.files[0].base_offset // REDO_ENTRY.size_bytes
+        return bool((self.numbers == first + np.arange(len(self))).all())
+
 
 def scan_redo_log(store: Store) -> Reading:
     """Every entry of the redo log.
