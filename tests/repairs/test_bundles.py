@@ -37,9 +37,11 @@ Row = dict[str, Any]
 KEY = b"a key that is none of the bundle"
 WITNESSES = ("half_copies", "op_marks", "final_records", "discard_copies")
 #: All but those with transactions in RocksDB, whose table no bundle has.
+#: Without what a broker of 3.1 makes anew after a crash, out of the whole redo log: see
+#: `test_tables_of_3_1_have_what_the_verdict_needs_and_no_more`.
 OTHERS = [
     name for design in ("state_table", "prepared_records", "dledger", "controller", "rocksdb_queues")
-    for name in corpus_names(design)
+    for name in corpus_names(design) if name != "statetable-killed-3.1.4"
 ]  # fmt: skip
 
 
