@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import settings
 
 # The same examples every time, so that a red run is red for everybody; `make fuzz` looks for new ones.
 settings.register_profile("quick", derandomize=True, deadline=None)
 settings.load_profile("quick")
+
+
+# What a script starts with `&` ignores Ctrl-C, and so would every program that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,6 +1,6 @@
 """A real broker with transactions in RocksDB, acted on live and while it is stopped: what it delivers, what it asks.
 
-`RMQTX_ROCKSDB_VERSIONS` names the versions (default: 5.5.0, live only; `make test-brokers` runs all).
+`RMQTX_ROCKSDB_VERSIONS` names the versions (default: a short one on 5.5.0; `make test-brokers` runs all).
 """
 
 from __future__ import annotations
@@ -69,6 +69,19 @@ def refused_by(ran: Ran, guard: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_commit_and_a_rollback_are_proved(version: str, tmp_path: Path) -> None:
+    with Stage(version, tmp_path, QUICK) as stage:
+        committed, rolled = stage.orphans("short", 2)
+        tool = stage.tool()
+        for action, one in (("commit", committed), ("rollback", rolled)):
+            assert outcome(tool.act(action, one.id)) == "proved"
+        refused_by(tool.act("commit", committed.id), "already-delivered")
+        stage.until_consumed()
+        assert (stage.delivered(committed), stage.delivered(rolled)) == (1, 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.skipif(IS_SHORT, reason="takes too long for every day: make test-brokers")
 def test_acts_on_a_live_broker(version: str, tmp_path: Path) -> None:
     with Stage(version, tmp_path, QUICK) as stage:
         committed, rolled, discarded, late, again = stage.orphans("act", 5)

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from readers import log_end
+from readers import log_end, sources
 from readers.commit_log import scan_records
 from readers.errors import BadRequest, FileChanged, NotAStore, RmqtxError, UnreadableFile
 from readers.sources import OpenFile, Segment
@@ -99,10 +99,12 @@ def test_queue_files_far_apart_are_few_tasks(tmp_path: Path) -> None:
     assert tasks < 5000
 
 
-def test_planning_opens_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planning_reads_no_more_than_the_first_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those tell whether a log is DLedger's."""
     def refuse(segment: Segment) -> OpenFile:
         raise AssertionError(segment.file)
 
+    monkeypatch.setattr(sources, "_begins_with_entry", lambda segment: False)
     monkeypatch.setattr(Segment, "open", refuse)
     for table in ("records", "halves", "ops", "queue_slots"):
         reader, _, _ = reader_of(table=table, path=str(unpacked("killed-5.3.3")), split_size="64KiB")
