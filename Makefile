@@ -9,6 +9,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # As a folder on the path: Spark lists modules named pyspark_*, and the default way of setuptools hides ours from lists.
 EDITABLE := --config-settings editable_mode=compat --editable
 CACHE := .cache
+# One more than there are processors, for tests with brokers mostly wait.
+TEST_PROCESSES ?= $$($(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 DEMO := $(CACHE)/demo
 EXAMPLE := examples/orders-5.3.3.tar.xz
 
@@ -57,7 +59,7 @@ demo: $(INSTALLED) $(DEMO)/store ## what hangs in a store that a real broker wro
 
 .PHONY: test
 test: $(INSTALLED) ## the tests, in up to 4 processes; needs neither broker nor network
-	@$(BIN)/python -m pytest tests --numprocesses auto --maxprocesses 4 --dist loadfile
+	@$(BIN)/python -m pytest tests --numprocesses $(TEST_PROCESSES) --dist loadfile
 
 .PHONY: lint
 lint: $(INSTALLED) ## ruff

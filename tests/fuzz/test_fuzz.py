@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-ROUNDS, OTHER_ROUNDS = 60, 30
+ROUNDS, OTHER_ROUNDS = 40, 10
 
 
 @pytest.mark.parametrize(("rounds", "more"), [(ROUNDS, []), (OTHER_ROUNDS, ["--other-designs"])])
