@@ -12,14 +12,14 @@ understood is a condition that is not kept.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from readers.errors import BadText, UnreadableFile
+from readers.declared import ANYTHING, Form, list_of, needed, parsed, shown
+from readers.errors import UnreadableFile
 from readers.tables import column
 
 PLAN_VERSION = 1
@@ -32,17 +32,13 @@ def _needed(one: pa.Field) -> pa.Field:
     return one.with_nullable(False)
 
 
-def _list(kind: pa.DataType) -> pa.DataType:
-    return pa.list_(pa.field("item", kind, nullable=False))
-
-
 _STORE = _needed(column("store", pa.string(), "root directory of the store"))
 _QUEUE_ID = _needed(column("queue_id", pa.int32(), "queue number"))
 _QUEUE_OFFSET = _needed(column("queue_offset", pa.int64(), "ordinal of the entry in its consume queue"))
 _LOG_OFFSET = _needed(column("commit_log_offset", pa.int64(), "global byte position of the record in the commit log"))
 _LENGTH = column("length_bytes", pa.int32(), "its length; null where the record could not be read")
 _CRC = column("body_crc", pa.int64(), "stored CRC-32 of its body; null where the record could not be read")
-_TEXTS = _list(pa.string())
+_TEXTS = list_of(pa.string())
 
 #: A record that an action names.
 RECORD_NAMED = pa.struct([_STORE, _QUEUE_ID, _QUEUE_OFFSET, _LOG_OFFSET, _LENGTH, _CRC])
@@ -70,9 +66,9 @@ PLAN_STORES = pa.schema(
         _needed(column("taken_time_ms", pa.int64(), "when its lengths were taken")),
         _needed(column("aborted", pa.bool_(), "whether its broker had not stopped cleanly")),
         column("broker_process", pa.int64(), "the process that held its lock; null where none did"),
-        column("half_cursors", _list(_CURSOR), "where the check stood; null: unknown"),
-        column("op_cursors", _list(_CURSOR), "where its op queue stood; null: unknown"),
-        _needed(column("segments", _list(_SEGMENT), "the files of its commit log")),
+        column("half_cursors", list_of(_CURSOR), "where the check stood; null: unknown"),
+        column("op_cursors", list_of(_CURSOR), "where its op queue stood; null: unknown"),
+        _needed(column("segments", list_of(_SEGMENT), "the files of its commit log")),
     ]
 )  # fmt: skip
 
@@ -87,13 +83,25 @@ PLAN_STEPS = pa.schema(
         _needed(column("stores", _TEXTS, "every store that holds a witness of it")),
         column("half_copy", RECORD_NAMED, "the newest half copy: what a decision names"),
         column("discard_copy", RECORD_NAMED, "the newest discard copy: what a resume names"),
-        _needed(column("witnesses", _list(_WITNESS), "what the verdict relies on")),
+        _needed(column("witnesses", list_of(_WITNESS), "what the verdict relies on")),
         _needed(column("state", pa.string(), "precondition: the state that it is in")),
         _needed(column("flags", _TEXTS, "precondition: what is odd about it")),
         _needed(column("reason", pa.string(), "why")),
         _needed(column("reason_from", pa.string(), "who says so: the ledger, and the row in it")),
     ]
 )  # fmt: skip
+
+_FORM = Form(
+    "plan that can be carried out",
+    pa.struct(
+        [
+            needed(_VERSION, pa.int64()), needed(_MADE_BY, pa.string()), needed("made_time_ms", pa.int64()),
+            needed(_FROM, pa.map_(pa.string(), ANYTHING)),
+            needed(_STORES, list_of(pa.struct(list(PLAN_STORES)))),
+            needed(_STEPS, list_of(pa.struct(list(PLAN_STEPS)))),
+        ]
+    ),
+)
 
 
 @dataclass(slots=True)
@@ -149,40 +157,24 @@ def parse_plan(data: bytes | str, file: str) -> Plan:
 
     Raises: BadText.
     """
-    try:
-        value = json.loads(data, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise BadText(f"{file} is no plan: it is no JSON: {error}", file=file) from error
-    facts = _checked(value, file)
+    facts = _checked(parsed(data, file, "plan"), file)
     return Plan(facts[_MADE_BY], facts["made_time_ms"], facts[_STORES], facts[_STEPS], facts[_FROM])
-
-
-def _no_constant(word: str) -> None:
-    raise ValueError(f"{word} is no number of JSON")
 
 
 def _checked(value: Any, file: str) -> dict[str, Any]:
     """The same value, if it is a plan of this version."""
     if not isinstance(value, dict) or _VERSION not in value:
-        raise _bad(file, _VERSION, str(PLAN_VERSION), "none" if isinstance(value, dict) else _kind(value))
+        raise _FORM.bad(file, _VERSION, str(PLAN_VERSION), "none" if isinstance(value, dict) else shown(value))
     if value[_VERSION] != PLAN_VERSION or isinstance(value[_VERSION], bool):
-        raise _bad(file, _VERSION, str(PLAN_VERSION), _shown(value[_VERSION]))
-    kinds: dict[str, pa.DataType] = {
-        _VERSION: pa.int64(), _MADE_BY: pa.string(), "made_time_ms": pa.int64(),
-        _STORES: _rows(PLAN_STORES), _STEPS: _rows(PLAN_STEPS),
-    }  # fmt: skip
-    _check_names(value, [*kinds, _FROM], file, "")
-    for name, kind in kinds.items():
-        _check(value[name], kind, file, name)
-    if not isinstance(value[_FROM], dict):
-        raise _bad(file, _FROM, "an object", _kind(value[_FROM]))
+        raise _FORM.bad(file, _VERSION, str(PLAN_VERSION), shown(value[_VERSION]))
+    _FORM.check(value, file)
     roots = {store["store"] for store in value[_STORES]}
     seen: set[tuple[str, ...]] = set()
     for number, step in enumerate(value[_STEPS]):
         _check_step(step, file, f"{_STEPS}[{number}]", roots)
         identity = tuple(step[name] for name in ("transaction_id", "producer_group", "topic"))
         if identity in seen:
-            raise _bad(file, f"{_STEPS}[{number}].transaction_id", "each transaction once", _shown(identity[0]))
+            raise _FORM.bad(file, f"{_STEPS}[{number}].transaction_id", "each transaction once", shown(identity[0]))
         seen.add(identity)
     return value
 
@@ -191,76 +183,11 @@ def _check_step(step: dict[str, Any], file: str, place: str, roots: set[str]) ->
     """What a schema cannot say: the action exists, its record is named, its stores are described."""
     action = step["action"]
     if action not in ACTIONS:
-        raise _bad(file, f"{place}.action", f"one of {', '.join(ACTIONS)}", _shown(action))
+        raise _FORM.bad(file, f"{place}.action", f"one of {', '.join(ACTIONS)}", shown(action))
     named = "discard_copy" if action == "resume" else "half_copy"
     if step[named] is None:
-        raise _bad(file, f"{place}.{named}", f"a record, for {action} names it", "null")
+        raise _FORM.bad(file, f"{place}.{named}", f"a record, for {action} names it", "null")
     records = [(f"{place}.{name}", step[name]) for name in ("half_copy", "discard_copy") if step[name] is not None]
     for where, record in [*records, *((f"{place}.witnesses[{n}]", w) for n, w in enumerate(step["witnesses"]))]:
         if record["store"] not in roots:
-            raise _bad(file, f"{where}.store", f"a store that {_STORES} describes", _shown(record["store"]))
-
-
-def _rows(schema: pa.Schema) -> pa.DataType:
-    return _list(pa.struct(list(schema)))
-
-
-def _check(value: Any, kind: pa.DataType, file: str, place: str) -> None:
-    if pa.types.is_struct(kind):
-        if not isinstance(value, dict):
-            raise _bad(file, place, "an object", _kind(value))
-        fields = [kind.field(number) for number in range(kind.num_fields)]
-        _check_names(value, [one.name for one in fields], file, f"{place}.")
-        for one in fields:
-            _check_field(value[one.name], one, file, f"{place}.{one.name}")
-    elif pa.types.is_list(kind):
-        if not isinstance(value, list):
-            raise _bad(file, place, "a list", _kind(value))
-        for number, element in enumerate(value):
-            _check_field(element, kind.value_field, file, f"{place}[{number}]")
-    elif not _is_of(value, kind):
-        raise _bad(file, place, _NAMES[str(kind)], _shown(value))
-
-
-def _check_field(value: Any, one: pa.Field, file: str, place: str) -> None:
-    if value is None and one.nullable:
-        return
-    _check(value, one.type, file, place)
-
-
-def _check_names(value: dict[str, Any], names: list[str], file: str, place: str) -> None:
-    for name in names:
-        if name not in value:
-            raise _bad(file, f"{place}{name}", "a value", "nothing")
-    for name in value:
-        if name not in names:
-            raise _bad(file, f"{place}{name}", "no such field", _shown(value[name]))
-
-
-_NAMES = {"string": "a text", "int32": "a whole number", "int64": "a whole number", "bool": "true or false"}
-
-
-def _is_of(value: Any, kind: pa.DataType) -> bool:
-    if pa.types.is_boolean(kind):
-        return isinstance(value, bool)
-    if pa.types.is_integer(kind):
-        bits = kind.bit_width - 1
-        return isinstance(value, int) and not isinstance(value, bool) and -(1 << bits) <= value < 1 << bits
-    return isinstance(value, str)
-
-
-def _kind(value: Any) -> str:
-    names: Iterator[str] = (
-        name for types, name in (((dict,), "an object"), ((list,), "a list")) if isinstance(value, types)
-    )
-    return next(names, _shown(value))
-
-
-def _shown(value: Any) -> str:
-    text = _json(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"
-
-
-def _bad(file: str, place: str, expected: str, actual: str) -> BadText:
-    message = f"{file} is no plan that can be carried out"
-    return BadText(message, file=file, field=place, expected=expected, actual=actual)
+            raise _FORM.bad(file, f"{where}.store", f"a store that {_STORES} describes", shown(record["store"]))

@@ -12,11 +12,18 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from readers.errors import FormatError, RmqtxError, UnreadableFile, UnsafeStore
+import pyarrow as pa
+
+from readers.declared import Form, needed
+from readers.errors import BadText, FormatError, RmqtxError, UnreadableFile, UnsafeStore
 from readers.store import BEGUN_MARK
 from repairs.file_operations import FileOperations, attributes_of_new
 from repairs.undo_differences import differences_since
 from repairs.undo_files import APPLYING, UNDOING, UndoFile, read_undo_file
+
+_FORM = Form(
+    "mark of changes that were begun", pa.struct([needed("undo_file", pa.binary()), needed("undo_id", pa.string())])
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +82,16 @@ def read_mark(root: Path) -> BegunMark | None:
     """
     file = root / BEGUN_MARK
     try:
-        values = json.loads(file.read_bytes())
-        return BegunMark(Path(values["undo_file"]), str(values["undo_id"]))
+        data = file.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
-    except (ValueError, TypeError, KeyError):
+    try:
+        values = _FORM.read(data, str(file))
+    except BadText:
         return None
+    return BegunMark(Path(values["undo_file"]), values["undo_id"])
 
 
 def require_nothing_begun(root: Path, but: str | None = None) -> None:

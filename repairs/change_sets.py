@@ -19,7 +19,9 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from readers.declared import shown
 from readers.errors import BadRequest
+from readers.store_links import is_own_path
 
 #: Directories whose every file means something to a broker: nothing temporary may ever be in them.
 #: Source: store/MappedFileQueue.java load; a foreign file in commitlog/ keeps 4.5.1 and later from starting.
@@ -128,15 +130,17 @@ class ChangeSet:
 
 
 def check_path(path: str) -> None:
-    """Whether a path may be one in a store.
+    """Whether a path may be that of a file of a broker's own in a store: nothing else is ever changed.
 
     Raises: BadRequest.
     """
     parts = path.split("/")
     if not path or "\0" in path or any(part in ("", ".", "..") for part in parts):
-        raise BadRequest(f"{path!r} names no file below the root of a store")
+        raise BadRequest(f"{shown(path)} names no file below the root of a store")
     if path == "lock":
         raise BadRequest("the file lock belongs to whoever uses the store, it is never changed")
+    if not is_own_path(path):
+        raise BadRequest(f"{shown(path)} is no file of a broker's store: rmqtx changes nothing else")
 
 
 def is_segment_path(path: str) -> bool:

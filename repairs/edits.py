@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from readers.errors import BadRequest, StoreChanged, UnreadableFile, UnwritableFile
+from readers.errors import BadRequest, StoreChanged, UnreadableFile, UnsafeStore, UnwritableFile
+from readers.findings import as_text
+from readers.store_links import leads_out
 from repairs.change_sets import Change, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
 from repairs.file_operations import CHUNK_BYTES, Attributes, attributes_of
 
@@ -131,6 +133,7 @@ def _planned(change: Change, group: int, root: Path) -> Edit:
             if not there or change.end_bytes > size_bytes:
                 what = f"is {size_bytes} bytes" if there else "is not there"
                 raise StoreChanged(f"{file} {what}, and byte {change.end_bytes} of it is to be written", file=file)
+            require_one_name(file)
             before = FileImage(file, position_bytes, len(data))
             return Edit(WRITE, path, group, position_bytes, before, GivenImage(data, len(data)), attributes)
         case CreateFile(path, new_size_bytes, data):
@@ -162,8 +165,36 @@ def _check_may_write(file: Path, *, there: bool, is_whole: bool) -> None:
 
 
 def real_file(root: Path, path: str) -> Path:
-    """The file that a path in a store means; where that is a link, what it leads to."""
-    return Path(os.path.realpath(root / path))
+    """The file that a path in a store means; where a directory of the store lies on another disk, the file there.
+
+    Raises: UnsafeStore where a link leads out of the store.
+    """
+    real = Path(os.path.realpath(root))
+    if leads_out(real / path, real):
+        raise led_out(real / path)
+    return Path(os.path.realpath(real / path))
+
+
+def led_out(place: Path) -> UnsafeStore:
+    """The error that a link leads out of a store."""
+    return UnsafeStore(
+        f"{as_text(place)} leads out of the store, to {as_text(os.path.realpath(place))}: nothing there is copied or "
+        "changed", file=as_text(place),
+        advice="remove the link, or put what it leads to in its place; a directory of the store on another disk is "
+        "followed if it holds nothing else than such a directory does",
+    )
+
+
+def require_one_name(file: Path) -> None:
+    """Refuse to write into a file that has another name too: what bears that name would change with it.
+
+    Raises: UnsafeStore.
+    """
+    if file.is_file() and file.stat().st_nlink > 1:
+        raise UnsafeStore(
+            f"{as_text(file)} has {file.stat().st_nlink} names (hard links): writing into it would change the others",
+            file=as_text(file), advice="work on a copy (--to), or put a copy of the file in its place first",
+        )
 
 
 def groups_of(edits: Sequence[Edit], *, backwards: bool = False) -> list[list[Edit]]:

@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from readers.errors import BadRequest, RmqtxError, StoreChanged, StoreInUse, UnwritableFile
+from readers.errors import BadRequest, NotAStore, RmqtxError, StoreChanged, StoreInUse, UnwritableFile
+from readers.store_identity import why_another
 from repairs.begun_marks import put_mark, remove_mark, require_nothing_begun, way_on
 from repairs.change_sets import ChangeSet
-from repairs.edits import planned
+from repairs.edits import planned, real_file, require_one_name
 from repairs.file_operations import FileOperations
 from repairs.fingerprints import fingerprint
 from repairs.interruption import Interrupted
@@ -95,10 +96,11 @@ def standing(
 ) -> tuple[UndoFile, list[str]]:
     """An undo file, and in what the store is not as it left it; nothing is changed.
 
-    Raises: StoreInUse, FormatError, UnreadableFile.
+    Raises: StoreInUse, FormatError, UnreadableFile; StoreChanged where the place is not the store that it is of.
     """
     undo_file = read_undo_file(Path(os.path.realpath(undo_path)))
     place = Path(os.path.realpath(root or undo_file.root))
+    _require_its_store(undo_file, place)
     with store_shared(place):
         return undo_file, differences_since(undo_file, place, times=times)
 
@@ -111,15 +113,12 @@ def _turn(
     with _alone(file):
         undo_file = read_undo_file(file)
         place = Path(os.path.realpath(root or undo_file.root))
+        _require_its_store(undo_file, place)
+        if not (place / "lock").exists():  # taking it makes it, and in a store that is another nothing is made
+            _require_unchanged(undo_file, place, times=times)
         with store_locked(place):
             require_nothing_begun(place, undo_file.undo_id)
-            found = differences_since(undo_file, place, times=times)
-            if found:
-                more = f" and {len(found) - _SHOWN_MAX} more" if len(found) > _SHOWN_MAX else ""
-                raise StoreChanged(
-                    f"{place} is not as {file} left it: {'; '.join(found[:_SHOWN_MAX])}{more}", file=file,
-                    advice="nothing was done: what came since would be lost or contradicted",
-                )
+            _require_unchanged(undo_file, place, times=times)
             if undo_file.state != (APPLIED if forward else UNDONE):
                 _bring(undo_file, place, files, forward=forward)
             else:
@@ -127,9 +126,43 @@ def _turn(
     return undo_file
 
 
+def _require_its_store(undo_file: UndoFile, place: Path) -> None:
+    """Refuse a place that is not the store which an undo file is of: the file may be forged, or another store's.
+
+    Raises: StoreChanged, NotAStore, UnreadableFile.
+    """
+    try:
+        why = why_another(undo_file.first_record, place)
+    except NotAStore as error:
+        error.advice = error.advice or f"{undo_file.path} is of a store; if it was moved, say where it is with --store"
+        raise
+    if why is not None:
+        raise StoreChanged(
+            f"{place} is not the store that {undo_file.path} is of: {why}", file=undo_file.path,
+            advice="nothing was done; if the store was moved, say where it is now with --store",
+        )
+
+
+def _require_unchanged(undo_file: UndoFile, place: Path, *, times: bool) -> None:
+    """Refuse a store that is not as an undo file left it.
+
+    Raises: StoreChanged.
+    """
+    found = differences_since(undo_file, place, times=times)
+    if found:
+        more = f" and {len(found) - _SHOWN_MAX} more" if len(found) > _SHOWN_MAX else ""
+        raise StoreChanged(
+            f"{place} is not as {undo_file.path} left it: {'; '.join(found[:_SHOWN_MAX])}{more}", file=undo_file.path,
+            advice="nothing was done: what came since would be lost or contradicted",
+        )
+
+
 def _bring(undo_file: UndoFile, root: Path, files: FileOperations, *, forward: bool) -> None:
     """Make the edits, or unmake them, between two states of the undo file."""
     begun, done = (APPLYING, APPLIED) if forward else (UNDOING, UNDONE)
+    for edit in undo_file.edits:
+        if edit.position_bytes is not None:
+            require_one_name(real_file(root, edit.path))
     try:
         if undo_file.state != begun:
             undo_file.mark(begun, files)

@@ -25,6 +25,7 @@ _ADVICE = {
     errno.EACCES: "do it as the user that the broker runs as, or as root",
     errno.EPERM: "do it as the user that the broker runs as, or as root",
     errno.EEXIST: "it is there already",
+    errno.ELOOP: "it is a link: nothing is written through one",
     errno.EIO: "the disk reports errors: copy the store elsewhere first (--to)",
 }
 
@@ -77,7 +78,7 @@ class FileOperations:
     def write(self, path: Path, position_bytes: int, data: bytes) -> None:
         """Overwrite bytes, or write on at the end."""
         with told(path):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 written = 0
                 while written < len(data):
@@ -138,10 +139,10 @@ def open_lock_file(path: Path) -> int:
     """
     with told(path):
         try:
-            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             pass
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             attributes = attributes_of_new(path.parent)
             os.fchmod(descriptor, attributes.mode)

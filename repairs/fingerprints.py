@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from readers.errors import UnreadableFile
+from readers.places import is_uri
 from readers.store import OWN_PREFIX
-from repairs.edits import Edit, FileImage
+from readers.store_links import leads_out
+from repairs.edits import Edit, FileImage, led_out
 from repairs.file_operations import CHUNK_BYTES
 
 #: It belongs to who uses the store.
@@ -85,12 +87,15 @@ def differences(then: Iterable[Entry], now: Iterable[Entry], *, times: bool = Tr
 def files_below(root: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
     """Every file of a store but its lock and what is on its way: path below the root, where it is, its status.
 
-    Raises: UnreadableFile.
+    Raises: UnreadableFile; UnsafeStore for a link that leads out of the store.
     """
+    real = Path(os.path.realpath(root))
     for prefix, directory in directories_below(root):
         with _readable(directory), os.scandir(directory) as entries:
             for entry in entries:
                 path = prefix + entry.name
+                if entry.is_symlink() and leads_out(real / path, real):
+                    raise led_out(real / path)
                 if entry.is_file() and path != LOCK and not entry.name.startswith(OWN_PREFIX):
                     yield path, Path(entry.path), entry.stat()
 
@@ -98,9 +103,11 @@ def files_below(root: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
 def directories_below(root: Path) -> Iterator[tuple[str, Path]]:
     """Every directory of a store with what its files' paths begin with; the root comes first, with nothing.
 
-    Links to directories are followed, as a broker does, each directory once.
-    Raises: UnreadableFile.
+    A link in the root to a directory of the store's own is followed, as a broker does; one that leads to another place
+    in the store is left out, for what is there is met there.
+    Raises: UnreadableFile; UnsafeStore for a link that leads out of the store.
     """
+    real = Path(os.path.realpath(root))
     seen: set[tuple[int, int]] = set()
     waiting = [("", root)]
     while waiting:
@@ -111,8 +118,30 @@ def directories_below(root: Path) -> Iterator[tuple[str, Path]]:
                 continue
             seen.add((status.st_dev, status.st_ino))
             with os.scandir(directory) as entries:
-                waiting += [(f"{prefix}{entry.name}/", Path(entry.path)) for entry in entries if entry.is_dir()]
+                for entry in entries:
+                    if entry.is_dir() and (not entry.is_symlink() or _is_followed(real / prefix / entry.name, real)):
+                        waiting.append((f"{prefix}{entry.name}/", Path(entry.path)))
         yield prefix, directory
+
+
+def _is_followed(link: Path, root: Path) -> bool:
+    """Whether a link to a directory is one of the store's own that lies elsewhere.
+
+    Raises: UnsafeStore.
+    """
+    if leads_out(link, root):
+        raise led_out(link)
+    return not Path(os.path.realpath(link)).is_relative_to(root)
+
+
+def require_links_inside(root: str | os.PathLike[str]) -> None:
+    """Refuse a store with a link that leads out of it, before anything of it is copied or changed.
+
+    Raises: UnsafeStore, UnreadableFile.
+    """
+    if not is_uri(os.fspath(root)):
+        for _ in files_below(Path(os.path.realpath(root))):
+            pass
 
 
 @contextmanager

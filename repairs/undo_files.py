@@ -15,6 +15,8 @@ import fcntl
 import json
 import os
 import secrets
+import stat
+import struct
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,12 +25,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from readers.custody import tool
-from readers.errors import BadText, FormatError, RmqtxError, UnreadableFile, UnwritableFile
-from repairs.change_sets import check_path
-from repairs.edits import KINDS, Edit, Image, chunks, is_zero
+from readers.errors import FormatError, RmqtxError, UnreadableFile, UnwritableFile
+from readers.store_identity import first_record_of
+from repairs.edits import Edit, Image, chunks, is_zero
 from repairs.file_operations import Attributes, FileOperations, told
 from repairs.fingerprints import Entry
 from repairs.receipts import whoever
+from repairs.undo_forms import END_FORM, STATE_FORM, edit_of, head_of, print_of
 from repairs.undo_frames import (
     AFTER,
     BEFORE,
@@ -88,13 +91,15 @@ class KeptImage:
 class UndoFile:
     """An undo file as it was read; `mark` appends a state.
 
-    Shape: `root` is the store's directory when it was made; `times` are those of the changed files after the last
+    Shape: `root` is the store's directory when it was made; `first_record` the digest of the first record of its log,
+           None where it had none; `times` are those of the changed files after the last
            state that completed something, by path; `end_bytes` is where the next state goes.
     """
 
     path: Path
     undo_id: str
     root: str
+    first_record: str | None
     about: tuple[str, ...]
     made_by: str
     who: str
@@ -173,11 +178,11 @@ def _write_plan(
     files.create(path, 0)
     writer = FrameWriter(path, files)
     head = {
-        "undo_id": secrets.token_hex(8), "root": str(root), "about": list(about), "made_by": tool(), "who": whoever(),
-        "made_time_ms": _now_ms(),
+        "undo_id": secrets.token_hex(8), "root": str(root), "first_record": first_record_of(root),
+        "about": list(about), "made_by": tool(), "who": whoever(), "made_time_ms": _now_ms(),
     }  # fmt: skip
     writer.frame(HEAD, _json(head))
-    writer.frame(PRINT, zlib.compress(_json([dataclasses.astuple(entry) for entry in prints]), 1))
+    writer.frame(PRINT, zlib.compress(_json([dataclasses.asdict(entry) for entry in prints]), 1))
     for edit in edits:
         writer.frame(EDIT, _json(_described(edit)))
         for kind, image in ((BEFORE, edit.before), (AFTER, edit.after)):
@@ -205,7 +210,7 @@ def _described(edit: Edit) -> dict[str, Any]:
         "kind": edit.kind, "path": edit.path, "group": edit.group, "position_bytes": edit.position_bytes,
         "before_bytes": None if edit.before is None else edit.before.size_bytes,
         "after_bytes": None if edit.after is None else edit.after.size_bytes,
-        "attributes": None if edit.attributes is None else dataclasses.astuple(edit.attributes),
+        "attributes": None if edit.attributes is None else dataclasses.asdict(edit.attributes),
     }  # fmt: skip
 
 
@@ -222,7 +227,10 @@ def read_undo_file(path: Path) -> UndoFile:
     Raises: UnreadableFile; FormatError where it is none, is of another version, or is torn or changed.
     """
     try:
-        with path.open("rb") as source:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for its writer
+        with open(descriptor, "rb") as source:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise FormatError(f"{path} is no undo file", file=path, advice="it is not even a file")
             return _read(path, source)
     except FileNotFoundError as error:
         unfinished = path.with_name(path.name + UNFINISHED_SUFFIX)
@@ -230,7 +238,7 @@ def read_undo_file(path: Path) -> UndoFile:
         raise UnreadableFile(f"{path} is not there", file=path, advice=advice) from error
     except OSError as error:
         raise UnreadableFile(f"cannot read {path}: {error.strerror}", file=path) from error
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError, zlib.error) as error:
+    except (struct.error, zlib.error) as error:
         raise torn(path, 0) from error
 
 
@@ -245,25 +253,27 @@ def _read(path: Path, source: BinaryIO) -> UndoFile:
     described: list[tuple[dict[str, Any], dict[bytes, list[tuple[int, int, int]]]]] = []
     for kind, content, at in frames.plan():
         if kind == HEAD:
-            undo_file = _head(path, json.loads(content))
+            undo_file = _head(path, head_of(content, path))
         elif undo_file is None:
             raise torn(path, at)
         elif kind == PRINT:
-            undo_file.fingerprint = [Entry(*entry) for entry in json.loads(zlib.decompress(content))]
+            undo_file.fingerprint = print_of(content, path)
         elif kind == EDIT:
-            described.append((json.loads(content), {BEFORE: [], AFTER: []}))
+            described.append((edit_of(content, path), {BEFORE: [], AFTER: []}))
         elif kind in (BEFORE, AFTER):
+            if not described:
+                raise torn(path, at)
             position = POSITION.unpack_from(content)[0]
             described[-1][1][kind].append((position, len(content) - POSITION.size, at + POSITION.size))
         elif kind == END:
             undo_file.edits = [_edit(path, values, blocks) for values, blocks in described]
-            if json.loads(content)["edits_count"] != len(described):
+            if END_FORM.read(content, str(path))["edits_count"] != len(described):
                 raise torn(path, at)
     if undo_file is None:
         raise torn(path, 0)
-    for values in frames.states():
-        undo_file.state, undo_file.state_time_ms = values["state"], int(values["time_ms"])
-        undo_file.times = {str(name): int(value) for name, value in values["times"].items()}
+    for content in frames.states():
+        values = STATE_FORM.read(content, str(path))
+        undo_file.state, undo_file.state_time_ms, undo_file.times = values["state"], values["time_ms"], values["times"]
         if undo_file.state not in STATES:
             raise FormatError(f"{path} has a state that this version does not know", file=path)
     undo_file.end_bytes, undo_file.chain = frames.end_bytes, frames.chain
@@ -272,23 +282,26 @@ def _read(path: Path, source: BinaryIO) -> UndoFile:
 
 def _head(path: Path, values: dict[str, Any]) -> UndoFile:
     return UndoFile(
-        path, str(values["undo_id"]), str(values["root"]), tuple(str(line) for line in values["about"]),
-        str(values["made_by"]), str(values["who"]), int(values["made_time_ms"]), [], [],
-        state_time_ms=int(values["made_time_ms"]),
+        path, values["undo_id"], values["root"], values["first_record"], tuple(values["about"]), values["made_by"],
+        values["who"], values["made_time_ms"], [], [], state_time_ms=values["made_time_ms"],
     )
 
 
 def _edit(path: Path, values: dict[str, Any], blocks: dict[bytes, list[tuple[int, int, int]]]) -> Edit:
     def image(kind: bytes, size_bytes: int | None) -> KeptImage | None:
-        return None if size_bytes is None else KeptImage(path, size_bytes, tuple(blocks[kind]))
+        if size_bytes is None:
+            return None
+        reached = 0
+        for position, length, at in blocks[kind]:
+            if not reached <= position <= position + length <= size_bytes:
+                raise torn(path, at)
+            reached = position + length
+        return KeptImage(path, size_bytes, tuple(blocks[kind]))
 
-    check_path(values["path"])
-    if values["kind"] not in KINDS:
-        raise BadText(f"no such edit: {values['kind']}")
     return Edit(
         values["kind"], values["path"], values["group"], values["position_bytes"],
         image(BEFORE, values["before_bytes"]), image(AFTER, values["after_bytes"]),
-        None if values["attributes"] is None else Attributes(*values["attributes"]),
+        None if values["attributes"] is None else Attributes(**values["attributes"]),
     )
 
 

@@ -6,16 +6,15 @@ So nothing torn, cut, exchanged or put in from another file passes.
 from __future__ import annotations
 
 import hashlib
-import json
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from readers.errors import FormatError
 from repairs.file_operations import CHUNK_BYTES, FileOperations
 
-MAGIC = b"rmqtx undo file 1\n"
+MAGIC = b"rmqtx undo file 2\n"
 
 #: Kind and length of a frame's content, before the content; the hash stands between.
 _HEADER = struct.Struct(">4sQ")
@@ -81,13 +80,13 @@ class Frames:
             kind = frame[0]
             yield frame
 
-    def states(self) -> Iterator[dict[str, Any]]:
+    def states(self) -> Iterator[bytes]:
         """What was appended since; a torn end is left out."""
         while (frame := self._next()) is not None:
             kind, content, at = frame
             if kind != STATE:
                 raise torn(self._path, at)
-            yield json.loads(content)
+            yield content
 
     def _next(self) -> tuple[bytes, bytes, int] | None:
         self._source.seek(self.end_bytes)

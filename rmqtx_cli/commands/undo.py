@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from readers.errors import BadRequest, RmqtxError
+from readers.findings import as_text
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.acting import DryRunOption, YesOption
 from rmqtx_cli.commands import Example
@@ -71,7 +73,7 @@ def command(
     voice = Voice(verbose, quiet)
     listing = Listing(EDITS, _view(), output_format, output, fields, voice=voice)
     undo_file, differing = execution.standing(file, store, times=not ignore_times)
-    root = str(store or undo_file.root)
+    root = as_text(os.path.realpath(store or undo_file.root))
     _say_standing(undo_file, root, voice)
     for difference in differing if verbose else differing[:_SHOWN_MAX]:
         say.error(f"changed since: {difference}")
@@ -102,7 +104,7 @@ def _tell(undo_file: UndoFile, file: Path, resume: bool, voice: Voice) -> None:
 
     journal = Journal()
     try:
-        told = tell_receipts(undo_file.about, str(file), journal, is_undone=not resume)
+        told = tell_receipts(undo_file.about, undo_file.root, str(file), journal, is_undone=not resume)
     except RmqtxError as error:
         say.error(f"the receipts could not be told: {error}")
         return

@@ -113,7 +113,7 @@ def test_a_moved_store_is_named(rmqtx: Run, common: Path, store: Path, undo_file
     ("spoil", "why"),
     [
         (lambda data: b"{}", "is no undo file"), (lambda data: data[: len(data) // 2], "is torn or was changed"),
-        (lambda data: data.replace(b"undo file 1", b"undo file 2"), "of another version"), (None, "is not there"),
+        (lambda data: data.replace(b"undo file 2", b"undo file 1"), "of another version"), (None, "is not there"),
     ],
 )  # fmt: skip
 def test_what_is_no_undo_file_is_one_line(

@@ -1,0 +1,102 @@
+"""What belongs to a store: the names of its own files and directories, and which links in it may be followed.
+
+A store may come from elsewhere. A link in it that leads out of it would have whatever it leads to read as part of the
+store, copied with it, or written to. One kind is usual and kept: a directory of a store's own, `commitlog` or `index`
+say, that lies on another disk. It counts as the store's where all that it holds bears the names that such a directory
+holds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_SEGMENT = r"\d{20}"
+_ROCKSDB = r"CURRENT|IDENTITY|LOCK|LOG(\.old\.\d+)?|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|dbtmp|blob)"
+_QUEUES = (rf"{_ROCKSDB}|[%|A-Za-z0-9_-]{{1,255}}", r"\d{1,9}", _SEGMENT)
+_CONFIG = (
+    r"\w+\.json(\.bak)?|(transactionMetrics|timermetrics|timercheck)(\.bak)?|"
+    r"rdb|metadata|topics|subscriptionGroups|consumerOffsets"
+)
+#: What a directory of a broker's own holds, by its name: the names in it, in the directories there, and so on. Without
+#: any it is never followed to another disk.
+#: Source: store/MappedFileQueue.java, index/IndexService.java, ConfigManager.java, StorePathConfigHelper.java; those of
+#: RocksDB: db/filename.cc.
+_DIRECTORIES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"commitlog[-_\w]*", (_SEGMENT,)),
+    (r"dledger-[^/]+", (r"data|index|(checkpoint|currterm)(\.bak)?", _SEGMENT)),
+    (r"consumequeue(_ext)?|batchconsumequeue", _QUEUES),
+    (r"consumequeue_rocksdb|rocksdbstore", (_ROCKSDB,)),
+    (r"index", (r"\d{17}",)),
+    (r"transaction", (r"statetable|redolog", _SEGMENT)),
+    (r"timerlog", (_SEGMENT,)),
+    (r"config", (_CONFIG, _ROCKSDB)),
+    (r"compaction", ()),
+)
+_FILES = r"(abort|checkpoint|timerwheel|epochFileCheckpoint|brokerIdentity)(\.bak)?"
+
+
+def is_own_path(path: str) -> bool:
+    """Whether a path below a store's root may be a file of a broker's own, by its first part."""
+    first, _, rest = path.partition("/")
+    if not rest:
+        return re.fullmatch(_FILES, first) is not None
+    return any(re.fullmatch(names, first) for names, _ in _DIRECTORIES)
+
+
+def is_own_directory(link: Path, root: Path) -> bool:
+    """Whether a link in a store's root is a directory of the store's own that lies elsewhere.
+
+    Damage: what cannot be listed is none.
+    """
+    held = next((held for names, held in _DIRECTORIES if re.fullmatch(names, link.name)), ())
+    target = Path(os.path.realpath(link))
+    if not held or link.parent != root or root.is_relative_to(target) or not target.is_dir():
+        return False
+    try:
+        return _holds(target, held)
+    except OSError:
+        return False
+
+
+def _holds(directory: Path, held: tuple[str, ...]) -> bool:
+    """Whether nothing is in a directory but what the patterns say, level by level; links in it are seen elsewhere."""
+    with os.scandir(directory) as entries:
+        found = list(entries)
+    return all(
+        re.fullmatch(held[0], entry.name) is not None
+        and (not entry.is_dir() or entry.is_symlink() or (len(held) > 1 and _holds(Path(entry.path), held[1:])))
+        for entry in found
+    )
+
+
+def leads_out(place: Path, root: Path) -> bool:
+    """Whether a link at a place of a store leads out of the store; `root` is the store's, without links in it.
+
+    What lies in a directory of the store's own that is on another disk is inside, as is a link to such a directory.
+    """
+    target = Path(os.path.realpath(place))
+    if target.is_relative_to(root):
+        return False
+    top = root / place.relative_to(root).parts[0]
+    if top.is_symlink() and is_own_directory(top, root):
+        return not target.is_relative_to(os.path.realpath(top))
+    return True
+
+
+def top_links_out(root: Path) -> Iterator[Path]:
+    """The links in a store's root, and in its directories of log files, that lead out of it.
+
+    Order: by name.
+    Raises: OSError.
+    """
+    real = Path(os.path.realpath(root))
+    for place in sorted(real.iterdir()):
+        if place.is_symlink() and leads_out(place, real):
+            yield place
+        elif re.fullmatch(r"commitlog[-_\w]*|config", place.name) and place.is_dir():
+            yield from (
+                inner for inner in sorted(place.iterdir()) if inner.is_symlink() and leads_out(inner, real)
+            )
