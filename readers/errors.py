@@ -98,6 +98,14 @@ class NoSuchTransaction(RmqtxError):
     """No witness of the given id, message id or key was found."""
 
 
+class EvidenceMissing(RmqtxError):
+    """No witness of an id, message id or key was found, but not all that may hold one is there and sound."""
+
+
+class EvidenceUnreadable(EvidenceMissing):
+    """The same, because files cannot be read by whoever asks."""
+
+
 class StoreInUse(RmqtxError):
     """A broker, or another rmqtx, uses the store: nothing may be changed in it."""
 

@@ -13,12 +13,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of finding: how bad it is, what it is, and what it means for transactions."""
+    """A kind of finding: how bad it is, what it is, and what it means for transactions.
+
+    `hides_records`: where it is found, records of the log may be that were not read, or not with the name they had.
+    """
 
     severity: str
     title: str
     meaning: str
     advice: str = ""
+    hides_records: bool = False
 
 
 #: Codes are stable for ever.
@@ -28,6 +32,7 @@ KINDS: dict[str, Kind] = {
         "bytes inside the commit log that no sound record explains",
         "the record that stood there is lost as evidence; transactions that may have relied on it are UNDECIDABLE",
         "compare with the same range on a slave",
+        hides_records=True,
     ),
     "record-body-crc": Kind(
         "error",
@@ -39,17 +44,20 @@ KINDS: dict[str, Kind] = {
         "a record with a header field that cannot be",
         "the header has no checksum: what else it says of its transaction may be wrong too",
         "compare with the same record on a slave",
+        hides_records=True,
     ),
     "record-properties": Kind(
         "warning",
         "a record whose properties are not all names with values",
         "what cannot be read of them is unknown: id, group or keys of its transaction may be among it",
+        hides_records=True,
     ),
     "record-property-crc": Kind(
         "error",
         "a record whose property CRC is not that of its bytes",
         "something in it differs from what the broker wrote; one with forceVerifyPropCRC=true cuts the log before it",
         "compare with the same record on a slave",
+        hides_records=True,
     ),
     "body-stream": Kind(
         "note",
@@ -68,6 +76,7 @@ KINDS: dict[str, Kind] = {
         "a range of the commit log has no file",
         "every witness in it is gone; transactions that may have one there are UNDECIDABLE",
         "find the missing file in a backup or on a slave",
+        hides_records=True,
     ),
     "log-missing": Kind(
         "error",
@@ -75,14 +84,17 @@ KINDS: dict[str, Kind] = {
         "these are missing as evidence: what one of them may have decided is UNDECIDABLE, and transactions that begin "
         "there are not listed",
         "find the missing files of the commit log in a backup or on a slave",
+        hides_records=True,
     ),
     "segment-overlap": Kind(
-        "error", "two files claim the same range", "the file that begins earlier is believed, the other is left out"
+        "error", "two files claim the same range", "the file that begins earlier is believed, the other is left out",
+        hides_records=True,
     ),
     "segment-size": Kind(
         "error",
         "a file whose length is not that of its neighbours",
         "what lies in it is read as far as it goes; brokers from 4.5.1 refuse to start on it",
+        hides_records=True,
     ),
     "stray-file": Kind(
         "warning",
@@ -90,7 +102,10 @@ KINDS: dict[str, Kind] = {
         "it is left out; brokers from 4.5.1 refuse to start while it is there",
         "move it away before the broker starts",
     ),
-    "unreadable-file": Kind("error", "a file that cannot be opened or read", "everything in it is missing as evidence"),
+    "unreadable-file": Kind(
+        "error", "a file that cannot be opened or read", "everything in it is missing as evidence",
+        hides_records=True,
+    ),
     "database-unread": Kind(
         "warning",
         "a RocksDB database that was not read",
@@ -153,6 +168,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "a consume-queue entry whose record is of another topic, queue or queue offset",
         "the commit log is believed",
+        hides_records=True,
     ),
     "slot-missing": Kind(
         "error",
@@ -182,6 +198,7 @@ KINDS: dict[str, Kind] = {
         "the one with a sound body was taken, of two sound ones that of the longer run of records; what the other says "
         "of its transaction does not count",
         "look at both: rmqtx decode commitlog",
+        hides_records=True,
     ),
     "record-left-out": Kind(
         "error",

@@ -222,6 +222,7 @@ def _audit(
                 conclusion = conclude(facts[store.root], [part.scanned for part in mine])
                 reading.coverage.extend(conclusion.coverage)
                 reading.findings.extend(conclusion.facts.findings)
+                reading.missing.extend(conclusion.facts.missing)
                 ties.extend(conclusion.ties)
                 _spread_marks(mine, spool, _damaged_halves(conclusion, mine, spool))
             views = {root: fact.view(at_ms) for root, fact in facts.items()}

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from readers.chains import Witnesses
 from readers.columns import rows_where
 from readers.derived_files import DerivedFiles, Untrusted, offset_of
-from readers.errors import NoSuchTransaction
+from readers.errors import UnreadableFile
 from readers.findings import Finding
 from readers.local_engine import audit
+from readers.not_found import not_found
 from readers.reading import Reading
 from readers.splits import plan_splits
 from readers.store import Store
@@ -73,7 +74,7 @@ def show(
 
     Shape:  rows of TRANSACTIONS.
     Order:  first half copy.
-    Raises: NoSuchTransaction if nothing in the stores has that name.
+    Raises: NoSuchTransaction if nothing in the stores has that name; EvidenceMissing if not all that may was read.
     """
     facts = {store.root: store_facts(store, settings_of) for store in stores}
     reading = Reading(TRANSACTIONS, [])
@@ -98,7 +99,7 @@ def show(
 
         table = pa.Table.from_batches(_scanned(reading, stores, settings_of, at_ms, progress, chosen), TRANSACTIONS)
     if not table.num_rows:
-        raise no_such_transaction(stores, identity)
+        raise not_found(stores, identity, reading)
     reading.batches = table.to_batches()
     return reading
 
@@ -131,14 +132,6 @@ def lookup(stores: list[Store], settings_of: SettingsOf, transaction_ids: Sequen
     else:
         reading.batches = chosen(table).to_batches()
     return reading
-
-
-def no_such_transaction(stores: list[Store], identity: str) -> NoSuchTransaction:
-    """What to raise if nothing in the stores has a name."""
-    return NoSuchTransaction(
-        f"no transaction {identity} in {', '.join(store.root for store in stores)}",
-        advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
-    )
 
 
 def _rests_on_most_checks(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
@@ -192,7 +185,9 @@ def _by_derived_files(
             files = [stack.enter_context(DerivedFiles(fact)) for fact in facts.values()]
             named = name(files)
             parts = [part.witnesses(named) for part in files]
-    except Untrusted as reason:
+    except (Untrusted, UnreadableFile) as reason:
+        if isinstance(reason, UnreadableFile) and any(fact.store.is_remote for fact in facts.values()):
+            raise  # the scan would ask the same place for all of it
         reading.notes.append(f"the log is scanned, because {reason.message}")
         return None
     witnesses = Witnesses(
@@ -217,7 +212,7 @@ def _scanned(
 ) -> Iterator[pa.RecordBatch]:
     """The chosen rows of an audit, whose findings and coverage become the reading's."""
     whole = audit(stores, settings_of, at_ms=at_ms, progress=progress)
-    reading.findings, reading.coverage = whole.findings, whole.coverage
+    reading.findings, reading.coverage, reading.missing = whole.findings, whole.coverage, whole.missing
     undecidable: Counter[tuple[str, str]] = Counter()
     for batch in whole:
         rows = pa.Table.from_batches([batch])

@@ -24,6 +24,18 @@ class SpanLike(Protocol):
         """Whether nothing is missing there."""
 
 
+class MissingLike(Protocol):
+    """A part of a log that cannot be read."""
+
+    @property
+    def store(self) -> str:
+        """The store whose log lacks it."""
+
+    @property
+    def what(self) -> str:
+        """Which part, in words."""
+
+
 @dataclass(slots=True)
 class Coverage:
     """What became of one file's bytes.
@@ -55,13 +67,17 @@ class Coverage:
 
 @dataclass(slots=True)
 class Reading:
-    """Batches of one table, to be iterated once; findings, coverage and notes are complete when it has ended."""
+    """Batches of one table, to be iterated once; all that is said beside them is complete when it has ended.
+
+    `missing`: what an audit knows to be missing of the logs, whether a row rests on it or not.
+    """
 
     schema: pa.Schema
     batches: Iterable[pa.RecordBatch]
     findings: list[Finding] = field(default_factory=list)
     coverage: list[Coverage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    missing: list[MissingLike] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return iter(self.batches)

@@ -14,10 +14,11 @@ from typing import Any
 import pyarrow as pa
 
 from readers.conclusion import conclude, without_stale
-from readers.errors import NoSuchTransaction
+from readers.errors import EvidenceMissing, NoSuchTransaction
 from readers.local_engine import audit
+from readers.not_found import not_found
 from readers.premises import MissingRange
-from readers.questions import no_such_transaction, rows_named, show
+from readers.questions import rows_named, show
 from readers.record_at import block_at
 from readers.record_block import Block
 from readers.splits import plan_splits
@@ -121,7 +122,7 @@ def selected(store: Store, settings_of: SettingsOf, identities: Iterable[str], *
     """The transactions that some ids, message ids or keys name.
 
     `scan`: judge them by the whole log, as an audit does; else by queues and index, which see no damage elsewhere.
-    Raises: NoSuchTransaction.
+    Raises: NoSuchTransaction, EvidenceMissing.
     """
     selection = Selection(store)
     if scan:
@@ -134,13 +135,14 @@ def selected(store: Store, settings_of: SettingsOf, identities: Iterable[str], *
 
 def _add_by_scan(selection: Selection, settings_of: SettingsOf, identities: list[str]) -> None:
     found: dict[str, list[dict[str, Any]]] = {identity: [] for identity in identities}
-    for batch in audit([selection.store], settings_of) if identities else ():
+    reading = audit([selection.store], settings_of)
+    for batch in reading if identities else ():
         rows = pa.Table.from_batches([batch])
         for identity, mine in found.items():
             mine.extend(rows_named(rows, identity).to_pylist())
     for identity, mine in found.items():
         if not mine:
-            raise no_such_transaction([selection.store], identity)
+            raise not_found([selection.store], identity, reading)
         selection.add_transactions(mine, asked=True)
 
 
@@ -244,7 +246,7 @@ def _bring_along(selection: Selection, facts: StoreFacts, settings_of: SettingsO
 def _bring(selection: Selection, message_id: str, settings_of: SettingsOf) -> None:
     try:
         rows = show([selection.store], settings_of, message_id, scan=True).table()
-    except NoSuchTransaction:
+    except (NoSuchTransaction, EvidenceMissing):
         return
     selection.add_transactions(rows.to_pylist(), asked=False)
 

@@ -12,7 +12,16 @@ from typing import Annotated
 
 import typer
 
-from readers.errors import BadRequest, NoSuchTransaction, RmqtxError, StoreChanged, StoreInUse, UnsafeStore
+from readers.errors import (
+    BadRequest,
+    EvidenceMissing,
+    EvidenceUnreadable,
+    NoSuchTransaction,
+    RmqtxError,
+    StoreChanged,
+    StoreInUse,
+    UnsafeStore,
+)
 from remoting.errors import Refused, RemotingError
 from repairs.interruption import Interrupted
 from rmqtx_cli import exit_status, say
@@ -102,6 +111,8 @@ app.command(explain.NAME, short_help=explain.SHORT, epilog=epilog(explain.EXAMPL
 STATUSES: tuple[tuple[type[RmqtxError], int], ...] = (
     (BadRequest, exit_status.USAGE),
     (NoSuchTransaction, exit_status.NO_SUCH_TRANSACTION),
+    (EvidenceUnreadable, exit_status.UNREADABLE),
+    (EvidenceMissing, exit_status.INCOMPLETE),
     (Interrupted, exit_status.INTERRUPTED),
     (StoreInUse, exit_status.STORE_IN_USE),
     (UnsafeStore, exit_status.REFUSED_BY_GUARD),

@@ -232,7 +232,7 @@ def _in_files(
     paths: list[str], broker_conf: Path | None, broker_version: str | None, reading: Any, voice: Voice
 ) -> tuple[Callable[[list[str]], Iterable[Mapping[str, Any]]], Callable[[], Mapping[str, int] | None]]:
     from readers.cursors import check_cursors
-    from readers.questions import show
+    from readers.questions import lookup
     from readers.store import HALF_TOPIC, OP_TOPIC
     from rmqtx_cli.opening import open_stores, say_header
 
@@ -240,13 +240,10 @@ def _in_files(
     say_header(opened, voice)
 
     def look(ids: list[str]) -> Iterable[Mapping[str, Any]]:
-        for identity in ids:
-            try:
-                found = show(opened.stores, opened.settings_of, identity)
-            except NoSuchTransaction:
-                continue
-            yield from found.table().to_pylist()
-            reading.findings.extend(found.findings)
+        found = lookup(opened.stores, opened.settings_of, ids)
+        rows: list[Mapping[str, Any]] = found.table().to_pylist()
+        reading.findings.extend(found.findings)
+        return rows
 
     def cursors() -> Mapping[str, int] | None:
         if len(opened.stores) != 1:
