@@ -83,9 +83,13 @@ rewrite: $(INSTALLED) ## write the transcripts and the README's session again; r
 	@$(BIN)/python -m pytest -q tests/cli --rewrite
 
 .PHONY: fuzz
-fuzz: $(INSTALLED) ## mutated real stores, for FUZZ_SECONDS (600); then FUZZ_CASES (10000) of the damage matrix
-	@$(BIN)/python -m tests.fuzz --seconds $${FUZZ_SECONDS:-600}
-	@$(BIN)/python -m tests.fuzz.matrix_run --cases $${FUZZ_CASES:-10000} --page
+fuzz: $(INSTALLED) ## damage real stores in all ways, ask everything: the tables of docs/fuzz.md (FUZZ_SECONDS, _SEGMENTS, _RECORDS, _CASES)
+	@status=0; \
+	$(BIN)/python -m tests.fuzz --seconds $${FUZZ_SECONDS:-600} || status=1; \
+	$(BIN)/python -m tests.fuzz.campaign_run segments --cases $${FUZZ_SEGMENTS:-2000} --seed $${FUZZ_SEED:-0} --page || status=1; \
+	$(BIN)/python -m tests.fuzz.campaign_run records --cases $${FUZZ_RECORDS:-10000} --seed $${FUZZ_SEED:-0} --page || status=1; \
+	$(BIN)/python -m tests.fuzz.matrix_run --cases $${FUZZ_CASES:-10000} --page || status=1; \
+	exit $$status
 
 .PHONY: corpus
 corpus: $(INSTALLED) ## have real brokers write the test stores again (Maven, a JDK, an hour)

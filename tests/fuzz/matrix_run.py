@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import resource
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -14,9 +13,8 @@ from pathlib import Path
 
 from tests.fuzz.deeds import DEEDS
 from tests.fuzz.matrix import FOUND, KINDS, MEANINGLESS, STORES, UNCHANGED, WRONG, Played, baseline, play
+from tests.fuzz.page import write_section
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "fuzz.md"
-BEGIN = "## Damage matrix"
 CHUNK = 100
 #: What a process may have grown by between its first chunk of cases and its last.
 GROWTH_MIB_MAX = 96
@@ -44,21 +42,6 @@ def _table(outcomes: Counter[tuple[str, str, str]]) -> Iterable[str]:
             counts = [outcomes[kind, deed, what] for what in (FOUND, MEANINGLESS)]
             cells.append(f"{counts[0]}" + (f" + {counts[1]}" if counts[1] else ""))
         yield f"| {kind} | " + " | ".join(cells) + " |"
-
-
-def _page(summary: str, outcomes: Counter[tuple[str, str, str]], seed: int) -> str:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=PAGE.parent
-    ).stdout.strip()
-    return "\n".join([
-        BEGIN, "",
-        "`make fuzz` also damages each kind of file by each deed at its head, middle and tail, verifies (`--full`),",
-        "audits and compares: every damage is found unless it hit [meaningless bytes](meaningless_bytes.md) only; no",
-        "record and no verdict outside the damage changes, none becomes wrong, and the findings count the halves, ops",
-        "and others that are lost.", "",
-        f"{time.strftime('%Y-%m-%d', time.gmtime())}, commit {commit}, seed {seed}: {summary}.", "",
-        "Cases found, + those that hit meaningless bytes only:", "", *_table(outcomes), "",
-    ])
 
 
 def main() -> int:
@@ -100,8 +83,7 @@ def main() -> int:
     )
     print(summary, flush=True)
     if options.page:
-        text = PAGE.read_text(encoding="utf-8").split(BEGIN)[0].rstrip() + "\n\n"
-        PAGE.write_text(text + _page(summary, outcomes, options.seed), encoding="utf-8")
+        write_section("matrix", summary, options.seed, _table(outcomes))
     return 1 if total[WRONG] or late - early > GROWTH_MIB_MAX else 0
 
 

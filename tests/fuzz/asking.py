@@ -1,0 +1,297 @@
+"""Asks the commands about a store in this process, as a shell would, and holds the answers against the truth.
+
+The truth is what the same commands said of the undamaged store. An answer is silent where its status promises that all
+that bears on it was looked at, and it says something else than the truth.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import io
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import typer.main
+
+from rmqtx_cli import exit_status, main
+from tests.brokers import corpus
+from tests.fuzz.rounds import TookTooLong, alarm
+
+SECONDS_MAX = 60
+#: So far ahead that no age of the corpus passes it: a check is CRITICAL because of damage only.
+AGELESS = ("--warning", "9000d", "--critical", "9999d")
+SIMULATED_FROM = "2026-12-01T00:00:00Z"
+COMPLETE = "the files are complete"
+EVIDENCE = ("half_copies", "op_marks", "final_records", "discard_copies")
+#: What tells that an answer may lack something.
+_TELLING = (exit_status.INCOMPLETE, exit_status.UNREADABLE)
+_PROMISING = (exit_status.DONE, exit_status.FINDINGS)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command said: exit status, stdout, stderr."""
+
+    status: int
+    out: str
+    said: str
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of JSON lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """A question whose answer is not right, in words; `kind`: crash, silent, acted or certain."""
+
+    kind: str
+    question: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is said of an undamaged store."""
+
+    name: str
+    root: Path
+    options: tuple[str, ...]
+    version: str
+    states: dict[str, str]
+    open: dict[str, str]
+    ends: dict[str, str]
+    counts: dict[str, Any]
+    #: Transactions by the commit-log offsets of their records.
+    by_offset: dict[int, str]
+    #: What `verify --full` says, notes too, without where it stands.
+    verified: frozenset[str]
+    statuses: dict[str, int] = field(default_factory=dict)
+
+
+def ask(arguments: Sequence[str], seconds: int | None = SECONDS_MAX) -> Answer:
+    """The answer to a command line; status 70 too where it takes too long.
+
+    `seconds`: None for a command with an alarm of its own.
+    """
+    rows, words = io.BytesIO(), io.BytesIO()
+    out, said = (io.TextIOWrapper(to, "utf-8", "surrogateescape", write_through=True) for to in (rows, words))
+    try:
+        with (
+            contextlib.nullcontext() if seconds is None else alarm(seconds),
+            contextlib.redirect_stdout(out), contextlib.redirect_stderr(said), patch.object(main, "app", _commands()),
+        ):
+            status = main.status_of(list(arguments))
+    except TookTooLong as error:
+        return Answer(exit_status.BUG, "", str(error))
+    return Answer(status, *(written.getvalue().decode("utf-8", "surrogateescape") for written in (rows, words)))
+
+
+@cache
+def _commands() -> Any:
+    """The commands, built once; a process that answers one question builds them for it."""
+    return typer.main.get_command(main.app)
+
+
+@cache
+def _home() -> Path:
+    """A directory of this process; below RMQTX_CAMPAIGN_HOME where its parent will remove it."""
+    directory = Path(tempfile.mkdtemp(prefix="rmqtx-campaign-", dir=os.environ.get("RMQTX_CAMPAIGN_HOME")))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    os.environ["XDG_STATE_HOME"] = str(directory / "state")  # where receipts go
+    return directory
+
+
+@cache
+def root_of(name: str) -> Path:
+    """A store of the corpus, unpacked into a directory of this process."""
+    return corpus.unpack(name, _home() / name)
+
+
+@cache
+def truth_of(name: str) -> Truth:
+    """What is said of a store of the corpus."""
+    recipe = corpus.recipe(name)
+    root = root_of(name)
+    conf = _home() / f"{name}.conf"
+    conf.write_text(corpus.broker_conf(name), encoding="utf-8")
+    version = str(recipe.get("upgrade", recipe["version"]))
+    truth = Truth(name, root, ("--broker-conf", str(conf), "--broker-version", version), version, {}, {}, {}, {}, {},
+                  frozenset(map(_without_place, verify(root, version).rows)))
+    for question in ("audit", "pending", "simulate"):
+        answer = ask([*COMMANDS[question], str(root), *truth.options])
+        truth.statuses[question] = answer.status
+        getattr(truth, {"audit": "states", "pending": "open", "simulate": "ends"}[question]).update(
+            _words(question, answer)
+        )
+        if question == "audit":
+            truth.by_offset.update({
+                entry["commit_log_offset"]: row["transaction_id"]
+                for row in answer.rows for kind in EVIDENCE for entry in row[kind]
+            })
+    truth.counts.update(_counts(check(truth)))
+    return truth
+
+
+#: Command lines without store and settings.
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "audit": ("audit", "--quiet", "--format", "jsonl"),
+    "followed": ("audit", "--quiet", "--follow", "--until-idle", "--format", "jsonl"),
+    "pending": ("pending", "--quiet", "--all-open", "--format", "jsonl"),
+    "scanned": ("pending", "--quiet", "--all-open", "--scan", "--format", "jsonl"),
+    "simulate": ("simulate", "--quiet", "--show", "transactions", "--at", SIMULATED_FROM, "--format", "jsonl"),
+}
+
+
+def verify(root: Path, version: str, *more: str) -> Answer:
+    """What `verify --full` says."""
+    return ask(["verify", str(root), *(more or ("--full",)), "--broker-version", version, "--format", "jsonl"])
+
+
+def check(truth: Truth) -> Answer:
+    """A check that remembers nothing."""
+    with tempfile.TemporaryDirectory(dir=_home()) as memory:
+        arguments = ["check", str(truth.root), *truth.options, *AGELESS, "--format", "json", "--state-dir", memory]
+        return ask(arguments, seconds=None)
+
+
+def _without_place(row: Row) -> str:
+    return json.dumps([row[key] for key in ("code", "severity", "file", "position_bytes", "expected", "actual")])
+
+
+def contradictions(truth: Truth) -> list[Row]:
+    """The errors and warnings of `verify --full` that the undamaged store has not; a crash is one too."""
+    answer = verify(truth.root, truth.version)
+    if answer.status not in _PROMISING:
+        return [{"code": f"status {answer.status}", "severity": "error", "meaning": answer.said[-500:]}]
+    return [row for row in answer.rows if row["severity"] != "note" and _without_place(row) not in truth.verified]
+
+
+def _words(question: str, answer: Answer) -> dict[str, str]:
+    """By transaction, what a question says of it."""
+    if question == "simulate":
+        return {str(row["transaction_id"]): str(row["end"]) for row in answer.rows}
+    return {row["transaction_id"]: row["state"] for row in answer.rows}
+
+
+def _counts(answer: Answer) -> dict[str, Any]:
+    found = json.loads(answer.out) if answer.out.startswith("{") else {}
+    return {key: found.get(key) for key in ("pending_count", "oldest_transaction_id", "commit_without_op_count")}
+
+
+# ---- the questions
+
+
+def listed(truth: Truth, question: str) -> Iterator[Complaint]:
+    """Rows by transaction: audit, followed, pending, scanned, simulate."""
+    answer = ask([*COMMANDS[question], str(truth.root), *truth.options])
+    right = {"audit": truth.states, "followed": truth.states, "simulate": truth.ends}.get(question, truth.open)
+    if answer.status == exit_status.BUG:
+        yield Complaint("crash", question, answer.said[-800:])
+        return
+    found = _words(question, answer) if answer.status in (*_PROMISING, exit_status.INCOMPLETE) else {}
+    wrong = _differences(right, found)
+    if wrong and answer.status in _PROMISING:
+        yield Complaint("silent", question, f"status {answer.status}: {wrong}")
+    elif answer.status == exit_status.INCOMPLETE and question in ("audit", "pending"):
+        certain = _differences(
+            {name: state for name, state in truth.states.items() if name in found},
+            {name: state for name, state in found.items() if state != "UNDECIDABLE"},
+            is_all=False,
+        )
+        if certain:
+            yield Complaint("certain", question, f"status 3: {certain}")
+
+
+def _differences(right: dict[str, str], found: dict[str, str], *, is_all: bool = True) -> str:
+    """`COMMITTED -> PENDING 3 (ID), ...`: how many, and the first of them."""
+    changes: dict[str, list[str]] = {}
+    for name in [*right, *(name for name in found if name not in right)]:
+        before, now = right.get(name, "invented"), found.get(name, "gone")
+        if before != now and (is_all or now != "gone"):
+            changes.setdefault(f"{before} -> {now}", []).append(name)
+    return ", ".join(f"{change} {len(names)} ({names[0]})" for change, names in sorted(changes.items()))
+
+
+def shown(truth: Truth, identity: str, *more: str) -> Iterator[Complaint]:
+    """What `show` says of a transaction."""
+    answer = ask(["show", identity, "--store", str(truth.root), *truth.options, *more, "--quiet", "--format", "jsonl"])
+    right = truth.states[identity]
+    question = " ".join(["show", *more])
+    if answer.status == exit_status.BUG:
+        yield Complaint("crash", question, answer.said[-800:])
+    elif answer.status == exit_status.NO_SUCH_TRANSACTION:
+        yield Complaint("silent", question, f"status 16: {right} -> no such transaction ({identity})")
+    elif answer.status in _PROMISING:
+        found = {row["state"] for row in answer.rows if row["transaction_id"] == identity}
+        if found != {right}:
+            yield Complaint("silent", question, f"status {answer.status}: {right} -> {sorted(found)} ({identity})")
+
+
+def checked(truth: Truth, *, is_destroyed: bool) -> Iterator[Complaint]:
+    """What `check` says: OK or a WARNING with other numbers, or OK over a log that is no more."""
+    answer = check(truth)
+    if answer.status in (2, 3):
+        if "a bug:" in answer.out:
+            yield Complaint("crash", "check", answer.out[-800:])
+        return
+    found = _counts(answer)
+    wrong = {key: f"{value} -> {found[key]}" for key, value in truth.counts.items() if found[key] != value}
+    if wrong:
+        yield Complaint("silent", "check", f"status {answer.status}: {wrong}")
+    elif is_destroyed and answer.status == 0:
+        yield Complaint("silent", "check", "OK over a destroyed log")
+
+
+def described(truth: Truth, *, is_destroyed: bool) -> Iterator[Complaint]:
+    """Whether `stores` calls the files of a destroyed log complete."""
+    answer = ask(["stores", str(truth.root), *truth.options])
+    if answer.status == exit_status.BUG:
+        yield Complaint("crash", "stores", answer.said[-800:])
+    elif is_destroyed and COMPLETE in answer.out and answer.status == exit_status.DONE:
+        yield Complaint("silent", "stores", f"status 0: {COMPLETE!r}")
+
+
+def acted(truth: Truth, identity: str, act: str) -> Iterator[Complaint]:
+    """Whether a transaction that is decided is decided once more, in a copy."""
+    with tempfile.TemporaryDirectory(dir=_home()) as directory:
+        answer = ask([
+            act, identity, "--store", str(truth.root), "--to", f"{directory}/copy", *truth.options, "--yes",
+            "--reason", "campaign", "--quiet",
+        ])
+    if answer.status == exit_status.BUG:
+        yield Complaint("crash", act, answer.said[-800:])
+    elif answer.status == exit_status.DONE:
+        yield Complaint("acted", act, f"status 0: {act} of what is {truth.states[identity]} ({identity})")
+
+
+Question = Callable[[], Iterable[Complaint]]
+
+
+def while_damaged(
+    truth: Truth, write: Callable[[], object], restore: Callable[[], object], questions: Iterable[Question]
+) -> tuple[list[Complaint], list[Row]]:
+    """Ask while a damage lasts: the complaints, and what `verify --full` contradicts if there is any."""
+    complaints: list[Complaint] = []
+    found: list[Row] = []
+    try:
+        write()
+        for question in questions:
+            complaints += question()
+        if any(one.kind in ("silent", "acted") for one in complaints):
+            found = contradictions(truth)
+    finally:
+        restore()
+    return complaints, found

@@ -1,0 +1,209 @@
+"""The record campaign: one field of one record, slot, entry or cursor gets another value, and questions are asked.
+
+What is hurt is drawn by kind of file first, then by part, so that what is rare is hit as often as bodies.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+
+from readers.checkpoint import CHECKPOINT_FIELDS
+from readers.consume_queue import BATCH_SLOT, SLOT
+from readers.index import HEADER as INDEX_HEADER
+from readers.layout import Layout
+from readers.record_layout import COMMIT, PREPARED, ROLLBACK, TRANSACTION_MASK
+from readers.redo_log import REDO_ENTRY
+from readers.redo_log import TOPIC as REDO_TOPIC
+from readers.segment_scan import SegmentScan
+from readers.state_table import STATE_SLOT
+from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, open_store
+from tests.forge.comparing import parts_of
+from tests.fuzz import asking
+from tests.fuzz.asking import Question, Truth
+from tests.fuzz.outcomes import UNCHANGED, Case, Played, played
+
+CASES_OF_A_STORE = 400
+_TOPIC_NAMES = {HALF_TOPIC: "half", OP_TOPIC: "op", DISCARD_TOPIC: "discard copy"}
+_KIND_NAMES = {COMMIT: "final", PREPARED: "prepared", ROLLBACK: "rollback"}
+#: Files of equal units behind no header, by pattern.
+_UNIT_FILES: dict[str, tuple[str, Layout]] = {
+    "half queue": (f"consumequeue/{HALF_TOPIC}/*/*", SLOT),
+    "op queue": (f"consumequeue/{OP_TOPIC}/*/*", SLOT),
+    "discard queue": (f"consumequeue/{DISCARD_TOPIC}/*/*", SLOT),
+    "other queue": ("consumequeue/[a-z]*/*/*", SLOT),
+    "batch queue": ("batchconsumequeue/*/*/*", BATCH_SLOT),
+    "state table": ("transaction/statetable/*", STATE_SLOT),
+    "redo log": (f"transaction/redolog/{REDO_TOPIC}/*/*", REDO_ENTRY),
+    "checkpoint": ("checkpoint", CHECKPOINT_FIELDS),
+}
+#: Files whose bytes are hurt wherever they are.
+_WHOLE_FILES = {
+    "RocksDB transactions": "rocksdbstore/*", "RocksDB queues": "consumequeue/*.*", "RocksDB cursors": "config/*/*.sst",
+}
+
+
+@dataclass(frozen=True)
+class Site:
+    """Bytes that may be hurt: `part` is what they are called; `offset` the record they belong to, if they do."""
+
+    file: Path
+    part: str
+    begin: int
+    length: int
+    offset: int | None = None
+
+
+def _flip(data: bytes, chance: random.Random) -> bytes:
+    place = chance.randrange(len(data))
+    return data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :]
+
+
+def _byte(data: bytes, chance: random.Random) -> bytes:
+    place = chance.randrange(len(data))
+    return data[:place] + chance.randbytes(1) + data[place + 1 :]
+
+
+def _one_more(data: bytes, chance: random.Random) -> bytes:
+    number = int.from_bytes(data[-8:], "big") + chance.choice((-1, 1))
+    size = min(8, len(data))
+    return data[:-size] + (number % (1 << 8 * size)).to_bytes(size, "big")
+
+
+def _digits(before: bytes, chance: random.Random) -> bytes:
+    """Another number, of fewer digits, as many, or one more."""
+    return str(chance.randrange(10 ** (len(before) + chance.randint(-1, 1)))).encode()
+
+
+Deed = Callable[[bytes, random.Random], bytes]
+DEEDS: dict[str, Deed] = {
+    "bit": _flip, "byte": _byte, "one more or less": _one_more,
+    "zeros": lambda data, _: bytes(len(data)), "0xff": lambda data, _: b"\xff" * len(data),
+    "random": lambda data, chance: chance.randbytes(len(data)), "digits": _digits,
+}
+#: What a whole area of text, a body or a name suffers: no number is in it.
+_TEXT_DEEDS = ("bit", "bit", "byte", "byte", "random")
+_NUMBER_DEEDS = ("bit", "byte", "one more or less", "zeros", "0xff", "random")
+
+
+@cache
+def _sites(root: Path) -> dict[str, dict[str, list[Site]]]:
+    """What may be hurt, by kind of file, then by part."""
+    found: dict[str, dict[str, list[Site]]] = {}
+
+    def add(kind: str, site: Site) -> None:
+        if site.length:
+            found.setdefault(kind, {}).setdefault(site.part, []).append(site)
+
+    for site in _record_sites(root):
+        add(site.part.split(": ")[0], site)
+    for kind, (pattern, layout) in _UNIT_FILES.items():
+        for file in (file for file in root.glob(pattern) if file.is_file()):
+            for site in _units(kind, file, layout):
+                add(kind, site)
+    for file in root.glob("index/*"):
+        for site in _index_sites(file):
+            add("index", site)
+    cursors = root / "config/consumerOffset.json"
+    if cursors.exists():
+        for number in re.finditer(rb"(?<=:)\d+", cursors.read_bytes()):
+            add("cursors", Site(cursors, "cursors: number", number.start(), len(number.group())))
+    for kind, pattern in _WHOLE_FILES.items():
+        for file in (file for file in root.glob(pattern) if file.is_file()):
+            add(kind, Site(file, f"{kind}: {file.suffix or file.name.split('-')[0]}", 0, file.stat().st_size))
+    return found
+
+
+def _record_sites(root: Path) -> Iterator[Site]:
+    for segment in open_store(root).commit_log:
+        data = Path(segment.file).read_bytes()
+        for block in SegmentScan(segment):
+            columns = (block.positions.tolist(), block.lengths.tolist(), block.commit_log_offsets.tolist(),
+                       block.sys_flag.tolist(), block.topic_texts().to_pylist())
+            for place, length, offset, flag, topic in zip(*columns, strict=True):
+                kind = _TOPIC_NAMES.get(topic) or _KIND_NAMES.get(flag & TRANSACTION_MASK, "other message")
+                for name, part in parts_of(data[place : place + length]).items():
+                    yield Site(Path(segment.file), f"{kind}: {name}", place + part.start, len(part), offset)
+
+
+def _units(kind: str, file: Path, layout: Layout) -> Iterator[Site]:
+    data = file.read_bytes()
+    for place in range(0, len(data) - layout.size_bytes + 1, layout.size_bytes):
+        if any(data[place : place + layout.size_bytes]):
+            yield from _fields(kind, file, layout, place)
+        if kind == "checkpoint":
+            return
+
+
+def _fields(kind: str, file: Path, layout: Layout, place: int) -> Iterator[Site]:
+    for part in layout.fields:
+        yield Site(file, f"{kind}: {part.name}", place + layout.offsets[part.name], part.size_bytes)
+
+
+def _index_sites(file: Path) -> Iterator[Site]:
+    yield from _fields("index header", file, INDEX_HEADER, 0)
+    data = np.frombuffer(file.read_bytes(), np.uint8)
+    for place in np.flatnonzero(data).tolist():
+        if place >= INDEX_HEADER.size_bytes:
+            yield Site(file, "index: slots and entries", place, 1)
+
+
+def cases_of(name: str, seed: int) -> Iterator[Case]:
+    """Cases of a store, as many for each."""
+    return (Case(name, "", str(number), seed) for number in range(CASES_OF_A_STORE))
+
+
+def play(case: Case) -> Played:
+    """Do the damage, ask, and undo it."""
+    truth = asking.truth_of(case.store)
+    chance = random.Random(f"{case} {case.seed}")
+    sites = _sites(truth.root)
+    parts = sites[chance.choice(sorted(sites))]
+    site = chance.choice(parts[chance.choice(sorted(parts))])
+    data = site.file.read_bytes()
+    before = data[site.begin : site.begin + site.length]
+    deeds = ("digits",) if site.part.startswith("cursors") else _TEXT_DEEDS if site.length > 8 else _NUMBER_DEEDS
+    deed = chance.choice(deeds)
+    after = DEEDS[deed](before, chance)
+    file = site.file.relative_to(truth.root.parent)
+    what = f"{case} {site.part} at {site.begin} of {file}: {deed}, {_hex(before, after)}"
+    if after == before:
+        return Played(what, case.store, site.part, UNCHANGED)
+    changed = data[: site.begin] + after + data[site.begin + site.length :]
+    return played(
+        what, case.store, site.part,
+        *asking.while_damaged(
+            truth, partial(site.file.write_bytes, changed), partial(site.file.write_bytes, data),
+            _questions(truth, site, chance),
+        ),
+    )
+
+
+def _hex(before: bytes, after: bytes) -> str:
+    if len(before) != len(after):
+        return f"{before!r} -> {after!r}"
+    places = [place for place in range(len(before)) if before[place] != after[place]]
+    if not places:
+        return "unchanged"
+    begin, end = places[0], min(places[-1], places[0] + 15) + 1
+    return f"+{begin} {before[begin:end].hex()} -> {after[begin:end].hex()}"
+
+
+def _questions(truth: Truth, site: Site, chance: random.Random) -> Iterator[Question]:
+    yield partial(asking.listed, truth, "audit")
+    yield partial(asking.listed, truth, "pending")
+    identity = truth.by_offset.get(site.offset) if site.offset is not None else None
+    if identity is not None or chance.random() < 0.3:
+        yield partial(asking.shown, truth, identity or chance.choice(sorted(truth.states)))
+    if chance.random() < 0.2:
+        yield partial(asking.listed, truth, "simulate")
+        yield partial(asking.checked, truth, is_destroyed=False)
+        yield partial(asking.described, truth, is_destroyed=False)
+    if identity is not None and truth.states[identity] in ("COMMITTED", "ROLLED_BACK") and chance.random() < 0.3:
+        yield partial(asking.acted, truth, identity, chance.choice(["commit", "rollback"]))
