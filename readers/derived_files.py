@@ -9,7 +9,7 @@ Whatever cannot be trusted is said in `Untrusted`, and the caller scans the log 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 
 import numpy as np
@@ -55,8 +55,8 @@ class Untrusted(RmqtxError):
 class DerivedFiles:
     """One store, read by its derived files.
 
-    Shape:  `open_transactions()` and `transactions_of(identity)` name transactions, `witnesses(...)` gives whole ones.
-            The store's facts get what was found on the way.
+    Shape:  `open_transactions()` and `transactions_of(...)` name transactions, `witnesses(...)` gives whole ones. The
+            store's facts get what was found on the way.
     Raises: Untrusted; SourceError if files vanish.
     """
 
@@ -99,19 +99,24 @@ class DerivedFiles:
             raise Untrusted("half messages without UNIQ_KEY are before the check: the index does not know them")
         return self._named(halves)
 
-    def transactions_of(self, identity: str) -> dict[str, str | None]:
-        """The transactions that an id, a message id of any copy or final, or a business key names: id → real topic."""
+    def transactions_of(self, identities: Sequence[str]) -> dict[str, dict[str, str | None]]:
+        """The transactions that ids, message ids of any copy or final, or business keys name.
+
+        Shape: for each identity that is known: id → real topic. The index is asked once for all.
+        """
         self._is_lookup = True
-        if _MESSAGE_ID.fullmatch(identity):
-            block = block_at(self._log, int(identity[-16:], 16))
-            if block is not None and block.message_ids().to_pylist()[0] == identity.upper():
-                self._gathered.add(block)
-        self._read_hits([f"{topic}#{identity}".encode() for topic in (HALF_TOPIC, DISCARD_TOPIC)])
-        named: dict[str, str | None] = {}
-        for name, _, topic in self._gathered.named_by({identity: offset_of(identity)}).get(identity, ()):
-            if name is None:
-                raise Untrusted("the transaction has no UNIQ_KEY: the index does not know it")
-            named.setdefault(name, topic)
+        for identity in identities:
+            if _MESSAGE_ID.fullmatch(identity):
+                block = block_at(self._log, int(identity[-16:], 16))
+                if block is not None and block.message_ids().to_pylist()[0] == identity.upper():
+                    self._gathered.add(block)
+        self._read_hits([f"{topic}#{one}".encode() for one in identities for topic in (HALF_TOPIC, DISCARD_TOPIC)])
+        named: dict[str, dict[str, str | None]] = {}
+        for identity, records in self._gathered.named_by({one: offset_of(one) for one in identities}).items():
+            for name, _, topic in records:
+                if name is None:
+                    raise Untrusted("the transaction has no UNIQ_KEY: the index does not know it")
+                named.setdefault(identity, {}).setdefault(name, topic)
         self._require_half_copies(self._gathered.table("halves"))
         return named
 

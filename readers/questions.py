@@ -82,7 +82,7 @@ def show(
     def by_name(files: list[DerivedFiles]) -> _Named:
         named: _Named = {}
         for part in files:
-            named.update(part.transactions_of(identity))
+            named.update(part.transactions_of([identity]).get(identity, {}))
         if not named:
             raise Untrusted(f"the index does not know {identity}")
         return named
@@ -116,11 +116,13 @@ def lookup(stores: list[Store], settings_of: SettingsOf, transaction_ids: Sequen
 
     def by_name(files: list[DerivedFiles]) -> _Named:
         named: _Named = {}
-        for identity in wanted.to_pylist():
-            found = {name: topic for part in files for name, topic in part.transactions_of(identity).items()}
-            if identity not in found:
-                raise Untrusted(f"the index does not know {identity}")
-            named[identity] = found[identity]
+        for part in files:
+            for identity, found in part.transactions_of(wanted.to_pylist()).items():
+                if identity in found:
+                    named[identity] = found[identity]
+        unknown = [identity for identity in wanted.to_pylist() if identity not in named]
+        if unknown:
+            raise Untrusted(f"the index does not know {unknown[0]}")
         return named
 
     def chosen(rows: pa.Table) -> pa.Table:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -27,6 +27,7 @@ from rmqtx_cli.text import escaped
 
 if TYPE_CHECKING:
     from rmqtx_cli.monitoring.measure import Numbers
+    from rmqtx_cli.monitoring.remembered import Became, Place
 
 NAME = "check"
 SHORT = "one line for Nagios, Prometheus or JSON"
@@ -101,7 +102,7 @@ def command(
     """Check a store, or live brokers, for cron, Nagios and Prometheus: one line, and an exit status from 0 to 3.
 
     Looks at the oldest and the number of pending transactions, and, compared with the last run, at transactions newly
-    lost or discarded, a check cursor that stands still, and commits without op.
+    lost or discarded, a check cursor that stands still, commits without op, and a log that reaches less far.
     """
     from rmqtx_cli.live_reading import refuse_with_live, refuse_without_live
     from rmqtx_cli.monitoring.judge import Thresholds, judge
@@ -129,11 +130,9 @@ def command(
             memory = memory_file(state_directory or default_directory(), measured.names)
             before = recall(memory)
             numbers = measured.measure(now_ms)
-            still = set(numbers.hanging)
-            gone = [name for name in (before or {}).get("hanging", []) if name not in still]
-            became = measured.what_became_of(gone)
-            outcome = judge(numbers, thresholds, before, became)
-            remember(memory, numbers.as_memory())
+            became = _what_became(measured, numbers, before, timeout)
+            outcome = judge(numbers, thresholds, before, became, str(memory))
+            remember(memory, numbers.as_memory(before))
             if textfile is not None:
                 with written_whole(textfile) as stream:
                     stream.write(prometheus_text(numbers, outcome.status, now_ms, outcome).encode())
@@ -157,7 +156,26 @@ class _Measured:
 
     names: list[str]
     measure: Callable[[int], Numbers]
-    what_became_of: Callable[[list[str]], dict[str, str]]
+    what_became_of: Callable[[dict[str, Place | None]], Became]
+
+
+def _what_became(measured: _Measured, numbers: Numbers, before: dict[str, Any] | None, timeout: str) -> Became:
+    """What became of what hung at the last run. No failure here keeps this run from being remembered: else the next
+    one, and each after it, would ask for the same and fail like this one.
+    """
+    from readers.errors import RmqtxError
+    from rmqtx_cli.monitoring.remembered import Became, remembered_places
+
+    places = remembered_places(before)
+    gone = {identity: place for identity, place in places.items() if identity not in numbers.pending_ids}
+    if not gone:
+        return Became()
+    try:
+        return measured.what_became_of(gone)
+    except _TimedOut:
+        return Became(unanswered=list(gone), why=f"there was no answer within {timeout}")
+    except RmqtxError as error:
+        return Became(unanswered=list(gone), why=error.message)
 
 
 @contextmanager
@@ -165,7 +183,8 @@ def _stores(
     paths: list[str], commit_log: list[str] | None, broker_conf: Path | None, broker_version: str | None,
     written: tuple[Path | None, ...],
 ) -> Iterator[_Measured]:
-    from rmqtx_cli.monitoring.measure import measure, what_became_of
+    from rmqtx_cli.monitoring.measure import measure
+    from rmqtx_cli.monitoring.remembered import what_became_of
     from rmqtx_cli.opening import open_stores, refuse_inside
 
     opened = open_stores(paths, commit_log, broker_conf, broker_version)
@@ -174,7 +193,7 @@ def _stores(
     yield _Measured(
         [one.root for one in opened.stores],
         lambda now_ms: measure(opened.stores, opened.settings_of, now_ms),
-        lambda identities: what_became_of(identities, opened.stores, opened.settings_of),
+        lambda gone: what_became_of(gone, opened.stores, opened.settings_of),
     )
 
 
@@ -188,7 +207,7 @@ def _live(options: LiveOptions, rate: float | None) -> Iterator[_Measured]:
         yield _Measured(
             [f"rocketmq://{fact.root}" for fact in source.facts],
             lambda now_ms: measure_live(source, now_ms),
-            lambda identities: what_became_of_live(identities, source),
+            lambda gone: what_became_of_live(gone, source),
         )
 
 

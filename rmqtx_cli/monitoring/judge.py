@@ -7,6 +7,7 @@ from typing import Any
 
 from rmqtx_cli.durations import duration_text
 from rmqtx_cli.monitoring.measure import Numbers, StoreNumbers
+from rmqtx_cli.monitoring.remembered import Became, ends_gone
 from rmqtx_cli.text import count
 
 OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3
@@ -35,6 +36,7 @@ class Outcome:
     reasons: list[tuple[int, str]] = field(default_factory=list)
     newly: dict[str, list[str]] = field(default_factory=dict)
     newly_discarded_count: int = 0
+    newly_vanished: list[str] = field(default_factory=list)
 
     def add(self, status: int, reason: str) -> None:
         """One more reason."""
@@ -44,9 +46,12 @@ class Outcome:
 
 
 def judge(
-    numbers: Numbers, thresholds: Thresholds, before: dict[str, Any] | None, became: dict[str, str]
+    numbers: Numbers, thresholds: Thresholds, before: dict[str, Any] | None, became: Became, memory: str = "its memory"
 ) -> Outcome:
-    """The outcome of one run. `before`: what the last run left; `became`: states of what hung then and does no more."""
+    """The outcome of one run.
+
+    `before`: what the last run left, in the file `memory`; `became`: of what hung then and does no more.
+    """
     outcome = Outcome()
     age = numbers.oldest_pending_ms
     if (status := _passed(age, thresholds.warning_age_ms, thresholds.critical_age_ms)) != OK:
@@ -54,10 +59,22 @@ def judge(
     pending = numbers.pending_count
     if (status := _passed(pending, thresholds.warning_count, thresholds.critical_count)) != OK:
         outcome.add(status, f"{pending} pending")
-    for identity, state in became.items():
+    for identity, state in became.states.items():
         outcome.newly.setdefault(state, []).append(identity)
     if lost := outcome.newly.get("LOST"):
         outcome.add(CRITICAL, f"{count(len(lost), 'transaction')} newly lost ({lost[0]})")
+    outcome.newly_vanished = became.vanished
+    for store in numbers.stores:
+        if sentences := ends_gone(store, before):
+            outcome.add(CRITICAL, f"{store.store} has lost its end since an earlier run: {', '.join(sentences)} (if it "
+                                  f"is another store now, remove {memory})")
+    if gone := became.vanished:
+        number = count(len(gone), "transaction")
+        outcome.add(CRITICAL, f"the log has lost {number} that hung at the last run ({gone[0]})")
+    if left := [*became.unanswered, *outcome.newly.get("UNDECIDABLE", [])]:
+        why = f", for {became.why}" if became.why else ""
+        number = count(len(left), "transaction")
+        outcome.add(UNKNOWN, f"what became of {number} that hung at the last run is not known{why} ({left[0]})")
     outcome.newly_discarded_count = _newly_discarded(numbers, before, len(outcome.newly.get("DISCARDED", [])))
     if outcome.newly_discarded_count:
         outcome.add(WARNING, f"{count(outcome.newly_discarded_count, 'transaction')} newly discarded by the broker")

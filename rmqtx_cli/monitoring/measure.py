@@ -1,17 +1,18 @@
-"""The numbers of one check: what hangs, how old it is, where the cursors stand, what became of what hung last time."""
+"""The numbers of one check: what hangs, how old it is, where the cursors stand, how far log and half queue go."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from readers.commit_log import last_with_data
 from readers.consume_queue import open_queue
 from readers.cursors import check_cursors
-from readers.errors import NoSuchTransaction, SourceError
-from readers.local_engine import audit
-from readers.questions import pending, show
+from readers.errors import SourceError
+from readers.questions import pending
 from readers.store import DISCARD_TOPIC, HALF_TOPIC
+from rmqtx_cli.monitoring.remembered import Place, ends_kept
 
 if TYPE_CHECKING:
     from readers.broker_settings import BrokerSettings
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
 #: Only what hung this long is remembered until the next run; younger ones are on their ordinary way.
 REMEMBERED_AGE_MS = 60_000
 REMEMBERED_MAX = 1_000
-#: Up to so many are looked up one by one; for more, one audit is cheaper.
-_LOOKED_UP_MAX = 64
 
 
 @dataclass(slots=True)
 class StoreNumbers:
-    """One store. Units: queue offsets; None where it is not known."""
+    """One store. Units: queue offsets; offsets of the log in bytes; None where it is not known.
+
+    `log_end_offset`: the end of the last file that holds anything; how far a file is written is not asked for.
+    """
 
     store: str
     is_in_use: bool
@@ -39,7 +41,9 @@ class StoreNumbers:
     half_max_offset: int | None = None
     discard_max_offset: int | None = None
     check_interval_ms: int = 0
-    log_end_offset: int = 0
+    log_end_offset: int | None = None
+    log_begin_offset: int = 0
+    half_last_commit_log_offset: int | None = None
 
     @property
     def half_lag(self) -> int | None:
@@ -51,13 +55,19 @@ class StoreNumbers:
 
 @dataclass(slots=True)
 class Numbers:
-    """All stores at one moment. `hanging`: ids of what hung at least REMEMBERED_AGE_MS, oldest first."""
+    """All stores at one moment.
+
+    `hanging`: ids of what hung at least REMEMBERED_AGE_MS, oldest first; `places`: where their newest half copies
+    stand. `pending_ids`: all that hangs, however young.
+    """
 
     taken_time_ms: int
     stores: list[StoreNumbers]
     hanging: list[str] = field(default_factory=list)
     oldest_id: str | None = None
     evidence_missing: list[str] = field(default_factory=list)
+    places: dict[str, Place] = field(default_factory=dict)
+    pending_ids: set[str] = field(default_factory=set)
 
     @property
     def pending_count(self) -> int:
@@ -74,12 +84,13 @@ class Numbers:
         """Transactions that were committed and will nevertheless be asked again."""
         return sum(store.commit_without_op_count for store in self.stores)
 
-    def as_memory(self) -> dict[str, Any]:
-        """What the next run needs to know."""
+    def as_memory(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What the next run needs to know. `before`: what the last run left."""
         return {
             "taken_time_ms": self.taken_time_ms,
             "hanging": self.hanging,
-            "stores": {store.store: asdict(store) for store in self.stores},
+            "places": self.places,
+            "stores": {store.store: asdict(store) | ends_kept(store, before) for store in self.stores},
         }
 
 
@@ -96,7 +107,8 @@ def measured(stores: list[StoreNumbers], reading: Reading, now_ms: int) -> Numbe
     numbers = Numbers(now_ms, stores)
     by_root = {one.store: one for one in stores}
     rows = reading.table().sort_by([("half_store_time_ms", "ascending")])
-    for row in rows.select(["store", "transaction_id", "state", "flags", "half_store_time_ms"]).to_pylist():
+    columns = ["store", "transaction_id", "state", "flags", "half_store_time_ms", "half_copies"]
+    for row in rows.select(columns).to_pylist():
         one = by_root[row["store"]]
         if "commit_without_op" in row["flags"]:
             one.commit_without_op_count += 1
@@ -107,9 +119,14 @@ def measured(stores: list[StoreNumbers], reading: Reading, now_ms: int) -> Numbe
         one.pending_count += 1
         age = now_ms - row["half_store_time_ms"]
         one.oldest_pending_ms = max(one.oldest_pending_ms or age, age)
-        numbers.oldest_id = numbers.oldest_id or row["transaction_id"]
+        identity = row["transaction_id"]
+        numbers.oldest_id = numbers.oldest_id or identity
+        numbers.pending_ids.add(identity)
         if age >= REMEMBERED_AGE_MS and len(numbers.hanging) < REMEMBERED_MAX:
-            numbers.hanging.append(row["transaction_id"])
+            numbers.hanging.append(identity)
+            if row["half_copies"]:
+                newest = max(row["half_copies"], key=lambda copy: copy["commit_log_offset"])
+                numbers.places[identity] = (newest["store"], newest["commit_log_offset"])
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
     return numbers
 
@@ -118,33 +135,21 @@ def _queue_numbers(store: Store, settings_of: Callable[[Store], BrokerSettings])
     one = StoreNumbers(store.root, store.in_use, check_interval_ms=settings_of(store).transaction_check_interval_ms)
     cursors = check_cursors(store)
     one.half_next_offset = None if cursors.half is None else cursors.half.get(0)
+    one.log_begin_offset = store.log_begin_offset
+    one.log_end_offset = _log_end_offset(store)
     for topic, name in ((HALF_TOPIC, "half_max_offset"), (DISCARD_TOPIC, "discard_max_offset")):
         try:
             with open_queue(store, topic, 0) as queue:
-                setattr(one, name, queue.max_offset if queue.exists else 0)
+                if queue.exists or not store.has_rocksdb_queues:
+                    setattr(one, name, queue.max_offset if queue.exists else 0)
+                if topic == HALF_TOPIC:
+                    last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
+                    one.half_last_commit_log_offset = last[0] if last else None
         except SourceError:
             continue  # the reading of pending transactions names what cannot be read
     return one
 
 
-def what_became_of(
-    identities: list[str], stores: list[Store], settings_of: Callable[[Store], BrokerSettings]
-) -> dict[str, str]:
-    """Transaction id → state now, of transactions that are pending no more; those that expired are left out."""
-    if len(identities) > _LOOKED_UP_MAX:
-        wanted = set(identities)
-        return {
-            row["transaction_id"]: row["state"]
-            for batch in audit(stores, settings_of)
-            for row in batch.select(["transaction_id", "state"]).to_pylist()
-            if row["transaction_id"] in wanted
-        }
-    states = {}
-    for identity in identities:
-        try:
-            for row in show(stores, settings_of, identity).table().select(["transaction_id", "state"]).to_pylist():
-                if row["transaction_id"] == identity:
-                    states[identity] = row["state"]
-        except NoSuchTransaction:
-            continue
-    return states
+def _log_end_offset(store: Store) -> int:
+    last = last_with_data(store.commit_log)
+    return next((segment.end_offset for segment in store.commit_log if segment.base_offset == last), 0)

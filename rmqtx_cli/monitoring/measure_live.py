@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 from readers.store import DISCARD_TOPIC
 from remoting.live_questions import lookup
 from rmqtx_cli.monitoring.measure import Numbers, StoreNumbers, measured
+from rmqtx_cli.monitoring.remembered import Became
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from remoting.live_store import LiveStore
     from rmqtx_cli.live_reading import LiveSource
+    from rmqtx_cli.monitoring.remembered import Place
 
 
 def measure_live(source: LiveSource, now_ms: int) -> Numbers:
@@ -32,9 +36,10 @@ def _queue_numbers(fact: LiveStore) -> StoreNumbers:
     )
 
 
-def what_became_of_live(identities: list[str], source: LiveSource) -> dict[str, str]:
-    """Transaction id → state now, of transactions that are pending no more; those that expired are left out."""
-    if not identities:
-        return {}
-    rows = lookup(source.live.brokers, identities, pace=source.pace).table()
-    return dict(zip(rows["transaction_id"].to_pylist(), rows["state"].to_pylist(), strict=True))
+def what_became_of_live(gone: Mapping[str, Place | None], source: LiveSource) -> Became:
+    """What became of some transactions; those that expired are left out.
+
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+    rows = lookup(source.live.brokers, list(gone), pace=source.pace).table()
+    return Became(dict(zip(rows["transaction_id"].to_pylist(), rows["state"].to_pylist(), strict=True)))

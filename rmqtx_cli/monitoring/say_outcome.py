@@ -76,6 +76,7 @@ def as_json(numbers: Numbers, outcome: Outcome) -> str:
             "oldest_transaction_id": numbers.oldest_id,
             "newly_lost": outcome.newly.get("LOST", []),
             "newly_discarded_count": outcome.newly_discarded_count,
+            "newly_vanished": outcome.newly_vanished,
             "commit_without_op_count": numbers.commit_without_op_count,
             "stores": stores,
         }
@@ -106,6 +107,7 @@ def prometheus_text(numbers: Numbers | None, status: int, now_ms: int, outcome: 
         for name, value in (
             ("rmqtx_newly_lost_transactions", len(outcome.newly.get("LOST", []))),
             ("rmqtx_newly_discarded_transactions", outcome.newly_discarded_count),
+            ("rmqtx_newly_vanished_transactions", len(outcome.newly_vanished)),
         ):
             lines += [f"# HELP {name} Since the last check.", f"# TYPE {name} gauge", f"{name} {value}"]
         lines += _store_lines(numbers)
