@@ -14,15 +14,13 @@ from readers.commit_log import span_findings
 from readers.findings import Finding
 from readers.foreign import find_foreign_decisions
 from readers.half_queue import JUDGED_HALVES, halves_of
-from readers.known_ends import known_end
+from readers.lost_end import lost_end
 from readers.missing import derived_findings, missing_bytes
-from readers.missing_tail import lost_tails
-from readers.premises import MissingRange
 from readers.reading import Coverage
 from readers.rocksdb_transactions import has_entries, no_database
 from readers.segment_scan import merged_spans
 from readers.sources import Segment
-from readers.state_entries import ROCKSDB, BesideLog
+from readers.state_entries import ROCKSDB
 from readers.store_view import StoreFacts
 from readers.witness_scan import Scanned
 
@@ -43,12 +41,14 @@ class Conclusion:
 
 
 def conclude(
-    facts: StoreFacts, scanned: list[Scanned], strays: tuple[Int64s, Int64s] | None = None
+    facts: StoreFacts, scanned: list[Scanned], strays: tuple[Int64s, Int64s] | None = None,
+    end_offset: int | None = None,
 ) -> Conclusion:
     """The conclusion for a store; completes its facts.
 
     `scanned`: its splits in log order. `strays`: the stray decisions (their offsets, and the offsets they name) if the
-    engine already knows that others of `scanned` are in order.
+    engine already knows that others of `scanned` are in order. `end_offset`: where the last record ends, if what
+    follows it was not looked at.
     Raises: SourceError if a file that a decision names cannot be read any more.
     """
     store = facts.store
@@ -56,7 +56,6 @@ def conclude(
     coverage = {segment.file: Coverage(store.root, segment.file, segment.size_bytes) for segment in store.commit_log}
     found: list[Finding] = []
     damaged: list[tuple[Segment, int, int]] = []
-    tails: list[tuple[Segment, int, int]] = []
     torn: list[tuple[Segment, int, int]] = []
     by_file: dict[str, list[Scanned]] = defaultdict(list)
     for part in scanned:
@@ -66,9 +65,7 @@ def conclude(
         spans = merged_spans([span for part in parts for span in part.spans])
         found.extend(span_findings(store, segment, spans))
         damaged.extend((segment, s.position_bytes, s.length_bytes) for s in spans if s.kind == "damaged")
-        ends = [s for s in spans if s.kind in ("torn", "foreign", "preallocated")]
-        tails.extend((segment, s.position_bytes, s.length_bytes) for s in ends)
-        torn.extend((segment, s.position_bytes, s.length_bytes) for s in ends if s.kind != "preallocated")
+        torn.extend((segment, s.position_bytes, s.length_bytes) for s in spans if s.kind in ("torn", "foreign"))
         for part in parts:
             coverage[segment.file].count(part.decoded_bytes, part.spans)
             found.extend(part.findings)
@@ -82,44 +79,22 @@ def conclude(
     facts.foreign_decisions.extend(decisions)
     _ask_tables(facts, scanned)
     unfound = [slot for part in scanned for slot in part.unfound]
-    damaged.extend(lost_tails(store, tails, unfound))
     has_halves = any(part.halves_count for part in scanned)
     has_prepared = any(part.prepared_count for part in scanned)
     # Behind a clean stop there is no record that was being written, and before 5.5.0 no page with others' bytes.
     if has_prepared and not (has_halves or store.aborted or store.in_use):
         damaged.extend(torn)
-    missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound)
+    lost = lost_end(store, facts.claims, scanned, end_offset)
+    missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound,
+                            None if lost is None else lost.missing)
     facts.missing.extend(missing.ranges)
-    found.extend(_behind_the_end(facts, scanned, tails))
     if not has_halves and has_prepared:  # no cursor decides anything of those
         facts.findings[:] = [finding for finding in facts.findings if finding.code != "config-missing"]
+    if lost is not None:
+        found.append(lost.finding)
     facts.findings.extend([*found, *missing.findings, *derived_findings(store, facts.cursors.half, has_halves)])
     result.damaged_halves = [halves_of(block, store.root, JUDGED_HALVES) for block in missing.damaged_halves]
     return result
-
-
-def _behind_the_end(
-    facts: StoreFacts, scanned: list[Scanned], tails: list[tuple[Segment, int, int]]
-) -> list[Finding]:
-    """What is missing behind the end of the log, where the half and op queues in files do not tell it."""
-    store = facts.store
-    is_told = not store.has_rocksdb_queues and not any(part.prepared_count or part.rocksdb_halves_count
-                                                       for part in scanned)
-    known = None if is_told else known_end(store, tails, facts.beside or BesideLog())
-    if known is None:
-        return []
-    end, known_offset = known.log_end_offset, known.known_end_offset
-    if any(missing.begin_offset <= end and missing.end_offset >= known_offset for missing in facts.missing):
-        return []
-    what = f"{known.what} knows records up to commit-log offset {known_offset}, and the log ends at {end}"
-    facts.missing.append(MissingRange(store.root, end, known_offset, what))
-    segment = store.log().segment_at(end) or store.commit_log[-1]
-    return [
-        Finding(
-            store.root, "log-missing", segment.file, length_bytes=known_offset - end, commit_log_offset=end,
-            expected=f"records up to {known_offset}, which {known.what} knows", actual=f"none from {end} on",
-        )
-    ]
 
 
 def _ask_tables(facts: StoreFacts, scanned: list[Scanned]) -> None:

@@ -68,26 +68,43 @@ def missing_bytes(
     spans: Iterable[tuple[Segment, int, int]],
     findings: Iterable[Finding],
     unfound: Iterable[UnfoundSlot],
+    lost: MissingRange | None = None,
 ) -> MissingBytes:
     """What is missing in a log that was scanned.
 
-    `spans`: damaged (segment, position, length); `findings`: those of the scan; `unfound`: see `unfound_slots`.
+    `spans`: damaged (segment, position, length); `findings`: those of the scan; `unfound`: see `unfound_slots`; `lost`:
+    what lies behind the last record that was found.
     Units: bytes.
     """
     result = MissingBytes()
     for segment, position, length in spans:
         _add_damage(result, store, segment, position, length)
+    if lost is not None:
+        _add_lost(result, store, lost)
     for finding in findings:
         _add_finding(result, store, finding)
     _add_unfound_slots(result, store, list(unfound))
-    _add_what_lies_behind_the_end(result, store)
     return result
 
 
 def _add_damage(result: MissingBytes, store: Store, segment: Segment, position: int, length: int) -> None:
     offset = segment.base_offset + position
     what = f"{length} damaged bytes at commit-log offset {offset}"
-    missing = MissingRange(store.root, offset, offset + length, what)
+    _add_range(result, segment, MissingRange(store.root, offset, offset + length, what))
+
+
+def _add_lost(result: MissingBytes, store: Store, lost: MissingRange) -> None:
+    segment = store.log().segment_at(lost.begin_offset)
+    if segment is None or lost.end_offset > segment.end_offset:
+        result.ranges.append(lost)
+    else:
+        _add_range(result, segment, lost)
+
+
+def _add_range(result: MissingBytes, segment: Segment, missing: MissingRange) -> None:
+    """Bytes of one file that are not there as records: those that can still be read say whose they were."""
+    offset, length = missing.begin_offset, missing.end_offset - missing.begin_offset
+    position = offset - segment.base_offset
     blocks = None
     if length <= _IDENTIFIED_BYTES_MAX:
         with segment.open() as file:
@@ -275,38 +292,6 @@ def stands_between_its_neighbours(store: Store, slot: UnfoundSlot) -> bool:
             if (rows & (block.header("queue_offset") == number) & (block.header("queue_id") == slot.queue_id)).any():
                 return True
     return False
-
-
-def _add_what_lies_behind_the_end(result: MissingBytes, store: Store) -> None:
-    """Slots that point behind the end of the log: its last files are gone, or were not copied.
-
-    While a broker writes this is no loss: queues are then read later than the log.
-    """
-    end = store.log().end_offset
-    if store.in_use or not store.commit_log:
-        return
-    behind = 0
-    for topic in COMPARED_TOPICS:
-        try:
-            with open_queue(store, topic, 0) as queue:
-                first = queue.offset_of(end)
-                numbers, offsets, lengths, _ = queue.read(max(first, queue.max_offset - 1), queue.max_offset)
-            for slot in zip(numbers.tolist(), offsets.tolist(), lengths.tolist(), strict=True):
-                last = UnfoundSlot(topic, *slot)
-                if last.commit_log_offset >= end and not stands_between_its_neighbours(store, last):
-                    behind = max(behind, last.commit_log_offset + last.record_length_bytes)
-        except SourceError:
-            continue  # a queue that cannot be read proves nothing against the log
-    if behind:
-        what = f"queues point at records up to commit-log offset {behind}, and the log ends at {end}"
-        result.ranges.append(MissingRange(store.root, end, behind, what))
-        segment = store.commit_log[-1]
-        result.findings.append(
-            Finding(
-                store.root, "segment-gap", segment.file, segment.size_bytes, behind - end, commit_log_offset=end,
-                expected=f"a file that begins at {end}, for queues point into it", actual="no file",
-            )
-        )
 
 
 def derived_findings(store: Store, half_cursors: Mapping[int, int] | None, has_halves: bool) -> list[Finding]:

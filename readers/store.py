@@ -137,16 +137,29 @@ class Store:
 
         Order: topic, then number.
         """
+        for topic in self.topics(kind):
+            for number in self.queue_numbers(topic, kind):
+                yield topic, number
+
+    def topics(self, kind: str = "consumequeue") -> list[str]:
+        """Every topic that has a directory of queues.
+
+        Order: name.
+        """
         files = self.files
         try:
             files.list_whole(self.place(kind))
         except OSError:  # as with a directory that cannot be listed: what cannot be seen has no queues
-            return
-        for topic in _names(files, self.place(kind)):
-            names = _names(files, self.place(kind, topic))
-            numbers = [int(name) for name in names if re.fullmatch(r"\d{1,9}", name)]
-            for number in sorted(numbers):
-                yield topic, number
+            return []
+        return _names(files, self.place(kind))
+
+    def queue_numbers(self, topic: str, kind: str = "consumequeue") -> list[int]:
+        """The numbers of a topic's queues that have a directory.
+
+        Order: ascending.
+        """
+        names = _names(self.files, self.place(kind, topic))
+        return sorted(int(name) for name in names if re.fullmatch(r"\d{1,9}", name))
 
     def prepared_queues(
         self, queues: Iterable[tuple[str, int]], kind: str = "consumequeue"

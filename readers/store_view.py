@@ -15,6 +15,7 @@ from readers.consume_queue import open_queue
 from readers.cursors import CheckCursors, check_cursors
 from readers.errors import SourceError
 from readers.findings import Finding
+from readers.log_claims import LogClaims, log_claims
 from readers.premises import ForeignDecision, MissingRange, StoreView
 from readers.record_at import block_at
 from readers.redo_log import DIRECTORY as REDO_LOG_DIRECTORY
@@ -45,6 +46,7 @@ class StoreFacts:
     foreign_decisions: list[ForeignDecision] = field(default_factory=list)
     checks_seen_max: int = 0
     beside: BesideLog | None = None
+    claims: LogClaims = field(default_factory=LogClaims)
 
     def view(self, at_ms: int | None) -> StoreView:
         """The same as the verdict takes it."""
@@ -82,6 +84,7 @@ def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
     """
     cursors = check_cursors(store)
     facts = StoreFacts(
+        claims=log_claims(store, cursors),
         store=store,
         settings=settings_of(store),
         cursors=cursors,
@@ -91,8 +94,6 @@ def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
         facts.beside = beside_log(store, facts.findings, has_prepared=False, has_rocksdb_halves=True)
     facts.findings.extend(store.findings)
     facts.findings.extend(cursors.findings)
-    if not store.in_use:  # a running broker makes new files, and its queues are read after they were listed
-        facts.findings.extend(missing_end_findings(store))
     return facts
 
 

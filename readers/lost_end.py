@@ -1,0 +1,121 @@
+"""What a scan found of a log, held against what the store's other files know: then its end, or all of it, is lost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from readers.claim_proofs import DecodedLog, broken_claim
+from readers.errors import SourceError
+from readers.findings import Finding
+from readers.log_claims import LogClaims
+from readers.premises import MissingRange
+from readers.segment_scan import SegmentScan, Span
+from readers.sources import Segment
+from readers.store import Store
+from readers.witness_scan import Scanned
+
+#: So much of a log before its end is read again for the time of its last record.
+_BEFORE_END_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class LostEnd:
+    """Records behind the end of a log that something beside it knows."""
+
+    missing: MissingRange
+    finding: Finding
+
+
+def lost_end(store: Store, claims: LogClaims, scanned: Sequence[Scanned], end_offset: int | None) -> LostEnd | None:
+    """What is lost behind the end of what was decoded; None where the log keeps every claim.
+
+    `end_offset`: where the last record ends, for a scan that did not look at what follows it.
+    Units: commit-log offsets in bytes.
+    """
+    try:
+        decoded = decoded_log(store, scanned, end_offset)
+        broken = broken_claim(store, claims, decoded)
+    except SourceError:
+        return None  # the log cannot be read any more, which the scan reports
+    if broken is None:
+        return None
+    reach = broken.reach_offset
+    if reach is None:  # how far is not known: as far as there are files, for nothing says more
+        reach = max(decoded.end_offset + 1, store.log().end_offset)
+    end = _behind_known_damage(store, scanned, decoded.end_offset, reach)
+    if end >= reach:
+        return None
+    segment = store.log().segment_at(end)
+    is_empty = decoded.is_empty
+    what = f"{broken.witness} knows {broken.words}, and the log {'holds no record' if is_empty else f'ends at {end}'}"
+    return LostEnd(
+        MissingRange(store.root, end, reach, what),
+        Finding(
+            store.root, "log-missing", None if segment is None else segment.file,
+            None if segment is None else end - segment.base_offset, reach - end, commit_log_offset=end,
+            expected=f"{broken.words}, as {broken.witness} knows",
+            actual="no record at all" if is_empty else f"no record from {end} on",
+        ),
+    )  # fmt: skip
+
+
+def _behind_known_damage(store: Store, scanned: Sequence[Scanned], end: int, reach: int) -> int:
+    """The first offset from an end on that is not in damage which the scan reports, in a gap, or in a blank record."""
+    known = [
+        (finding.commit_log_offset, finding.commit_log_offset + finding.length_bytes)
+        for finding in store.findings
+        if finding.code == "segment-gap" and finding.commit_log_offset is not None and finding.length_bytes
+    ]
+    for part in scanned:
+        segment = part.split.segment
+        known += [
+            (segment.base_offset + span.position_bytes, segment.base_offset + span.position_bytes + span.length_bytes)
+            for span in part.spans
+            if span.kind == "damaged" or (span.kind == "blank" and segment.end_offset < reach)
+        ]
+    for begin, stop in sorted(known):
+        if begin <= end:
+            end = max(end, stop)
+    return end
+
+
+def decoded_log(store: Store, scanned: Sequence[Scanned], end_offset: int | None = None) -> DecodedLog:
+    """Where the last record that a scan found ends, and when it was stored.
+
+    `end_offset`: the same, for a scan that did not look at what follows it.
+    Raises: SourceError.
+    """
+    spans: dict[str, list[Span]] = defaultdict(list)
+    for part in scanned:
+        spans[part.split.segment.file].extend(part.spans)
+    for segment in reversed(store.commit_log):
+        end = _data_end(segment, spans[segment.file]) if segment.file in spans else 0
+        if end_offset is not None:
+            end = min(end, max(0, end_offset - segment.base_offset))
+        if end:
+            return DecodedLog(segment.base_offset + end, _last_store_time_ms(segment, end))
+    return DecodedLog(store.log_begin_offset, None)
+
+
+def _data_end(segment: Segment, spans: list[Span]) -> int:
+    """Position past the last record of a segment; 0 where it has none."""
+    end = segment.size_bytes
+    for span in sorted(spans, key=lambda span: span.position_bytes, reverse=True):
+        if span.position_bytes + span.length_bytes < end:
+            break
+        end = min(end, span.position_bytes)
+    return end
+
+
+def _last_store_time_ms(segment: Segment, end: int) -> int:
+    back_bytes = _BEFORE_END_BYTES
+    while True:
+        begin = max(0, end - back_bytes)
+        scan = SegmentScan(segment, from_position=begin, to_position=end)
+        for _ in scan:
+            pass
+        if scan.last_store_time_ms or not begin:
+            return scan.last_store_time_ms
+        back_bytes *= 8
