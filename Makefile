@@ -113,6 +113,10 @@ test-crashes: $(INSTALLED) ## crashes at every write, rename and sync of changes
 	@RMQTX_CRASHES=1 $(BIN)/python -m pytest tests/repairs/test_crashes.py tests/repairs/test_apply_crashes.py \
 		tests/repairs/test_apply_processes.py tests/brokers/test_half_changed.py
 
+.PHONY: test-kills
+test-kills: $(INSTALLED) ## kill acts by SIGKILL at random, KILLS (200) times, on every design of transactions; SEED repeats a run
+	@$(BIN)/python -m tests.kills --kills $${KILLS:-200} $${SEED:+--seed $$SEED}
+
 .PHONY: test-salvage
 test-salvage: $(INSTALLED) ## damage every store of the corpus in every way that salvage is for: what is judged as before?
 	@RMQTX_SALVAGE=1 $(BIN)/python -m pytest -q tests/repairs/test_salvage_matrix.py

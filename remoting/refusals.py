@@ -31,6 +31,13 @@ _CREDENTIALS_ADVICE = (
     "RMQTX_ACCESS_KEY and RMQTX_SECRET_KEY, or --credentials FILE, say who asks; docs/remoting.md lists the rights"
 )
 
+#: Only a slave rejects a pull before it looks at it, from 5.0.0 on (PullMessageProcessor.java rejectRequest). It says
+#: "system busy" then, as a broker does that really is.
+_REJECTED = "[REJECTREQUEST]"
+_SLAVE_ADVICE = (
+    "it is a slave that gives no records to anyone (slaveReadEnable=false): ask its master, or set slaveReadEnable=true"
+)
+
 
 def is_access_refusal(frame: Frame) -> bool:
     """Whether access control said no, whatever was asked."""
@@ -48,6 +55,12 @@ def is_not_there(frame: Frame, code: int) -> bool:
     return pattern.match(frame.remark or "") is not None
 
 
+def is_shut_slave(frame: Frame, code: int) -> bool:
+    """Whether a slave with slaveReadEnable=false refused to be read; `code` is that of the request."""
+    is_rejected = frame.code == ResponseCode.SYSTEM_BUSY and (frame.remark or "").startswith(_REJECTED)
+    return is_rejected and code == RequestCode.PULL_MESSAGE
+
+
 def checked(frame: Frame, request: Request, address: str, accepted: Container[int]) -> Frame:
     """The same response, if its code is an answer. SYSTEM_ERROR is one only where its remark says "not there".
 
@@ -61,11 +74,15 @@ def checked(frame: Frame, request: Request, address: str, accepted: Container[in
 def refusal(frame: Frame, request: Request, address: str) -> Refused:
     """What the broker's answer says, as an error."""
     name = f" {NAMES[frame.code]}" if frame.code in NAMES else ""
-    is_access = is_access_refusal(frame)
+    advice = ADVICE.get(frame.code)
+    if is_access_refusal(frame):
+        advice = _CREDENTIALS_ADVICE
+    elif is_shut_slave(frame, request.code):
+        advice = _SLAVE_ADVICE
     return Refused(
         f"{address} refused {request.name}: code {frame.code}{name}, {_short(frame.remark)}",
         code=frame.code, remark=frame.remark, request=request.name,
-        advice=_CREDENTIALS_ADVICE if is_access else ADVICE.get(frame.code),
+        advice=advice,
     )
 
 

@@ -1,0 +1,89 @@
+"""`python -m tests.kills`: acts in real processes, killed at random; what was left, and what mended it, as a table."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+
+from tests.brokers import corpus
+from tests.kills.acts import ACTS, STORES, Case, Ground
+from tests.kills.rounds import MOMENTS, Left, killed, prepare
+
+
+def main() -> int:
+    """Exit status 1 if a store was left that nothing mends, or that was acted on half changed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kills", description=__doc__)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    parser.add_argument("--only", help="stores with this in their name")
+    options = parser.parse_args()
+    chance = random.Random(options.seed)
+    print(f"seed {options.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="rmqtx-kills-") as directory:
+        top = Path(directory)
+        cases = _cases(top, options.only)
+        order = [case for _ in range(-(-options.kills // len(cases))) for case in chance.sample(cases, len(cases))]
+        found: Counter[tuple[str, str, str]] = Counter()
+        moments: Counter[str] = Counter()
+        mended: Counter[str] = Counter()
+        wrong = 0
+        for number, case in enumerate(order[: options.kills], 1):
+            moment = MOMENTS[number % len(MOMENTS)]
+            what = f"{number} {case.ground.name} {case.ground.act} {'--to' if case.is_copy else '--in-place'}, {moment}"
+            try:
+                left: Left = killed(case, top / f"pristine-{case.ground.name}", moment, chance)
+            except AssertionError:
+                wrong += 1
+                found[case.design, case.ground.act, "wrong"] += 1
+                print(f"{what}: WRONG\n{traceback.format_exc(limit=-3)}", flush=True)
+                continue
+            found[case.design, case.ground.act, left.found] += 1
+            moments[moment] += 1
+            mended[left.mended] += 1
+            print(f"{what}: {left.found}, mended by {left.mended}", flush=True)
+    _print_table(found)
+    print(f"moments: {dict(moments)}; mended by: {dict(mended)}; seed {options.seed}; {wrong} wrong")
+    return 1 if wrong else 0
+
+
+def _cases(top: Path, only: str | None) -> list[Case]:
+    cases = []
+    for design, names in STORES.items():
+        for name in names:
+            if only and only not in name:
+                continue
+            pristine = top / f"pristine-{name}"
+            corpus.unpack(name, top / "unpacked").rename(pristine)
+            for act, (_, designs) in ACTS.items():
+                for is_copy in (False, True):
+                    if designs and design not in designs:
+                        continue
+                    ground = Ground(top / f"{name}-{act.replace(' ', '-')}-{is_copy}", name, act, is_copy=is_copy)
+                    case = prepare(ground, pristine, design)
+                    how = "--to" if is_copy else "--in-place"
+                    if case is None:
+                        print(f"{name} {act} {how}: refused by its guards, not killed", flush=True)
+                        continue
+                    print(f"{name} {act} {how}: {case.seconds:.2f} s, {case.calls} calls that change files", flush=True)
+                    cases.append(case)
+    return cases
+
+
+def _print_table(found: Counter[tuple[str, str, str]]) -> None:
+    kinds = ("old", "half", "done", "wrong")
+    print(f"\n| design | act | kills | {' | '.join(kinds)} |\n|---|---|---|{'---|' * len(kinds)}")
+    for design in STORES:
+        for act in ACTS:
+            counts = [found[design, act, kind] for kind in kinds]
+            if sum(counts):
+                print(f"| {design} | {act} | {sum(counts)} | {' | '.join(map(str, counts))} |")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""What is done to which store of the corpus, and whether it is done: the same on every design of transactions."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from readers.store import BEGUN_MARK
+from rmqtx_cli import exit_status
+from rmqtx_cli.main import status_of
+from tests.brokers import corpus
+from tests.repairs.crash_states import snapshot
+
+#: Design → its stores: stopped cleanly, and killed.
+STORES = {
+    "state table": ("statetable-3.1.4", "statetable-killed-3.1.4"),
+    "prepared records": ("prepared-3.2.6", "prepared-killed-3.2.6", "prepared-4.2.0", "prepared-killed-4.2.0"),
+    "transactions in RocksDB": ("rocksdb-5.5.0", "rocksdb-killed-5.5.0"),
+    "half topic": ("common-4.9.7", "multipath-5.3.3", "killed-5.5.0"),
+}
+#: Act → the state of what it is done to, and the designs that know it (none: all).
+ACTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "commit": ("PENDING", ()),
+    "rollback": ("PENDING", ()),
+    "discard": ("PENDING", ()),
+    "resume": ("DISCARDED", ("transactions in RocksDB", "half topic")),
+    "apply": ("PENDING", ()),
+    "cursor set": ("", ("half topic",)),
+}
+UNDO_FILE, COPY, STATE, CONF, PLAN = "kept/undo", "copy", "state", "broker.conf", "plan.json"
+_TRIED_MAX = 6
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a command said, and its exit status."""
+
+    status: int
+    err: str
+
+
+@dataclass
+class Ground:
+    """A directory with a store, the command that is to be killed, its undo file and its journal."""
+
+    top: Path
+    name: str
+    act: str
+    names: tuple[str, ...] = ()
+    is_copy: bool = False
+
+    @property
+    def store(self) -> Path:
+        """Where the store is."""
+        return self.top / "store"
+
+    @property
+    def undo_file(self) -> Path:
+        """Where the way back is written, with --in-place."""
+        return self.top / UNDO_FILE
+
+    @property
+    def changed(self) -> Path:
+        """The store that is changed, or the copy that is made."""
+        return self.top / COPY if self.is_copy else self.store
+
+    def lay_out(self, pristine: Path) -> None:
+        """Everything as it was before anything was done."""
+        shutil.rmtree(self.top, ignore_errors=True)
+        shutil.copytree(pristine, self.store)
+        (self.top / "kept").mkdir()
+        (self.top / STATE / "messages").mkdir(parents=True)
+        conf = {**corpus.recipe(self.name)["broker_conf"], "fileReservedTime": "100000"}
+        (self.top / CONF).write_text("".join(f"{key}={value}\n" for key, value in conf.items()))
+
+    @property
+    def broker(self) -> tuple[object, ...]:
+        """What commands are told of the broker."""
+        return "--broker-conf", self.top / CONF, "--broker-version", corpus.recipe(self.name)["version"]
+
+    def words(self, undo_file: Path | None = None) -> list[str]:
+        """The command line of the act."""
+        where = ("--to", self.top / COPY) if self.is_copy else ("--in-place", "--undo", undo_file or self.undo_file)
+        if self.act == "apply":
+            given: list[object] = ["apply", self.top / PLAN, "--store", self.store, *where]
+        elif self.act == "cursor set":
+            given = ["cursor", "set", "--half", "0", "--op", "0", "--store", self.store, *where, "--override",
+                     "asked-again", "--reason", "a test"]  # fmt: skip
+        else:
+            given = [self.act, *self.names, "--store", self.store, *where, "--reason", "a test"]
+        return [str(word) for word in (*given, *self.broker, "--yes")]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What processes get besides."""
+        return {"RMQTX_STATE_DIR": str(self.top / STATE), "COLUMNS": "200"}
+
+    def run(self, *arguments: object) -> Told:
+        """A command line, in this process."""
+        err = io.StringIO()
+        with (
+            mock.patch.dict(os.environ, self.environment), contextlib.redirect_stderr(err),
+            contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())),
+        ):
+            status = status_of([str(argument) for argument in arguments])
+        assert "Traceback" not in err.getvalue(), err.getvalue()
+        return Told(status, err.getvalue())
+
+    def undo(self, undo_file: Path | None = None, *more: str) -> Told:
+        """`rmqtx undo FILE`."""
+        return self.run("undo", undo_file or self.undo_file, "--store", self.store, "--yes", *more)
+
+    def plan(self) -> None:
+        """With `apply`: have the plan written, a commit, a rollback and a discard."""
+        plans = []
+        for action, name in zip(("commit", "rollback", "discard"), self.names, strict=False):
+            file = self.top / f"{action}.json"
+            told = self.run("plan", action, name, "--store", self.store, *self.broker, "--reason", "a test", "-o", file)
+            assert told.status == exit_status.DONE, told.err
+            plans.append(json.loads(file.read_text()))
+            file.unlink()
+        steps = [step for plan in plans for step in plan["steps"]]
+        (self.top / PLAN).write_text(json.dumps({**plans[0], "steps": steps}))
+
+    def content(self) -> dict[str, bytes]:
+        """The files of the store that was there."""
+        return snapshot(self.store)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the store says that a change of it is begun."""
+        return (self.store / BEGUN_MARK).exists()
+
+    def rows(self, root: Path | None = None) -> dict[str, tuple[str, int, int, int]]:
+        """Of every transaction its state and how many COMMIT records, ops and half copies it has."""
+        output = self.top / "rows.json"
+        told = self.run("audit", root or self.changed, *self.broker, "-o", output, "--format", "json", "--quiet")
+        assert told.status in (exit_status.DONE, exit_status.INCOMPLETE), told.err
+        rows = json.loads(output.read_text())
+        output.unlink()
+        return {
+            str(row["transaction_id"] or row["half_copies"][0]["commit_log_offset"]): (
+                row["state"], len(row["final_records"]), len(row["op_marks"]), len(row["half_copies"])
+            )
+            for row in rows
+        }
+
+    def wrong(self, root: Path | None = None) -> Counter[str]:
+        """What `rmqtx verify` finds above a note, by kind."""
+        output = self.top / "findings.json"
+        self.run("verify", root or self.changed, *self.broker, "-o", output, "--format", "json", "--quiet")
+        found = Counter(row["code"] for row in json.loads(output.read_text()) if row["severity"] != "note")
+        output.unlink()
+        return found
+
+
+@dataclass
+class Case:
+    """An act on a store that was carried out once undisturbed: what was before, what must be after."""
+
+    ground: Ground
+    design: str
+    before: dict[str, bytes]
+    rows_before: dict[str, tuple[str, int, int, int]]
+    rows_after: dict[str, tuple[str, int, int, int]]
+    wrong_after: Counter[str]
+    is_copy: bool
+    seconds: float = 0
+    calls: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def candidates(name: str, act: str) -> list[tuple[str, ...]]:
+    """Transactions of a store that an act may be done to, the simplest first."""
+    wanted, _ = ACTS[act]
+    if not wanted:
+        return [()]
+    rows = [row for row in corpus.expected(name) if row["state"] == wanted and row["transaction_id"]]
+    rows = [row for row in rows if "immune" not in row["flags_at_least"]]
+    rows.sort(key=lambda row: len(row["half_copies"]))
+    ids = [row["transaction_id"] for row in rows]
+    if act == "apply":
+        return [tuple(ids[first : first + 3]) for first in range(min(_TRIED_MAX, len(ids) - 2))]
+    return [(one,) for one in ids[:_TRIED_MAX]]
