@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from readers.checkpoint import checkpoint_values
 from readers.columns import Bools, Int64s
 from readers.findings import Finding
-from readers.recovery_queues import QueueFacts, QueueFate, cut_at, enter, recovered
+from readers.recovery_queues import QueueFacts, QueueFate, cut_at, enter, read_again, recovered
 from readers.recovery_refusals import refusals
 from readers.recovery_rules import RecoveryRules
 from readers.recovery_walk import LogWalk, check_record, first_record, walk_log
@@ -75,6 +75,14 @@ def foresee(
         return Start(rules, [], None, fates)
     start = _start_file(store, segments, conf, maximum, rules)
     walk = walk_log(segments, start, log.breaks, rules, is_abnormal=store.aborted)
+    if rules.reads_queues_again and with_dispatch:
+        dispatched = _dispatched(store, segments, walk, maximum, maximum, rules)
+        for fate in fates:
+            enter(fate, rules, dispatched, walk.end_offset)
+        if max((fate.maximum for fate in fates), default=-1) >= walk.end_offset:
+            for fate in fates:
+                read_again(fate, walk.end_offset, rules, only_doubted=walk.end_offset >= log.end_offset)
+        return Start(rules, [], walk, fates)
     is_cut = maximum >= walk.end_offset if rules.cuts_queues_after_clean_stop else store.aborted
     if is_cut:
         # What a broker before 4.3.2 cuts after a crash it has filled before: a queue without a file has one by then.
@@ -112,11 +120,12 @@ def _start_file(
 
     Source: store/CommitLog.java recoverNormally, recoverAbnormally, isMappedFileMatchedRecover; FORMATS 2.11.
     """
+    first = 0 if rules.files_back_max is None else max(0, len(segments) - rules.files_back_max)
     if not store.aborted:
         if rules.starts_three_files_back:
             return max(0, len(segments) - 3)
         return next(
-            (number for number in range(len(segments) - 1, 0, -1) if segments[number].base_offset <= maximum), 0
+            (number for number in range(len(segments) - 1, first, -1) if segments[number].base_offset <= maximum), first
         )
     values = checkpoint_values(store)
     times = [values.get(name, 0) for name in ("physic_msg_time_ms", "logics_msg_time_ms")]
@@ -124,13 +133,13 @@ def _start_file(
     if conf.get("messageIndexSafe") == "true" and conf.get("messageIndexEnable", "true") == "true":
         until_ms = min(until_ms, values.get("index_msg_time_ms", 0))
     until_offset = values.get("logics_offset", 0) if rules.starts_at_queues_offset else 0
-    for number in range(len(segments) - 1, -1, -1):
+    for number in range(len(segments) - 1, first - 1, -1):
         found = first_record(segments[number], rules)
         if found is None or not found[1]:
             continue
         if found[0] <= until_offset if until_offset else found[1] <= until_ms:
             return number
-    return 0
+    return first
 
 
 def _dispatched(

@@ -145,18 +145,17 @@ def _index_findings(store: Store, from_offset: int) -> Iterator[Finding]:
 
 def _queue_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Finding]:
     """Queues that are cut for what stands in them; where the log is cut, all are cut with it, and that is told."""
-    cut = [fate for fate in fates if fate.reason and fate.cut_end < fate.facts.used_end]
+    cut = [fate for fate in fates if fate.reason and fate.left_end < fate.facts.used_end]
     for fate in cut[:_QUEUES_TOLD_MAX]:
-        size = fate.facts.files.layout.size_bytes
+        size, left = fate.facts.files.layout.size_bytes, fate.left_end
         segment = next(
-            (one for one in fate.facts.files.segments if one.base_offset <= fate.cut_end * size < one.end_offset), None
+            (one for one in fate.facts.files.segments if one.base_offset <= left * size < one.end_offset), None
         )
-        count = fate.facts.used_end - fate.cut_end
         yield Finding(
             store.root, "start-cuts-queue", None if segment is None else segment.file,
-            None if segment is None else fate.cut_end * size - segment.base_offset, count * size,
+            None if segment is None else left * size - segment.base_offset, (fate.facts.used_end - left) * size,
             expected=f"{fate.facts.used_end} slots in {queue_text(fate.facts.name)}",
-            actual=f"{fate.cut_end}, for {fate.reason}",
+            actual=f"{left}, for {fate.reason if left == fate.cut_end else f'slot {left} cannot be'}",
         )
 
 
@@ -169,9 +168,11 @@ def _entered_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Find
         )
     for fate in [fate for fate in fates if len(fate.shifted)][:_QUEUES_TOLD_MAX]:
         number = int(fate.shifted[0, 2])
+        actual = "another slot"
+        if fate.kept_from >= 0:
+            actual = f"slots {fate.cut_end} to {fate.kept_from - 1}, over those of other records"
         yield _records_finding(
-            store, "start-shifts", fate.shifted, f"slot {number} of {queue_text(fate.facts.name)}",
-            "another slot", None,
+            store, "start-shifts", fate.shifted, f"slot {number} of {queue_text(fate.facts.name)}", actual, None,
         )
     for fate in [fate for fate in fates if len(fate.entered)][:_QUEUES_TOLD_MAX]:
         yield _records_finding(

@@ -19,8 +19,8 @@ from readers.slot_files import QueueName, SlotFiles
 from readers.verify_queues import QueuePart
 from readers.verify_ranges import inside
 
-#: What becomes of a record that a queue lacks.
-_SKIPPED, _ENTERED, _SHIFTED = range(3)
+#: What becomes of a record that a queue lacks; `_KEPT`: its old slot counts again.
+_SKIPPED, _ENTERED, _SHIFTED, _KEPT = range(4)
 
 
 @dataclass(slots=True)
@@ -45,7 +45,8 @@ class QueueFate:
 
     Shape: numbers of slots: what was there ended at `used_end`, what is left at `cut_end`, and after all was entered
            again at `end`; `first` is the first that is no filler. `reason` of the cut. `rows` are of records that the
-           queue lacks: commit-log offset, length, number; `outcomes` go with them.
+           queue lacks: commit-log offset, length, number; `outcomes` go with them. `kept_from`: from here to `end` old
+           slots count again; -1 where none do.
     """
 
     facts: QueueFacts
@@ -54,8 +55,14 @@ class QueueFate:
     reason: str = ""
     end: int = 0
     first: int = 0
+    kept_from: int = -1
     rows: Int64s = field(default_factory=lambda: np.empty((0, 3), np.int64))
     outcomes: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+
+    @property
+    def left_end(self) -> int:
+        """Where the slots that were there end now."""
+        return self.end if self.kept_from >= 0 else self.cut_end
 
     @property
     def entered(self) -> Int64s:
@@ -165,6 +172,37 @@ def enter(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s
         current += 1
         maximum = reached
     fate.end, fate.maximum = current, maximum
+
+
+def read_again(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubted: bool) -> None:
+    """Cut a queue as `cut_at` does, after records were entered: its last file is read from the begin, so that old slots
+    behind the entered ones count again, up to the first that cannot be.
+
+    Raises: FileChanged, UnreadableFile.
+    Source: store/queue/ConsumeQueueStore.java truncateDirty (5.3.4 and later), ConsumeQueue.java
+            truncateDirtyLogicFiles; docs/starts.md.
+    """
+    facts, entered_end = fate.facts, fate.end
+    if entered_end == fate.cut_end:
+        cut_at(fate, end_offset, rules, only_doubted=only_doubted)
+        fate.end = fate.cut_end
+        return
+    size = facts.files.layout.size_bytes
+    place = fate.cut_end * size
+    segment = next((one for one in facts.files.segments if one.base_offset <= place < one.end_offset), None)
+    if segment is None or not segment.base_offset <= entered_end * size < segment.end_offset:
+        return  # the last file is a new one: behind what was entered are zeros
+    slots = facts.files.read(entered_end, max(entered_end, min(segment.end_offset // size, facts.used_end)))
+    offsets = slots["commit_log_offset"].astype(np.int64)
+    stops = (offsets >= end_offset) | (offsets < 0) | (slots["record_length_bytes"] <= 0)
+    kept = int(stops.argmax()) if stops.any() else len(slots)
+    if not kept:
+        return
+    fate.kept_from, fate.end = entered_end, entered_end + kept
+    fate.maximum = _maximum(facts, fate.end, rules)
+    agree = inside(facts.records.runs, fate.rows[:, 2])
+    has_old_slot = (fate.rows[:, 2] >= fate.kept_from) & (fate.rows[:, 2] < fate.end) & agree
+    fate.outcomes[has_old_slot & (fate.outcomes == _SKIPPED)] = _KEPT
 
 
 def _lacking(fate: QueueFate, end_offset: int) -> Int64s:

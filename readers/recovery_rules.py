@@ -14,8 +14,9 @@ from readers.record_layout import MAGIC_V1, MAGIC_V2
 
 #: The last release of each family, and those between which a rule changed: enough where only bounds are known.
 _FAMILIES: tuple[Version, ...] = (
-    (4, 3, 0), (4, 4, 0), (4, 5, 2), (4, 9, 8), (5, 0, 0), (5, 1, 4), (5, 3, 3), (5, 5, 0),
+    (4, 3, 0), (4, 4, 0), (4, 5, 2), (4, 9, 8), (5, 0, 0), (5, 1, 4), (5, 3, 3), (5, 3, 4), (5, 5, 0),
 )
+_FILES_BACK_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,9 @@ class RecoveryRules:
 
     Shape: `dispatches`: what a start after a clean stop enters into the queues: `nothing`, `behind_queues` (all that
            lies behind the furthest slot), `past_queues` (records that begin past that place: one that begins exactly
-           there is left out).
+           there is left out). `reads_queues_again`: whether the cut of the queues comes after what the walk enters, and
+           reads their last files afresh: old slots behind what was entered count again. `files_back_max`: how many
+           files back the walk begins at most; None: no limit.
     Source: store/MappedFileQueue.java load, CommitLog.java recoverNormally and recoverAbnormally,
             ConsumeQueue.java, DefaultMessageStore.java start of each release; FORMATS 1.2, 2.10, 2.11, 3.2, 3.3.
     """
@@ -43,6 +46,8 @@ class RecoveryRules:
     cuts_queues_after_clean_stop: bool
     destroys_queues_without_log: bool
     dispatches: str
+    reads_queues_again: bool
+    files_back_max: int | None
 
     @property
     def name(self) -> str:
@@ -74,7 +79,15 @@ def rules_of(version: Version, conf: Mapping[str, str] | None = None) -> Recover
         cuts_queues_after_clean_stop=version >= (4, 3, 2),
         destroys_queues_without_log=version >= (4, 5, 0),
         dispatches=dispatches,
+        reads_queues_again=version >= (5, 3, 4),
+        files_back_max=_files_back_max(conf or {}) if version >= (5, 4, 0) else None,
     )
+
+
+def _files_back_max(conf: Mapping[str, str]) -> int:
+    """What commitLogRecoverMaxNum says. Source: store/CommitLog.java recoverNormally, recoverAbnormally."""
+    text = conf.get("commitLogRecoverMaxNum", "")
+    return int(text) if text.isdecimal() and int(text) else _FILES_BACK_MAX
 
 
 def possible_rules(settings: BrokerSettings, conf: Mapping[str, str] | None = None) -> list[RecoveryRules]:

@@ -239,3 +239,33 @@ def test_a_start_that_waits_for_a_file_that_is_gone(tmp_path: Path) -> None:
     assert "start-endless" in foreseen(root, "4.9.7")
     for version in ("4.4.0", "5.1.4", "5.3.3"):
         assert "start-endless" not in foreseen(root, version)
+
+
+@pytest.mark.parametrize(("version", "is_read_again"), [("5.3.3", False), ("5.3.4", True), ("5.5.0", True)])
+def test_old_slots_behind_what_was_entered_count_again(tmp_path: Path, version: str, is_read_again: bool) -> None:
+    """A start of 5.5.0 left the half queue of this store as long as it was: tests/brokers/starts, "half slot zeroed".
+
+    The last records of the log are halves; they are entered behind the slot that cannot be, and then the file is read
+    again from its begin: what stood behind them counts.
+    """
+    root = copy_of("common-5.5.0", tmp_path)
+    damage.zero_bytes(queue_files(root, HALF_TOPIC)[0], 20 * 20, 20)
+    rows = foreseen(root, version)
+    halves = "queue 0 of RMQ_SYS_TRANS_HALF_TOPIC"
+    assert rows["start-shifts"]["expected"] == f"slot 269 of {halves}, and those of 18 more records"
+    if is_read_again:
+        assert rows.keys() == {"start-shifts", "start-skips"}
+        assert rows["start-shifts"]["actual"] == "slots 20 to 38, over those of other records"
+        assert rows["start-skips"]["meaning"].startswith("19 halves are never checked")
+        assert rows["start-skips"]["actual"] == "none; the queue goes on at 288"
+    else:
+        assert rows.keys() == {"start-cuts-queue", "start-shifts", "start-skips"}
+        assert rows["start-cuts-queue"]["actual"] == "20, for slot 20 cannot be"
+        assert rows["start-skips"]["meaning"].startswith("249 halves are never checked")
+
+
+def test_a_walk_begins_ten_files_back_at_most(tmp_path: Path) -> None:
+    """From 5.4.0 on, whatever the checkpoint says: commitLogRecoverMaxNum."""
+    assert rules_of((5, 3, 3)).files_back_max is None
+    assert rules_of((5, 5, 0)).files_back_max == 10
+    assert rules_of((5, 5, 0), {"commitLogRecoverMaxNum": "3"}).files_back_max == 3

@@ -11,7 +11,7 @@ import pytest
 
 from remoting.broker import Broker
 from remoting.client import Client
-from remoting.codes import COMMIT, RequestCode
+from remoting.codes import COMMIT, RequestCode, ResponseCode
 from remoting.connection import Connection, Request
 from remoting.errors import BadFrame, NoAnswer, Refused, Unreachable
 from remoting.frames import Encoding, Frame, encoded
@@ -195,6 +195,19 @@ def test_unknown_codes_and_remarks_reach_the_error() -> None:
     assert caught.value.code == 4242
     assert caught.value.remark == "of the\nfuture\x1b[31m"
     assert str(caught.value).endswith("refused GET_MIN_OFFSET: code 4242, of the future\x1b[31m")
+
+
+def test_a_slave_that_gives_no_records_is_not_called_busy() -> None:
+    """What a real slave of 5.3.3 answers: tests/brokers/forcing/test_guards_slow.py, test_slave."""
+    remark = "[REJECTREQUEST]system busy, start flow control for a while"
+    with FakeServer(lambda request: response(request, ResponseCode.SYSTEM_BUSY, remark)) as server:
+        client = impatient()
+        with client, pytest.raises(Refused) as pulled:
+            Broker(client, server.address, "a", "c").pull("t", 0, 0)
+        with impatient() as other, pytest.raises(Refused) as asked:
+            other.call(server.address, ASKED)
+    assert "slaveReadEnable=false" in str(pulled.value.advice)
+    assert asked.value.advice == "ask again later, or slower"
 
 
 def test_requests_of_the_broker_reach_the_handler_and_nothing_else() -> None:

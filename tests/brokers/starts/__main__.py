@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 import time
@@ -20,38 +21,64 @@ HEAD = """# What starts do to damaged stores
 `rmqtx verify` foretells what the next start of a broker does to a store (findings `start-…`). Here it is held against
 brokers: each damage is done to a copy of a store that a broker of the version wrote, the outcome is foreseen from the
 files, then the broker is started on it with its check held still, and asked where its log and each of its queues end;
-its files are listed. `make test-starts` does it again and writes this page.
+its files are listed. `make test-starts` does it again and writes this page; a run of some cases (`--version`, `--only`,
+`--after`, with `--page docs/starts.md`) replaces their cells and keeps the others.
 
 {count} starts, {right} as foreseen. "cut" is how many bytes of the log the broker forgot; "queues" how many entries
 that lead to a record all queues lost, as foreseen (a queue made anew begins with fillers that the broker counts);
-both against a start on the same store undamaged. That 4.9.7 waits for ever where the file with the place behind its
-last queue entry is gone was learned here, and is foretold since.
+both against a start on the same store undamaged.
+
+Learned here, and foretold since:
+
+- 4.9.7 waits for ever where the file with the place behind its last queue entry is gone.
+- 5.3.4 and later cut the queues after the walk over the log has entered what they lack, not before, and read the last
+  file of each from its begin for that (`ConsumeQueueStore.truncateDirty`, called at the end of `recoverNormally` and
+  `recoverAbnormally`; until 5.3.3 the place to which the queues had come was taken before the walk). So a queue with a
+  slot that cannot be stays as long as it was where anything is entered into it: the last records of the log, those
+  behind all other queues, go over the slots from the bad one on, and the old slots behind them count again. In "half
+  slot zeroed" 5.5.0 wrote the records of slots 269 to 287 into slots 20 to 38 too, compared slot by slot: those 19
+  halves have two slots, and the 19 that belong there have none. `verify` says so as `start-shifts` and `start-skips`.
 """
+CELL, NOT_TRIED, WRONG_MARK = re.compile(r" *\| *"), "not tried", "✗"
 
 
-def page(results: Sequence[Result]) -> str:
-    """The page."""
-    right = sum(not result.differences for result in results)
-    lines = [HEAD.format(count=len(results), right=right)]
-    versions = list(dict.fromkeys(result.version for result in results))
+def page(results: Sequence[Result], old: str = "") -> str:
+    """The page: the cells of what was played, and those of the old page for what was not."""
+    cells, notes = _known(old)
+    base = {(one.case.store, one.version): one for one in results if one.case.name.startswith("untouched")}
+    for one in results:
+        key = one.case.name, one.version
+        cells[key] = _cell(one, base[one.case.store, one.version])
+        notes.pop(key, None)
+        if one.differences:
+            notes[key] = f"- {one.case.name}, {one.version}: {'; '.join(one.differences)}"
+    versions = [version for version in VERSIONS if any(version == known for _, known in cells)]
+    tried = [cell for cell in cells.values() if cell != NOT_TRIED]
+    lines = [HEAD.format(count=len(tried), right=sum(WRONG_MARK not in cell for cell in tried))]
     lines.append("| damage | stopped | " + " | ".join(versions) + " |")
     lines.append("|---|---|" + "---|" * len(versions))
-    base = {(one.case.store, one.version): one for one in results if one.case.name.startswith("untouched")}
     for case in CASES:
-        mine = {one.version: _cell(one, base[case.store, one.version]) for one in results if one.case == case}
-        cells = [mine.get(version, "not tried") for version in versions]
-        if mine:
-            how = "killed" if case.is_abnormal else "cleanly"
-            lines.append(f"| {case.name} | {how} | " + " | ".join(cells) + " |")
-    wrong = [one for one in results if one.differences]
-    if wrong:
-        lines += ["", "## Not as foreseen", ""]
-        lines += [f"- {one.case.name}, {one.version}: {'; '.join(one.differences)}" for one in wrong]
+        mine = [cells.get((case.name, version), NOT_TRIED) for version in versions]
+        how = "killed" if case.is_abnormal else "cleanly"
+        lines.append(f"| {case.name} | {how} | " + " | ".join(mine) + " |")
+    if notes:
+        lines += ["", "## Not as foreseen", "", *notes.values()]
     return "\n".join(lines) + "\n"
 
 
+def _known(old: str) -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], str]]:
+    """The cells of a page by damage and version, and what it says of those that were not as foreseen."""
+    rows = [CELL.split(line.strip("| ")) for line in old.splitlines() if line.startswith("| ")]
+    cells = {(row[0], version): cell for row in rows[1:] for version, cell in zip(rows[0][2:], row[2:], strict=True)}
+    notes = {
+        key: line for key, cell in cells.items() if WRONG_MARK in cell
+        for line in old.splitlines() if line.startswith(f"- {key[0]}, {key[1]}: ")
+    }
+    return cells, notes
+
+
 def _cell(one: Result, base: Result) -> str:
-    mark = "" if not one.differences else " ✗"
+    mark = f" {WRONG_MARK}" if one.differences else ""
     found, whole = one.observed, base.observed
     if found.end_offset is None or whole.end_offset is None:
         return f"{found.told()}{mark}"
@@ -71,7 +98,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=7200, help="begin no further start after so many")
     parser.add_argument("--after", help="begin behind the case of this name; the page is not written then")
     parser.add_argument("--only", help="cases with this in their name; the page is not written then")
-    parser.add_argument("--page", type=Path, help="write the page into this file, whatever was chosen")
+    parser.add_argument("--page", type=Path, help="write this page, whatever was chosen: the rest keeps its cells")
     options = parser.parse_args()
     why_not = maven.why_not()
     if why_not is not None:
@@ -81,16 +108,20 @@ def main() -> int:
     end = time.monotonic() + options.seconds
     with tempfile.TemporaryDirectory(prefix="rmqtx-starts-") as directory:
         names = [case.name for case in CASES]
-        for case in CASES[names.index(options.after) + 1 if options.after else 0 :]:
+        first = names.index(options.after) + 1 if options.after else 0
+        for number, case in enumerate(CASES):
+            is_base = bool(options.page) and case.name.startswith("untouched")  # every cell is told against it
+            is_wanted = number >= first and (not options.only or options.only in case.name)
             for version in options.version or VERSIONS:
-                if (options.only and options.only not in case.name) or time.monotonic() > end:
+                if not (is_wanted or is_base) or time.monotonic() > end:
                     continue
                 one = compare(case, version, Path(directory) / "case")
                 print(f"{version} {case.name}: {one.observed.told()}; {'; '.join(one.differences) or 'as foreseen'}",
                       flush=True)
                 results.append(one)
     if options.page or not (options.only or options.version or options.after):
-        (options.page or PAGE).write_text(page(results), encoding="utf-8")
+        to = options.page or PAGE
+        to.write_text(page(results, to.read_text(encoding="utf-8") if to.exists() else ""), encoding="utf-8")
     return 1 if any(one.differences for one in results) else 0
 
 

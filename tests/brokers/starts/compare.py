@@ -10,6 +10,7 @@ from readers.broker_settings import parse_version
 from readers.job_runner import Tally
 from readers.reading import Reading
 from readers.recovery import Start, foresee
+from readers.recovery_queues import QueueFate
 from readers.recovery_rules import rules_of
 from readers.slot_files import topic_text
 from readers.splits import plan_splits
@@ -62,6 +63,11 @@ def foreseen_start(store: Store, version: str, conf: dict[str, str]) -> Start:
     return foresee(store, conf, log_facts(splits), queues.facts, rules_of(parse_version(version), conf))
 
 
+def _records_count(fate: QueueFate) -> int:
+    """How many records have a slot; what is entered before old slots that are kept has two."""
+    return fate.end - fate.first - (fate.kept_from - fate.cut_end if fate.kept_from >= 0 else 0)
+
+
 def foreseen(store: Store, version: str, conf: dict[str, str]) -> Outcome:
     """The outcome that is foreseen."""
     start = foreseen_start(store, version, conf)
@@ -75,7 +81,7 @@ def foreseen(store: Store, version: str, conf: dict[str, str]) -> Outcome:
     return Outcome(
         end, [Path(segment.file).name for segment in kept],
         {(topic_text(fate.facts.name[1]), fate.facts.name[2]): fate.end for fate in start.fates},
-        entries=sum(fate.end - fate.first for fate in start.fates),
+        entries=sum(_records_count(fate) for fate in start.fates),
     )
 
 
