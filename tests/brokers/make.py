@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.brokers import corpus, rocks_histories, shop
+from tests.brokers.empty_stage import DESIGN, EmptyPlay
 from tests.brokers.expectation import expected_rows, states
 from tests.brokers.histories import HISTORIES
 from tests.brokers.old_histories import OLD_HISTORIES
@@ -39,7 +40,11 @@ def play(recipe: Recipe, out: Path, acts: Mapping[str, Act] = HISTORIES) -> Play
 
 
 def player(script: Script) -> type[Play]:
-    """Who plays a script: transactions in RocksDB want another, from the start or from the restart on."""
+    """Who plays a script: transactions in RocksDB want another, from the start or from the restart on, and so does what
+    has nothing to play.
+    """
+    if script.design == DESIGN:
+        return EmptyPlay
     settings = dict(script.conf) | dict(script.restart or {})
     return RocksPlay if set(TRANSACTIONS_IN_ROCKSDB) <= set(settings) else Play
 

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tests.brokers.empty_stage import DESIGN as EMPTY
 from tests.brokers.maven import VERSIONS
 from tests.brokers.old_recipes import old_scripts
 from tests.brokers.rig import IPV6_NAME
@@ -229,6 +230,11 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
             {name: count for name, count in halved(common(version)).items() if name in SOME},
             conf={"enabledAppendPropCRC": "true"},
         )
+    for version in ("3.1.4", "3.2.6", "4.3.0", "4.9.7", "5.3.3", "5.5.0"):
+        about = "Started and stopped; no message ever came"
+        add(f"empty-{version}", f"{about}.", version, {}, design=EMPTY, topics={}, groups=())
+        add(f"empty-killed-{version}", f"{about}; killed (SIGKILL).", version, {}, stop="kill", design=EMPTY,
+            topics={}, groups=())  # fmt: skip
     for name, about, version, histories, more in rocks_recipes():
         add(name, about, version, histories, **more)
     return made

@@ -9,6 +9,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.brokers import corpus
@@ -27,23 +28,31 @@ def main() -> int:
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="rmqtx-kills-") as directory:
         top = Path(directory)
-        cases = _cases(top, options.only)
-        order = [case for _ in range(-(-options.kills // len(cases))) for case in chance.sample(cases, len(cases))]
+        grounds = list(_grounds(top, options.only))
+        cases: dict[int, Case | None] = {}
         found: Counter[tuple[str, str, str]] = Counter()
         moments: Counter[str] = Counter()
         mended: Counter[str] = Counter()
-        wrong = 0
-        for number, case in enumerate(order[: options.kills], 1):
+        number = wrong = 0
+        while number < options.kills and (not cases or any(cases.values())):
+            design, ground = grounds[chance.randrange(len(grounds))]
+            pristine, key = top / f"pristine-{ground.name}", id(ground)
+            if key not in cases:
+                cases[key] = _prepared(ground, pristine, design)
+            case = cases[key]
+            if case is None:
+                continue
+            number += 1
             moment = MOMENTS[number % len(MOMENTS)]
-            what = f"{number} {case.ground.name} {case.ground.act} {'--to' if case.is_copy else '--in-place'}, {moment}"
+            what = f"{number} {ground.name} {ground.act} {'--to' if ground.is_copy else '--in-place'}, {moment}"
             try:
-                left: Left = killed(case, top / f"pristine-{case.ground.name}", moment, chance)
+                left: Left = killed(case, pristine, moment, chance)
             except AssertionError:
                 wrong += 1
-                found[case.design, case.ground.act, "wrong"] += 1
+                found[design, ground.act, "wrong"] += 1
                 print(f"{what}: WRONG\n{traceback.format_exc(limit=-3)}", flush=True)
                 continue
-            found[case.design, case.ground.act, left.found] += 1
+            found[design, ground.act, left.found] += 1
             moments[moment] += 1
             mended[left.mended] += 1
             print(f"{what}: {left.found}, mended by {left.mended}", flush=True)
@@ -52,27 +61,28 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def _cases(top: Path, only: str | None) -> list[Case]:
-    cases = []
+def _grounds(top: Path, only: str | None) -> Iterator[tuple[str, Ground]]:
+    """Every act on every store, by design."""
     for design, names in STORES.items():
         for name in names:
             if only and only not in name:
                 continue
-            pristine = top / f"pristine-{name}"
-            corpus.unpack(name, top / "unpacked").rename(pristine)
+            corpus.unpack(name, top / "unpacked").rename(top / f"pristine-{name}")
             for act, (_, designs) in ACTS.items():
-                for is_copy in (False, True):
-                    if designs and design not in designs:
-                        continue
-                    ground = Ground(top / f"{name}-{act.replace(' ', '-')}-{is_copy}", name, act, is_copy=is_copy)
-                    case = prepare(ground, pristine, design)
-                    how = "--to" if is_copy else "--in-place"
-                    if case is None:
-                        print(f"{name} {act} {how}: refused by its guards, not killed", flush=True)
-                        continue
-                    print(f"{name} {act} {how}: {case.seconds:.2f} s, {case.calls} calls that change files", flush=True)
-                    cases.append(case)
-    return cases
+                for is_copy in (False, True)[: 1 + (name == names[0])]:
+                    if not designs or design in designs:
+                        directory = f"{name}-{act.replace(' ', '-')}{'-to' if is_copy else ''}"
+                        yield design, Ground(top / directory, name, act, is_copy=is_copy)
+
+
+def _prepared(ground: Ground, pristine: Path, design: str) -> Case | None:
+    case = prepare(ground, pristine, design)
+    what = f"{ground.name} {ground.act} {'--to' if ground.is_copy else '--in-place'}"
+    if case is None:
+        print(f"{what}: refused by its guards, not killed", flush=True)
+    else:
+        print(f"{what}: {case.seconds:.2f} s, {case.calls} calls that change files", flush=True)
+    return case
 
 
 def _print_table(found: Counter[tuple[str, str, str]]) -> None:

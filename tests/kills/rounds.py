@@ -39,8 +39,8 @@ def prepare(ground: Ground, pristine: Path, design: str) -> Case | None:
         ground.names = names
         ground.lay_out(pristine)
         before, rows_before = ground.content(), ground.rows(ground.store)
-        if ground.act == "apply":
-            ground.plan()
+        if ground.act == "apply" and not ground.plan():
+            continue
         counts, begin = ground.top / "counts", time.monotonic()
         process = _started(ground, _victim(0, "after", counts))
         _, err = process.communicate(timeout=_LONGEST_SECONDS)
@@ -68,7 +68,7 @@ def killed(case: Case, pristine: Path, moment: str, chance: random.Random) -> Le
     ground = case.ground
     ground.lay_out(pristine)
     if ground.act == "apply":
-        ground.plan()
+        assert ground.plan()
     _kill(case, moment, chance)
     if ground.is_copy:
         return _mended_copy(case, moment)
