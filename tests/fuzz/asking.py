@@ -13,8 +13,9 @@ import json
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,35 @@ def listed(truth: Truth, question: str) -> Iterator[Complaint]:
             yield Complaint("certain", question, f"status 3: {certain}")
 
 
+def compared(truth: Truth) -> Iterator[Complaint]:
+    """What `diff` says of the undamaged store and this one: nothing differs but what is damaged."""
+    answer = ask(["diff", str(_pristine(truth.name)), str(truth.root), *truth.options, "--quiet", "--format", "jsonl"])
+    if answer.status == exit_status.BUG:
+        yield Complaint("crash", "diff", answer.said[-800:])
+    elif answer.status in _PROMISING and answer.out:
+        changes = Counter(row["change"] for row in answer.rows)
+        yield Complaint("silent", "diff", f"status {answer.status}: {dict(changes)}")
+
+
+@cache
+def _pristine(name: str) -> Path:
+    return corpus.unpack(name, _home() / "undamaged" / name)
+
+
+def exported(truth: Truth) -> Iterator[Complaint]:
+    """What `export transactions` writes."""
+    with tempfile.TemporaryDirectory(dir=_home()) as directory:
+        arguments = ["export", "transactions", str(truth.root), "--to", f"{directory}/out", "--format", "jsonl"]
+        answer = ask([*arguments, *truth.options, "--quiet"])
+        if answer.status == exit_status.BUG:
+            yield Complaint("crash", "export", answer.said[-800:])
+        elif answer.status in _PROMISING:
+            parts = [file.read_text(encoding="utf-8") for file in sorted(Path(directory).rglob("part-*"))]
+            wrong = _differences(truth.states, _words("export", replace(answer, out="".join(parts))))
+            if wrong:
+                yield Complaint("silent", "export", f"status {answer.status}: {wrong}")
+
+
 def _differences(right: dict[str, str], found: dict[str, str], *, is_all: bool = True) -> str:
     """`COMMITTED -> PENDING 3 (ID), ...`: how many, and the first of them."""
     changes: dict[str, list[str]] = {}
@@ -222,7 +252,7 @@ def _differences(right: dict[str, str], found: dict[str, str], *, is_all: bool =
         before, now = right.get(name, "invented"), found.get(name, "gone")
         if before != now and (is_all or now != "gone"):
             changes.setdefault(f"{before} -> {now}", []).append(name)
-    return ", ".join(f"{change} {len(names)} ({names[0]})" for change, names in sorted(changes.items()))
+    return ", ".join(f"{change} {len(names)} ({ascii(names[0])[1:41]})" for change, names in sorted(changes.items()))
 
 
 def shown(truth: Truth, identity: str, *more: str) -> Iterator[Complaint]:

@@ -27,9 +27,12 @@ from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, open_store
 from tests.forge.comparing import parts_of
 from tests.fuzz import asking
 from tests.fuzz.asking import Question, Truth
+from tests.fuzz.meaningless import used_bytes
 from tests.fuzz.outcomes import UNCHANGED, Case, Played, played
 
-CASES_OF_A_STORE = 400
+#: More of small stores than of large ones: what costs time is the same of both.
+_CASES_MIN, _CASES_MAX = 40, 400
+_BYTES_AT_MOST = 20_000
 _TOPIC_NAMES = {HALF_TOPIC: "half", OP_TOPIC: "op", DISCARD_TOPIC: "discard copy"}
 _KIND_NAMES = {COMMIT: "final", PREPARED: "prepared", ROLLBACK: "rollback"}
 #: Files of equal units behind no header, by pattern.
@@ -155,8 +158,10 @@ def _index_sites(file: Path) -> Iterator[Site]:
 
 
 def cases_of(name: str, seed: int) -> Iterator[Case]:
-    """Cases of a store, as many for each."""
-    return (Case(name, "", str(number), seed) for number in range(CASES_OF_A_STORE))
+    """Cases of a store."""
+    used = sum(used_bytes(Path(segment.file).read_bytes()) for segment in open_store(asking.root_of(name)).commit_log)
+    count = max(_CASES_MIN, min(_CASES_MAX, _CASES_MAX * _BYTES_AT_MOST // max(used, 1)))
+    return (Case(name, "", str(number), seed) for number in range(count))
 
 
 def play(case: Case) -> Played:

@@ -51,22 +51,26 @@ def _middle(wound: Wound) -> int:
     return wound.used // 2
 
 
-def _third(wound: Wound) -> slice:
-    return slice(wound.used // 3, 2 * wound.used // 3)
+def _range(wound: Wound) -> slice:
+    """A range of what is used, short ones as often as long ones."""
+    begin = wound.chance.randrange(wound.used)
+    length = int(16 * (wound.used / 16) ** wound.chance.random())
+    return slice(begin, min(wound.used, begin + length))
 
 
-def _filled_third(byte: int, wound: Wound) -> bytes:
-    third = _third(wound)
-    return _over(wound.data, third.start, bytes([byte]) * (third.stop - third.start))
+def _filled_range(byte: int, wound: Wound) -> bytes:
+    hurt = _range(wound)
+    return _over(wound.data, hurt.start, bytes([byte]) * (hurt.stop - hurt.start))
 
 
-def _random_third(wound: Wound) -> bytes:
-    third = _third(wound)
-    return _over(wound.data, third.start, wound.chance.randbytes(third.stop - third.start))
+def _random_range(wound: Wound) -> bytes:
+    hurt = _range(wound)
+    return _over(wound.data, hurt.start, wound.chance.randbytes(hurt.stop - hurt.start))
 
 
 def _cut_short(wound: Wound) -> bytes:
-    return wound.data[: _third(wound).start] + wound.data[_third(wound).stop :]
+    gone = _range(wound)
+    return wound.data[: gone.start] + wound.data[gone.stop :]
 
 
 def _foreign_tail(wound: Wound) -> bytes:
@@ -102,11 +106,11 @@ DEEDS: dict[str, Deed] = {
         wound.data, _middle(wound), wound.chance.randbytes(len(wound.data) - _middle(wound))
     ),
     "zero to the middle": lambda wound: bytes(_middle(wound)) + wound.data[_middle(wound) :],
-    "zero in the middle": partial(_filled_third, 0),
-    "0xff in the middle": partial(_filled_third, 0xFF),
-    "random in the middle": _random_third,
-    "middle cut out, shorter": _cut_short,
-    "middle cut out, moved up": lambda wound: _cut_short(wound).ljust(len(wound.data), b"\0"),
+    "zero, a range": partial(_filled_range, 0),
+    "0xff, a range": partial(_filled_range, 0xFF),
+    "random, a range": _random_range,
+    "a range cut out, shorter": _cut_short,
+    "a range cut out, moved up": lambda wound: _cut_short(wound).ljust(len(wound.data), b"\0"),
     "last page zero": _tail_zeroed,
     "foreign, then zeros": _foreign_tail,
     "deleted": lambda wound: None,
@@ -185,6 +189,8 @@ def _questions(truth: Truth, case: Case, chance: random.Random) -> Iterator[Ques
     if chance.random() < 0.2:
         yield partial(asking.listed, truth, "followed")
         yield partial(asking.listed, truth, "scanned")
+        yield partial(asking.compared, truth)
+        yield partial(asking.exported, truth)
     yield partial(asking.checked, truth, is_destroyed=is_destroyed)
     yield partial(asking.described, truth, is_destroyed=is_destroyed)
     by_state: dict[str, list[str]] = {}
