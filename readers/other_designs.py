@@ -119,7 +119,10 @@ class OtherDesigns:
         table = chains.halves.table.take(pa.array(rows))
         offsets = self._offsets[rows]
         indexed = np.asarray(pc.fill_null(table["is_indexed"], False))
-        words = pc.binary_join_element_wise(table["real_topic"], table["transaction_id"], "", null_handling="skip")
+        # With "skip", Arrow leaves out a row of which both are null: a half whose properties cannot be read.
+        words = pc.binary_join_element_wise(
+            table["real_topic"], table["transaction_id"], "", null_handling="replace", null_replacement=""
+        )
         self.is_unindexed[rows] = ~indexed
         self.is_unreadable_key[rows] = np.asarray(pc.match_substring(words, _KEY_SEPARATOR))
         if ROCKSDB not in view.beside.kinds:

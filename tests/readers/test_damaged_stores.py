@@ -18,9 +18,9 @@ from readers.findings import KINDS, Finding
 from readers.local_engine import audit
 from readers.questions import pending, show
 from readers.reading import Coverage
-from readers.store import HALF_TOPIC, OP_TOPIC, open_store
+from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, open_store
 from tests.forge import damage
-from tests.forge.comparing import cited
+from tests.forge.comparing import cited, parts_of
 from tests.forge.damage import log_files, queue_files, records_in
 from tests.forge.stores import copy_of, opened, settings_of
 
@@ -381,3 +381,19 @@ def test_coverage_is_complete_for_any_size(tmp_path: Path) -> None:
         coverage: list[Coverage] = reading.coverage
         assert [part.unread_bytes for part in coverage] == [0] * len(coverage)
         assert sum(part.size_bytes for part in coverage) == size
+
+
+def test_a_half_of_rocksdb_whose_properties_are_rubbish(tmp_path: Path) -> None:
+    """It has neither an id nor a topic, and stands among the others all the same."""
+    root = copy_of("rocksdb-5.4.0", tmp_path)
+    (file,) = log_files(root)
+    data = file.read_bytes()
+    place, length = next(
+        (place, length) for place, length in records_in(file)
+        if ROCKSDB_HALF_TOPIC.encode() in data[place : place + length]
+    )
+    part = parts_of(data[place : place + length])["properties"]
+    damage.write_bytes(file, place + part.start, b"\xfe" * len(part))
+    rows = audit([open_store(root)], settings_of("rocksdb-5.4.0")).table().to_pylist()
+    halves = {copy["commit_log_offset"] for row in rows for copy in row["half_copies"]}
+    assert place in halves
