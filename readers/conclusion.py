@@ -14,6 +14,7 @@ from readers.commit_log import span_findings
 from readers.findings import Finding
 from readers.foreign import find_foreign_decisions
 from readers.half_queue import JUDGED_HALVES, halves_of
+from readers.hidden_records import bounded
 from readers.lost_end import lost_end
 from readers.missing import derived_findings, missing_bytes
 from readers.reading import Coverage
@@ -88,6 +89,9 @@ def conclude(
     missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound,
                             None if lost is None else lost.missing)
     facts.missing.extend(missing.ranges)
+    facts.missing[:], hidden_decisions = bounded(store, facts.missing, offsets, prepared_offsets)
+    facts.foreign_decisions.extend(hidden_decisions)
+    facts.foreign_decisions.sort(key=lambda decision: decision.final_offset)
     if not has_halves and has_prepared:  # no cursor decides anything of those
         facts.findings[:] = [finding for finding in facts.findings if finding.code != "config-missing"]
     if lost is not None:

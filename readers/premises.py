@@ -10,11 +10,51 @@ from readers.state_entries import BesideLog
 
 
 @dataclass(frozen=True, slots=True)
+class HiddenTopic:
+    """Records of one topic that stood in missing bytes, as queues know them.
+
+    Units: commit-log offsets of the first and the last one. `key_hashes` are those that the index has for them, of
+    `topic#key`; None where it does not have each of them.
+    """
+
+    topic: str
+    first_offset: int
+    last_offset: int
+    key_hashes: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Missing bytes of which no queue knows a record, and the topics of which it is proven that none stood there.
+
+    Units: commit-log offsets in bytes.
+    """
+
+    begin_offset: int
+    end_offset: int
+    clear_topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenRecords:
+    """All that missing bytes can hide (`hidden_records.py` has the proof).
+
+    Shape: `ended_offsets` are places of prepared records that COMMIT or ROLLBACK records there ended, by the redo log.
+    """
+
+    topics: tuple[HiddenTopic, ...]
+    gaps: tuple[Gap, ...]
+    ended_offsets: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class MissingRange:
     """Bytes of a commit log that cannot be read, and what is known of what stood there.
 
     Units: commit-log offsets in bytes. If `is_identified`, only transactions with one of the ids, a copy at one of the
-    prepared offsets, or a copy with one of the op numbers can be concerned; else any whose verdict relies on absence.
+    prepared offsets, or a copy with one of the op numbers can be concerned; else those that what is `hidden` can
+    concern, or any whose verdict relies on absence where that is not known (`missing_rule.py`). `named_from_offset` is
+    the first decision behind that names a record in it of which nothing tells the topic.
     """
 
     store: str
@@ -25,6 +65,8 @@ class MissingRange:
     transaction_ids: tuple[str, ...] = ()
     prepared_offsets: tuple[int, ...] = ()
     half_queue_offsets: tuple[int, ...] = ()
+    hidden: HiddenRecords | None = None
+    named_from_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

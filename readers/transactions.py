@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 from readers.chains import Chains, Group, Witnesses, int64s
 from readers.columns import Bools, Int64s
 from readers.flags import flags_of
+from readers.missing_rule import MissingRule
 from readers.offset_marks import is_rocksdb_mark
 from readers.other_designs import OtherDesigns, state_entries_of
 from readers.premises import StoreView
@@ -321,7 +322,10 @@ class Judgement:
             )
             silent[name] = int(settings.writes_discard_copy is not True)
         limit, is_silent = self.per_transaction(limits), self.per_transaction(silent)
-        return self.halves.has & (is_silent > 0) & (limit > 0) & (self.newest_checks >= limit)
+        spent: Bools = self.halves.has & (is_silent > 0) & (limit > 0) & (self.newest_checks >= limit)
+        most = {name: view.settings.transaction_check_max for name, view in self.views.items()}
+        self.rests_on_most_checks = spent & (limit < self.per_transaction(most))
+        return spent
 
     def _undecide_where_log_begins_later(self, states: npt.NDArray[np.str_]) -> None:
         begin = self.log_begin
@@ -334,29 +338,25 @@ class Judgement:
         self._undecide(rows, "the log begins later: earlier copies and what may have decided them are gone")
 
     def _undecide_where_bytes_are_missing(self, states: npt.NDArray[np.str_]) -> None:
-        halves, count = self.halves, self.chains.count
-        relies_on_absence = states != "COMMITTED"
-        for view in self.views.values():
-            for missing in view.missing:
-                here = np.asarray(pc.fill_null(pc.equal(self.store, missing.store), False))
-                if missing.is_identified:
-                    hit = np.zeros(count, np.bool_)
-                    for name, values in (
-                        ("commit_log_offset", missing.prepared_offsets),
-                        ("queue_offset", missing.half_queue_offsets),
-                    ):
-                        if values:
-                            named = np.isin(halves.integers(name), np.array(values, np.int64))
-                            # Only half copies of the half topic have queue offsets of their own.
-                            hit |= halves.any_of(named & (self.is_in_half_topic | (name != "queue_offset")))
-                    if missing.transaction_ids:
-                        ids = pa.array(missing.transaction_ids, pa.string())
-                        hit |= np.asarray(pc.is_in(self._identity(), value_set=ids))
-                else:
-                    offsets = halves.integers("commit_log_offset")
-                    hit = halves.any_of(offsets < missing.end_offset) | ~halves.has
-                    hit |= halves.any_of(halves.integers("checks_count", 0) > 0)
-                self._undecide(here & hit & relies_on_absence, f"bytes of the log are missing: {missing.what}")
+        missing = [one for view in self.views.values() for one in view.missing]
+        rule = MissingRule(self, states) if missing else None
+        for one in missing:
+            assert rule is not None
+            self._undecide(rule.concerned(one), f"bytes of the log are missing: {one.what}")
+
+    def real_topics(self) -> pa.Array:
+        """Where each transaction's message goes to, as far as its records say."""
+        halves, finals = self.halves, self.finals
+        return pc.coalesce(
+            halves.at("real_topic", halves.first),
+            self.discards.at("real_topic", self.discards.first),
+            finals.at("topic", finals.last),
+            self.chains.offset_marks.at("real_topic", self.chains.offset_marks.last),
+        )
+
+    def names(self) -> tuple[pa.Array, pa.Array]:
+        """The id of each transaction, and its business keys."""
+        return self._identity(), self._first_of("keys")
 
     def _identity(self) -> pa.Array:
         halves, discards, finals = self.halves, self.discards, self.finals
@@ -440,12 +440,7 @@ class Judgement:
         Order: as the chains are ordered.
         """
         halves, finals = self.halves, self.finals
-        topic = pc.coalesce(
-            halves.at("real_topic", halves.first),
-            self.discards.at("real_topic", self.discards.first),
-            finals.at("topic", finals.last),
-            self.chains.offset_marks.at("real_topic", self.chains.offset_marks.last),
-        )
+        topic = self.real_topics()
         half_topics = pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC])
         is_lost = pc.is_in(topic, value_set=half_topics)  # a diverted half message forgets where it was for
         queue_id = pc.coalesce(

@@ -21,6 +21,7 @@ from readers.premises import MissingRange
 from readers.questions import rows_named, show
 from readers.record_at import block_at
 from readers.record_block import Block
+from readers.slots_of_ranges import slots_of_ranges
 from readers.splits import plan_splits
 from readers.store import HALF_TOPIC, Store
 from readers.store_view import SettingsOf, StoreFacts, store_facts
@@ -176,11 +177,11 @@ def complete(selection: Selection, settings_of: SettingsOf, offsets: Iterable[in
     _bring_along(selection, facts, settings_of)
     for missing in facts.missing:
         _add_missing(selection, missing)
-    unidentified = [missing for missing in facts.missing if not missing.is_identified]
-    for part in scanned:
-        for slot in part.unfound:
-            if any(one.begin_offset <= slot.commit_log_offset < one.end_offset for one in unidentified):
-                selection.slots.setdefault((slot.topic, 0), set()).add(slot.queue_offset)
+    holes = [(one.begin_offset, one.end_offset) for one in facts.missing if not one.is_identified]
+    for (begin, end), queues in zip(holes, slots_of_ranges(store, holes) or (), strict=False):
+        for queue in queues:  # what they say of a hole bounds what it hides
+            inside = queue.numbers[(queue.offsets >= begin) & (queue.offsets < end)].tolist()
+            selection.slots.setdefault((queue.topic, queue.queue_id), set()).update(inside)
 
 
 def _judge_again(selection: Selection, settings_of: SettingsOf) -> None:

@@ -388,9 +388,8 @@ def test_findings_that_no_bundle_shows_are_refused(tmp_path: Path) -> None:
 
 def test_what_damage_makes_undecidable_stays_so(tmp_path: Path) -> None:
     root = copy_of("busystop-5.3.3", tmp_path / "made")
-    file = damage.log_files(root)[0]
-    records = damage.records_in(file)
-    damage.zero_bytes(file, records[6][0], records[6][1])
+    op = [row for row in scan_records(open_store(root)).table().to_pylist() if row["topic"] == OP_TOPIC][-1]
+    damage.zero_bytes(Path(op["file"]), op["position_bytes"], op["length_bytes"])
     original = source(root)
     rows = rows_of(original)
     undecidable = [row["transaction_id"] for row in rows if row["state"] == "UNDECIDABLE"]
