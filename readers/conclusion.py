@@ -42,14 +42,12 @@ class Conclusion:
 
 
 def conclude(
-    facts: StoreFacts, scanned: list[Scanned], strays: tuple[Int64s, Int64s] | None = None,
-    end_offset: int | None = None,
+    facts: StoreFacts, scanned: list[Scanned], strays: tuple[Int64s, Int64s] | None = None
 ) -> Conclusion:
     """The conclusion for a store; completes its facts.
 
     `scanned`: its splits in log order. `strays`: the stray decisions (their offsets, and the offsets they name) if the
-    engine already knows that others of `scanned` are in order. `end_offset`: where the last record ends, if what
-    follows it was not looked at.
+    engine already knows that others of `scanned` are in order.
     Raises: SourceError if a file that a decision names cannot be read any more.
     """
     store = facts.store
@@ -85,7 +83,7 @@ def conclude(
     # Behind a clean stop there is no record that was being written, and before 5.5.0 no page with others' bytes.
     if has_prepared and not (has_halves or store.aborted or store.in_use):
         damaged.extend(torn)
-    lost = lost_end(store, facts.claims, scanned, end_offset)
+    lost = lost_end(store, facts.claims, scanned)
     missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound,
                             None if lost is None else lost.missing)
     facts.missing.extend(missing.ranges)

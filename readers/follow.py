@@ -122,7 +122,7 @@ class Follower:
         database = self._database
         conclusions: list[tuple[LogFollower, Conclusion]] = []
         for log in logs:
-            conclusion = conclude(facts[log.store.root], log.scanned(), log.strays(), log.offset)
+            conclusion = conclude(facts[log.store.root], log.scanned(), log.strays())
             conclusions.append((log, conclusion))
             step.findings.extend(conclusion.facts.findings)
         views = {root: fact.view(None) for root, fact in facts.items()}

@@ -28,14 +28,13 @@ class LostEnd:
     finding: Finding
 
 
-def lost_end(store: Store, claims: LogClaims, scanned: Sequence[Scanned], end_offset: int | None) -> LostEnd | None:
+def lost_end(store: Store, claims: LogClaims, scanned: Sequence[Scanned]) -> LostEnd | None:
     """What is lost behind the end of what was decoded; None where the log keeps every claim.
 
-    `end_offset`: where the last record ends, for a scan that did not look at what follows it.
     Units: commit-log offsets in bytes.
     """
     try:
-        decoded = decoded_log(store, scanned, end_offset)
+        decoded = decoded_log(store, scanned)
         broken = broken_claim(store, claims, decoded)
     except SourceError:
         return None  # the log cannot be read any more, which the scan reports
@@ -81,10 +80,9 @@ def _behind_known_damage(store: Store, scanned: Sequence[Scanned], end: int, rea
     return end
 
 
-def decoded_log(store: Store, scanned: Sequence[Scanned], end_offset: int | None = None) -> DecodedLog:
+def decoded_log(store: Store, scanned: Sequence[Scanned]) -> DecodedLog:
     """Where the last record that a scan found ends, and when it was stored.
 
-    `end_offset`: the same, for a scan that did not look at what follows it.
     Raises: SourceError.
     """
     spans: dict[str, list[Span]] = defaultdict(list)
@@ -92,8 +90,6 @@ def decoded_log(store: Store, scanned: Sequence[Scanned], end_offset: int | None
         spans[part.split.segment.file].extend(part.spans)
     for segment in reversed(store.commit_log):
         end = _data_end(segment, spans[segment.file]) if segment.file in spans else 0
-        if end_offset is not None:
-            end = min(end, max(0, end_offset - segment.base_offset))
         if end:
             return DecodedLog(segment.base_offset + end, _last_store_time_ms(segment, end))
     return DecodedLog(store.log_begin_offset, None)

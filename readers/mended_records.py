@@ -44,10 +44,11 @@ def mended_blocks(raw: bytes, offset: int, file: str, position: int) -> list[Blo
     if FILLER_MARK in raw:
         return None
     blocks = []
-    place = 0
+    place = wrong_bytes = 0
     while place < len(raw):
         mended = _mended(raw, place, offset + place)
-        if mended is None:
+        wrong_bytes += _wrong_place_bytes(raw, place, offset + place)
+        if mended is None or wrong_bytes > 1:
             return None
         block = Block(
             mended + bytes(SLACK_BYTES), offset + place, position + place, file, np.zeros(1, np.int64)
@@ -55,6 +56,16 @@ def mended_blocks(raw: bytes, offset: int, file: str, position: int) -> list[Blo
         blocks.append(block)
         place += len(mended)
     return blocks
+
+
+def _wrong_place_bytes(raw: bytes, place: int, offset: int) -> int:
+    """How many bytes of the place that a record states are not those of the place where it stands.
+
+    One such byte in all is a damaged record of this place. More of them are records that were copied or moved here, and
+    say nothing of what stood here.
+    """
+    stored = raw[place + AT["commit_log_offset"] :][:8]
+    return sum(one != other for one, other in zip(stored, offset.to_bytes(8, "big"), strict=False))
 
 
 def _mended(raw: bytes, place: int, offset: int) -> bytes | None:

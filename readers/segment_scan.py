@@ -302,7 +302,8 @@ class SegmentScan:
             return position + self._frame
         if end > position:
             place = position + self._frame
-            kind = self._tail_kind(file, file.read(place, _HEAD_BYTES) if self._frame else head, place, end)
+            head = file.read(place, _HEAD_BYTES) if self._frame else head
+            kind = "foreign" if following is not None else self._tail_kind(file, head, place, end)
             self.spans.append(Span(kind, position, end - position))
         if size > end:
             self.spans.append(Span("preallocated" if self._is_last else "damaged", end, size - end))
@@ -329,7 +330,7 @@ class SegmentScan:
         if is_here:
             return "torn" if has_magic and position + length > end else "damaged"
         is_page_rest = not has_magic and end <= -(-position // _PAGE_BYTES) * _PAGE_BYTES
-        return "foreign" if is_page_rest or self._is_stale(file, position) else "damaged"
+        return "foreign" if is_page_rest or (has_magic and self._is_stale(file, position)) else "damaged"
 
     def _is_stale(self, file: OpenFile, position: int) -> bool:
         """Whether a record behind a break is older than those before it.
