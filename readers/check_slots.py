@@ -10,6 +10,7 @@ import numpy as np
 from readers.columns import Int64s
 from readers.commit_log import scan_segments
 from readers.consume_queue import Queue
+from readers.findings import Finding
 from readers.record_at import blocks_at
 from readers.record_block import Block
 from readers.store import HALF_TOPIC, OP_TOPIC, Store
@@ -63,6 +64,26 @@ def _last_offset(store: Store, queue: Queue) -> int:
     """Commit-log offset of a queue's last record; just before the log where it has none."""
     last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist() if queue.max_offset else []
     return int(last[-1]) if last else store.log_begin_offset - 1
+
+
+def unmet_slots(store: Store, topic: str, queue_id: int, slots: CheckedSlots) -> Finding | None:
+    """What to say where slots lead to no record of theirs; None where each does.
+
+    What the log's begin has expired is none of it: brokers delete the oldest files of a log, and leave the slots.
+    Raises: UnreadableFile, FileChanged.
+    """
+    due = slots.numbers[slots.offsets >= store.log_begin_offset]
+    met = [np.empty(0, np.int64)]
+    for block, numbers in records_of(store, slots):
+        is_own = (block.header("queue_offset") == numbers) & (block.header("queue_id") == queue_id)
+        met.append(numbers[is_own & block.topic_is(topic)])
+    unmet = np.setdiff1d(due, np.concatenate(met))
+    unread = slots.end - slots.begin - len(slots.numbers)  # entries that cannot be are no slots
+    if not len(unmet) and unread <= 0:
+        return None
+    first = f", the first number {unmet[0]}" if len(unmet) else ""
+    what = f"those of {len(unmet) + max(0, unread)} slots of {topic}/{queue_id}{first}, because no record of theirs"
+    return Finding(store.root, "undecidable", actual=f"{what} stands where they lead")
 
 
 def records_of(store: Store, slots: CheckedSlots) -> Iterator[tuple[Block, Int64s]]:

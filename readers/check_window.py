@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from readers import compression
 from readers.check_rules import CheckRules
-from readers.check_slots import CheckedSlots, checked_slots, records_of, unqueued
+from readers.check_slots import CheckedSlots, checked_slots, records_of, unmet_slots, unqueued
 from readers.check_state import CheckState, HalfCopy, Op
 from readers.columns import Bools, Int64s, integers
 from readers.consume_queue import open_queue
@@ -97,7 +97,8 @@ def check_window(
 ) -> CheckWindow:
     """What the check of one half queue starts from. A cursor that is None begins at the queue's smallest offset.
 
-    Damage: a slot whose record cannot be read stays a slot, as for the broker.
+    Damage: a slot whose record cannot be read stays a slot, as for the broker, and is a finding: its transaction, or
+            what its op decides, is not known.
     Raises: UnreadableFile, FileChanged.
     Source: TransactionalMessageBridge.fetchConsumeOffset; FORMATS 5.7 step 1.
     """
@@ -117,6 +118,9 @@ def check_window(
             stored_halves, stored_ops,
         )  # fmt: skip
         findings += [*halves.findings, *ops.findings]
+        for topic, slots in ((HALF_TOPIC, half_slots), (OP_TOPIC, op_slots)):
+            unmet = unmet_slots(store, topic, queue_id, slots)
+            findings += [] if unmet is None else [unmet]
     return CheckWindow(state, stored_halves.words, stored_halves.diverted_count, findings)
 
 

@@ -154,7 +154,7 @@ def _take_state_table(found: BesideTables, conf: Mapping[str, str]) -> None:
         return
     else:
         numbers, offsets, is_open = slots.numbers, slots.offsets, slots.states == PREPARED
-    found.timer_words, rows = _words(store, np.unique(offsets[is_open]))
+    found.timer_words, rows = _words(found, np.unique(offsets[is_open]))
     own = int64s(found.timer_words["queue_offset"])
     for number in np.unique(numbers // per_file).tolist():
         mine = numbers // per_file == number
@@ -196,7 +196,7 @@ def _take_rocksdb(found: BesideTables) -> None:
     if not table.is_complete:
         _replay(found, open_checks, table.last_offset)
     places = np.array(sorted(open_checks), np.int64)
-    found.key_words, rows = _words(store, places)
+    found.key_words, rows = _words(found, places)
     words = found.key_words.select(["queue_offset", "born_time_ms", "immunity_seconds"]).to_pylist()
     records = []
     for place in places.tolist():
@@ -234,12 +234,21 @@ def _replay(found: BesideTables, open_checks: dict[int, int], last_offset: int) 
     )
 
 
-def _words(store: Store, offsets: Int64s) -> tuple[pa.Table, dict[int, int]]:
-    """The records at some places as rows of HALVES, and the row of each place that has one."""
+def _words(found: BesideTables, offsets: Int64s) -> tuple[pa.Table, dict[int, int]]:
+    """The records at some places as rows of HALVES, and the row of each place that has one.
+
+    Where one has none, what the table's broker asks for cannot be known.
+    """
+    store = found.store
     log = store.log()
     try:
         blocks = blocks_at(log, offsets.tolist())
         table = pa.Table.from_batches([halves_of(block, store.root) for block in blocks], HALVES)
     finally:
         log.close()
-    return table, {place: row for row, place in enumerate(table["commit_log_offset"].to_pylist())}
+    rows = {place: row for row, place in enumerate(table["commit_log_offset"].to_pylist())}
+    unmet = [place for place in offsets.tolist() if place not in rows and place >= store.log_begin_offset]
+    if unmet:
+        why = f"{len(unmet)} that the table has open, the first at commit-log offset {unmet[0]}, because no record"
+        found.findings.append(Finding(store.root, "undecidable", actual=f"{why} of them stands there"))
+    return table, rows

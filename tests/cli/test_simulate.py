@@ -16,6 +16,7 @@ from rmqtx_cli import exit_status
 from rmqtx_cli.times import parse_time_ms
 from tests.brokers import corpus
 from tests.cli.conftest import Run
+from tests.forge.damage import SLOT_BYTES, flip_byte, log_files, queue_files
 from tests.forge.stores import copy_of, unpacked
 
 NAME = "common-5.3.3"
@@ -194,3 +195,22 @@ def test_records_that_a_table_names_and_the_log_has_not(rmqtx: Run, tmp_path: Pa
     assert {(row["checks_to_come_count"], row["next_check_time_ms"], row["is_answerable"]) for row in fates} == {
         (0, None, False)
     }
+
+
+@pytest.mark.parametrize("name", ["busystop-5.3.3", "rocksdb-5.4.0", "statetable-3.1.4"])
+def test_a_destroyed_log_is_no_log_with_nothing_to_do(rmqtx: Run, tmp_path: Path, name: str) -> None:
+    store = copy_of(name, tmp_path)
+    (segment,) = log_files(store)
+    segment.write_bytes(bytes(segment.stat().st_size))
+    result = rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl")
+    assert (result.status, "because no record" in result.err) == (exit_status.INCOMPLETE, True)
+
+
+def test_a_slot_of_another_length_leads_to_no_record(rmqtx: Run, tmp_path: Path) -> None:
+    store = copy_of("busystop-5.3.3", tmp_path)
+    whole = rows(rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl").out)
+    (queue,) = queue_files(store, HALF_TOPIC)
+    flip_byte(queue, whole[-1]["half_queue_offset"] * SLOT_BYTES + 11, 1)
+    result = rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl")
+    assert result.status == exit_status.INCOMPLETE
+    assert f"1 slots of {HALF_TOPIC}/0, the first number {whole[-1]['half_queue_offset']}" in result.err
