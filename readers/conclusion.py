@@ -11,8 +11,8 @@ import pyarrow as pa
 from readers.beside_tables import beside_log
 from readers.columns import Int64s
 from readers.commit_log import span_findings
+from readers.end_records import examined_ends
 from readers.findings import Finding
-from readers.foreign import find_foreign_decisions
 from readers.half_queue import JUDGED_HALVES, halves_of
 from readers.hidden_records import bounded
 from readers.lost_end import lost_end
@@ -32,7 +32,7 @@ class Conclusion:
 
     Shape: `damaged_halves` JUDGED_HALVES: half copies that are damaged stay in their chains, so that marks and copies
            still find their transaction. `ties`: pairs of identities that are one transaction or may be, and so must be
-           judged together: a final whose id is not that of the copy it names.
+           judged together: an end whose id is not that of the copy it names.
     """
 
     facts: StoreFacts
@@ -74,8 +74,6 @@ def conclude(
     result.coverage = list(coverage.values())
     offsets, prepared_offsets = strays if strays is not None else strays_of(scanned)
     unreadable = frozenset(f.file for f in found if f.code == "unreadable-file" and f.file is not None)
-    decisions, result.ties = find_foreign_decisions(store, offsets, prepared_offsets, unreadable)
-    facts.foreign_decisions.extend(decisions)
     _ask_tables(facts, scanned)
     unfound = [slot for part in scanned for slot in part.unfound]
     has_halves = any(part.halves_count for part in scanned)
@@ -89,7 +87,12 @@ def conclude(
     facts.missing.extend(missing.ranges)
     facts.missing[:], hidden_decisions = bounded(store, facts.missing, offsets, prepared_offsets)
     facts.foreign_decisions.extend(hidden_decisions)
+    examined = examined_ends(store, offsets, prepared_offsets, unreadable, facts.missing)
+    facts.foreign_decisions.extend(examined.decisions)
     facts.foreign_decisions.sort(key=lambda decision: decision.final_offset)
+    facts.doubtful_ends.extend(examined.doubtful)
+    found.extend(examined.findings)
+    result.ties = examined.ties
     if not has_halves and has_prepared:  # no cursor decides anything of those
         facts.findings[:] = [finding for finding in facts.findings if finding.code != "config-missing"]
     if lost is not None:

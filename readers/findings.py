@@ -269,6 +269,20 @@ KINDS: dict[str, Kind] = {
         "an op number beyond the end of the half queue",
         "the half message it ended is lost; the half that will get its number counts as ended before it is asked",
     ),
+    "end-names-nothing": Kind(
+        "error",
+        "a COMMIT, ROLLBACK or op record that names no half message of its own",
+        "the place that it names is damaged, for no checksum covers it: it is no transaction, and what it may have "
+        "ended is UNDECIDABLE",
+        "compare with the same record on a slave",
+    ),
+    "words-contradict": Kind(
+        "error",
+        "two records of one transaction that do not say the same of it",
+        "no checksum covers ids, groups and names: one of the two is damaged; where more records speak of the "
+        "transaction, its id is what most of them say",
+        "compare with the same records on a slave",
+    ),
     "op-unreadable": Kind(
         "error",
         "an op message whose body is no list of numbers, or whose CRC is wrong",

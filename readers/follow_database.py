@@ -31,7 +31,7 @@ from readers.tables import MARKS, TRANSACTIONS
 from readers.witness_scan import IDENTIFIED
 
 #: Another number is another form of the file.
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 _APPLICATION_ID = 0x524D5154  # "RMQT"
 _HEAD = b"SQLite format 3\0"
 

@@ -232,17 +232,18 @@ class LogFollower:
             )
 
     def _add_strays(self, scanned: Scanned) -> None:
-        """Keep the decisions that name no half copy of their own transaction in any split so far."""
+        """Keep the ends that name no half copy of their own transaction in any split so far."""
         run = self._database.connection.execute
-        pairs = zip(scanned.stray_offsets.tolist(), scanned.stray_prepared_offsets.tolist(), strict=True)
-        for offset, prepared in pairs:
+        strays = zip(
+            scanned.stray_offsets.tolist(), scanned.stray_prepared_offsets.tolist(), signed(scanned.stray_hashes),
+            strict=True,
+        )
+        for offset, prepared, own in strays:
             named = run(
-                "SELECT hash FROM halves WHERE store = ? AND commit_log_offset = ?", (self.number, prepared)
+                "SELECT 1 FROM halves WHERE store = ? AND commit_log_offset = ? AND hash = ?",
+                (self.number, prepared, own),
             ).fetchone()
-            own = run(
-                "SELECT hash FROM finals WHERE store = ? AND commit_log_offset = ?", (self.number, offset)
-            ).fetchone()
-            if own != named or own is None:  # no final at all: a half record that decides
+            if named is None or own == 0:
                 run("INSERT OR REPLACE INTO strays VALUES (?, ?, ?)", (self.number, offset, prepared))
 
     def _compare_late_slots(self) -> dict[str, int]:

@@ -31,6 +31,7 @@ import numpy as np
 from readers.columns import Bools, Int64s
 from readers.hidden_keys import hidden_keys
 from readers.premises import ForeignDecision, Gap, HiddenRecords, HiddenTopic, MissingRange
+from readers.prepared_log import is_rollback
 from readers.record_at import block_at
 from readers.record_layout import BLANK, RECORD_BYTES_MIN
 from readers.redo_log import PREPARED_TAGS, RedoEntries, redo_entries
@@ -121,11 +122,13 @@ class _Hole:
         found: list[ForeignDecision] = []
         unknown: list[int] = []
         for final, place in zip(finals.tolist(), named.tolist(), strict=True):
+            block = block_at(self._log, final)
+            if block is not None and (is_rollback(block)[0] or block.topic_is(ROCKSDB_OP_TOPIC)[0]):
+                continue  # no op message with a number comes of it
             if place not in queues:
                 unknown.append(final)
                 continue
             topic, queue_id, number = queues[place]
-            block = block_at(self._log, final)
             if topic not in (HALF_TOPIC, ROCKSDB_HALF_TOPIC) and block is not None:
                 time_ms = int(block.header("store_time_ms")[0])
                 found.append(ForeignDecision(self._store.root, queue_id, number, final, time_ms))

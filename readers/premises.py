@@ -84,6 +84,23 @@ class ForeignDecision:
 
 
 @dataclass(frozen=True, slots=True)
+class DoubtfulEnd:
+    """A COMMIT, ROLLBACK or op record inside the log that names no half record of its own: its name is damaged.
+
+    Shape: `what` says so, for a reason. `transaction_ids`: the id that it bears; else `prepared_offsets`: the half
+           records that say what it says. Where both are empty it may have ended any of its group that came before it.
+    """
+
+    store: str
+    commit_log_offset: int
+    is_commit: bool
+    what: str
+    transaction_ids: tuple[str, ...] = ()
+    prepared_offsets: tuple[int, ...] = ()
+    producer_group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StoreView:
     """What a store says beside its records.
 
@@ -103,6 +120,7 @@ class StoreView:
     checks_seen_max: int = 0
     missing: tuple[MissingRange, ...] = ()
     foreign_decisions: tuple[ForeignDecision, ...] = field(default=(), repr=False)
+    doubtful_ends: tuple[DoubtfulEnd, ...] = field(default=(), repr=False)
     beside: BesideLog = field(default_factory=BesideLog, repr=False)
     is_interrupted: bool = False
     booted_time_ms: int | None = None

@@ -16,7 +16,7 @@ from readers.cursors import CheckCursors, check_cursors
 from readers.errors import SourceError
 from readers.findings import Finding
 from readers.log_claims import LogClaims, log_claims
-from readers.premises import ForeignDecision, MissingRange, StoreView
+from readers.premises import DoubtfulEnd, ForeignDecision, MissingRange, StoreView
 from readers.record_at import block_at
 from readers.redo_log import DIRECTORY as REDO_LOG_DIRECTORY
 from readers.redo_log import FILES as REDO_LOG_FILES
@@ -44,6 +44,7 @@ class StoreFacts:
     findings: list[Finding] = field(default_factory=list)
     missing: list[MissingRange] = field(default_factory=list)
     foreign_decisions: list[ForeignDecision] = field(default_factory=list)
+    doubtful_ends: list[DoubtfulEnd] = field(default_factory=list)
     checks_seen_max: int = 0
     beside: BesideLog | None = None
     claims: LogClaims = field(default_factory=LogClaims)
@@ -61,6 +62,7 @@ class StoreFacts:
             checks_seen_max=self.checks_seen_max,
             missing=tuple(self.missing),
             foreign_decisions=tuple(self.foreign_decisions),
+            doubtful_ends=tuple(self.doubtful_ends),
             beside=self.beside or BesideLog(),
             is_interrupted=self.store.in_use or self.store.aborted,
         )

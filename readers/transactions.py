@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 
 from readers.chains import Chains, Group, Witnesses, int64s
 from readers.columns import Bools, Int64s
+from readers.doubtful_ends import without_doubtful
 from readers.flags import flags_of
 from readers.missing_rule import MissingRule
 from readers.offset_marks import is_rocksdb_mark
@@ -291,6 +292,7 @@ class Judgement:
         doubtful = self.marks.any_of(self.is_doubtful_mark) & ~is_committed & ~is_marked
         self._undecide(doubtful, "its op number may as well belong to a decision on another record")
         self._undecide_where_bytes_are_missing(states)
+        self._undecide_where_ends_name_nothing(states)
         # Last, so that nothing else is missing where this is the reason: then it is known that nobody decided it.
         self._undecide(is_unread & ~is_committed & ~is_reopened & ~self.is_waiting, OPEN_OR_DROPPED)
         self.state = np.where(self.undecidable_reason == "", states, "UNDECIDABLE")
@@ -357,6 +359,23 @@ class Judgement:
     def names(self) -> tuple[pa.Array, pa.Array]:
         """The id of each transaction, and its business keys."""
         return self._identity(), self._first_of("keys")
+
+    def _undecide_where_ends_name_nothing(self, states: npt.NDArray[np.str_]) -> None:
+        """What an end with a damaged name may have ended: only a COMMIT takes back a rollback, and none another COMMIT."""
+        halves = self.halves
+        for view in self.views.values():
+            for end in view.doubtful_ends:
+                here = np.asarray(pc.fill_null(pc.equal(self.store, end.store), False))
+                offsets = halves.integers("commit_log_offset")
+                if end.transaction_ids:
+                    hit = np.asarray(pc.is_in(self._identity(), value_set=pa.array(end.transaction_ids, pa.string())))
+                elif end.prepared_offsets:
+                    hit = halves.any_of(np.isin(offsets, np.array(end.prepared_offsets, np.int64)))
+                else:
+                    is_of_group = pc.fill_null(pc.equal(self._first_of("producer_group"), end.producer_group), True)
+                    hit = halves.any_of(offsets < end.commit_log_offset) & np.asarray(is_of_group)
+                could_turn = (states != "COMMITTED") & (end.is_commit | (states != "ROLLED_BACK"))
+                self._undecide(here & hit & could_turn, end.what)
 
     def _identity(self) -> pa.Array:
         halves, discards, finals = self.halves, self.discards, self.finals
@@ -476,4 +495,5 @@ def judge(witnesses: Witnesses, views: Mapping[str, StoreView]) -> pa.Table:
     Shape: one row of TRANSACTIONS per transaction.
     Order: first half copy, then those known by discard copies or finals alone.
     """
-    return Judgement(Chains(witnesses, is_of_one_store=len(views) <= 1), views).table()
+    believed = without_doubtful(witnesses, views)
+    return Judgement(Chains(believed, is_of_one_store=len(views) <= 1), views).table()

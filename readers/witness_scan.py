@@ -18,6 +18,7 @@ from readers.errors import SourceError
 from readers.findings import Finding
 from readers.half_queue import marks_of, op_findings, witnesses_of
 from readers.missing import UnfoundSlot, unfound_slots
+from readers.naming import Naming
 from readers.segment_scan import Span
 from readers.splits import Split
 from readers.spool import UInt64s, identities, identity_hashes
@@ -28,8 +29,9 @@ from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPI
 class Scanned:
     """What one split said of itself; small whatever the split's size, unless the log is badly damaged.
 
-    Shape: `stray_offsets` and `stray_prepared_offsets` go together: decisions that name no half copy of this split, or
-           one of another transaction. Most name a copy before the split's border.
+    Shape: the three strays go together: ends that name no half copy of this split, or one with other words: where they
+           stand, what they name, and the hash of their identity. Most name a copy before the split's border, and a half
+           of that identity there settles it; one with 0 for a hash needs a look whatever stands there.
     Units: bytes of the commit log; milliseconds.
     """
 
@@ -43,6 +45,7 @@ class Scanned:
     unfound: list[UnfoundSlot] = field(default_factory=list)
     stray_prepared_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     stray_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    stray_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     checks_seen_max: int = 0
     error: SourceError | None = None
 
@@ -146,31 +149,29 @@ def column(batches: list[pa.RecordBatch], name: str) -> Int64s:
 
 
 def _look_for_strays(result: SplitWitnesses) -> None:
-    """Decisions that need a look: those that name a half copy of their own transaction in this split need none.
+    """Ends that need a look: those that name a half copy of their own transaction in this split need none.
 
     A commit of a diverted half message is in the half topic again, so halves may be decisions too: on a record of
     another topic, whose queue offset then is in the op.
     """
-    offsets = column(result.halves, "commit_log_offset")
-    finals = column(result.finals, "prepared_transaction_offset")
-    halves = column(result.halves, "prepared_transaction_offset")
-    is_stray: Bools = (finals > 0) & ~_names_its_own(finals, result.hashes["finals"], offsets, result.hashes["halves"])
+    halves = Naming(result.halves, result.hashes["halves"])
+    places = halves.integers("commit_log_offset")
+    finals, marks = Naming(result.finals, result.hashes["finals"]), Naming(
+        result.offset_marks, result.hashes["offset_marks"]
+    )
+    strays = [
+        finals.strays("prepared_transaction_offset", halves),
+        marks.strays("half_commit_log_offset", halves),
+    ]
+    named = halves.integers("prepared_transaction_offset")
     here = [np.asarray(pc.equal(rows["topic"], HALF_TOPIC)) for rows in result.halves]
     is_half = np.concatenate([np.empty(0, np.bool_), *here])
-    is_other: Bools = (halves > 0) & ~np.isin(halves, offsets[is_half])
-    result.scanned.stray_prepared_offsets = np.concatenate([finals[is_stray], halves[is_other]])
-    result.scanned.stray_offsets = np.concatenate(
-        [column(result.finals, "commit_log_offset")[is_stray], offsets[is_other]]
+    is_other: Bools = (named > 0) & ~np.isin(named, places[is_half])
+    strays.append((places[is_other], named[is_other], np.zeros(int(is_other.sum()), np.uint64)))
+    scanned = result.scanned
+    scanned.stray_offsets, scanned.stray_prepared_offsets, scanned.stray_hashes = (
+        np.concatenate(parts) for parts in zip(*strays, strict=True)
     )
-
-
-def _names_its_own(named: Int64s, hashes: UInt64s, offsets: Int64s, offset_hashes: UInt64s) -> Bools:
-    """Whether each final's named offset is that of a half copy with the same identity; `offsets` ascend."""
-    if not len(offsets):
-        return np.zeros(len(named), np.bool_)
-    row = np.minimum(np.searchsorted(offsets, named), len(offsets) - 1)
-    found: Bools = (offsets[row] == named) & (offset_hashes[row] == hashes)
-    return found
 
 
 def _are_of(rows: pa.RecordBatch, topic: str) -> Bools:

@@ -139,20 +139,12 @@ def _marks(batches: list[pa.RecordBatch], place: dict[str, int]) -> pa.RecordBat
 
 
 def _strays(found: SplitWitnesses, place: dict[str, int]) -> pa.RecordBatch:
-    """Stray decisions with the identity of their own record; without, where that is a half record.
-
-    No half copy of its own transaction explains that one: what it names was in another topic.
-    """
-    offsets = found.scanned.stray_offsets
-    known, hashes = column(found.finals, "commit_log_offset"), found.hashes["finals"]
-    is_final = np.isin(offsets, known)
-    identities = np.zeros(len(offsets), np.int64)
-    order = np.argsort(known, kind="stable")
-    identities[is_final] = hashes.view(np.int64)[order[np.searchsorted(known[order], offsets[is_final])]]
+    """Stray ends with the identity of their own record; without, where no half record elsewhere settles them."""
+    scanned = found.scanned
     return _batch(
-        len(offsets), STRAY, place, commit_log_offset=pa.array(offsets),
-        identity=pa.array(identities, mask=~is_final),
-        named_offset=pa.array(found.scanned.stray_prepared_offsets),
+        len(scanned.stray_offsets), STRAY, place, commit_log_offset=pa.array(scanned.stray_offsets),
+        identity=pa.array(scanned.stray_hashes.view(np.int64), mask=scanned.stray_hashes == 0),
+        named_offset=pa.array(scanned.stray_prepared_offsets),
     )
 
 

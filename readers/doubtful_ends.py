@@ -1,0 +1,31 @@
+"""Ends whose names are damaged are no witnesses of what they name: no transaction is made of such a name alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.chains import Witnesses
+from readers.premises import StoreView
+
+
+def without_doubtful(witnesses: Witnesses, views: Mapping[str, StoreView]) -> Witnesses:
+    """The witnesses without the ends that are known by a damaged name only; one with an id says itself whose it is."""
+    for root, view in views.items():
+        places = [end.commit_log_offset for end in view.doubtful_ends if not end.transaction_ids]
+        if places:
+            witnesses = replace(
+                witnesses, finals=_without(witnesses.finals, root, places),
+                offset_marks=_without(witnesses.offset_marks, root, places),
+            )
+    return witnesses
+
+
+def _without(table: pa.Table, root: str, places: list[int]) -> pa.Table:
+    is_doubtful = pc.and_(
+        pc.equal(table["store"], root), pc.is_in(table["commit_log_offset"], value_set=pa.array(places, pa.int64()))
+    )
+    return table.filter(pc.invert(is_doubtful))
