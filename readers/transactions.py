@@ -361,7 +361,7 @@ class Judgement:
         return self._identity(), self._first_of("keys")
 
     def _undecide_where_ends_name_nothing(self, states: npt.NDArray[np.str_]) -> None:
-        """What an end with a damaged name may have ended: only a COMMIT takes back a rollback, and none another COMMIT."""
+        """What an end with a damaged name may have ended: only a COMMIT takes back a rollback, and nothing a COMMIT."""
         halves = self.halves
         for view in self.views.values():
             for end in view.doubtful_ends:
