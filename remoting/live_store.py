@@ -13,6 +13,7 @@ from readers.premises import ForeignDecision, MissingRange, StoreView
 from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC
 from remoting.broker import Broker
 from remoting.errors import BadFrame, Refused
+from remoting.live_queues import first_kept
 
 _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
 #: How long after its start a broker may still be recovering.
@@ -149,7 +150,7 @@ def live_store(broker: Broker) -> LiveStore:
         dispatch_behind_bytes=behind_bytes,
         half_cursor=_cursor(half_cursor, half_begin),
         op_cursor=_cursor(op_cursor, op_begin),
-        half_begin=max(0, half_begin),
+        half_begin=first_kept(broker, HALF_TOPIC, max(0, half_begin), half_end, log_begin_offset),
         half_end=max(0, half_end),
         op_begin=max(0, op_begin),
         taken_time_ms=taken_time_ms,
@@ -157,7 +158,7 @@ def live_store(broker: Broker) -> LiveStore:
         booted_time_ms=booted_ms,
         scheduled=_scheduled(runtime),
     )
-    facts.findings.extend(_findings(facts))
+    facts.findings.extend(_findings(facts, max(0, half_begin)))
     return facts
 
 
@@ -208,7 +209,7 @@ def _scheduled(runtime: dict[str, str]) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _findings(facts: LiveStore) -> list[Finding]:
+def _findings(facts: LiveStore, half_begin: int) -> list[Finding]:
     found = []
     queue = f"{facts.root} {HALF_TOPIC}"
     if facts.half_cursor > facts.half_end:
@@ -216,8 +217,8 @@ def _findings(facts: LiveStore) -> list[Finding]:
         found.append(
             Finding(facts.root, "cursor-beyond-end", queue, expected=expected, actual=str(facts.half_cursor))
         )
-    elif facts.half_cursor < facts.half_begin:
-        expected = f"at least {facts.half_begin}"
+    elif facts.half_cursor < half_begin:
+        expected = f"at least {half_begin}"
         found.append(
             Finding(facts.root, "cursor-before-begin", queue, expected=expected, actual=str(facts.half_cursor))
         )

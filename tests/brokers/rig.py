@@ -33,6 +33,9 @@ BROKER_PORT, NAME_SERVER_PORT, PORT_STEP = 10911, 9876, 20
 DLEDGER_STEP, CONTROLLER_STEP = 5, 6
 """The ports of a DLedger member and of a controller: so much above the broker's own."""
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"
+PATIENCE_SECONDS = 300
+"""How long a process that does start is waited for: the machine may be busy with other things."""
+NOT_YET = ("RemotingTimeoutException", "RemotingConnectException")
 REQUEST_OFFSET, REQUEST_TOPIC, REQUEST_CONFIG, REQUEST_END_TRANSACTION, REQUEST_RESUME = 14, 17, 25, 37, 323
 
 JAVA_OPTIONS = (
@@ -163,7 +166,7 @@ class Agent:
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self._await("ready", 60)
+        self._await("ready", PATIENCE_SECONDS)
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -259,6 +262,7 @@ class Rig:
         self.port, self.names_port, self._claim = claim_ports()
         self.host = host
         self.conf = dict(SMALL) | (SMALL_5 if version.startswith("5.") else {}) | dict(conf or {})
+        self.start_seconds: float = PATIENCE_SECONDS
         self._processes: dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]] = {}
         self._agents: list[Agent] = []
         self.options = [*JAVA_OPTIONS, *(OLD_JAVA_OPTIONS if maven.is_old(version) else ())]
@@ -320,7 +324,7 @@ class Rig:
         controller = "".join(f"{name}={value}\n" for name, value in self._controller().items())
         conf.write_text(f"listenPort={self.names_port}\n{bind}{controller}")
         self._java("namesrv", "namesrv.NamesrvStartup", conf)
-        self._wait_port("namesrv", self.names_port, 60)
+        self._wait_port("namesrv", self.names_port, PATIENCE_SECONDS)
 
     def _controller(self) -> dict[str, str]:
         """What makes the name server a controller too (5.0.0+), for a broker in controller mode."""
@@ -354,14 +358,14 @@ class Rig:
         conf = self.home / "conf" / "broker.conf"
         conf.write_text("".join(f"{name}={value}\n" for name, value in self.full_conf().items()))
         self._java("broker", "broker.BrokerStartup", conf)
-        self._wait_port("broker", self.port, 120)
+        self._wait_port("broker", self.port, self.start_seconds)
 
     def stop(self, name: str, how: signal.Signals = signal.SIGTERM) -> int:
         """Stop a process by a signal; gives its exit status."""
         process, log = self._processes.pop(name)
         process.send_signal(how)
         try:
-            status = process.wait(60)
+            status = process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
@@ -405,10 +409,19 @@ class Rig:
         return agent.wait(agent.start("request", **named), timeout + 5)
 
     def wait_broker(self, agent: Agent) -> None:
-        """Wait until the name server has the broker's address (request 106, cluster information)."""
-        end = time.monotonic() + 60
+        """Wait until the name server has the broker's address (request 106, cluster information).
+
+        On a busy machine a single answer may take longer than the client waits for it: it is asked again.
+        """
+        end = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < end:
-            answer = agent.do("request", address=self.name_server, code=106, timeout=5000)
+            try:
+                answer = agent.do("request", address=self.name_server, code=106, timeout=5000)
+            except RuntimeError as error:
+                if not any(word in str(error) for word in NOT_YET):
+                    raise
+                agent.failed.clear()
+                continue
             if self.conf["brokerName"] in str(answer["body"]):
                 return
             time.sleep(0.2)

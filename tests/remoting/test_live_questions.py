@@ -13,13 +13,15 @@ import pytest
 
 from readers import questions
 from readers.broker_settings import BrokerSettings, broker_settings
+from readers.consume_queue import open_queue
 from readers.errors import NoSuchTransaction
 from readers.local_engine import audit
-from readers.store import Store, open_store
+from readers.store import HALF_TOPIC, Store, open_store
 from remoting import live_questions, live_tables
 from remoting.broker import Broker
 from remoting.client import Client
 from remoting.codes import RequestCode
+from remoting.frames import Frame
 from tests.brokers import corpus
 from tests.remoting.fake import FakeServer
 from tests.remoting.store_broker import StoreBroker
@@ -150,3 +152,37 @@ def test_ops_in_the_brokers_memory_are_said_of_what_is_pending(tmp_path: Path, c
     with one.server:
         for row in live_questions.audit([one.broker]).table().to_pylist():
             assert ("may not show yet" in row["reason"]) == (row["state"] == "PENDING")
+
+
+class WithExpiredRecords(StoreBroker):
+    """As 4.9.7 after it has deleted the first file of its log: the half queue still counts from 0, and the record at
+    commit-log offset 0 is given as the first bytes of the file that is left (tests/brokers/forcing, test_guards_slow).
+    """
+
+    def _range(self, request: Frame) -> tuple[int, int]:
+        return 0, super()._range(request)[1]
+
+    def _records(self, offsets: list[int]) -> list[tuple[int, bytes]]:
+        found = super()._records(offsets)
+        if offsets and offsets[0] == 0 < self.store.log_begin_offset:
+            return [(0, Path(self.store.commit_log[0].file).read_bytes()[:390]), *found]
+        return found
+
+
+def test_what_a_broker_gives_for_an_expired_record_hides_no_other(tmp_path: Path, client: Client) -> None:
+    name = "killed-4.9.7"
+    one = Served(name, tmp_path, client)
+    first = Path(one.store.commit_log[0].file)
+    with open_queue(one.store, HALF_TOPIC, 0) as queue:
+        assert int(queue.read(0, 1)[1][0]) == 0, "the first half is the first record of the log"
+    first.unlink()
+    store = open_store(tmp_path / "store")
+    answers = WithExpiredRecords(store, one.settings, "4.9.7")
+    with FakeServer(answers) as server:
+        reading = live_questions.audit([Broker(client, server.address, "broker-a", "c")])
+    found = {row["transaction_id"] for row in reading.table().to_pylist()}
+    begin = store.log_begin_offset
+    kept = [row for row in corpus.expected(name) if row["half_copies"][0]["commit_log_offset"] >= begin]
+    assert {row["transaction_id"] for row in kept} <= found
+    assert len(kept) > 20
+    assert [finding for finding in reading.findings if finding.code == "record-damaged"] == []

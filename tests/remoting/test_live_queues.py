@@ -192,3 +192,14 @@ def test_the_pace_is_kept(bodies: list[bytes]) -> None:
         for _ in range(26):
             pace.wait()
     assert sum(waited) == pytest.approx(0.5)
+
+
+def test_records_behind_bytes_that_are_none_are_read(bodies: list[bytes]) -> None:
+    """A real 4.9.7 gave 390 bytes of a longer record for an expired one, and the two records behind it after these."""
+    findings: list[Finding] = []
+    wrong = bytes.fromhex("0000c0d1daa320a7") + bodies[0][8:]
+    body = bodies[3] + wrong[:390] + bodies[5] + bodies[6] + wrong[:100]
+    (block,) = blocks_of([body, bodies[7]], "a@b", findings)
+    assert sorted(block.commit_log_offsets.tolist()) == sorted(offsets_of([bodies[n] for n in (3, 5, 6, 7)]))
+    assert [(finding.code, finding.length_bytes) for finding in findings] == [("record-damaged", 390),
+                                                                            ("record-damaged", 100)]  # fmt: skip
