@@ -10,10 +10,11 @@ from readers.check_rules import CheckRules, check_rules, supposed_version
 from readers.check_state import check_settings
 from readers.check_stops import stop_findings
 from readers.check_window import CheckWindow, check_window
-from readers.cursors import CheckCursors
+from readers.cursors import CheckCursors, check_cursors
 from readers.designs import HALF_TOPIC_DESIGN, designs_of
 from readers.errors import NotAStore
 from readers.findings import Finding
+from readers.missing import derived_findings
 from readers.simulation import Simulated, SimulatedCheck
 from readers.simulation_beside import beside_tables
 from readers.store import HALF_TOPIC, Store
@@ -90,6 +91,8 @@ def _half_topic_checks(
             yield Simulated(store.root, configuration.name, window, rules, settings, begin_ms)
         if not number:
             findings += stop_findings(store, configuration.settings, cursors)
+            # Where the store's own cursor lies outside its queue, not where somebody wants one to stand.
+            findings += derived_findings(store, check_cursors(store).half, has_halves=False)
 
 
 def _situation_notes(store: Store) -> list[str]:

@@ -252,7 +252,8 @@ def _differences(right: dict[str, str], found: dict[str, str], *, is_all: bool =
         before, now = right.get(name, "invented"), found.get(name, "gone")
         if before != now and (is_all or now != "gone"):
             changes.setdefault(f"{before} -> {now}", []).append(name)
-    return ", ".join(f"{change} {len(names)} ({ascii(names[0])[1:41]})" for change, names in sorted(changes.items()))
+    firsts = ((change, len(names), ascii(names[0]).strip("'")[:40]) for change, names in sorted(changes.items()))
+    return ", ".join(f"{change} {number} ({first})" for change, number, first in firsts)
 
 
 def shown(truth: Truth, identity: str, *more: str) -> Iterator[Complaint]:
