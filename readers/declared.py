@@ -12,23 +12,38 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pyarrow as pa
 
 from readers.errors import BadText
 
-#: A value that is only carried along, of whatever kind JSON knows.
-ANYTHING = pa.null()
+#: A value that is only carried along, of whatever kind JSON knows (a type that no declared value has).
+ANYTHING = pa.large_binary()
 #: How deep values may lie within each other; the reader of JSON itself gives up at some thousand.
 _DEPTH_MAX = 64
 _SHOWN_CHARACTERS = 60
+#: Annotations of dataclasses, which are text here.
+_PLAIN: dict[str, pa.DataType] = {
+    "int": pa.int64(), "str": pa.string(), "bool": pa.bool_(), "float": pa.float64(),
+    "dict[str, int]": pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)),
+}
 
 
 def needed(name: str, kind: pa.DataType) -> pa.Field:
     """A field that has a value."""
     return pa.field(name, kind, nullable=False)
+
+
+def struct_of(kind: type) -> pa.StructType:
+    """The struct that a dataclass is in JSON, every field of it there; what is no plain value is only carried along."""
+    return pa.struct([_declared(one.name, str(one.type)) for one in fields(kind)])
+
+
+def _declared(name: str, annotation: str) -> pa.Field:
+    plain = annotation.removesuffix(" | None")
+    return pa.field(name, _PLAIN.get(plain, ANYTHING), nullable=plain != annotation)
 
 
 def list_of(kind: pa.DataType) -> pa.DataType:
@@ -72,7 +87,7 @@ class Form:
     def _check(self, value: Any, kind: pa.DataType, file: str, place: str, depth: int) -> None:
         if depth > _DEPTH_MAX:
             raise self.bad(file, place, f"at most {_DEPTH_MAX} levels", "more")
-        if pa.types.is_null(kind):
+        if kind == ANYTHING:
             self._check_carried(value, file, place, depth)
         elif pa.types.is_struct(kind):
             if not isinstance(value, dict):

@@ -18,7 +18,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from readers.errors import BadRequest, BadText, SourceError, UnwritableFile
+import pyarrow as pa
+
+from readers.declared import ANYTHING, Form, list_of, needed, shown
+from readers.errors import BadRequest, SourceError, UnwritableFile
 from readers.partition_files import TEMPORARY_SUFFIX, WrittenFile, on_disk
 from readers.places import identity_of
 from readers.sources import Segment
@@ -28,6 +31,18 @@ from readers.store import Store
 STATE_DIRECTORY = "_rmqtx"
 _MANIFESTS, _LOCK, _SETTINGS = "manifests", "lock", "export.json"
 _BEGIN_BYTES = 4096
+_RANGE = Form(
+    "manifest of an export",
+    pa.struct(
+        [
+            needed("store", pa.string()), *(needed(name, pa.int64()) for name in ("base_offset", "from_position")),
+            needed("to_position", pa.int64()), pa.field("last_position", pa.int64()), needed("rows_count", pa.int64()),
+            needed("begin_bytes", pa.int64()), needed("begin_digest", pa.string()),
+            needed("files", list_of(pa.struct([needed("name", pa.binary()), needed("rows_count", pa.int64())]))),
+        ]
+    ),
+)
+_SETTINGS_FORM = Form("list of an export's settings", pa.map_(pa.string(), ANYTHING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +194,7 @@ def _same_settings(path: Path, settings: dict[str, Any]) -> None:
     if not path.exists():
         write_json(path, settings)
         return
-    before = _read_json(path)
+    before = _SETTINGS_FORM.read(path.read_bytes(), str(path))
     for name, value in settings.items():
         if before.get(name) != value:
             raise BadRequest(
@@ -188,22 +203,25 @@ def _same_settings(path: Path, settings: dict[str, Any]) -> None:
             )
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise BadText(f"{path} is no manifest of ours: {error}", file=path) from error
-    if not isinstance(value, dict):
-        raise BadText(f"{path} is no manifest of ours", file=path)
-    return value
-
-
 def _read_range(path: Path) -> Range:
-    facts = _read_json(path)
-    try:
-        return Range(**{**facts, "files": tuple(facts["files"])})
-    except (TypeError, KeyError) as error:
-        raise BadText(f"{path} is no manifest of ours: {error}", file=path) from error
+    """A manifest. What it names is removed later on, so it can name nothing but an export's own files below it.
+
+    Raises: BadText; OSError.
+    """
+    facts = _RANGE.read(path.read_bytes(), str(path))
+    for number, file in enumerate(facts["files"]):
+        if not is_own_name(file["name"]):
+            raise _RANGE.bad(str(path), f"files[{number}].name", "a file of an export", shown(file["name"]))
+    done = Range(**{**facts, "files": tuple(facts["files"])})
+    if done.name != path.name:
+        raise _RANGE.bad(str(path), "store", f"those of {done.name}", "others")
+    return done
+
+
+def is_own_name(name: str) -> bool:
+    """Whether a path below an export's directory is one that an export gives its files."""
+    *directories, file = name.split("/")
+    return file.startswith("part-") and not any(part in ("", ".", "..") or part.startswith("/") for part in directories)
 
 
 def _remove_half_done(directory: Path, names: set[str]) -> None:

@@ -16,15 +16,19 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from readers.chains import Witnesses
-from readers.errors import BadRequest, UnwritableFile
+from readers.declared import ANYTHING, Form, list_of, needed, struct_of
+from readers.errors import BadRequest, BadText, UnwritableFile
+from readers.follow_said import Place
 from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES
 from readers.offset_marks import OFFSET_MARKS
+from readers.premises import ForeignDecision
 from readers.spool import UInt64s
 from readers.store import Store
 from readers.tables import MARKS, TRANSACTIONS
@@ -85,6 +89,23 @@ _SCHEMA = (
     "CREATE INDEX verdicts_by_hash ON verdicts (hash)",
     "CREATE INDEX verdicts_unsettled ON verdicts (state) WHERE state IN ('PENDING', 'LOST', 'UNDECIDABLE')",
 )
+_IDENTITY_INDEX = "CREATE INDEX IF NOT EXISTS {0}_by_hash ON {0} (hash)"
+_CURSORS = pa.map_(pa.string(), pa.field("offset", pa.int64(), nullable=False))
+#: What is kept of a store as JSON, by its column.
+_KEPT = {
+    "place": Form(
+        "checkpoint that this version wrote",
+        struct_of(Place),
+    ),
+    "view": Form(
+        "checkpoint that this version wrote",
+        pa.struct([pa.field("half_cursors", _CURSORS), pa.field("op_cursors", _CURSORS),
+                   *(needed(name, ANYTHING) for name in ("settings", "missing", "checks_limit", "beside")),
+                   *(needed(name, ANYTHING) for name in ("reference_time_ms", "begins_later")),
+                   needed("foreign", list_of(struct_of(ForeignDecision)))]),
+        is_open=True,
+    ),
+}  # fmt: skip
 
 
 class FollowDatabase:
@@ -139,7 +160,24 @@ class FollowDatabase:
         run("CREATE TEMP TABLE chunk (hash INTEGER PRIMARY KEY)")
         if self.is_made:
             self._make(stores)
+        self._require_schema()
         self._require(stores)
+
+    def _require_schema(self) -> None:
+        """Nothing is in the file but what was made in it: no trigger, no view, no table of another form."""
+        run = self.connection.execute
+        run("PRAGMA trusted_schema = OFF")
+        found = {text for (text,) in run("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
+        later = {_IDENTITY_INDEX.replace("IF NOT EXISTS ", "").format(table) for table in IDENTIFIED}
+        if not set(_SCHEMA) <= found <= {*_SCHEMA, *later}:
+            raise self._none()
+
+    def changed(self, why: object) -> BadText:
+        """The error that a value of the file is none that was written into it."""
+        return BadText(
+            f"{self.path} was changed by somebody else: {' '.join(str(why).split())[:200]}", file=self.path,
+            advice="remove it to begin from the start of the logs",
+        )
 
     def _none(self) -> BadRequest:
         return BadRequest(f"{self.path} is no checkpoint of an audit that follows", advice="give another file")
@@ -148,8 +186,9 @@ class FollowDatabase:
         with self.transaction():
             for statement in _SCHEMA:
                 self.connection.execute(statement)
+            place = json.dumps(asdict(Place()))
             for number, store in enumerate(stores):
-                self.connection.execute("INSERT INTO stores VALUES (?, ?, '{}', NULL)", (number, store.root))
+                self.connection.execute("INSERT INTO stores VALUES (?, ?, ?, NULL)", (number, store.root, place))
             self.connection.execute("INSERT INTO meta VALUES ('judges_all', '1')")
             self.connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             self.connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
@@ -204,7 +243,7 @@ class FollowDatabase:
     def of_store(self, number: int, column: str) -> Any:
         """What is kept of a store: `place` or `view`; None where nothing is."""
         text = self.connection.execute(f"SELECT {column} FROM stores WHERE number = ?", (number,)).fetchone()[0]
-        return None if text is None else json.loads(text)
+        return None if text is None else _KEPT[column].read(text, self.path)
 
     def set_of_store(self, number: int, column: str, value: Any) -> None:
         """Keep it."""
@@ -269,7 +308,7 @@ class FollowDatabase:
     def index_witnesses(self) -> None:
         """Make witnesses be found by identity: once, when the first of them are all there, for then it is quick."""
         for table in IDENTIFIED:
-            self.connection.execute(f"CREATE INDEX IF NOT EXISTS {table}_by_hash ON {table} (hash)")
+            self.connection.execute(_IDENTITY_INDEX.format(table))
 
     def choose(self, hashes: Iterable[int]) -> None:
         """The identities that `witnesses` and `verdicts` are about."""
@@ -306,6 +345,12 @@ class FollowDatabase:
         return Witnesses.of(halves, batches, tables["finals"], tables["discards"], tables["offset_marks"]), lone
 
     def _batch(self, schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+        try:
+            return self._batch_of(schema, rows)
+        except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as error:  # SQLite keeps any value
+            raise self.changed(error) from error
+
+    def _batch_of(self, schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         arrays = []
         for field, values in zip(schema, zip(*rows, strict=True), strict=True):
             if field.name == "store":

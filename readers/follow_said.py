@@ -6,10 +6,25 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
+
+from readers.declared import Form, list_of, needed, struct_of
 from readers.findings import Finding
 from readers.missing import UnfoundSlot
 from readers.segment_scan import Span
 from readers.witness_scan import Scanned
+
+_FORM = Form(
+    "checkpoint that this version wrote",
+    pa.struct(
+        [
+            needed("spans", list_of(struct_of(Span))), needed("findings", list_of(struct_of(Finding))),
+            needed("unfound", list_of(struct_of(UnfoundSlot))),
+            *(needed(f"{name}_count", pa.int64()) for name in ("halves", "rocksdb_halves", "prepared")),
+            needed("checks_seen_max", pa.int64()),
+        ]
+    ),
+)
 
 
 @dataclass(slots=True)
@@ -42,13 +57,16 @@ class Said:
     checks_seen_max: int = 0
 
     @staticmethod
-    def of(text: str) -> Said:
-        """What `text` gave."""
-        value: dict[str, Any] = json.loads(text)
+    def of(text: str, file: str) -> Said:
+        """What `text` gave; `file` is what errors name.
+
+        Raises: BadText.
+        """
+        value: dict[str, Any] = _FORM.read(text, file)
         return Said(
-            [Span(*entry) for entry in value["spans"]],
+            [Span(**entry) for entry in value["spans"]],
             [Finding(**entry) for entry in value["findings"]],
-            [UnfoundSlot(*entry) for entry in value["unfound"]],
+            [UnfoundSlot(**entry) for entry in value["unfound"]],
             value["halves_count"],
             value["rocksdb_halves_count"],
             value["prepared_count"],
@@ -58,9 +76,9 @@ class Said:
     def text(self) -> str:
         """The same as JSON."""
         return json.dumps({
-            "spans": [[span.kind, span.position_bytes, span.length_bytes] for span in self.spans],
+            "spans": [asdict(span) for span in self.spans],
             "findings": [asdict(finding) for finding in self.findings],
-            "unfound": [list(asdict(slot).values()) for slot in self.unfound],
+            "unfound": [asdict(slot) for slot in self.unfound],
             "halves_count": self.halves_count,
             "rocksdb_halves_count": self.rocksdb_halves_count,
             "prepared_count": self.prepared_count,

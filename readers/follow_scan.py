@@ -68,7 +68,7 @@ class LogFollower:
         rows = self._database.connection.execute(
             "SELECT base_offset, size_bytes, said FROM segments WHERE store = ? ORDER BY base_offset", (self.number,)
         )
-        return {base: (size, Said.of(said)) for base, size, said in rows}
+        return {base: (size, Said.of(said, self._database.path)) for base, size, said in rows}
 
     def _forget(self) -> None:
         here = {segment.base_offset: segment for segment in self.store.commit_log}
@@ -293,7 +293,7 @@ class LogFollower:
         row = self._database.connection.execute(
             "SELECT said FROM segments WHERE store = ? AND base_offset = ?", (self.number, segment.base_offset)
         ).fetchone()
-        return Said() if row is None else Said.of(row[0])
+        return Said() if row is None else Said.of(row[0], self._database.path)
 
     def _keep_said(self, base: int, said: Said, size_bytes: int | None = None) -> None:
         run = self._database.connection.execute

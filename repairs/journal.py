@@ -18,15 +18,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from readers.errors import UnreadableFile, UnwritableFile
+import pyarrow as pa
+
+from readers.declared import Form, needed, parsed, shown
+from readers.errors import BadText, UnreadableFile, UnwritableFile
 from readers.findings import Finding, as_text
 from readers.partition_files import on_disk
 from readers.units import time_text
-from repairs.receipts import RECHECK, Receipt, receipt_of
+from repairs.receipts import RECHECK, RECHECK_FORM, STANDINGS, Receipt, receipt_of
 
 JOURNAL_VERSION = 1
 FILE_NAME = "receipts.jsonl"
 BEGUN, WENT_ON, ENDED, RECHECKED = "begun", "went_on", "ended", "rechecked"
+
+_LINE = Form(
+    "line of a journal", pa.struct([needed("journal_version", pa.int64()), needed("line", pa.string())]), is_open=True
+)
 
 
 def state_directory() -> Path:
@@ -177,25 +184,34 @@ class _Merged:
         if not line.strip():
             return None
         try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            return "receipt-torn", " ".join(str(error).split())[:120]
-        problem = self._take(value)
+            value = parsed(line, "a line", "receipt")
+        except BadText as error:
+            return "receipt-torn", error.message
+        try:
+            problem = self._take(value)
+        except BadText as error:
+            problem = str(error)
+        except RecursionError:
+            problem = "values too deep within each other"
         return None if problem is None else ("receipt-unreadable", problem)
 
     def _take(self, value: Any) -> str | None:
-        """Take what a line holds; gives what is wrong with it."""
-        try:
-            if value["journal_version"] != JOURNAL_VERSION:
-                return f"version {value['journal_version']}"
-            if value["line"] == RECHECKED:
-                self._rechecks.setdefault(str(value["receipt_id"]), []).append(_without_times(dict(value["recheck"])))
-                return None
-            if value["line"] not in (BEGUN, WENT_ON, ENDED):
-                return f"a line of kind {value['line']}"
-            receipt = receipt_of(_without_times(value))
-        except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
-            return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+        """Take what a line holds; gives what is wrong with it.
+
+        Raises: BadText.
+        """
+        _LINE.check(value, "a line")
+        if value["journal_version"] != JOURNAL_VERSION:
+            return f"version {value['journal_version']}"
+        if value["line"] == RECHECKED:
+            told = RECHECK_FORM.check(_without_times(value), "a line")
+            if told["recheck"]["standing"] not in STANDINGS:
+                return f"a standing {shown(told['recheck']['standing'])}"
+            self._rechecks.setdefault(told["receipt_id"], []).append(dict(told["recheck"]))
+            return None
+        if value["line"] not in (BEGUN, WENT_ON, ENDED):
+            return f"a line of kind {shown(value['line'])}"
+        receipt = receipt_of(_without_times(value))
         if value["line"] != ENDED:
             if receipt.receipt_id in self._receipts and self._receipts[receipt.receipt_id].has_ended:
                 return None

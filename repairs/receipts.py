@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from readers.custody import tool
+from readers.declared import Form, needed, shown
 from readers.plan import RECORD_NAMED
 from readers.tables import PROPERTIES, column
 
@@ -121,6 +122,28 @@ RECEIPTS = pa.schema(
     ]
 )
 
+#: A receipt as a line of the journal has it, and a later look at one.
+_FORM = Form(
+    "receipt",
+    pa.struct(
+        [
+            one.with_nullable(one.name not in ("action", "store", "receipt_id", "begun_time_ms")) for one in RECEIPTS
+            if one.name != "rechecks"
+        ]
+    ),
+    is_open=True,
+)
+RECHECK_FORM = Form(
+    "later look at a receipt",
+    pa.struct(
+        [
+            needed("receipt_id", pa.string()),
+            needed("recheck", pa.struct([one.with_nullable(one.name == "who") for one in RECHECK])),
+        ]
+    ),
+    is_open=True,
+)
+
 
 @dataclass(slots=True)
 class Receipt:
@@ -199,42 +222,24 @@ def answered(entry: dict[str, Any], code: int, remark: str | None) -> None:
     entry.update(response_code=code, response_remark=remark, answered_time_ms=_now_ms())
 
 
-def receipt_of(values: Mapping[str, Any]) -> Receipt:
+def receipt_of(values: Mapping[str, Any], file: str = "a line") -> Receipt:
     """A receipt from what a line of the journal holds; what this version does not know is left out.
 
-    Raises: ValueError, TypeError, KeyError for what is no receipt.
+    `file`: what errors name.
+    Raises: BadText for what is no receipt.
     """
+    _FORM.check(values, file)
     known = {one.name: values[one.name] for one in fields(Receipt) if values.get(one.name) is not None}
-    if known.get("action") in WITHOUT_TRANSACTION:
+    if known["action"] in WITHOUT_TRANSACTION:
         known["transaction_id"] = None
-    for name in ("action", "transaction_id", "store", "receipt_id", "begun_time_ms"):
-        if name == "transaction_id" and known["action"] in WITHOUT_TRANSACTION:
-            continue
-        if not isinstance(known[name], int if name.endswith("_ms") else str):
-            raise TypeError(name)
+    elif "transaction_id" not in known:
+        raise _FORM.bad(file, "transaction_id", "a text", "nothing")
     if not is_receipt_id(known["receipt_id"]):
-        raise ValueError(known["receipt_id"])
-    for name, value in known.items():
-        if not _fits(value, RECEIPTS.field(name).type):
-            raise TypeError(f"{name} cannot be {type(value).__name__} there, or a part of it cannot")
+        raise _FORM.bad(file, "receipt_id", "the name of a receipt", shown(known["receipt_id"]))
+    for name, words in (("outcome", OUTCOMES),):
+        if known.get(name, "unknown") not in words:
+            raise _FORM.bad(file, name, f"one of {', '.join(words)}", shown(known[name]))
     return Receipt(**known)
-
-
-def _fits(value: Any, kind: pa.DataType) -> bool:
-    """Whether a value of JSON can stand in a column; a table of one row would tell too, a hundred times slower."""
-    if value is None:
-        return True
-    if pa.types.is_map(kind):
-        return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
-    if pa.types.is_list(kind):
-        return isinstance(value, list) and all(_fits(one, kind.value_type) for one in value)
-    if pa.types.is_struct(kind):
-        fields_of = [kind.field(number) for number in range(kind.num_fields)]
-        return isinstance(value, dict) and all(_fits(value.get(one.name), one.type) for one in fields_of)
-    if pa.types.is_integer(kind):
-        bits = kind.bit_width - 1
-        return type(value) is int and -(1 << bits) <= value < 1 << bits
-    return isinstance(value, str)
 
 
 def table(receipts: Iterable[Receipt]) -> pa.Table:

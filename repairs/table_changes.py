@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from readers.errors import BadRequest, StoreChanged, UnwritableFile
+from readers.errors import BadRequest, BadText, StoreChanged, UnwritableFile
 from readers.transaction_table import TableAddress
 from repairs.table_plans import ADD, DELETE, TableStep
 from repairs.table_rows import Login, Rows, changed_rows
@@ -79,7 +79,7 @@ def undo_of(file: Path, steps: Sequence[TableStep], address: TableAddress) -> Ta
         undo = read_undo(file.read_text(encoding="utf-8"), str(file))
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError, BadRequest) as error:
+    except (OSError, UnicodeDecodeError, BadRequest, BadText) as error:
         raise taken(file) from error
     if not undo.is_of(steps, address):
         raise taken(file)

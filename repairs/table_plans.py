@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from readers.commit_log import scan_segments
 from readers.custody import tool
-from readers.errors import BadRequest
+from readers.declared import ANYTHING, Form, list_of, needed, parsed, shown
 from readers.findings import Finding
 from readers.old_records import OldRecords
 from readers.properties import PRODUCER_GROUP
@@ -38,6 +38,23 @@ TABLE_STEPS = pa.schema(
         column("half_commit_log_offset", pa.int64(), "commit-log offset of the prepared record"),
         column("producer_group", pa.string(), "producer group: as the row has it, or as the record says"),
         column("reason", pa.string(), "what in the log says so"),
+    ]
+)
+
+_ADDRESS = pa.struct(
+    [needed(name, pa.string()) for name in ("location", "table", "offset_column", "group_column")]
+)
+_HEAD = pa.struct(
+    [
+        needed("kind", pa.string()), needed("version", pa.int64()), pa.field("store", pa.string()),
+        needed("transaction_table", _ADDRESS), pa.field("receipts", list_of(pa.string())),
+    ]
+)
+#: A line that is a step; `row` stands in undo files only.
+_STEP = pa.struct(
+    [
+        *(one.with_nullable(one.name in ("producer_group", "reason")) for one in TABLE_STEPS),
+        pa.field("row", pa.map_(pa.string(), ANYTHING)),
     ]
 )
 
@@ -148,49 +165,46 @@ def address_row(address: TableAddress) -> dict[str, str]:
 def read_plan(text: str, name: str) -> TablePlan:
     """A plan of a file.
 
-    Raises: BadRequest for what is no such plan.
+    Raises: BadText for what is no such plan.
     """
     head, rows = read_lines(text, name, KIND)
-    return TablePlan(str(head["store"]), address_of(head, name), steps_of(rows, name))
+    if head.get("store") is None:
+        raise Form(KIND, _HEAD).bad(name, "store", "a text", "nothing")
+    return TablePlan(head["store"], address_of(head), steps_of(rows))
 
 
 def read_lines(text: str, name: str, kind: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The first line and the others of a file of JSON lines of a kind.
 
-    Raises: BadRequest.
+    Raises: BadText.
     """
-    try:
-        rows = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except ValueError as error:
-        raise BadRequest(f"{name} is no {kind}: {error}") from error
-    if not rows or not all(isinstance(row, dict) for row in rows) or rows[0].get("kind") != kind:
-        raise BadRequest(f"{name} is no {kind}")
-    if rows[0].get("version") != VERSION:
-        raise BadRequest(f"{name} is of another version of rmqtx", advice="make the plan again")
-    return rows[0], rows[1:]
+    form = Form(kind, _HEAD, is_open=True)
+    lines = [line for line in text.split("\n") if line.strip()]
+    head: dict[str, Any] = form.read(lines[0] if lines else "", name)
+    if head["kind"] != kind:
+        raise form.bad(name, "kind", kind, shown(head["kind"]))
+    if head["version"] != VERSION:
+        raise form.bad(name, "version", str(VERSION), shown(head["version"]))
+    step = Form(f"{kind} with steps", _STEP, is_open=True)
+    rows = []
+    for number, line in enumerate(lines[1:], 2):
+        row = step.check(parsed(line, name, kind), name, f"line {number}")
+        if row["action"] not in (DELETE, ADD):
+            raise step.bad(name, f"line {number}.action", f"{DELETE} or {ADD}", shown(row["action"]))
+        if row["half_commit_log_offset"] < 0:
+            raise step.bad(name, f"line {number}.half_commit_log_offset", "an offset", "a negative number")
+        rows.append(row)
+    return head, rows
 
 
-def address_of(head: dict[str, Any], name: str) -> TableAddress:
-    """The table that a file is about.
-
-    Raises: BadRequest.
-    """
-    try:
-        return TableAddress(**{key: str(value) for key, value in head["transaction_table"].items()})
-    except (KeyError, AttributeError, TypeError) as error:
-        raise BadRequest(f"{name} does not say which table it is about") from error
+def address_of(head: dict[str, Any]) -> TableAddress:
+    """The table that a file is about."""
+    return TableAddress(**head["transaction_table"])
 
 
-def steps_of(rows: list[dict[str, Any]], name: str) -> tuple[TableStep, ...]:
-    """The steps of a file's rows.
-
-    Raises: BadRequest for a row that is no step.
-    """
-    steps = []
-    for row in rows:
-        offset, group = row.get("half_commit_log_offset"), row.get("producer_group")
-        is_offset = isinstance(offset, int) and not isinstance(offset, bool) and 0 <= offset < 2**63
-        if row.get("action") not in (DELETE, ADD) or not is_offset or not isinstance(group, str | None):
-            raise BadRequest(f"{name} has a row that is no step: {json.dumps(row)[:120]}")
-        steps.append(TableStep(row["action"], int(str(offset)), group, str(row.get("reason", ""))))
-    return tuple(steps)
+def steps_of(rows: list[dict[str, Any]]) -> tuple[TableStep, ...]:
+    """The steps of a file's rows."""
+    return tuple(
+        TableStep(row["action"], row["half_commit_log_offset"], row.get("producer_group"), row.get("reason") or "")
+        for row in rows
+    )

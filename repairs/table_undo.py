@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from readers.custody import tool
-from readers.errors import BadRequest
+from readers.errors import BadRequest, BadText
+from readers.table_values import number_of, value_text
 from readers.transaction_table import TableAddress
 from repairs.file_operations import FileOperations, told
 from repairs.table_plans import VERSION, TableStep, address_of, address_row, read_lines, step_rows, steps_of
@@ -62,19 +63,27 @@ def undo_text(undo: TableUndo, made_ms: int) -> str:
 def read_undo(text: str, name: str) -> TableUndo:
     """What is in an undo file.
 
-    Raises: BadRequest for what is none.
+    Raises: BadText for what is none.
     """
     head, lines = read_lines(text, name, KIND)
+    address = address_of(head)
     rows: list[Row | None] = []
     for line in lines:
         row = line.get("row")
         try:
             rows.append(None if row is None else {str(key): _given(value) for key, value in row.items()})
         except (AttributeError, TypeError, ValueError, ArithmeticError) as error:
-            raise BadRequest(f"{name} has a row that cannot be put back: {json.dumps(line)[:120]}") from error
-    receipts = head.get("receipts")
-    ids = tuple(str(one) for one in receipts) if isinstance(receipts, list) else ()
-    return TableUndo(address_of(head, name), steps_of(lines, name), tuple(rows), ids)
+            raise BadText(f"{name} has a row that cannot be put back: {json.dumps(line)[:120]}", file=name) from error
+        if row is not None and not _is_row_of(rows[-1] or {}, line["half_commit_log_offset"], address):
+            raise BadText(f"{name} has a row that is not that of its step: {json.dumps(line)[:120]}", file=name)
+    return TableUndo(address, steps_of(lines), tuple(rows), tuple(head.get("receipts") or ()))
+
+
+def _is_row_of(row: Row, offset: int, address: TableAddress) -> bool:
+    """Whether a row that is put back is that of a step: the undo file may come from elsewhere."""
+    wanted = address.offset_column.lower()
+    values = [value for name, value in row.items() if name.lower() == wanted]
+    return len(values) == 1 and number_of(value_text(values[0])) == offset
 
 
 def _kept(name: str, value: object) -> object:

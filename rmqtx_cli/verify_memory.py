@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from readers.errors import UnreadableFile
+from readers.errors import BadText, UnreadableFile
 from rmqtx_cli.durations import duration_text, parse_duration_ms
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import count
@@ -37,16 +37,19 @@ def recall(file: Path) -> dict[str, int]:
 
     Raises: UnreadableFile.
     """
+    import pyarrow as pa
+
+    from readers.declared import Form, needed
+
+    times = pa.map_(pa.string(), pa.field("verified_time_ms", pa.int64(), nullable=False))
+    form = Form("memory of rmqtx verify", pa.struct([needed("form", pa.int64()), needed("files", times)]))
     try:
-        found = json.loads(file.read_text("utf-8"))
-    except (FileNotFoundError, ValueError):
+        found = form.read(file.read_bytes(), str(file))
+    except (FileNotFoundError, BadText):
         return {}
     except OSError as error:
         raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=str(file)) from error
-    files = found.get("files") if isinstance(found, dict) and found.get("form") == _FORM else None
-    if not isinstance(files, dict):
-        return {}
-    return {name: time for name, time in files.items() if isinstance(time, int)}
+    return dict(found["files"]) if found["form"] == _FORM else {}
 
 
 def remember(file: Path, checked: dict[str, int]) -> None:

@@ -11,10 +11,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from readers.declared import Form, list_of, needed, struct_of
+from readers.errors import BadText
 from readers.places import identity_of
+from rmqtx_cli.monitoring.measure import StoreNumbers
 from rmqtx_cli.output.port import written_whole
 
 _FORM = 1
+_STORE = pa.struct([one.with_nullable(True) for one in struct_of(StoreNumbers)])
+_MEMORY = Form(
+    "memory of rmqtx check",
+    pa.struct(
+        [
+            needed("form", pa.int64()), needed("taken_time_ms", pa.int64()), needed("hanging", list_of(pa.string())),
+            needed("stores", pa.map_(pa.string(), pa.field("store", _STORE, nullable=False))),
+        ]
+    ),
+    is_open=True,
+)
 
 
 def default_directory() -> Path:
@@ -35,11 +51,10 @@ def recall(file: Path) -> dict[str, Any] | None:
     Raises: OSError if it exists and cannot be read.
     """
     try:
-        found = json.loads(file.read_text("utf-8"))
-    except (FileNotFoundError, ValueError):
+        found: dict[str, Any] = _MEMORY.read(file.read_bytes(), str(file))
+    except (FileNotFoundError, BadText):
         return None
-    is_ours = isinstance(found, dict) and found.get("form") == _FORM and isinstance(found.get("stores"), dict)
-    return found if is_ours and isinstance(found.get("hanging"), list) else None
+    return found if found["form"] == _FORM else None
 
 
 def remember(file: Path, numbers: dict[str, Any]) -> None:

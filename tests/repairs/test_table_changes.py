@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from readers.errors import BadRequest, RmqtxError, StoreChanged, UnwritableFile
+from readers.errors import BadRequest, BadText, RmqtxError, StoreChanged, UnwritableFile
 from readers.store import open_store
 from readers.transaction_table import TableAddress, TransactionTable, read_transaction_table
 from repairs import table_changes
@@ -141,7 +141,7 @@ def test_a_row_that_cannot_be_put_back_is_one_line(aged: TableAddress, tmp_path:
     apply_steps(steps(aged), aged, NOBODY, tmp_path / "undo", 0)
     head, *others = (tmp_path / "undo").read_text().splitlines()
     first = json.loads(others[0]) | {"row": json.loads(row)}
-    with pytest.raises(BadRequest, match="has a row that cannot be put back") as caught:
+    with pytest.raises(BadText) as caught:
         undo_steps("\n".join([head, json.dumps(first)]), "undo", NOBODY)
     assert "\n" not in str(caught.value)
 
@@ -277,7 +277,7 @@ def test_of_a_damaged_log_no_row_is_added(aged: TableAddress, tmp_path: Path) ->
 @pytest.mark.parametrize("text", ["", "x", "[]", '{"kind": "other"}', '{"kind": "rmqtx-table-plan", "version": 9}',
                                   '{"kind": "rmqtx-table-plan", "version": 1, "store": "s"}'])  # fmt: skip
 def test_what_is_no_plan_is_one_line(text: str) -> None:
-    with pytest.raises(BadRequest) as caught:
+    with pytest.raises(BadText) as caught:
         read_plan(text, "plan")
     assert "\n" not in str(caught.value)
 

@@ -36,8 +36,10 @@ def command(
 
     voice = Voice(verbose, quiet)
     text = text_of(file)
-    receipts = read_undo(text, str(file)).receipts
-    if not yes and not agreed(f"have the rows as they were before {file}"):
+    undo = read_undo(text, str(file))
+    receipts = undo.receipts
+    asked = f"have {count(len(undo.steps), 'row')} of {undo.address.name} as they were before {file}"
+    if not yes and not agreed(asked):
         say.line("rmqtx: nothing was done")
         return exit_status.INTERRUPTED
     address, changed = undo_steps(text, str(file), login())
