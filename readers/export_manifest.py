@@ -198,9 +198,13 @@ def _same_settings(path: Path, settings: dict[str, Any]) -> None:
     for name, value in settings.items():
         if before.get(name) != value:
             raise BadRequest(
-                f"{path.parent.parent} holds an export with {name} {before.get(name)}, not {value}",
+                f"{path.parent.parent} holds an export with {name} {_word(before.get(name))}, not {_word(value)}",
                 advice="give the same options, or a new directory",
             )
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) and value.isidentifier() and len(value) < 40 else shown(value)
 
 
 def _read_range(path: Path) -> Range:
@@ -214,7 +218,7 @@ def _read_range(path: Path) -> Range:
             raise _RANGE.bad(str(path), f"files[{number}].name", "a file of an export", shown(file["name"]))
     done = Range(**{**facts, "files": tuple(facts["files"])})
     if done.name != path.name:
-        raise _RANGE.bad(str(path), "store", f"those of {done.name}", "others")
+        raise _RANGE.bad(str(path), "store", "those that its name says", shown(done.name))
     return done
 
 

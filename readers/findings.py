@@ -102,6 +102,12 @@ KINDS: dict[str, Kind] = {
         "it is left out; brokers from 4.5.1 refuse to start while it is there",
         "move it away before the broker starts",
     ),
+    "link-out": Kind(
+        "warning",
+        "a link in the store that leads out of it",
+        "if a broker's file has that name, what it leads to is read; commands that copy or change the store refuse it",
+        "if the store came from elsewhere, look at what it leads to before anything of it is believed",
+    ),
     "unreadable-file": Kind(
         "error", "a file that cannot be opened or read", "everything in it is missing as evidence",
         hides_records=True,

@@ -121,7 +121,7 @@ class FollowDatabase:
         """
         self.path = path
         try:
-            self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise UnwritableFile(f"cannot write {path}: {error.strerror}", file=path) from error
         try:

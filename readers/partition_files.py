@@ -173,6 +173,8 @@ class PartitionFiles:
         path = self.directory / temporary
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # Keys and bodies are nobody else's to read; whoever opens the file by its name next keeps its permissions.
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             file = self.form.open(path, self.schema)
         except OSError as error:
             raise _cannot_write(path, error) from error

@@ -23,6 +23,7 @@ from readers.errors import NotAStore, UnreadableFile
 from readers.findings import Finding, as_text
 from readers.places import Files, files_of, is_uri, joined, normalised, parent_of
 from readers.sources import Segment, SegmentedLog, is_dledger, list_segments, open_together, with_frames
+from readers.store_links import top_links_out
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -219,6 +220,9 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
     for directory in directories:
         if not is_dledger(directory) and (commit_log_directories or not is_uri(directory)):
             segments = with_frames(segments, directory)
+    if not is_uri(place):
+        findings += [Finding(place, "link-out", as_text(link), actual=as_text(os.path.realpath(link)))
+                     for link in top_links_out(Path(place))]
     mark = joined(place, BEGUN_MARK)
     if files.entry(mark) is not None:
         findings.append(Finding(place, "half-changed", mark))

@@ -15,24 +15,23 @@ from pathlib import Path
 
 _SEGMENT = r"\d{20}"
 _ROCKSDB = r"CURRENT|IDENTITY|LOCK|LOG(\.old\.\d+)?|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|dbtmp|blob)"
-_QUEUES = (rf"{_ROCKSDB}|[%|A-Za-z0-9_-]{{1,255}}", r"\d{1,9}", _SEGMENT)
-_CONFIG = (
-    r"\w+\.json(\.bak)?|(transactionMetrics|timermetrics|timercheck)(\.bak)?|"
-    r"rdb|metadata|topics|subscriptionGroups|consumerOffsets"
-)
-#: What a directory of a broker's own holds, by its name: the names in it, in the directories there, and so on. Without
-#: any it is never followed to another disk.
+#: One level of directories: the names of files in it, and of directories.
+_Level = tuple[str, str]
+_QUEUES: tuple[_Level, ...] = ((_ROCKSDB, r"[%|A-Za-z0-9_-]{1,255}"), ("", r"\d{1,9}"), (_SEGMENT, ""))
+_CONFIG = r"\w+\.json(\.bak)?|(transactionMetrics|timermetrics|timercheck)(\.bak)?"
+#: What a directory of a broker's own holds, by its name: level by level. Without any it is never followed to another
+#: disk.
 #: Source: store/MappedFileQueue.java, index/IndexService.java, ConfigManager.java, StorePathConfigHelper.java; those of
 #: RocksDB: db/filename.cc.
-_DIRECTORIES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (r"commitlog[-_\w]*", (_SEGMENT,)),
-    (r"dledger-[^/]+", (r"data|index|(checkpoint|currterm)(\.bak)?", _SEGMENT)),
+_DIRECTORIES: tuple[tuple[str, tuple[_Level, ...]], ...] = (
+    (r"commitlog[-_\w]*", ((_SEGMENT, ""),)),
+    (r"dledger-[^/]+", ((r"(checkpoint|currterm)(\.bak)?", "data|index"), (_SEGMENT, ""))),
     (r"consumequeue(_ext)?|batchconsumequeue", _QUEUES),
-    (r"consumequeue_rocksdb|rocksdbstore", (_ROCKSDB,)),
-    (r"index", (r"\d{17}",)),
-    (r"transaction", (r"statetable|redolog", _SEGMENT)),
-    (r"timerlog", (_SEGMENT,)),
-    (r"config", (_CONFIG, _ROCKSDB)),
+    (r"consumequeue_rocksdb|rocksdbstore", ((_ROCKSDB, ""),)),
+    (r"index", ((r"\d{17}", ""),)),
+    (r"transaction", (("", r"statetable|redolog"), (_SEGMENT, ""))),
+    (r"timerlog", ((_SEGMENT, ""),)),
+    (r"config", ((_CONFIG, r"rdb|metadata|topics|subscriptionGroups|consumerOffsets"), (_ROCKSDB, ""))),
     (r"compaction", ()),
 )
 _FILES = r"(abort|checkpoint|timerwheel|epochFileCheckpoint|brokerIdentity)(\.bak)?"
@@ -51,25 +50,27 @@ def is_own_directory(link: Path, root: Path) -> bool:
 
     Damage: what cannot be listed is none.
     """
-    held = next((held for names, held in _DIRECTORIES if re.fullmatch(names, link.name)), ())
+    levels = next((levels for names, levels in _DIRECTORIES if re.fullmatch(names, link.name)), ())
     target = Path(os.path.realpath(link))
-    if not held or link.parent != root or root.is_relative_to(target) or not target.is_dir():
+    if not levels or link.parent != root or root.is_relative_to(target) or not target.is_dir():
         return False
     try:
-        return _holds(target, held)
+        return _holds(target, levels)
     except OSError:
         return False
 
 
-def _holds(directory: Path, held: tuple[str, ...]) -> bool:
-    """Whether nothing is in a directory but what the patterns say, level by level; links in it are seen elsewhere."""
+def _holds(directory: Path, levels: tuple[_Level, ...]) -> bool:
+    """Whether nothing is in a directory but what the levels say; where links in it lead is looked at by itself."""
+    (files, directories), *below = levels
     with os.scandir(directory) as entries:
         found = list(entries)
-    return all(
-        re.fullmatch(held[0], entry.name) is not None
-        and (not entry.is_dir() or entry.is_symlink() or (len(held) > 1 and _holds(Path(entry.path), held[1:])))
-        for entry in found
-    )
+    for entry in found:
+        if not re.fullmatch(directories if entry.is_dir() else files, entry.name):
+            return False
+        if entry.is_dir() and not entry.is_symlink() and not _holds(Path(entry.path), tuple(below)):
+            return False
+    return True
 
 
 def leads_out(place: Path, root: Path) -> bool:

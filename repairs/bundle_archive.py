@@ -19,7 +19,8 @@ from readers.errors import UnwritableFile
 from repairs.bundle_files import PlannedFile
 
 _BLOCK_BYTES = 512
-_DIRECTORY_MODE, _FILE_MODE = 0o755, 0o644
+#: Bundles hold bodies and keys: they are nobody else's to read until their owner says so.
+_DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 
 
 def write_files(planned: Iterable[PlannedFile], directory: Path) -> Iterator[dict[str, Any]]:
@@ -33,7 +34,7 @@ def write_files(planned: Iterable[PlannedFile], directory: Path) -> Iterator[dic
         digest = hashlib.sha256()
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with open(target, "xb") as stream:
+            with open(_private(target), "wb") as stream:
                 for extent in file.extents:
                     stream.seek(extent.position_bytes)
                     for piece in extent.pieces():
@@ -46,6 +47,10 @@ def write_files(planned: Iterable[PlannedFile], directory: Path) -> Iterator[dic
         yield {"path": file.path, "size_bytes": file.size_bytes, "extents": extents, "sha256": digest.hexdigest()}
 
 
+def _private(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
+
+
 def pack(directory: Path, name: str, facts: list[dict[str, Any]], directories: list[str], archive: Path) -> None:
     """Pack written files under a name: no owner, no times, in the order of their paths.
 
@@ -54,7 +59,7 @@ def pack(directory: Path, name: str, facts: list[dict[str, Any]], directories: l
     """
     temporary = archive.with_name(f".{archive.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "xb") as raw:
+        with open(_private(temporary), "wb") as raw:
             with lzma.open(raw, "wb", preset=6) as packed, tarfile.open(
                 fileobj=packed, mode="w", format=tarfile.PAX_FORMAT
             ) as tar:

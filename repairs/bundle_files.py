@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
@@ -33,6 +34,14 @@ _PIECE_BYTES = 1 << 20
 _FILES_BEHIND_MAX = 16
 
 Change = Callable[[bytes], bytes]
+
+
+class ChangeBytes(Protocol):
+    """What becomes of bytes that are no record, and stand at an offset of the commit log."""
+
+    def __call__(self, data: bytes, *, offset: int) -> bytes:
+        """As many bytes as were given."""
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,7 @@ class KeptRange:
 
 def planned_segment(
     segment: Segment, path: str, kept: list[KeptRange], *, has_data: bool, is_last: bool, change: Change,
-    change_bytes: Change, times: Mapping[int, int], last_time_ms: int,
+    change_bytes: ChangeBytes, times: Mapping[int, int], last_time_ms: int,
 ) -> PlannedFile:
     """A segment with what is kept of it.
 
@@ -102,7 +111,7 @@ def planned_segment(
         time_ms = times.get(one.offset, time_ms)
         position = begin + one.length_bytes
         if one.kind != "hole":
-            chosen = change if one.kind == "record" else change_bytes
+            chosen = change if one.kind == "record" else functools.partial(change_bytes, offset=one.offset)
             extents.append(_kept(segment, begin, one.length_bytes, chosen, frame))
     left = segment.size_bytes - position
     if has_data and not is_last and left >= BLANK.size_bytes:

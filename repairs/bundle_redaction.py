@@ -38,11 +38,13 @@ from readers.record_layout import (
     BORN_V6,
     COMPRESSED,
     IPV6_EXTRA_BYTES,
+    MAGIC_V1,
     MAGIC_V2,
     NAME_END,
     RECORD,
     STORE_V6,
     VALUE_END,
+    signed,
 )
 from readers.store import (
     CHECK_GROUP,
@@ -226,14 +228,30 @@ class Redactor:
             plain = b"-" + plain[1:]
         return plain
 
-    def loose_bytes(self, data: bytes) -> bytes:
-        """Bytes that are no record: what they say of their place stays, of the rest only which are zero."""
-        head = data[:_HEAD_BYTES]
-        return head + bytes(120 if value else 0 for value in data[_HEAD_BYTES:])
+    def loose_bytes(self, data: bytes, *, offset: int) -> bytes:
+        """Bytes that are no record: of what is proven to be a record's header the numbers stay, of the rest only which
+        are zero.
+
+        `offset`: where they stand in the commit log. A header says so itself; anything may stand where none does.
+        """
+        changed = bytearray(120 if value else 0 for value in data)
+        if data[_PLACE] == offset.to_bytes(8, "big"):
+            for name, (low, high) in _HEADER_NUMBERS.items():
+                begin, end = AT[name], AT[name] + _WIDTHS[name]
+                if end <= len(data) and low <= int.from_bytes(data[begin:end], "big", signed=True) <= high:
+                    changed[begin:end] = data[begin:end]
+        return bytes(changed)
 
 
-#: Length, magic, CRC, queue, flag, queue offset and place of a record: none of them a name.
-_HEAD_BYTES = 36
+#: Where a record says its own place.
+_PLACE = slice(AT["commit_log_offset"], AT["commit_log_offset"] + 8)
+#: Numbers of a header that stay in damaged bytes if they can be what they are called. The body's CRC is none of them: a
+#: short body could be found by it.
+_HEADER_NUMBERS = {
+    "length_bytes": (RECORD.size_bytes, 1 << 26), "magic": (signed(MAGIC_V1), signed(MAGIC_V2)),
+    "queue_id": (0, 1 << 16), "flag": (0, 1 << 8), "queue_offset": (0, 1 << 40), "commit_log_offset": (0, 1 << 62),
+}
+_WIDTHS = {one.name: one.size_bytes for one in RECORD.fields}
 _LONG_MAGICS = (0x100, 0x200)
 
 

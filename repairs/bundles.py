@@ -39,6 +39,7 @@ from repairs.bundle_surroundings import (
     planned_queues,
     small_files,
 )
+from repairs.fingerprints import require_links_inside
 
 MANIFEST_VERSION = 1
 MANIFEST, STORE_DIRECTORY, CONF = "manifest.json", "store", "broker.conf"
@@ -103,6 +104,7 @@ def make_bundle(
     Raises: BadRequest, NoSuchTransaction, UnwritableFile; then nothing is left at the target.
     """
     refuse_target(target, is_archive=is_archive)
+    require_links_inside(source.store.root)
     redactor = None if key is None else Redactor(key)
     selection = selected(source.store, source.settings_of, identities, scan=scan)
     add_findings(selection, codes)
@@ -141,8 +143,8 @@ def _name(draft: _Draft, target: Path, *, is_archive: bool) -> None:
         pack(draft.root, name, [*draft.facts, draft.manifest_fact], directories(draft.source.store), target)
         return
     try:
-        draft.root.chmod(0o755)
-        target.mkdir()
+        draft.root.chmod(0o700)
+        target.mkdir(mode=0o700)
         draft.root.rename(target)  # onto an empty directory of ours
     except OSError as error:
         raise UnwritableFile(f"cannot write {target}: {error.strerror or error}", file=target) from error
@@ -345,7 +347,7 @@ def _directory_of(segment: Segment) -> str:
     return "dledger-n0/data" if segment.frame_bytes else "commitlog"
 
 
-def _same(data: bytes) -> bytes:
+def _same(data: bytes, **_: int) -> bytes:
     return data
 
 

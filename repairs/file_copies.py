@@ -11,7 +11,8 @@ from pathlib import Path
 
 from readers.errors import FileChanged, UnreadableFile
 from readers.findings import as_text
-from repairs.edits import data_ranges
+from readers.store_links import leads_out
+from repairs.edits import data_ranges, led_out
 from repairs.file_operations import CHUNK_BYTES
 
 #: ioctl that makes one file's blocks another's too; btrfs, XFS, bcachefs. Source: linux/fs.h.
@@ -20,12 +21,24 @@ _FICLONE = 0x40049409
 _NOT_OFFERED = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.ETXTBSY)
 
 
-def copy_tree(source: Path, target: Path, without: frozenset[str] = frozenset()) -> None:
+def copy_tree(
+    source: Path, target: Path, without: frozenset[str] = frozenset(), *, root: Path | None = None
+) -> None:
     """Copy what lies in a directory into another one; `without`: names right below `source` that are left out.
 
-    Links are followed. What is neither file nor directory is left out.
-    Raises: UnreadableFile, FileChanged; OSError where the target cannot be written.
+    `root`: the store that it is a part of; none, where it is all. Links that lead out of it are not followed, and one
+    to a directory within it is left out, for what is there is copied at its own place. What is neither file nor
+    directory is left out.
+    Raises: UnsafeStore for a link that leads out; UnreadableFile, FileChanged; OSError where the target cannot be
+            written.
     """
+    top = root or source
+    real = Path(os.path.realpath(top))
+    _copy_tree(real / source.relative_to(top), target, without, real)
+
+
+def _copy_tree(source: Path, target: Path, without: frozenset[str], root: Path) -> None:
+    """The same below a root without links; `source` is named by its place in it."""
     target.mkdir(parents=True, exist_ok=True)
     try:
         entries = sorted(os.scandir(source), key=lambda entry: entry.name)
@@ -35,8 +48,13 @@ def copy_tree(source: Path, target: Path, without: frozenset[str] = frozenset())
         if entry.name in without:
             continue
         place = target / entry.name
+        if entry.is_symlink():
+            if leads_out(Path(entry.path), root):
+                raise led_out(Path(entry.path))
+            if entry.is_dir() and Path(os.path.realpath(entry.path)).is_relative_to(root):
+                continue
         if entry.is_dir():
-            copy_tree(Path(entry.path), place)
+            _copy_tree(Path(entry.path), place, frozenset(), root)
         elif entry.is_file():
             copy_file(Path(entry.path), place, entry.stat())
 

@@ -25,6 +25,7 @@ from readers.store import Store
 from readers.verify_index import newest_entries_have_tags
 from readers.verify_state_table import has_tables
 from repairs.file_copies import copy_tree
+from repairs.fingerprints import require_links_inside
 from repairs.new_stores import Progress, new_store, refuse_within
 from repairs.rebuilt_checkpoint import write_checkpoint
 from repairs.rebuilt_index import IndexBuilder
@@ -178,6 +179,7 @@ def rebuild(
         wanted = frozenset((*PARTS, *OLD_PARTS))
     _refuse(wanted, store)
     refuse_within(target, store.root, store.commit_log_directories)
+    require_links_inside(store.root)
     total = log_bytes(store.commit_log)
     with store_shared(store.root), new_store(target) as root:
         tables = table_sizes(store, conf) if wanted & set(OLD_PARTS) else None
@@ -241,10 +243,12 @@ def _copy_rest(parts: frozenset[str], store: Store, root: Path, made: Rebuilt) -
     left_out = {name for part in parts for name in own[part]}
     if made.is_clean:
         left_out.add("abort")
-    copy_tree(Path(store.root), root, frozenset(left_out))
+    old = Path(store.root)
+    copy_tree(old, root, frozenset(left_out))
     if TABLES in left_out:
         remade = {STATE_TABLE: TABLE_DIRECTORY[1], REDO_LOG: REDO_DIRECTORY[1]}
-        copy_tree(Path(store.root) / TABLES, root / TABLES, frozenset(remade[part] for part in remade if part in parts))
+        without = frozenset(remade[part] for part in remade if part in parts)
+        copy_tree(old / TABLES, root / TABLES, without, root=old)
     for directory in store.commit_log_directories:
         if not Path(directory).is_relative_to(store.root):
             copy_tree(Path(directory), root / Path(directory).name)
@@ -252,5 +256,5 @@ def _copy_rest(parts: frozenset[str], store: Store, root: Path, made: Rebuilt) -
         for topic, number in store.queues(kind):
             place = root / kind / topic / str(number)
             if not place.exists() and store.queue_segments(topic, number, kind)[0]:
-                copy_tree(Path(store.queue_directory(topic, number, kind)), place)
+                copy_tree(Path(store.queue_directory(topic, number, kind)), place, root=old)
                 made.kept_queues.append((topic, number))

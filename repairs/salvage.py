@@ -24,6 +24,7 @@ from readers.store import ROCKSDB_HALF_TOPIC, Store, open_store
 from readers.verify_state_table import has_tables
 from repairs.file_copies import copy_tree
 from repairs.fillers import BLANK_BYTES, FILLER_BYTES_MIN, Lost, Surroundings, filled, filler, stand_in
+from repairs.fingerprints import require_links_inside
 from repairs.found_runs import FoundRuns, Run, Source, sources_of
 from repairs.known_ends import discards_go_on, known_ends
 from repairs.new_stores import UNFINISHED_SUFFIX, Progress, new_store, write_at
@@ -96,6 +97,8 @@ def salvage(
     Raises: BadRequest, NotAStore where no record is found, UnreadableFile, FileChanged, UnwritableFile.
     """
     _refuse(paths, target, config)
+    if old_store is not None:
+        require_links_inside(old_store.root)
     sources = sources_of(paths)
     runs: list[Run] = []
     coverage: list[Coverage] = []
@@ -167,7 +170,8 @@ def _copy_tables(old_store: Store, root: Path, result: Salvaged) -> None:
     """
     result.has_state_table = has_tables(old_store)
     if result.has_state_table:
-        copy_tree(Path(old_store.root) / "transaction", root / "transaction")
+        old = Path(old_store.root)
+        copy_tree(old / "transaction", root / "transaction", root=old)
     result.lacks_rocksdb = old_store.has("consumequeue", ROCKSDB_HALF_TOPIC) and old_store.has("rocksdbstore")
 
 

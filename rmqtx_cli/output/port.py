@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from rmqtx_cli.views import View
 
+#: Permissions of what may hold bodies or keys of messages: nobody else reads it, unless its owner says so.
+PRIVATE = 0o600
 _BINARY = (OutputFormat.PARQUET, OutputFormat.ARROW)
 _SUFFIXES = {
     ".json": OutputFormat.JSON, ".jsonl": OutputFormat.JSONL, ".ndjson": OutputFormat.JSONL, ".csv": OutputFormat.CSV,
@@ -80,21 +83,25 @@ def open_stream(output: Path | None) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    with written_whole(output) as stream:
+    with written_whole(output, mode=PRIVATE) as stream:
         yield stream
 
 
 @contextmanager
-def written_whole(file: Path) -> Iterator[IO[bytes]]:
+def written_whole(file: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """A stream that becomes the file when the block ends, atomically; after an error the file is as it was.
 
+    `mode`: the permissions of a new file, less the umask; one that is there keeps its own.
     A pipe or device (`/dev/stdout`, a fifo) is written straight to: it has no name to keep clean.
     Raises: UnreadableFile.
     """
     special = file.exists() and not file.is_file()
-    temporary = file if special else file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    temporary = file if special else file.with_name(f".{file.name}.{secrets.token_hex(8)}.tmp")
+    flags = os.O_WRONLY | os.O_CLOEXEC | (0 if special else os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
     try:
-        with open(temporary, "wb") as stream:
+        with open(os.open(temporary, flags, mode), "wb") as stream:
+            if not special and file.exists():
+                os.fchmod(stream.fileno(), file.stat().st_mode & 0o777)
             yield stream
             if not special:
                 stream.flush()

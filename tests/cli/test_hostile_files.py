@@ -48,6 +48,9 @@ def tried(genuine: str, read: Read, *, lines: bool = False) -> int:
             whole = "\n".join([*texts[:number], variant, *texts[number + 1 :]])
             assert_plain(said_of(lambda whole=whole: read(whole)))  # type: ignore[misc]
             count += 1
+        longest = next((place for place in places_in(json.loads(text)) if place), ())
+        whole = "\n".join([*texts[:number], json.dumps(with_value(json.loads(text), longest, "x" * 10_000_000))])
+        assert_plain(said_of(lambda whole=whole: read(whole)))  # type: ignore[misc]
     for nothing in ("", "x", "[" * 100_000, "{", "\x00", '"\\ud800"', "1e999", "9" * 5000):
         assert_plain(said_of(lambda nothing=nothing: read(nothing)))  # type: ignore[misc]
     return count
@@ -59,7 +62,8 @@ ADDRESS = {"location": "sqlite:///t.db", "table": "t", "offset_column": "offset"
 
 def test_plans(rmqtx: Run, common: Path, tmp_path: Path) -> None:
     rows = json.loads(rmqtx("pending", common, "--format", "json").out)
-    made = rmqtx("plan", "--store", common, "--rollback", rows[0]["transaction_id"], "--to", tmp_path / "p.json")
+    name = rows[0]["transaction_id"]
+    made = rmqtx("plan", "rollback", name, "--store", common, "--reason", "x", "-o", tmp_path / "p.json")
     assert made.status == 0, made.err
     assert tried((tmp_path / "p.json").read_text(), lambda text: parse_plan(text, "p.json")) > 500
 
@@ -67,7 +71,8 @@ def test_plans(rmqtx: Run, common: Path, tmp_path: Path) -> None:
 def test_a_surrogate_in_a_plan_is_a_sentence(rmqtx: Run, common: Path, tmp_path: Path) -> None:
     """It was status 70."""
     rows = json.loads(rmqtx("pending", common, "--format", "json").out)
-    rmqtx("plan", "--store", common, "--rollback", rows[0]["transaction_id"], "--to", tmp_path / "p.json")
+    name = rows[0]["transaction_id"]
+    rmqtx("plan", "rollback", name, "--store", common, "--reason", "x", "-o", tmp_path / "p.json")
     plan = json.loads((tmp_path / "p.json").read_text())
     plan["steps"][0]["transaction_id"] = "\ud800"
     (tmp_path / "p.json").write_text(json.dumps(plan))
@@ -127,7 +132,7 @@ def test_the_journal(tmp_path: Path) -> None:
 
 def test_manifests_of_exports(rmqtx: Run, common: Path, tmp_path: Path) -> None:
     target = tmp_path / "out"
-    assert rmqtx("export", common, "--to", target).status == 0
+    assert rmqtx("export", "records", common, "--to", target).status == 0
     store = open_store(common)
     state = target / STATE_DIRECTORY
     settings = json.loads((state / "export.json").read_text())
@@ -153,13 +158,13 @@ def test_a_manifest_removes_nothing_outside_of_its_export(rmqtx: Run, common: Pa
     """A snapshot removes what the one before it wrote, as the manifest says."""
     target, victim = tmp_path / "out", tmp_path / "part-mine"
     victim.write_text("mine")
-    assert rmqtx("export", common, "--to", target, "--table", "transactions").status == 0
+    assert rmqtx("export", "transactions", common, "--to", target).status == 0
     manifest = next((target / STATE_DIRECTORY / "manifests").glob("*.json"))
     for name in (str(victim), "../part-mine", "x/../../part-mine"):
         facts = json.loads(manifest.read_text())
         facts["files"][0]["name"] = name
         manifest.write_text(json.dumps(facts))
-        result = rmqtx("export", common, "--to", target, "--table", "transactions")
+        result = rmqtx("export", "transactions", common, "--to", target)
         assert result.status == 10
         assert "a file of an export" in result.err
     assert victim.read_text() == "mine"

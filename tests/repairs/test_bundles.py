@@ -20,6 +20,7 @@ from readers.errors import BadRequest, NoSuchTransaction, UnwritableFile
 from readers.job_runner import run_job
 from readers.local_engine import audit
 from readers.questions import show
+from readers.record_layout import MAGIC_V1, RECORD, signed
 from readers.redo_log import redo_entries
 from readers.splits import plan_splits
 from readers.state_table import state_slots
@@ -410,3 +411,31 @@ def test_a_difference_is_said_and_not_hidden(tmp_path: Path, monkeypatch: pytest
     manifest = json.loads((tmp_path / "b" / "manifest.json").read_text(encoding="ascii"))
     assert manifest["rows_are_those_of_the_store"] is False
     assert manifest["differences"] == made.differences
+
+
+def test_of_damaged_bytes_only_a_proven_header_stays() -> None:
+    """A name and an account number stood in the first bytes of a damaged span, and came through."""
+    redactor = Redactor(KEY)
+    text = b"Erika Mustermann DE89370400440532013000 1234"
+    assert redactor.loose_bytes(text, offset=4096) == b"x" * len(text)
+    header = RECORD.pack(
+        length_bytes=200, magic=signed(MAGIC_V1), body_crc=7, queue_id=3, queue_offset=9, commit_log_offset=4096
+    )
+    kept = redactor.loose_bytes(header + text, offset=4096)
+    assert kept[:8] == header[:8]
+    assert kept[12:16] + kept[20:36] == header[12:16] + header[20:36]
+    assert text[:4] not in kept
+    assert kept[8:12] == b"\0\0\0x", "the CRC of a short body gives it away"
+    covered = text[:28] + (4096).to_bytes(8, "big") + text
+    assert redactor.loose_bytes(covered, offset=4096) == b"x" * 28 + (4096).to_bytes(8, "big") + b"x" * len(text)
+    assert redactor.loose_bytes(header, offset=8192)[:4] == b"\0\0\0x"
+
+
+def test_bundles_are_their_owner_s_alone(tmp_path: Path) -> None:
+    one = source(unpacked("fifteen-5.3.3"))
+    name = rows_of(one)[0]["transaction_id"]
+    for target, is_archive in ((tmp_path / "b", False), (tmp_path / "b.tar.xz", True)):
+        make_bundle(one, [name], [], target, is_archive=is_archive)
+    assert (tmp_path / "b").stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "b").rglob("*") if path.is_file()} == {0o600}
+    assert (tmp_path / "b.tar.xz").stat().st_mode & 0o777 == 0o600
