@@ -6,12 +6,13 @@ Each store of the corpus × the segments that hold records (first, one in the mi
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
 from readers.store import open_store
+from tests.brokers import corpus
 from tests.fuzz import asking
 from tests.fuzz.asking import Question, Truth
 from tests.fuzz.meaningless import used_bytes
@@ -22,12 +23,16 @@ _PAGE = 4096
 
 @dataclass(frozen=True)
 class Wound:
-    """What a deed has before it: a segment's bytes, how many of them are used, and those of the one before it."""
+    """What a deed has before it: a segment's bytes, how many of them are used, and those of the one before it.
+
+    `family`: other stores of the same design.
+    """
 
     data: bytes
     used: int
     previous: bytes | None
     chance: random.Random
+    family: Sequence[str]
 
 
 Deed = Callable[[Wound], bytes | None]
@@ -84,6 +89,12 @@ def _from_middle(byte: int, wound: Wound) -> bytes:
     return wound.data[: _middle(wound)].ljust(len(wound.data), bytes([byte]))
 
 
+def _of_another_broker(wound: Wound) -> bytes:
+    """The first segment of another broker's log, which begins at offset 0 too."""
+    data = _segments(asking.root_of(wound.chance.choice(wound.family)))[0].read_bytes()
+    return data[: len(wound.data)].ljust(len(wound.data), b"\0")
+
+
 def _tail_zeroed(wound: Wound) -> bytes:
     """The last pages that were written are zeros, as after a power cut."""
     begin = max(0, (wound.used - 1) // _PAGE * _PAGE)
@@ -100,6 +111,7 @@ DEEDS: dict[str, Deed] = {
     "9 bytes earlier": partial(_up, 9),
     "4096 bytes earlier": partial(_up, _PAGE),
     "the segment before": lambda wound: wound.data if wound.previous is None else wound.previous,
+    "another broker's": _of_another_broker,
     "zero from the middle": partial(_from_middle, 0),
     "0xff from the middle": partial(_from_middle, 0xFF),
     "random from the middle": lambda wound: _over(
@@ -120,8 +132,20 @@ DEEDS: dict[str, Deed] = {
     "cut near the end": lambda wound: wound.data[: max(0, wound.used - wound.chance.randint(1, 400))],
 }
 #: After these, nothing of the segment is left that could be read.
-DESTROYING = frozenset({"zero", "0xff", "random", "inverted", "the segment before", "deleted", "empty"})
+DESTROYING = frozenset(
+    {"zero", "0xff", "random", "inverted", "the segment before", "another broker's", "deleted", "empty"}
+)
+_ONLY_OF = {"the segment before": ("middle", "last"), "another broker's": ("only", "first")}
 TARGETS = ("only", "first", "middle", "last", "first and last", "last two", "all")
+
+
+def _design_of(name: str) -> str:
+    return str(corpus.recipe(name).get("design", corpus.HALF_TOPIC_DESIGN))
+
+
+@cache
+def _of_design(design: str) -> list[str]:
+    return [name for name in corpus.all_names() if _design_of(name) == design]
 
 
 @cache
@@ -148,7 +172,7 @@ def cases_of(name: str, seed: int) -> Iterator[Case]:
     """Every damage of a store."""
     for target in targets_of(asking.root_of(name)):
         for deed in DEEDS:
-            if deed != "the segment before" or target in ("middle", "last"):
+            if target in _ONLY_OF.get(deed, TARGETS):
                 yield Case(name, target, deed, seed)
 
 
@@ -159,11 +183,12 @@ def play(case: Case) -> Played:
     files = targets_of(truth.root)[case.target]
     before = {file: file.read_bytes() for file in files}
     after: dict[Path, bytes | None] = {}
+    family = [name for name in _of_design(_design_of(case.store)) if name != case.store] or corpus.corpus_names()
     for file, data in before.items():
         all_files = _segments(truth.root)
         place = all_files.index(file)
         previous = all_files[place - 1].read_bytes() if place else None
-        after[file] = DEEDS[case.deed](Wound(data, used_bytes(data), previous, chance))
+        after[file] = DEEDS[case.deed](Wound(data, used_bytes(data), previous, chance, family))
     if after == before:
         return Played(str(case), case.store, case.deed, UNCHANGED)
 
