@@ -15,6 +15,7 @@ import numpy as np
 from readers.columns import Int64s
 from readers.consume_queue import open_queue
 from readers.errors import SourceError
+from readers.findings import Finding
 from readers.index import entries_at, open_index_file
 from readers.log_claim import INDEX, QUEUE, REDO_LOG, ROCKSDB_QUEUE, STATE_TABLE, LogClaim
 from readers.log_claims import LogClaims
@@ -103,6 +104,31 @@ def unkept_claims(store: Store, claims: LogClaims, log: SegmentedLog) -> list[Lo
         and not (store.in_use and claim.record_offset >= log.end_offset)
         and not is_there(log, claim.record_offset, claim.record_length_bytes)
     ]  # fmt: skip
+
+
+def unkept_findings(store: Store, claims: LogClaims) -> list[Finding]:
+    """One finding where records are not in the log that other files know, for whoever does not scan it.
+
+    A log without a file keeps nothing, so whatever knows a record of it contradicts it.
+    Raises: SourceError.
+    """
+    log = store.log()
+    try:
+        broken = unkept_claims(store, claims, log) if store.commit_log else list(claims.newest)
+    finally:
+        log.close()
+    if not broken:
+        return []
+    first = broken[0]
+    segment = None if first.record_offset is None else log.segment_at(first.record_offset)
+    more = f", and what {len(broken) - 1} others know" if len(broken) > 1 else ""
+    return [
+        Finding(
+            store.root, "log-missing", None if segment is None else segment.file,
+            commit_log_offset=first.record_offset, expected=f"{first.words}, as {first.witness} knows{more}",
+            actual="no record there" if store.commit_log else "no file of the log",
+        )
+    ]
 
 
 def is_there(log: SegmentedLog, offset: int, length_bytes: int | None) -> bool:

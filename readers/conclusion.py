@@ -81,7 +81,8 @@ def conclude(
     # Behind a clean stop there is no record that was being written, and before 5.5.0 no page with others' bytes.
     if has_prepared and not (has_halves or store.aborted or store.in_use):
         damaged.extend(torn)
-    lost = lost_end(store, facts.claims, scanned)
+    spans_of = {file: [span for part in parts for span in part.spans] for file, parts in by_file.items()}
+    lost = lost_end(store, facts.claims, spans_of)
     missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound,
                             None if lost is None else lost.missing)
     facts.missing.extend(missing.ranges)

@@ -80,7 +80,7 @@ KINDS: dict[str, Kind] = {
     ),
     "log-missing": Kind(
         "error",
-        "queues or tables beside the commit log know records behind the end of what is here of it",
+        "queues, tables or other files beside the commit log know records that are not in it",
         "these are missing as evidence: what one of them may have decided is UNDECIDABLE, and transactions that begin "
         "there are not listed",
         "find the missing files of the commit log in a backup or on a slave",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from readers.claim_proofs import DecodedLog, broken_claim
@@ -14,7 +13,6 @@ from readers.premises import MissingRange
 from readers.segment_scan import SegmentScan, Span
 from readers.sources import Segment
 from readers.store import Store
-from readers.witness_scan import Scanned
 
 #: So much of a log before its end is read again for the time of its last record.
 _BEFORE_END_BYTES = 64 << 10
@@ -28,13 +26,21 @@ class LostEnd:
     finding: Finding
 
 
-def lost_end(store: Store, claims: LogClaims, scanned: Sequence[Scanned]) -> LostEnd | None:
+#: What is no record in each file that was scanned.
+_Spans = Mapping[str, Sequence[Span]]
+
+
+def lost_end(
+    store: Store, claims: LogClaims, spans: _Spans, decoded: DecodedLog | None = None
+) -> LostEnd | None:
     """What is lost behind the end of what was decoded; None where the log keeps every claim.
 
+    `spans`: what a scan found to be no record, for every file that it read. `decoded`: how far it came, where the spans
+    do not say it because those without loss are not among them.
     Units: commit-log offsets in bytes.
     """
     try:
-        decoded = decoded_log(store, scanned)
+        decoded = decoded or decoded_log(store, spans)
         broken = broken_claim(store, claims, decoded)
     except SourceError:
         return None  # the log cannot be read any more, which the scan reports
@@ -43,7 +49,7 @@ def lost_end(store: Store, claims: LogClaims, scanned: Sequence[Scanned]) -> Los
     reach = broken.reach_offset
     if reach is None:  # how far is not known: as far as there are files, for nothing says more
         reach = max(decoded.end_offset + 1, store.log().end_offset)
-    end = _behind_known_damage(store, scanned, decoded.end_offset, reach)
+    end = _behind_known_damage(store, spans, decoded.end_offset, reach)
     if end >= reach:
         return None
     segment = store.log().segment_at(end)
@@ -60,18 +66,17 @@ def lost_end(store: Store, claims: LogClaims, scanned: Sequence[Scanned]) -> Los
     )  # fmt: skip
 
 
-def _behind_known_damage(store: Store, scanned: Sequence[Scanned], end: int, reach: int) -> int:
+def _behind_known_damage(store: Store, spans: _Spans, end: int, reach: int) -> int:
     """The first offset from an end on that is not in damage which the scan reports, in a gap, or in a blank record."""
     known = [
         (finding.commit_log_offset, finding.commit_log_offset + finding.length_bytes)
         for finding in store.findings
         if finding.code == "segment-gap" and finding.commit_log_offset is not None and finding.length_bytes
     ]
-    for part in scanned:
-        segment = part.split.segment
+    for segment in store.commit_log:
         known += [
             (segment.base_offset + span.position_bytes, segment.base_offset + span.position_bytes + span.length_bytes)
-            for span in part.spans
+            for span in spans.get(segment.file, ())
             if span.kind == "damaged" or (span.kind == "blank" and segment.end_offset < reach)
         ]
     for begin, stop in sorted(known):
@@ -80,14 +85,11 @@ def _behind_known_damage(store: Store, scanned: Sequence[Scanned], end: int, rea
     return end
 
 
-def decoded_log(store: Store, scanned: Sequence[Scanned]) -> DecodedLog:
+def decoded_log(store: Store, spans: _Spans) -> DecodedLog:
     """Where the last record that a scan found ends, and when it was stored.
 
     Raises: SourceError.
     """
-    spans: dict[str, list[Span]] = defaultdict(list)
-    for part in scanned:
-        spans[part.split.segment.file].extend(part.spans)
     for segment in reversed(store.commit_log):
         end = _data_end(segment, spans[segment.file]) if segment.file in spans else 0
         if end:
@@ -95,7 +97,7 @@ def decoded_log(store: Store, scanned: Sequence[Scanned]) -> DecodedLog:
     return DecodedLog(store.log_begin_offset, None)
 
 
-def _data_end(segment: Segment, spans: list[Span]) -> int:
+def _data_end(segment: Segment, spans: Sequence[Span]) -> int:
     """Position past the last record of a segment; 0 where it has none."""
     end = segment.size_bytes
     for span in sorted(spans, key=lambda span: span.position_bytes, reverse=True):

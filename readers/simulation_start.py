@@ -10,10 +10,12 @@ from readers.check_rules import CheckRules, check_rules, supposed_version
 from readers.check_state import check_settings
 from readers.check_stops import stop_findings
 from readers.check_window import CheckWindow, check_window
+from readers.claim_proofs import unkept_findings
 from readers.cursors import CheckCursors, check_cursors
 from readers.designs import HALF_TOPIC_DESIGN, designs_of
 from readers.errors import NotAStore
 from readers.findings import Finding
+from readers.log_claims import log_claims
 from readers.missing import derived_findings
 from readers.simulation import Simulated, SimulatedCheck
 from readers.simulation_beside import beside_tables
@@ -44,11 +46,12 @@ def simulated_checks(
     """
     configurations = list(configurations)
     found: list[SimulatedCheck] = []
-    findings: list[Finding] = []
+    findings = unkept_findings(store, log_claims(store, cursors))
     notes: list[str] = []
     if configurations:
         tables = beside_tables(store, configurations[0].settings, configurations[0].conf)
-        findings, notes = tables.findings, tables.notes
+        findings += tables.findings
+        notes = tables.notes
         for configuration in configurations:
             found += tables.simulated(configuration.name, configuration.settings, configuration.conf, begin_ms)
         if cursors is not None:

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from readers.broker_settings import BrokerSettings, broker_settings
 from readers.check_stops import stop_findings
+from readers.claim_proofs import DecodedLog
 from readers.columns import Int64s
 from readers.commit_log import span_findings
 from readers.cursors import check_cursors
 from readers.errors import SourceError
 from readers.findings import Finding, findings_table
+from readers.log_claims import LogClaims, log_claims
+from readers.lost_end import lost_end
 from readers.missing import derived_findings
 from readers.old_records import OldRecords
 from readers.recovery import LogFacts
@@ -30,7 +33,6 @@ from readers.segment_scan import Span, merged_spans
 from readers.slot_files import close_slot_files
 from readers.splits import Split
 from readers.store import Store
-from readers.store_view import missing_end_findings
 from readers.tables import FINDINGS
 from readers.transaction_table import TransactionTable
 from readers.verify_index import IndexLeftovers
@@ -174,9 +176,17 @@ def _loss_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Findin
         spans[split.file].extend(split.spans)
     for segment in store.commit_log:
         known.extend(span_findings(store, segment, merged_spans(spans[segment.file])))
-    if not store.in_use:  # a running broker makes new files, and queues are read later than the log
-        known.extend(missing_end_findings(store))
+    if not store.in_use and not any(split.is_unread for split in splits):  # what is asked now is younger than the scan
+        times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
+        end = max([store.log_begin_offset, *(split.end_offset for split in splits)])
+        lost = lost_end(store, _with_places(log_claims(store)), spans, DecodedLog(end, max(times, default=None)))
+        known.extend([] if lost is None else [lost.finding])
     yield from with_losses(store, known)
+
+
+def _with_places(claims: LogClaims) -> LogClaims:
+    """The claims without the checkpoint's times, which have a finding of their own."""
+    return replace(claims, newest=tuple(claim for claim in claims.newest if claim.store_time_ms is None))
 
 
 def log_ranges(store: Store, splits: list[VerifiedSplit]) -> LogRanges:

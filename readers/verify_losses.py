@@ -66,7 +66,7 @@ def _lost_range(store: Store, finding: Finding) -> tuple[int, int] | None:
         lost = [segment for segment in store.commit_log if segment.file == finding.file]
         return (lost[0].base_offset, lost[0].end_offset) if lost else None
     if finding.code == "log-missing":
-        return (store.commit_log[-1].end_offset if store.commit_log else 0), np.iinfo(np.int64).max
+        return finding.commit_log_offset or 0, np.iinfo(np.int64).max
     begin, length = finding.commit_log_offset, finding.length_bytes
     return None if begin is None or not length else (begin, begin + length)
 

@@ -126,6 +126,8 @@ def command(
     if counted.changes:
         voice.note(counted.line())
     status = listing.conclude(reading)
+    if counted.undecidable_count and status in (exit_status.DONE, exit_status.FINDINGS):
+        return exit_status.INCOMPLETE
     return exit_status.FINDINGS if exit_code and listing.rows_count and status == exit_status.DONE else status
 
 
@@ -223,14 +225,17 @@ class _Task:
 
 @dataclass(slots=True)
 class _Counted:
-    """Differences by kind."""
+    """Differences by kind, and how many are of a transaction that is UNDECIDABLE on a side."""
 
     changes: Counter[str] = field(default_factory=Counter)
+    undecidable_count: int = 0
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, counted as they pass."""
         for batch in batches:
             self.changes.update(batch["change"].to_pylist())
+            states = zip(batch["state_before"].to_pylist(), batch["state_after"].to_pylist(), strict=True)
+            self.undecidable_count += sum("UNDECIDABLE" in pair for pair in states)
             yield batch
 
     def line(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from readers.errors import BadRequest
+from rmqtx_cli import exit_status
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import (
     BrokerConfOption,
@@ -143,6 +145,7 @@ def command(
     else:
         for one in opened.stores:
             voice.note(f"{one.root}: {consistency(one)}")
+    undecidable: Counter[str] = Counter()
     settings = {"table": table.value, "columns": columns, "format": output_format.value, "body": body.value}
     with (
         opened_directory(directory, settings, opened.stores) as done,
@@ -153,7 +156,8 @@ def command(
         form = form_of(output_format, with_meta=with_meta)
         if table is Table.TRANSACTIONS:
             reading = given.audit(opened.stores, opened.settings_of, progress=progress)
-            reading.batches = export_snapshot(reading.batches, table.value, tuple(columns), directory, form, facts)
+            verdicts = _counting(reading.batches, undecidable)
+            reading.batches = export_snapshot(verdicts, table.value, tuple(columns), directory, form, facts)
         else:
             job = ExportJob(
                 table.value, tuple(columns), str(directory), form, done, body is Bodies.INFLATED,
@@ -163,7 +167,16 @@ def command(
         written = _Counted()
         _write(written.watching(reading), listing if listed else None)
     voice.note(f"{to}: {written.line()}")
-    return listing.conclude(reading)
+    status = listing.conclude(reading)
+    return exit_status.INCOMPLETE if undecidable.total() and status == exit_status.DONE else status
+
+
+def _counting(verdicts: Iterable[pa.RecordBatch], undecidable: Counter[str]) -> Iterator[pa.RecordBatch]:
+    """The same batches; counts UNDECIDABLE ones by store."""
+    for batch in verdicts:
+        pairs = zip(batch["store"].to_pylist(), batch["state"].to_pylist(), strict=True)
+        undecidable.update(store for store, state in pairs if state == "UNDECIDABLE")
+        yield batch
 
 
 def _write(rows: Iterator[pa.RecordBatch], listing: Listing | None) -> None:
