@@ -82,6 +82,8 @@ def bounded(
             foreign, unknown = hole.decisions_on(final_offsets[inside], named_offsets[inside])
             decisions.extend(foreign)
             hidden = None if one.is_identified or slots is None else hole.records()
+            if one.named_from_offset is not None:
+                unknown.append(one.named_from_offset)
             found.append(replace(one, hidden=hidden, named_from_offset=min(unknown, default=None)))
     finally:
         log.close()

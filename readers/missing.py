@@ -90,7 +90,7 @@ def missing_bytes(
 def _add_damage(result: MissingBytes, store: Store, segment: Segment, position: int, length: int) -> None:
     offset = segment.base_offset + position
     what = f"{length} damaged bytes at commit-log offset {offset}"
-    _add_range(result, segment, MissingRange(store.root, offset, offset + length, what))
+    _add_range(result, store, segment, MissingRange(store.root, offset, offset + length, what))
 
 
 def _add_lost(result: MissingBytes, store: Store, lost: MissingRange) -> None:
@@ -98,10 +98,10 @@ def _add_lost(result: MissingBytes, store: Store, lost: MissingRange) -> None:
     if segment is None or lost.end_offset > segment.end_offset:
         result.ranges.append(lost)
     else:
-        _add_range(result, segment, lost)
+        _add_range(result, store, segment, lost)
 
 
-def _add_range(result: MissingBytes, segment: Segment, missing: MissingRange) -> None:
+def _add_range(result: MissingBytes, store: Store, segment: Segment, missing: MissingRange) -> None:
     """Bytes of one file that are not there as records: those that can still be read say whose they were."""
     offset, length = missing.begin_offset, missing.end_offset - missing.begin_offset
     position = offset - segment.base_offset
@@ -113,7 +113,7 @@ def _add_range(result: MissingBytes, segment: Segment, missing: MissingRange) ->
         result.ranges.append(missing)
         return
     for block in blocks:
-        result.ranges.append(_identified(missing, block))
+        result.ranges.append(_with_what_it_decided(store, _identified(missing, block), block))
         if are_halves(block)[0]:
             result.damaged_halves.append(block)
 
@@ -135,6 +135,23 @@ def _identified(missing: MissingRange, block: Block) -> MissingRange:
     if not ids and not prepared and (block.topic_is(DISCARD_TOPIC)[0] or int(block.sys_flag[0]) & COMMIT):
         return missing
     return replace(missing, is_identified=True, transaction_ids=tuple(sorted(ids)), prepared_offsets=prepared)
+
+
+def _with_what_it_decided(store: Store, missing: MissingRange, block: Block) -> MissingRange:
+    """The same for a COMMIT record on a record outside the half topic: its op has the number of another half (9.4)."""
+    place = int(block.header("prepared_transaction_offset")[0])
+    if not place or not int(block.sys_flag[0]) & COMMIT or is_rollback(block)[0]:
+        return missing
+    log = store.log()
+    try:
+        named = block_at(log, place)
+    finally:
+        log.close()
+    if named is None:
+        return replace(missing, named_from_offset=missing.begin_offset)
+    if are_halves(named)[0]:
+        return missing
+    return replace(missing, half_queue_offsets=(*missing.half_queue_offsets, int(named.header("queue_offset")[0])))
 
 
 def _op_numbers(block: Block) -> list[int] | None:

@@ -17,6 +17,7 @@ import pytest
 from readers.commit_log import scan_records
 from readers.local_engine import audit
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, open_store
+from tests.forge.damage import flip_byte
 from tests.forge.stores import copy_of, settings_of
 from tests.readers.truth import audited
 
@@ -203,3 +204,21 @@ def test_a_file_of_the_log_is_gone(tmp_path: Path) -> None:
             if copies and copies[0]["commit_log_offset"] >= end and copies[0]["checks_count"] is None:
                 assert row["state"] == truth[identity]["state"], f"{file.name}: {identity}: {row['reason']}"
     assert any(open_counts)
+
+
+@pytest.mark.parametrize("name", ["masked-4.4.0", "masked-4.9.7", "masked-5.5.0"])
+@pytest.mark.parametrize("position", [5, 15])
+def test_a_damaged_decision_on_another_record_decides_no_half(name: str, position: int, tmp_path: Path) -> None:
+    """One bit of a COMMIT record that names a discard copy or a final: its op is no rollback of the half it marks."""
+    root = copy_of(name, tmp_path)
+    truth, records = by_id(audited(name)), records_of(root)
+    halves = {record["commit_log_offset"] for record in records if record["topic"] == HALF_TOPIC}
+    strays = [
+        record for record in records
+        if record["prepared_transaction_offset"] and record["prepared_transaction_offset"] not in halves
+    ]
+    assert strays
+    for record in strays:
+        flip_byte(Path(record["file"]), record["position_bytes"] + position, 1)
+        require_no_other_state(truth, judged(root, name), f"COMMIT record at {record['commit_log_offset']}")
+        flip_byte(Path(record["file"]), record["position_bytes"] + position, 1)
