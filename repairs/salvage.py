@@ -192,7 +192,7 @@ def _write_log(
     result.records_count = sum(piece.records_count for piece in pieces)
     result.begin_offset, result.end_offset = pieces[0].offset, pieces[-1].end_offset
     holes = _holes(pieces, size)
-    result.lost_bytes = sum(hole.end - hole.begin for hole in holes if not hole.ends_segment)
+    result.lost_bytes = _lost_bytes(holes, pieces, files)
     wanted, behind = _lost_numbers(root, sizes, holes, result, old_store)
     for hole in holes:
         result.stand_ins_count += _fill(log, hole, wanted[hole.begin], size)
@@ -247,6 +247,24 @@ def _holes(pieces: list[Piece], size: int) -> list[_Hole]:
             end = min(border, piece.offset)
         end, time_ms = piece.end_offset, piece.last_time_ms
     return holes
+
+
+def _lost_bytes(holes: list[_Hole], pieces: list[Piece], files: OpenSources) -> int:
+    """What the holes held, without the blanks that brokers end files with.
+
+    A broker ends a file where the next record does not fit, so a rest is a blank if it is too short for the record that
+    the next file begins with. Where that record is not here, the rest counts as lost with it.
+    """
+    by_offset = {piece.offset: piece for piece in pieces}
+    lost = 0
+    for hole in holes:
+        following = by_offset.get(hole.end) if hole.ends_segment else None
+        if following is not None:
+            length = int.from_bytes(files.read(following.source, following.position_bytes, 4), "big")
+            if hole.end - hole.begin < length + BLANK_BYTES:
+                continue
+        lost += hole.end - hole.begin
+    return lost
 
 
 def _fill(log: Path, hole: _Hole, wanted: list[Lost], size: int) -> int:
