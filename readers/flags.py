@@ -77,14 +77,18 @@ def _of_decisions(judged: Judgement) -> dict[str, Bools]:
     is_discarded, has_mark = judged.state == "DISCARDED", judged.marks_count > 0
     is_prepared, is_delayed = judged.newest_is(judged.others.is_prepared), halves.any_of(judged.chains.is_diverted)
     first_decision = np.minimum(judged.first_final_rank, judged.first_mark_rank)
+    # What rests on the absence of a record is not claimed where that record may have stood in missing bytes.
+    has_no_op, has_no_other_final = ~has_mark & ~judged.may_lack_op, ~judged.may_lack_final
+    is_late = is_committed & has_no_other_final
+    is_open = judged.is_asked_again & (~judged.may_lack_op | is_prepared)
     return {
         "duplicate_commit": judged.commits_count > 1,
-        "commit_without_op": is_committed & halves.any_of(~judged.others.is_prepared) & ~has_mark,
-        "commit_after_rollback": is_committed & has_mark & (judged.first_final_rank > judged.first_mark_rank),
-        "commit_after_discard": is_committed & has_discard & (judged.first_final_rank > judged.first_discard_rank),
+        "commit_without_op": is_committed & halves.any_of(~judged.others.is_prepared) & has_no_op,
+        "commit_after_rollback": is_late & has_mark & (judged.first_final_rank > judged.first_mark_rank),
+        "commit_after_discard": is_late & has_discard & (judged.first_final_rank > judged.first_discard_rank),
         "discarded_though_decided": has_discard & is_decided & (first_decision < judged.last_discard_rank),
-        "open_after_decision": judged.is_asked_again & ((is_decided & (has_mark | is_prepared)) | is_discarded),
-        "conflict": is_committed & _is_rolled_back_too(judged),
+        "open_after_decision": is_open & ((is_decided & (has_mark | is_prepared)) | is_discarded),
+        "conflict": is_committed & (has_no_other_final | judged.has_rollback_record) & _is_rolled_back_too(judged),
         "masked": judged.marks.any_of(judged.is_foreign_mark) & ~is_committed & ~has_mark & ~is_delayed,
         "without_copy": judged.is_without_copy & is_discarded,
     }

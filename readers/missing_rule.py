@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from readers.transactions import Judgement
 
 _OPS = (OP_TOPIC, ROCKSDB_OP_TOPIC)
+_HALVES = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
 #: Records that end, give up or put back what has no op yet.
-_OF_THE_CHECK = (*_OPS, HALF_TOPIC, ROCKSDB_HALF_TOPIC, DISCARD_TOPIC)
+_OF_THE_CHECK = (*_OPS, *_HALVES, DISCARD_TOPIC)
 _NOWHERE = -1
 
 
@@ -74,12 +75,49 @@ class MissingRule:
 
     def concerned(self, missing: MissingRange) -> Bools:
         """The transactions of its store that a missing range leaves open."""
-        here = np.asarray(pc.fill_null(pc.equal(self._judged.store, missing.store), False))
         hit = self._named(missing) if missing.is_identified else self._behind(missing)
         if missing.named_from_offset is not None:
             hit |= self._is_rolled_back & (self._last_mark > missing.named_from_offset)
-        hit &= here & ~self._is_committed
+        hit &= self._is_of(missing) & ~self._is_committed
         return hit
+
+    def may_lack_op(self, missing: MissingRange) -> Bools:
+        """The transactions, committed ones too, of which an op message may have stood in a missing range."""
+        if missing.is_identified or missing.hidden is None:
+            return self._any(missing)
+        hit = np.zeros(self._judged.chains.count, np.bool_)
+        for topic in missing.hidden.topics:
+            if topic.topic in _OPS:
+                hit |= self._begin < topic.last_offset
+            elif topic.topic in _HALVES:  # its op may be there, and marks a copy that is not
+                hit |= ((self._begin < topic.last_offset) | (topic.key_hashes is not None)) & self._may_have_key(topic)
+        for gap in missing.hidden.gaps:
+            if not set(gap.clear_topics).issuperset((*_OPS, *_HALVES)):
+                hit |= self._begin < gap.end_offset
+        return hit & self._is_of(missing)
+
+    def may_lack_final(self, missing: MissingRange) -> Bools:
+        """The transactions, committed ones too, of which a COMMIT record may have stood in a missing range."""
+        if missing.is_identified or missing.hidden is None:
+            return self._any(missing)
+        hit = np.zeros(self._judged.chains.count, np.bool_)
+        for topic in missing.hidden.topics:
+            if topic.topic not in _OF_THE_CHECK:
+                is_own = np.asarray(pc.fill_null(pc.equal(self._topics, topic.topic), True))
+                is_own = is_own | (topic.topic in WAITING_TOPICS)
+                hit |= is_own & (self._begin < topic.last_offset) & self._may_have_key(topic)
+        for gap in missing.hidden.gaps:
+            hit |= (self._begin < gap.end_offset) & ~self._is_clear_of_finals(gap)
+        hit |= self._judged.halves.any_of(np.isin(self._offsets, np.array(missing.hidden.ended_offsets, np.int64)))
+        return hit & self._is_of(missing)
+
+    def _is_of(self, missing: MissingRange) -> Bools:
+        return np.asarray(pc.fill_null(pc.equal(self._judged.store, missing.store), False))
+
+    def _any(self, missing: MissingRange) -> Bools:
+        """Those that a range concerns of which no more is known than its place, or whose words can still be read."""
+        hit: Bools = self._named(missing) if missing.is_identified else self._begin < missing.end_offset
+        return hit & self._is_of(missing)
 
     def _named(self, missing: MissingRange) -> Bools:
         """Those that the bytes still name."""
@@ -123,7 +161,7 @@ class MissingRule:
         began: Bools = self._begin < hidden.last_offset
         if name in _OPS:
             return is_open & began
-        if name in (HALF_TOPIC, ROCKSDB_HALF_TOPIC):
+        if name in _HALVES:
             mine = is_open | self._may_come_back
         elif name == DISCARD_TOPIC:
             mine = is_open
@@ -133,7 +171,7 @@ class MissingRule:
             mine = np.asarray(pc.fill_null(pc.equal(self._topics, name), True))
         may_have_key = self._may_have_key(hidden)
         own: Bools = mine & began & may_have_key
-        if name in (HALF_TOPIC, ROCKSDB_HALF_TOPIC):
+        if name in _HALVES:
             # A producer that hears nothing sends a half again: the first one may be hidden before the one that is seen.
             if hidden.key_hashes is not None:
                 own |= mine & may_have_key
@@ -181,13 +219,16 @@ class MissingRule:
         """Those that a record in bytes that no queue knows can be of."""
         clear = set(gap.clear_topics)
         began = self._begin < gap.end_offset
-        is_waiting_clear = clear.issuperset(WAITING_TOPICS)
-        is_own_clear = np.asarray(pc.fill_null(pc.is_in(self._topics, value_set=pa.array(sorted(clear), pa.string())),
-                                               False))
         is_check_clear = clear.issuperset(_OF_THE_CHECK)
-        may_end = ~(is_own_clear & is_waiting_clear) | self._is_prepared
+        may_end = ~self._is_clear_of_finals(gap) | self._is_prepared
         hit: Bools = may_end | (~self._is_rolled_back & (not is_check_clear))
         hit |= self._may_come_back & (not is_check_clear)
         if HALF_TOPIC not in clear:
             began = began | self._rests_on_others
         return (began & hit) | self._may_be_explained(gap.begin_offset, gap.end_offset)
+
+    def _is_clear_of_finals(self, gap: Gap) -> Bools:
+        """The transactions of which no COMMIT record stood in a gap."""
+        clear = pa.array(gap.clear_topics, pa.string())
+        found: Bools = np.asarray(pc.fill_null(pc.is_in(self._topics, value_set=clear), False))
+        return found & set(gap.clear_topics).issuperset(WAITING_TOPICS)

@@ -150,14 +150,12 @@ def _with_oddities(judged: Judgement, reasons: pa.Array) -> pa.Array:
             pa.array(ended), joined(reasons, "; another half message of it was rolled back"), reasons
         )
     if judged.is_closable.any():
-        again = joined(
-            reasons,
-            pc.if_else(
-                pa.array(judged.is_perhaps_asked),
-                f"; {PERHAPS_ASKED}",
-                "; a copy is still before the check: it will be asked again",
-            ),
+        asked = pc.if_else(
+            pa.array(judged.may_lack_op),
+            "; a copy is still before the check: it will be asked again, unless its op message is missing",
+            "; a copy is still before the check: it will be asked again",
         )
+        again = joined(reasons, pc.if_else(pa.array(judged.is_perhaps_asked), f"; {PERHAPS_ASKED}", asked))
         reasons = pc.if_else(pa.array(judged.is_closable), again, reasons)
     return reasons
 

@@ -157,8 +157,15 @@ def still_asked(judged: Judgement, rows: Int64s) -> pa.Array | str:
 
 def where_half_was(judged: Judgement, rows: Int64s, named: Int64s, gone: Bools) -> pa.Array:
     """What became of the half that a decision names, where it is not there: it left the log, or was never there."""
-    words = pa.array(["", ", its half message is no longer in the log", ", and no half message begins where it says"])
-    return words.take(pa.array(np.where(gone, np.where(named < judged.log_begin[rows], 1, 2), 0)))
+    words = pa.array([
+        "", ", its half message is no longer in the log", ", and no half message begins where it says",
+        ", and what stood where it says is missing",
+    ])
+    kinds = np.where(named < judged.log_begin[rows], 1, 2)
+    for view in judged.views.values():
+        for missing in view.missing:
+            kinds[(named >= missing.begin_offset) & (named < missing.end_offset)] = 3
+    return words.take(pa.array(np.where(gone, kinds, 0)))
 
 
 def ended_by_offset(judged: Judgement, rows: Int64s, marks: Int64s, reasons: pa.Array) -> pa.Array:

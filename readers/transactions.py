@@ -63,8 +63,21 @@ ADVICE: dict[str, str] = {
     "none": "nothing to do",
 }
 
+#: What `none` means where the state is UNDECIDABLE.
+NONE_YET = (
+    "nothing before what the reason names is back: look for it in a backup or another copy (rmqtx verify lists the "
+    "damage), then ask again; or ask the application what became of it"
+)
+
 #: Why a half in RocksDB is UNDECIDABLE though nothing but the broker's table is missing.
 OPEN_OR_DROPPED = "only the RocksDB table tells open from dropped, and it is not there to be read"
+
+
+
+def advice_sentence(advice: str, state: str) -> str:
+    """What to do, in a sentence: without evidence there is nothing to do yet, which is not nothing to do."""
+    return NONE_YET if (advice, state) == ("none", "UNDECIDABLE") else ADVICE.get(advice, "")
+
 
 _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -342,9 +355,12 @@ class Judgement:
     def _undecide_where_bytes_are_missing(self, states: npt.NDArray[np.str_]) -> None:
         missing = [one for view in self.views.values() for one in view.missing]
         rule = MissingRule(self, states) if missing else None
+        self.may_lack_op, self.may_lack_final = (np.zeros(self.chains.count, np.bool_) for _ in range(2))
         for one in missing:
             assert rule is not None
             self._undecide(rule.concerned(one), f"bytes of the log are missing: {one.what}")
+            self.may_lack_op |= rule.may_lack_op(one)
+            self.may_lack_final |= rule.may_lack_final(one)
 
     def real_topics(self) -> pa.Array:
         """Where each transaction's message goes to, as far as its records say."""

@@ -58,6 +58,12 @@ from readers.verify_transaction_table import transaction_table_findings
 
 #: Levels of depth: each finds what the one before it does, and more.
 QUICK, DEFAULT, FULL = "quick", "default", "full"
+#: What a level leaves out, of which nothing can be said.
+NOT_LOOKED_AT: dict[str, str] = {
+    QUICK: "bodies, properties, and all but the last slots and index entries",
+    DEFAULT: "what compressed bodies hold, and whether all properties can be read",
+    FULL: "",
+}
 
 
 @dataclass(frozen=True, slots=True)

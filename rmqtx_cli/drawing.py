@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 from readers.flags import FLAGS
 from readers.store import HALF_TOPIC
 from readers.timeline import CONSUMERS, TIMELINE, Surroundings, consumers_past, timeline
-from readers.transactions import ADVICE
+from readers.transactions import advice_sentence
 from rmqtx_cli.durations import duration_text
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.text import escaped
@@ -69,7 +69,8 @@ def _head(transaction: Transaction) -> Iterator[str]:
     yield named("why", transaction["reason"])
     for flag in transaction["flags"]:
         yield named("flag", f"{flag}: {FLAGS.get(flag, '')}")
-    yield named("advice", f"{transaction['advice']}: {ADVICE.get(transaction['advice'], '')}")
+    advice = transaction["advice"]
+    yield named("advice", f"{advice}: {advice_sentence(advice, transaction['state'])}")
     if transaction["producer_group"] is not None:
         yield named("group", f"{transaction['producer_group']}{_ALIVE.get(transaction.get('producer_alive'), '')}")
     if transaction["topic"] is not None:

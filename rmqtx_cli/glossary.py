@@ -32,7 +32,7 @@ from readers.plan import PLAN_STEPS, PLAN_STORES
 from readers.reconcile import OUTCOMES, RECONCILED, WORDS
 from readers.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
 from readers.tables import ALL_TABLES, DLEDGER_ENTRIES, EPOCHS, REDO_LOG, ROCKSDB_TRANSACTIONS, STATE_TABLE
-from readers.transactions import ADVICE, STATES
+from readers.transactions import ADVICE, NONE_YET, STATES
 from remoting import frames, unique_keys
 from remoting.codes import ResponseCode
 from remoting.meanings import MEANINGS as RESPONSE_MEANINGS
@@ -109,6 +109,10 @@ class Entry:
     lines: tuple[str, ...]
 
 
+def _advice_texts(word: str) -> tuple[str, ...]:
+    return (ADVICE[word], f"where the state is UNDECIDABLE: {NONE_YET}") if word == "none" else (ADVICE[word],)
+
+
 def entries() -> list[Entry]:
     """Everything that can be explained.
 
@@ -118,7 +122,7 @@ def entries() -> list[Entry]:
     return [
         *(Entry(word, "state of a transaction", (text,)) for word, text in STATES.items()),
         *(Entry(word, "flag of a transaction", (text,)) for word, text in FLAGS.items()),
-        *(Entry(word, "advice", (text,)) for word, text in ADVICE.items()),
+        *(Entry(word, "advice", _advice_texts(word)) for word in ADVICE),
         *_findings(),
         *(Entry(word, "word of a ledger", (text,)) for word, text in WORDS.items()),
         *(Entry(word, "outcome of a comparison with a ledger", (text,)) for word, text in OUTCOMES.items()),

@@ -11,7 +11,7 @@ from readers.flags import FLAGS
 from readers.layout import Layout
 from readers.reconcile import OUTCOMES, WORDS
 from readers.tables import ALL_TABLES
-from readers.transactions import ADVICE, STATES
+from readers.transactions import ADVICE, NONE_YET, STATES
 from repairs.receipts import OUTCOMES as RECEIPT_OUTCOMES
 from repairs.receipts import STANDINGS
 from rmqtx_cli.glossary import RESULT_TABLES, TERMS, meaning_of, source_of, structures
@@ -47,7 +47,8 @@ def _lines() -> Iterator[str]:
         yield from item(word, f"{meaning}.")
     yield from heading("ADVICE")
     for word, meaning in ADVICE.items():
-        yield from item(word, f"{meaning}.")
+        yet = f" Where the state is UNDECIDABLE: {NONE_YET}." if word == "none" else ""
+        yield from item(word, f"{meaning}.{yet}")
     yield from heading("FINDINGS")
     for code, kind in KINDS.items():
         advice = f" Advice: {kind.advice}." if kind.advice else ""

@@ -20,6 +20,7 @@ from rmqtx_cli.text import count, escaped, size
 from rmqtx_cli.views import ALWAYS, View, plain
 
 if TYPE_CHECKING:
+    from readers.findings import Finding
     from readers.store import Store
 
 _KEYS = ("producer_group", "topic")
@@ -70,6 +71,7 @@ class Summary:
     examples: dict[str, str] = field(default_factory=dict)
     half_copies_count: int = 0
     _cells: dict[_Cell, Counter[str]] = field(default_factory=dict)
+    _undecided: set[str] = field(default_factory=set)
     _pending: Counter[tuple[str, str | None]] = field(default_factory=Counter)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -98,6 +100,8 @@ class Summary:
                 "transactions_count": number, f"{state.lower()}_count": number, "flagged_count": row["flagged_sum"],
                 "half_copies_count": row["copies_sum"],
             })
+            if state == "UNDECIDABLE" and row["store"] is not None:
+                self._undecided.add(row["store"])
             if state == "PENDING":
                 self._pending[row["store"], row["topic"]] += number
         self._find_examples(batch)
@@ -132,18 +136,20 @@ class Summary:
         ]
         return pa.Table.from_pylist(rows, schema=SUMMARY)
 
-    def lines(self, stores: Sequence[Store], arguments: str) -> Iterator[str]:
+    def lines(self, stores: Sequence[Store], arguments: str, findings: Sequence[Finding]) -> Iterator[str]:
         """What there is to say beside the table: states, oddities, drift, cost, and what to do next.
 
-        `arguments`: the options that lead to the same transactions again, as a shell takes them.
+        `arguments`: the options that lead to the same transactions again, as a shell takes them. `findings`: of the
+        reading, for what is damaged may hide transactions that are counted nowhere.
         """
+        damaged = {finding.store for finding in findings if finding.kind.severity == "error"} | self._undecided
         states = ", ".join(f"{self.states[state]} {state}" for state in STATES if self.states[state])
         yield f"{count(self.transactions_count, 'transaction')}{': ' + states if states else ''}"
         for flag in FLAGS:
             if self.flags[flag]:
                 yield f"{flag}: {self.flags[flag]}, first {self.examples[flag]}: {FLAGS[flag]}"
         for store in stores:
-            yield from self._drift(store)
+            yield from self._drift(store, is_whole=store.root not in damaged)
             yield from self._cost(store)
         if self.transactions_count:
             times = self.half_copies_count / self.transactions_count
@@ -151,17 +157,21 @@ class Summary:
                 f"{count(self.half_copies_count, 'half copy', 'half copies')} of "
                 f"{count(self.transactions_count, 'transaction')}: {times:.2f} each"
             )
-        yield f"next: {self.next_command(arguments)}"
+        yield f"next: {self.next_command(arguments, [store.root for store in stores if store.root in damaged])}"
 
-    def _drift(self, store: Store) -> Iterator[str]:
+    def _drift(self, store: Store, *, is_whole: bool) -> Iterator[str]:
         from readers.cursors import transaction_metrics
 
         for topic, counted in sorted((transaction_metrics(store) or {}).items()):
             found = self._pending[store.root, topic]
             if counted != found:
+                told = (
+                    "the counter drifts, the log is right" if is_whole
+                    else "which of them is right does not show, for not all of the log can be read"
+                )
                 yield (
                     f"{store.root}: the broker's counter (config/transactionMetrics) says {counted} open for "
-                    f"{topic}, the log shows {found}; the counter drifts, the log is right"
+                    f"{topic}, the log shows {found}; {told}"
                 )
 
     def _cost(self, store: Store) -> Iterator[str]:
@@ -180,11 +190,13 @@ class Summary:
             parts.append(f"{count(rows, f'{name} record')} of {size(written)}")
         yield f"{store.root}: {', '.join(parts)} still in the queues"
 
-    def next_command(self, arguments: str) -> str:
+    def next_command(self, arguments: str, damaged: Sequence[str] = ()) -> str:
         """The safe command that shows what deserves the first look."""
         for word in _URGENT:
             if word in self.examples and (self.flags[word] or self.states[word]):
                 return f"rmqtx show {shlex.quote(escaped(self.examples[word]))} {arguments}   # {word}"
+        if damaged:
+            return f"rmqtx verify {shlex.quote(escaped(damaged[0]))}   # damage may hide transactions"
         return "nothing to do"
 
 

@@ -46,6 +46,7 @@ from rmqtx_cli.times import parse_time_ms
 from rmqtx_cli.transaction_tables import DatabaseOptions, with_database_options, with_entries
 
 if TYPE_CHECKING:
+    from readers.findings import Finding
     from readers.reading import Reading
 
 NAME = "audit"
@@ -182,6 +183,7 @@ def command(
             places, engine_options, commit_log, broker_conf, broker_version, checkpoint, interval_ms, until_idle, voice
         ).run(listing)
     counted = Summary()
+    met: list[Finding] = []
 
     def written(reading: Reading) -> int:
         batches = counted.watching(reading)
@@ -192,12 +194,13 @@ def command(
             listing.write(iter(rows.to_batches()))
         else:
             listing.write(batches, to_the_end=True)
+        met.extend(reading.findings)
         return listing.conclude(reading)
 
     if is_live:
         with live_source(live, voice, rate) as source:
             status = written(source.audit())
-        lines = counted.lines([], arguments(live))
+        lines = counted.lines([], arguments(live), met)
     else:
         opened = open_stores(places, commit_log, broker_conf, broker_version)
         refuse_inside(output, opened.stores)
@@ -208,7 +211,7 @@ def command(
             reading = given.audit(opened.stores, opened.settings_of, at_ms=at_ms, progress=progress)
             reading.batches = with_entries(reading.batches, table)
             status = written(reading)
-        lines = counted.lines(opened.stores, opened.arguments)
+        lines = counted.lines(opened.stores, opened.arguments, met)
     if not summary and not quiet:
         print_table(counted.table(), SUMMARY_VIEW)
     for line in lines:

@@ -122,7 +122,7 @@ def command(
     from readers.broker_conf import read_broker_conf
     from readers.broker_settings import parse_version
     from readers.tables import FINDINGS
-    from readers.verify import DEFAULT, FULL, QUICK, Verify
+    from readers.verify import DEFAULT, FULL, NOT_LOOKED_AT, QUICK, Verify
     from rmqtx_cli.accounting import accounting
     from rmqtx_cli.custody import take_custody
     from rmqtx_cli.engines import EngineOptions, chosen_engine
@@ -163,7 +163,7 @@ def command(
         else:
             reading = within_budget(job, opened.stores, given, max_duration, state, voice, progress)
         listing.write(counted.watching(reading), to_the_end=True)
-    for line in counted.lines():
+    for line in counted.lines(NOT_LOOKED_AT[level], is_partial=max_duration is not None):
         voice.note(line)
     amounts = accounting(reading)
     if amounts is not None:
@@ -195,9 +195,13 @@ class _Counted:
         """Whether anything was more than a note."""
         return any(severity != "note" for severity, _ in self.kinds)
 
-    def lines(self) -> Iterator[str]:
-        """What was found, worst first."""
-        if not self.kinds:
+    def lines(self, not_looked_at: str, *, is_partial: bool) -> Iterator[str]:
+        """What was found, worst first; of what was not looked at nothing is claimed."""
+        if not self.kinds and (not_looked_at or is_partial):
+            where = " in the files of the log that were read" if is_partial else ""
+            left = f"; not looked at: {not_looked_at} (--full)" if not_looked_at else ""
+            yield f"nothing found{where}{left}"
+        elif not self.kinds:
             yield "nothing is wrong"
         for wanted in SEVERITIES:
             codes = {code: number for (severity, code), number in sorted(self.kinds.items()) if severity == wanted}
