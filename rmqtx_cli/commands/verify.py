@@ -197,10 +197,10 @@ class _Counted:
 
     def lines(self, not_looked_at: str, *, is_partial: bool) -> Iterator[str]:
         """What was found, worst first; of what was not looked at nothing is claimed."""
-        if not self.kinds and (not_looked_at or is_partial):
+        if not self.is_failure and (not_looked_at or is_partial):
             where = " in the files of the log that were read" if is_partial else ""
             left = f"; not looked at: {not_looked_at} (--full)" if not_looked_at else ""
-            yield f"nothing found{where}{left}"
+            yield f"{'no error' if self.kinds else 'nothing'} found{where}{left}"
         elif not self.kinds:
             yield "nothing is wrong"
         for wanted in SEVERITIES:
