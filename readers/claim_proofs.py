@@ -95,12 +95,13 @@ def _is_broken_without_place(claim: LogClaim, decoded: DecodedLog) -> bool:
 def unkept_claims(store: Store, claims: LogClaims, log: SegmentedLog) -> list[LogClaim]:
     """The claims whose record does not stand where they say; one look at the log each, and nothing is scanned.
 
-    Claims that name no record are not among them.
+    Claims that name no record, or one that has expired, are not among them.
     Raises: SourceError.
     """
     return [
         claim for claim in claims.newest
         if claim.record_offset is not None
+        and claim.record_offset >= log.begin_offset
         and not (store.in_use and claim.record_offset >= log.end_offset)
         and not is_there(log, claim.record_offset, claim.record_length_bytes)
     ]  # fmt: skip

@@ -142,6 +142,12 @@ def last_with_data(segments: tuple[Segment, ...]) -> int:
     return segments[0].base_offset if segments else 0
 
 
+def written_end_offset(segments: tuple[Segment, ...]) -> int:
+    """About where the data of a log ends, as a commit-log offset; 0 for none."""
+    last = last_with_data(segments)
+    return next((last + written_bytes(segment) for segment in segments if segment.base_offset == last), 0)
+
+
 def log_bytes(segments: tuple[Segment, ...]) -> int:
     """About how many bytes of a log are written: all files before the last one that holds anything are full."""
     last = last_with_data(segments)

@@ -19,17 +19,18 @@ import pyarrow.compute as pc
 from readers.chains import Witnesses
 from readers.columns import Int32s, Int64s
 from readers.consume_queue import open_queue
-from readers.errors import RmqtxError
+from readers.derived_trust import Untrusted, require_agreement, sound_blocks
 from readers.fastjson import read_config
 from readers.foreign import foreign_decision
 from readers.gathered import Gathered, incomplete_chains
 from readers.half_queue import is_delayed_half, ops_of
 from readers.index_search import open_index
+from readers.java_hashes import key_hashes
 from readers.premises import ForeignDecision
 from readers.prepared_log import CLUSTER, is_prepared, is_rollback
 from readers.record_at import block_at, blocks_at
 from readers.record_block import Block
-from readers.segment_scan import SegmentScan
+from readers.record_keys import key_pairs, tag_pairs
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, WAITING_TOPICS
 from readers.store_view import StoreFacts
 
@@ -46,10 +47,6 @@ _OPS_AT_ONCE = 1 << 16
 def offset_of(identity: str) -> int | None:
     """The commit-log offset in an offset message id."""
     return int(identity[-16:], 16) if _MESSAGE_ID.fullmatch(identity) else None
-
-
-class Untrusted(RmqtxError):
-    """The derived files cannot carry the answer; the reason says which, and the log is scanned instead."""
 
 
 class DerivedFiles:
@@ -69,6 +66,7 @@ class DerivedFiles:
         with ExitStack() as stack:  # closed here if anything cannot be trusted
             self._require_trust()
             self._log = stack.enter_context(closing(self._store.log()))
+            require_agreement(self._facts, self._log)
             self._half_queue = stack.enter_context(open_queue(self._store, HALF_TOPIC, 0))
             self._op_queue = stack.enter_context(open_queue(self._store, OP_TOPIC, 0))
             self._index = open_index(self._store, self._facts.settings.max_hash_slots)
@@ -164,12 +162,12 @@ class DerivedFiles:
         if queue.min_offset > 0 or first <= begin:
             return  # half messages were written before the log begins
         # Only a broker before 4.3 writes prepared records, and it wrote the log's begin before this one came.
-        oldest = next(self._scan(begin, begin + 1), None)
+        oldest = next(sound_blocks(self._facts, begin, begin + 1), None)
         if oldest is not None and oldest.properties.locate(CLUSTER)[2][0]:
             return
         if first - begin > _BEFORE_HALVES_BYTES_MAX:
             raise Untrusted(f"{first - begin} bytes of the log are older than the half topic")
-        for block in self._scan(begin, first):
+        for block in sound_blocks(self._facts, begin, first):
             if (is_prepared(block) | is_rollback(block)).any():
                 raise Untrusted("it has prepared records of a broker before 4.3: no queue knows them")
 
@@ -224,7 +222,7 @@ class DerivedFiles:
             if not block.topic_is(topic).all():
                 raise Untrusted(f"the queue of {topic} points at records of other topics")
             place = np.searchsorted(offsets, block.commit_log_offsets)
-            if (numbers[place] != block.header("queue_offset")).any():
+            if (numbers[place] != block.header("queue_offset")).any() or block.header("queue_id").any():
                 raise Untrusted(f"the queue of {topic} and its records number them differently")
             found += len(block)
             yield block
@@ -232,15 +230,8 @@ class DerivedFiles:
             raise Untrusted(f"{len(offsets) - found} records that the queue of {topic} points at cannot be read")
 
     def _scan_into(self, from_offset: int, to_offset: int | None) -> None:
-        for block in self._scan(from_offset, to_offset):
+        for block in sound_blocks(self._facts, from_offset, to_offset):
             self._gathered.add(block)
-
-    def _scan(self, from_offset: int, to_offset: int | None) -> Iterator[Block]:
-        for segment in self._store.commit_log:
-            begin = max(0, from_offset - segment.base_offset)
-            end = segment.size_bytes if to_offset is None else min(segment.size_bytes, to_offset - segment.base_offset)
-            if begin < end:
-                yield from SegmentScan(segment, from_position=begin, to_position=end, stops_at_break=True)
 
     # -- whole transactions ---------------------------------------------------------------------------------------
 
@@ -257,21 +248,34 @@ class DerivedFiles:
         self._read_hits(keys)
 
     def _read_hits(self, keys: list[bytes]) -> None:
-        _, offsets = self._index.find(keys)
+        numbers, offsets = self._index.find(keys)
+        hashes = key_hashes(keys).astype(np.int64)[numbers]
         begin, end = self._log.begin_offset, self._log.end_offset
         left = [offset for offset in np.unique(offsets).tolist() if begin <= offset < end]
         unseen = [offset for offset in left if offset not in self._gathered.seen]
         found = 0
         for block in blocks_at(self._log, unseen):
             found += len(block)
+            self._require_keys(block, offsets, hashes)
             self._gathered.add(block)
         if found != len(unseen):
             raise Untrusted(f"{len(unseen) - found} records that the index points at are none")
 
+    @staticmethod
+    def _require_keys(block: Block, offsets: Int64s, hashes: Int64s) -> None:
+        """That records have the keys by which the index led to them: it was made of what the log said then."""
+        known: set[tuple[int, int]] = set()
+        for places, some in (key_pairs(block), tag_pairs(block)):
+            known.update(zip(places.tolist(), some.tolist(), strict=True))
+        led = np.isin(offsets, block.commit_log_offsets)
+        for pair in zip(offsets[led].tolist(), hashes[led].tolist(), strict=True):
+            if pair not in known:
+                raise Untrusted(f"the record at commit-log offset {pair[0]} has not the key that the index knows it by")
+
     def _read_holes(self) -> None:
         """Stretches that the index does not cover: a recovered broker rebuilds its last file from a later place on."""
         for begin, end in self._index.uncovered(self._first_offset(), self._log.end_offset):
-            self._scan_into(begin, end)
+            self._scan_into(begin, None if end == self._log.end_offset else end)
 
     def _first_offset(self) -> int:
         """Commit-log offset of the first half copy that is known."""

@@ -12,13 +12,14 @@ import pyarrow.compute as pc
 
 from readers.chains import Witnesses
 from readers.columns import rows_where
-from readers.derived_files import DerivedFiles, Untrusted, offset_of
+from readers.commit_log import written_end_offset
+from readers.derived_files import DerivedFiles, offset_of
+from readers.derived_trust import Untrusted, sound_blocks
 from readers.errors import UnreadableFile
 from readers.findings import Finding
 from readers.local_engine import audit
 from readers.not_found import not_found
 from readers.reading import Reading
-from readers.splits import plan_splits
 from readers.store import Store
 from readers.store_view import SettingsOf, StoreFacts, missing_end_findings, store_facts
 from readers.tables import TRANSACTIONS
@@ -26,8 +27,9 @@ from readers.transactions import judge
 from readers.workers import Progress
 
 _Named = dict[str, str | None]
-#: What `show` reads of a log for one answer, in about a second: it is read for damage only.
-_STRETCH_BYTES_MAX = 256 << 20
+#: What is read of a log for damage alone: for one transaction, in about a second, and for all that is open.
+_SHOWN_BYTES_MAX = 256 << 20
+_OPEN_BYTES_MAX = 8 << 20
 
 
 def pending(
@@ -54,6 +56,8 @@ def pending(
         return named
 
     table = None if scan or at_ms is not None else _by_derived_files(reading, facts, by_queues)
+    if table is not None and _is_damaged_behind(table, reading, facts, _OPEN_BYTES_MAX):
+        table = None
     if table is None:
         reading.batches = _scanned(reading, stores, settings_of, at_ms, progress, open_rows)
     else:
@@ -91,7 +95,7 @@ def show(
     if table is not None and _rests_on_most_checks(table, facts):
         reading.notes.append("the log is scanned, because the most checks that any half copy shows decide it")
         table = None
-    if table is not None and _is_damaged_behind(table, reading, facts):
+    if table is not None and _is_damaged_behind(table, reading, facts, _SHOWN_BYTES_MAX):
         table = None
     if table is None:
         def chosen(rows: pa.Table) -> pa.Table:
@@ -129,6 +133,8 @@ def lookup(stores: list[Store], settings_of: SettingsOf, transaction_ids: Sequen
         return rows.filter(pc.is_in(rows["transaction_id"], wanted))
 
     table = _by_derived_files(reading, facts, by_name)
+    if table is not None and _is_damaged_behind(table, reading, facts, _SHOWN_BYTES_MAX):
+        table = None
     if table is None:
         reading.batches = _scanned(reading, stores, settings_of, None, None, chosen)
     else:
@@ -150,31 +156,30 @@ def _rests_on_most_checks(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
     return bool(set(lost["store"].to_pylist()) & set(silent))
 
 
-def _is_damaged_behind(rows: pa.Table, reading: Reading, facts: dict[str, StoreFacts]) -> bool:
-    """Whether the log is damaged behind the first copy of a transaction whose state rests on what is not there.
+def _is_damaged_behind(rows: pa.Table, reading: Reading, facts: dict[str, StoreFacts], bytes_max: int) -> bool:
+    """Whether the log is damaged behind the first copy of transactions whose states rest on what is not there.
 
-    Queues and index do not show damage in the log. A stretch too long to read for one answer is left, and a note says
-    so.
+    Queues and index do not show damage in the log. A stretch of more than `bytes_max` is left, and a note says so.
     """
     for root, fact in facts.items():
         mine = rows.filter(pc.and_(pc.equal(rows["store"], root), pc.not_equal(rows["state"], "COMMITTED")))
         copies = [copy["commit_log_offset"] for copies in mine["half_copies"].to_pylist() for copy in copies]
         if not copies:
             continue
-        begin, end = min(copies), fact.store.log().end_offset
-        if fact.store.is_remote or end - begin > _STRETCH_BYTES_MAX:
+        begin = min(copies)
+        length = written_end_offset(fact.store.commit_log) - begin
+        if fact.store.is_remote or length > bytes_max:
             reading.notes.append(
-                f"the log behind its first copy ({end - begin} bytes) was not read: damage there does not show; --scan "
-                "reads it"
+                f"the log behind the first open copy ({length} bytes) was not read from end to end: damage in the "
+                "middle of a file does not show; --scan reads it"
             )
             continue
-        for split in plan_splits([fact.store], from_offset=begin):
-            scan = split.scan()
-            for _ in scan:
+        try:
+            for _ in sound_blocks(fact, begin, None):
                 pass
-            if any(span.kind == "damaged" for span in scan.spans):
-                reading.notes.append("the log is scanned, because it is damaged behind the transaction's first copy")
-                return True
+        except (Untrusted, UnreadableFile) as reason:
+            reading.notes.append(f"the log is scanned, because {reason.message}")
+            return True
     return False
 
 

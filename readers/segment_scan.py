@@ -136,7 +136,8 @@ class SegmentScan:
     ) -> None:
         """`is_last`: no later segment holds data, so zeros up to the end are preallocated space.
 
-        `stops_at_break`: end at the first place that is no record, as recovery does, and account for nothing behind.
+        `stops_at_break`: end at the first place that is no record, as recovery does, and account for nothing behind;
+        `break_position` then says where that is.
         `with_fillers`: give the fillers of `rmqtx salvage` too, as a broker sees them.
         """
         self.segment = segment
@@ -152,6 +153,7 @@ class SegmentScan:
         self._with_fillers = with_fillers
         self._record_bytes = 0
         self.last_store_time_ms = 0
+        self.break_position: int | None = None
 
     def __iter__(self) -> Iterator[Block]:
         with self.segment.open() as file:
@@ -174,7 +176,10 @@ class SegmentScan:
                     self.last_store_time_ms = int(block.take(np.array([len(block) - 1])).header("store_time_ms")[0])
                     yield block
                 if position + stop < self._to and not self._goes_on(file, position + stop, stop):
-                    position = None if self._stops_at_break else self._skip(file, position + stop - self._frame)
+                    if self._stops_at_break:
+                        self.break_position, position = position + stop - self._frame, None
+                    else:
+                        position = self._skip(file, position + stop - self._frame)
                 else:
                     position += stop
             if is_begun and position is not None and not self._stops_at_break:

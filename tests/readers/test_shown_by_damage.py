@@ -39,7 +39,7 @@ def test_what_rests_on_absence_is_the_same_by_show_and_audit(damaged: Path) -> N
 
 
 def test_a_long_stretch_is_left_and_said_to_be(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("readers.questions._STRETCH_BYTES_MAX", 1)
+    monkeypatch.setattr("readers.questions._SHOWN_BYTES_MAX", 1)
     settings = settings_of(NAME)
     undecidable = [
         row for row in audit([open_store(damaged)], settings).table().to_pylist() if row["state"] == "UNDECIDABLE"

@@ -1,0 +1,104 @@
+"""Whether the derived files of a store and its log agree as far as can be seen without reading the log end to end.
+
+What contradicts shows in few places: records that queues, index and tables know are not there, the files of the log do
+not join, or the log breaks off before what is known of it. Then no derived file carries an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from readers.claim_proofs import unkept_claims
+from readers.commit_log import last_with_data
+from readers.errors import RmqtxError
+from readers.log_claim import QUEUE
+from readers.record_at import block_at
+from readers.record_block import Block
+from readers.segment_joins import broken_join
+from readers.segment_scan import SegmentScan
+from readers.sources import Segment, SegmentedLog
+from readers.store_view import StoreFacts
+
+#: Records in queues of these topics are of others: a message may be in several (4.9.3+, enableMultiDispatch).
+_LIGHT_QUEUES = "%LMQ%"
+#: So much behind the place where a log seems to end is searched for records.
+_BEHIND_END_BYTES = 1 << 20
+
+
+class Untrusted(RmqtxError):
+    """The derived files cannot carry the answer; the reason says which, and the log is scanned instead."""
+
+
+def require_agreement(facts: StoreFacts, log: SegmentedLog) -> None:
+    """That the log has the newest records that the store's other files know, and that its files join.
+
+    Raises: Untrusted; UnreadableFile, FileChanged.
+    """
+    store, claims = facts.store, facts.claims
+    if claims.newest and all(claim.record_offset is None for claim in claims.newest):
+        raise Untrusted(f"{claims.newest[0].witness} knows of records, and nothing tells where they are")
+    for claim in unkept_claims(store, claims, log):
+        raise Untrusted(f"{claim.witness} knows a record at commit-log offset {claim.record_offset}, and none is there")
+    for claim in claims.newest:
+        if claim.kind == QUEUE and claim.slot is not None and claim.record_offset is not None:
+            _require_slot(log, claim.slot, claim.record_offset)
+    if (words := broken_join(store)) is not None:
+        raise Untrusted(words)
+
+
+def _require_slot(log: SegmentedLog, slot: tuple[str, int, int], offset: int) -> None:
+    topic, queue_id, number = slot
+    block = block_at(log, offset)
+    if block is None or topic.startswith(_LIGHT_QUEUES):
+        return
+    found = block.topic_texts().to_pylist()[0], int(block.header("queue_id")[0]), int(block.header("queue_offset")[0])
+    if found != slot:
+        raise Untrusted(f"slot {number} of queue {queue_id} of {topic} points at a record of something else")
+
+
+def sound_blocks(facts: StoreFacts, from_offset: int, to_offset: int | None) -> Iterator[Block]:
+    """The records of a range of the log, to its end where `to_offset` is None.
+
+    Order:  commit-log offset ascending.
+    Raises: Untrusted where the range is damaged, or ends before what is known of the log; UnreadableFile, FileChanged.
+    """
+    last = last_with_data(facts.store.commit_log)
+    for segment in facts.store.commit_log:
+        begin = max(0, from_offset - segment.base_offset)
+        end = segment.size_bytes if to_offset is None else min(segment.size_bytes, to_offset - segment.base_offset)
+        if begin >= end or segment.base_offset > last:
+            continue
+        # Zeros behind the end of a log may be as long as its file, and need not be read.
+        is_open = segment.base_offset == last and end == segment.size_bytes
+        scan = SegmentScan(
+            segment, from_position=begin, to_position=end, is_last=segment.base_offset == last, stops_at_break=is_open
+        )
+        newest = begin
+        for block in scan:
+            if len(block):
+                newest = int(block.positions[-1])
+            yield block
+        _require_soundness(scan)
+        if scan.break_position is not None:
+            _require_end(facts, segment, newest, scan.break_position)
+
+
+def _require_soundness(scan: SegmentScan) -> None:
+    for span in scan.spans:
+        if span.kind == "damaged":
+            offset = scan.segment.base_offset + span.position_bytes
+            raise Untrusted(f"{span.length_bytes} bytes at commit-log offset {offset} are damaged")
+
+
+def _require_end(facts: StoreFacts, segment: Segment, newest_position: int, end_position: int) -> None:
+    """That a log ends where a scan found no record any more: nothing knows one behind, and none follows soon."""
+    end = segment.base_offset + end_position
+    for claim in facts.claims.newest:
+        if claim.reach_offset is not None and claim.reach_offset > end:
+            raise Untrusted(f"the log ends at commit-log offset {end}, and {claim.witness} knows {claim.words}")
+    part = replace(segment, size_bytes=min(segment.size_bytes, end_position + _BEHIND_END_BYTES))
+    scan = SegmentScan(part, from_position=newest_position)
+    for _ in scan:
+        pass
+    _require_soundness(scan)
