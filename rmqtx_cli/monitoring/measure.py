@@ -126,7 +126,7 @@ def measured(stores: list[StoreNumbers], reading: Reading, now_ms: int) -> Numbe
             numbers.hanging.append(identity)
             if row["half_copies"]:
                 newest = max(row["half_copies"], key=lambda copy: copy["commit_log_offset"])
-                numbers.places[identity] = (newest["store"], newest["commit_log_offset"])
+                numbers.places[identity] = {name: newest[name] for name in ("store", "commit_log_offset")}
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
     return numbers
 

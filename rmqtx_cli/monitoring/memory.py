@@ -21,12 +21,14 @@ from rmqtx_cli.output.port import written_whole
 
 _FORM = 1
 _STORE = pa.struct([one.with_nullable(True) for one in struct_of(StoreNumbers)])
+_PLACE = pa.struct([needed("store", pa.string()), needed("commit_log_offset", pa.int64())])
 _MEMORY = Form(
     "memory of rmqtx check",
     pa.struct(
         [
             needed("form", pa.int64()), needed("taken_time_ms", pa.int64()), needed("hanging", list_of(pa.string())),
             needed("stores", pa.map_(pa.string(), pa.field("store", _STORE, nullable=False))),
+            pa.field("places", pa.map_(pa.string(), pa.field("place", _PLACE, nullable=False))),
         ]
     ),
     is_open=True,

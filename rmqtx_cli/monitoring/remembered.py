@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from readers.store_view import SettingsOf
     from rmqtx_cli.monitoring.measure import StoreNumbers
 
-#: Where the newest half copy of a transaction stood: its store, and its commit-log offset.
-Place = tuple[str, int]
+#: Where the newest half copy of a transaction stood: `store` and `commit_log_offset`.
+Place = Mapping[str, Any]
 #: What of a store's numbers says how far it went.
 ENDS = ("half_max_offset", "half_last_commit_log_offset", "log_end_offset")
 
@@ -40,16 +40,8 @@ def remembered_places(before: Mapping[str, Any] | None) -> dict[str, Place | Non
     """The transactions that hung at the last run, and where their newest half copies stood if that is known."""
     if before is None:
         return {}
-    places = before.get("places")
-    known = places if isinstance(places, dict) else {}
-    return {identity: _place(known.get(identity)) for identity in before["hanging"] if isinstance(identity, str)}
-
-
-def _place(value: object) -> Place | None:
-    match value:
-        case [str(store), int(offset)]:
-            return store, offset
-    return None
+    known = before.get("places") or {}
+    return {identity: known.get(identity) for identity in before["hanging"]}
 
 
 def what_became_of(gone: Mapping[str, Place | None], stores: list[Store], settings_of: SettingsOf) -> Became:
@@ -61,11 +53,11 @@ def what_became_of(gone: Mapping[str, Place | None], stores: list[Store], settin
     by_root = {store.root: store for store in stores}
     left = []
     for identity, place in gone.items():
-        store = None if place is None else by_root.get(place[0])
+        store = None if place is None else by_root.get(place["store"])
         if store is None or place is None:
             left.append(identity)
-        elif place[1] >= store.log_begin_offset:  # else its half message has expired
-            (left if _stands_at(store, place[1], identity) else became.vanished).append(identity)
+        elif (offset := place["commit_log_offset"]) >= store.log_begin_offset:  # else its half message has expired
+            (left if _stands_at(store, offset, identity) else became.vanished).append(identity)
     if left:
         rows = lookup(stores, settings_of, left).table()
         became.states = dict(zip(rows["transaction_id"].to_pylist(), rows["state"].to_pylist(), strict=True))
@@ -103,7 +95,7 @@ def ends_gone(store: StoreNumbers, before: Mapping[str, Any] | None) -> list[str
     return sentences
 
 
-def ends_kept(store: StoreNumbers, before: Mapping[str, Any] | None) -> dict[str, int]:
+def ends_kept(store: StoreNumbers, before: Mapping[str, Any] | None) -> dict[str, Any]:
     """What the next run must know of an earlier one: a store that has lost its end is not well again by itself."""
     if not ends_gone(store, before):
         return {}
@@ -111,9 +103,6 @@ def ends_kept(store: StoreNumbers, before: Mapping[str, Any] | None) -> dict[str
     return {name: old[name] for name in ENDS if name in old}
 
 
-def _numbers_of(name: str, before: Mapping[str, Any] | None) -> dict[str, int]:
-    """The whole numbers that an earlier run left of a store."""
-    old = {} if before is None else before["stores"].get(name)
-    if not isinstance(old, dict):
-        return {}
-    return {word: value for word, value in old.items() if isinstance(value, int) and not isinstance(value, bool)}
+def _numbers_of(name: str, before: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What an earlier run left of a store."""
+    return {} if before is None else before["stores"].get(name, {})
