@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from readers.broker_settings import Version
 from readers.chains import Chains, int64s
 from readers.columns import Bools, Int64s
-from readers.state_entries import NONE, OPEN_SLOT, REDO_LOG, ROCKSDB, STATE_TABLE
+from readers.state_entries import END_ENTRY, NONE, OPEN_SLOT, REDO_LOG, ROCKSDB, STATE_TABLE
 from readers.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ class OtherDesigns:
            or the redo log of its broker, was there, or of a half in RocksDB its table; `is_remade`: the state table
            will be made anew by a broker that finds `abort`; `is_foretold`: what it will have is known;
            `is_table_damaged`: whether it has a slot is not known for that; `is_uncounted`: a broker may have asked for
-           it, and nothing counts how often.
+           it, and nothing counts how often; `is_ended_beside`: the state table or the redo log say that a record
+           ended it.
     """
 
     def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
@@ -66,7 +67,9 @@ class OtherDesigns:
         self.never_asks, self.refuses_commit, self.is_unanswerable, self.is_remade, self.may_ask, self.was_asked = (
             np.zeros(count, np.bool_) for _ in range(6)
         )
-        self.is_foretold, self.is_table_damaged, self.is_uncounted = (np.zeros(count, np.bool_) for _ in range(3))
+        self.is_foretold, self.is_table_damaged, self.is_uncounted, self.is_ended_beside = (
+            np.zeros(count, np.bool_) for _ in range(4)
+        )
         if not self.is_other.any():
             return
         self._offsets = halves.integers("commit_log_offset")
@@ -101,6 +104,8 @@ class OtherDesigns:
         numbers = {word: int64s(pc.cast(found["key"].filter(pa.array(chosen)), pa.int64()))
                    for word, chosen in slots_of.items()}
         self.decided_slot[rows[asked[slots_of["decided"]]]] = numbers["decided"]
+        is_end = np.asarray(pc.and_(pc.equal(found["kind"], REDO_LOG), pc.equal(found["value"], END_ENTRY)))
+        self.is_ended_beside[rows[asked[slots_of["decided"] | is_end]]] = view.at_ms is None
         # A slot is decided once and for ever: before, it was open.
         self.was_asked[rows] = (view.at_ms is not None) & (self.decided_slot[rows] != NONE) & ~self.never_asks[rows]
         beside = view.beside

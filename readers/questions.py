@@ -108,10 +108,12 @@ def show(
     return reading
 
 
-def lookup(stores: list[Store], settings_of: SettingsOf, transaction_ids: Sequence[str]) -> Reading:
+def lookup(
+    stores: list[Store], settings_of: SettingsOf, transaction_ids: Sequence[str], *, scan: bool = False
+) -> Reading:
     """Some transactions by their ids.
 
-    Shape:  rows of TRANSACTIONS; nothing for an id that no record bears.
+    Shape:  rows of TRANSACTIONS; nothing for an id that no record bears. `scan`: by the whole log, with its findings.
     Order:  first half copy.
     """
     facts = {store.root: store_facts(store, settings_of) for store in stores}
@@ -132,7 +134,7 @@ def lookup(stores: list[Store], settings_of: SettingsOf, transaction_ids: Sequen
     def chosen(rows: pa.Table) -> pa.Table:
         return rows.filter(pc.is_in(rows["transaction_id"], wanted))
 
-    table = _by_derived_files(reading, facts, by_name)
+    table = None if scan else _by_derived_files(reading, facts, by_name)
     if table is not None and _is_damaged_behind(table, reading, facts, _SHOWN_BYTES_MAX):
         table = None
     if table is None:

@@ -18,6 +18,7 @@ from readers.consume_queue import Slots, are_left_out
 from readers.findings import Finding
 from readers.layout import Field, Layout
 from readers.reading import Reading
+from readers.state_entries import END_ENTRY
 from readers.store import Store
 from readers.tables import REDO_LOG
 from readers.unit_files import AllUnits, UnitFiles, Units, place_columns, said_of_halves
@@ -38,7 +39,7 @@ TOPIC = "TRANSACTION_REDOLOG_TOPIC_XXXX"
 DIRECTORY = ("transaction", "redolog", TOPIC, "0")
 KIND = "redolog"
 PREPARED_TAGS = -1
-_KINDS = ("END", "PREPARED")
+_KINDS = (END_ENTRY, "PREPARED")
 
 
 def are_sound(slots: Slots) -> Bools:

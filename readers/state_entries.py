@@ -36,6 +36,8 @@ STATE_TABLE, REDO_LOG, DATABASE, ROCKSDB = "statetable", "redolog", "database", 
 LAST_OFFSET_KEY = "lastOffsetPy"
 #: Value of a slot of the state table that the broker still asks for.
 OPEN_SLOT = "PREPARED"
+#: Value of an entry of the redo log that is of a COMMIT or ROLLBACK record.
+END_ENTRY = "END"
 NONE = -1
 
 

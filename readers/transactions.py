@@ -306,6 +306,10 @@ class Judgement:
         self._undecide(doubtful, "its op number may as well belong to a decision on another record")
         self._undecide_where_bytes_are_missing(states)
         self._undecide_where_ends_name_nothing(states)
+        self._undecide(
+            halves.any_of(others.is_ended_beside) & (states == "PENDING"),
+            "the state table or the redo log says that a record ended it, and the log has no such record",
+        )
         # Last, so that nothing else is missing where this is the reason: then it is known that nobody decided it.
         self._undecide(is_unread & ~is_committed & ~is_reopened & ~self.is_waiting, OPEN_OR_DROPPED)
         self.state = np.where(self.undecidable_reason == "", states, "UNDECIDABLE")

@@ -82,7 +82,7 @@ class FileMedium:
         #: Half copies that a resume of this run makes: an entry as rows have it, and the record.
         self._new_halves: dict[str, list[tuple[dict[str, Any], NamedRecord]]] = {}
         self.is_untouched = True
-        self._unread: tuple[str, ...] = ()
+        self._findings: list[Finding] = []
         self._plan_on(store)
 
     def _plan_on(self, store: Store) -> None:
@@ -112,9 +112,10 @@ class FileMedium:
     def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
         """See `Medium`."""
         self._store = self._opened(self._root, self._directories)
-        reading = lookup([self._store], self._settings_of, transaction_ids)
+        # Queues and index lead to what they know; only the whole log tells what contradicts them.
+        reading = lookup([self._store], self._settings_of, transaction_ids, scan=True)
         rows: list[dict[str, Any]] = reading.table().to_pylist()
-        self._unread = tuple(found.line() for found in reading.findings if _matters(found))
+        self._findings = reading.findings
         for row in rows:
             row["half_copies"] = [*row["half_copies"], *(entry for entry, _ in self._planned(row))]
         return rows
@@ -125,7 +126,7 @@ class FileMedium:
 
     def situations(self, rows: Sequence[dict[str, Any]], *, settled_ms: int) -> list[Situation]:  # noqa: ARG002
         """See `Medium`. There is nothing to wait for."""
-        return [self._completed(one) for one in file_situations([self._store], self._settings_of, rows)]
+        return [self._completed(one) for one in file_situations([self._store], self._settings_of, rows, self._findings)]
 
     def _completed(self, situation: Situation) -> Situation:
         """A situation with what is known because the broker is stopped."""
@@ -140,7 +141,7 @@ class FileMedium:
             if why is not None:
                 refused.setdefault("commit", why)
         around = replace(
-            situation.around, now_ms=_now_ms(), is_stopped=True, unwritable=refused, unread=self._unread,
+            situation.around, now_ms=_now_ms(), is_stopped=True, unwritable=refused,
         )
         return replace(situation, around=around)
 
@@ -310,11 +311,6 @@ class FileMedium:
         for entry in self._entries:
             answered(entry, ResponseCode.SUCCESS, "written")
         return {source: self._root}
-
-
-def _matters(finding: Finding) -> bool:
-    """Whether a finding could hide a witness."""
-    return finding.kind.severity == "error"
 
 
 def _now_ms() -> int:

@@ -4,30 +4,47 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from readers.findings import Finding
+from readers.index_search import open_index
 from readers.record_at import block_at
 from readers.sources import SegmentedLog
 from readers.store import Store
 from readers.store_view import SettingsOf
+from repairs.neighbourhood import contradictions
 from repairs.rocksdb_halves import copies_left, is_in_rocksdb
 from repairs.situation import NamedRecord, Situation, Surroundings, named_record
 
 
 def file_situations(
-    stores: Sequence[Store], settings_of: SettingsOf, rows: Iterable[dict[str, Any]]
+    stores: Sequence[Store], settings_of: SettingsOf, rows: Iterable[dict[str, Any]],
+    findings: Sequence[Finding] | None = None,
 ) -> list[Situation]:
     """What is known of some transactions by files alone.
 
-    `rows` are of TRANSACTIONS. Whether producers are connected, and what is under way in a broker, is not known here
-    and not asked by the guards of a plan.
+    `rows` are of TRANSACTIONS; `findings` those of the reading that gave them: with these each row's records are held
+    against queues and index too, and what contradicts them is said. Whether producers are connected, and what is under
+    way in a broker, is not known here and not asked by the guards of a plan.
     Order: that of the rows.
     """
     logs = {store.root: store.log() for store in stores}
     around = {store.root: _surroundings(store, settings_of) for store in stores}
     try:
-        return [_situation(row, logs, around) for row in rows]
+        situations = [_situation(row, logs, around) for row in rows]
+        if findings is None:
+            return situations
+        indexes = {store.root: open_index(store, settings_of(store).max_hash_slots) for store in stores}
+        return [
+            replace(situation, around=replace(situation.around, contradictions=tuple(
+                line for store in stores
+                for line in contradictions(store, logs[store.root], indexes[store.root], situation.row_in(store.root),
+                                           findings, is_prepared=situation.is_prepared)
+            )))
+            for situation in situations
+        ]  # fmt: skip
     finally:
         for log in logs.values():
             log.close()

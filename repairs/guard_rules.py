@@ -89,6 +89,12 @@ def evidence_incomplete(situation: Situation, _: Wish) -> Found:
         return f"what became of it is not known: {situation.row['reason']}", "find what is missing first: rmqtx show"
     if around.unread:
         return f"not everything could be read: {'; '.join(around.unread)}", "make it readable and ask again"
+    if around.contradictions:
+        more = f" (and {len(around.contradictions) - 1} more)" if len(around.contradictions) > 1 else ""
+        return (
+            f"what the store says of it cannot all be right: {around.contradictions[0]}{more}",
+            f"compare it with a slave, or see all of it: rmqtx verify --full {situation.store}",
+        )
     if around.producers is None:
         return (
             f"whether a producer of the group is connected cannot be asked: {around.producers_unknown}",

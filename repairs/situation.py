@@ -82,9 +82,10 @@ class Surroundings:
 
     Shape: `producers` are the clients of the producer group that are connected, as text; None where nobody could be
            asked, and `producers_unknown` says why. `rivals` are other processes of ours that act on the group. `stores`
-           that could not be read are in `unread`. `is_stopped`: the broker does not run, and its files are acted on.
-           `is_of_files`: files were looked at, and no broker was asked.
-           `unwritable`: actions for which the broker would write what cannot be appended to its files, and why.
+           that could not be read are in `unread`, what contradicts the transaction's own records in `contradictions`.
+           `is_stopped`: the broker does not run, and its files are acted on. `is_of_files`: files were looked at, and
+           no broker was asked. `unwritable`: actions for which the broker would write what cannot be appended to its
+           files, and why.
     Units: `settle_ms` is how long a decision made before now may take to show; `settled_ms` how long was waited.
     """
 
@@ -99,6 +100,7 @@ class Surroundings:
     rivals: tuple[str, ...] = ()
     rivals_unknown: str | None = None
     unread: tuple[str, ...] = ()
+    contradictions: tuple[str, ...] = ()
     is_stopped: bool = False
     is_of_files: bool = False
     unwritable: Mapping[str, str] = field(default_factory=dict)
@@ -124,6 +126,11 @@ class Situation:
         return str(self.row["transaction_id"])
 
     @property
+    def store(self) -> str:
+        """The store that its row is of."""
+        return str(self.row["store"])
+
+    @property
     def state(self) -> str:
         """Its state."""
         return str(self.row["state"])
@@ -133,6 +140,19 @@ class Situation:
         """The producer group that a decision must name."""
         group: str | None = self.row["producer_group"]
         return group
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether its half copy is a prepared record (before 4.3)."""
+        return self.half_copy is not None and self.half_copy.is_prepared
+
+    def row_in(self, store: str) -> dict[str, Any]:
+        """Its row with the records of one store alone."""
+        return {
+            name: [entry for entry in value if entry["store"] == store] if isinstance(value, list) and name != "flags"
+            else value
+            for name, value in self.row.items()
+        }
 
     @property
     def newest_queue_offset(self) -> int | None:

@@ -114,6 +114,7 @@ class FromFiles:
         from rmqtx_cli.opening import open_stores
 
         self._opened = open_stores(paths, commit_log, broker_conf, broker_version)
+        self._reading: Reading | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -136,6 +137,7 @@ class FromFiles:
         from readers.tables import TRANSACTIONS
 
         whole = Reading(TRANSACTIONS, [])
+        self._reading = whole
         tables, known = [], set()
         for name in dict.fromkeys(ids):
             found = show(self._opened.stores, self._opened.settings_of, name)
@@ -156,19 +158,25 @@ class FromFiles:
         """See `PlanSource`."""
         from readers.questions import pending
 
-        return pending(self._opened.stores, self._opened.settings_of)
+        return self._remembered(pending(self._opened.stores, self._opened.settings_of))
 
     def everything(self) -> Reading:
         """See `PlanSource`."""
         from readers.local_engine import audit
 
-        return audit(self._opened.stores, self._opened.settings_of)
+        return self._remembered(audit(self._opened.stores, self._opened.settings_of))
+
+    def _remembered(self, reading: Reading) -> Reading:
+        """The reading, whose findings are known to the guards once its rows were read."""
+        self._reading = reading
+        return reading
 
     def situations(self, rows: list[dict[str, Any]]) -> list[Situation]:
         """See `PlanSource`."""
         from repairs.file_situations import file_situations
 
-        return file_situations(self._opened.stores, self._opened.settings_of, rows)
+        findings = [] if self._reading is None else self._reading.findings
+        return file_situations(self._opened.stores, self._opened.settings_of, rows, findings)
 
     def facts(self, context: typer.Context, roots: set[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """See `PlanSource`."""
