@@ -108,7 +108,7 @@ def test_what_is_entered_is_what_the_broker_itself_had_entered(
 
 
 def _take_out(root: Path, last: list[bytes]) -> None:
-    """Some last records of a store of 3.1.4, as if they had not been written: log, queue, redo log, state table, times."""
+    """Some last records of a store of 3.1.4, as if never written: log, queue, redo log, state table, checkpoint."""
     store = open_store(root)
     before = max(number(record, "store_time_ms", 8) for record in records(store) if record not in last)
     for place in range(0, 24, 8):
