@@ -1,4 +1,4 @@
-"""A few kills (`make test-kills` makes hundreds): in place and on the way to a copy, in the middle of what is written."""
+"""A few kills (`make test-kills` makes hundreds): in place, and on the way to a copy."""
 
 from __future__ import annotations
 
