@@ -103,8 +103,41 @@ def unkept_claims(store: Store, claims: LogClaims, log: SegmentedLog) -> list[Lo
         if claim.record_offset is not None
         and claim.record_offset >= log.begin_offset
         and not (store.in_use and claim.record_offset >= log.end_offset)
-        and not is_there(log, claim.record_offset, claim.record_length_bytes)
+        and not _is_kept(log, claim)
     ]  # fmt: skip
+
+
+def contradicted_claims(
+    store: Store, claims: LogClaims, decoded: DecodedLog, holes: Sequence[tuple[int, int]]
+) -> list[LogClaim]:
+    """The claims whose place was decoded, and has no such record: the log is not the one that they know.
+
+    `holes`: offsets of what is reported as lost, from the first to past the last. A slot that is damaged itself
+    contradicts nothing.
+    Raises: SourceError.
+    """
+    log = store.log()
+    try:
+        inside = [
+            claim for claim in unkept_claims(store, claims, log)
+            if claim.record_offset is not None
+            and claim.record_offset < decoded.end_offset
+            and not any(begin <= claim.record_offset < end for begin, end in holes)
+        ]  # fmt: skip
+        return [claim for claim in inside if not _is_damaged_slot(store, claim)]
+    finally:
+        log.close()
+
+
+def _is_damaged_slot(store: Store, claim: LogClaim) -> bool:
+    if claim.kind != QUEUE or claim.slot is None or claim.record_offset is None:
+        return False
+    topic, queue_id, number = claim.slot
+    slot = UnfoundSlot(topic, number, claim.record_offset, claim.record_length_bytes or 0, queue_id)
+    try:
+        return stands_between_its_neighbours(store, slot)
+    except SourceError:
+        return True
 
 
 def unkept_findings(store: Store, claims: LogClaims) -> list[Finding]:
@@ -115,21 +148,37 @@ def unkept_findings(store: Store, claims: LogClaims) -> list[Finding]:
     """
     log = store.log()
     try:
-        broken = unkept_claims(store, claims, log) if store.commit_log else list(claims.newest)
+        return contradiction(store, unkept_claims(store, claims, log) if store.commit_log else claims.newest)
     finally:
         log.close()
+
+
+def contradiction(store: Store, broken: Sequence[LogClaim]) -> list[Finding]:
+    """The finding about claims that the log does not keep; none where there is none."""
     if not broken:
         return []
     first = broken[0]
-    segment = None if first.record_offset is None else log.segment_at(first.record_offset)
-    more = f", and what {len(broken) - 1} others know" if len(broken) > 1 else ""
+    segment = None if first.record_offset is None else store.log().segment_at(first.record_offset)
+    more = f", and {len(broken) - 1} more like it" if len(broken) > 1 else ""
     return [
         Finding(
             store.root, "log-missing", None if segment is None else segment.file,
             commit_log_offset=first.record_offset, expected=f"{first.words}, as {first.witness} knows{more}",
-            actual="no record there" if store.commit_log else "no file of the log",
+            actual="no such record there" if store.commit_log else "no file of the log",
         )
     ]
+
+
+def _is_kept(log: SegmentedLog, claim: LogClaim) -> bool:
+    assert claim.record_offset is not None
+    block = block_at(log, claim.record_offset)
+    if block is None or claim.record_length_bytes not in (None, int(block.header("length_bytes")[0])):
+        return False
+    if claim.kind != QUEUE or claim.slot is None:
+        return True
+    topic, queue_id, number = claim.slot
+    is_of_queue = block.topic_is(topic)[0] and int(block.header("queue_id")[0]) == queue_id
+    return bool(is_of_queue and int(block.header("queue_offset")[0]) == number)
 
 
 def is_there(log: SegmentedLog, offset: int, length_bytes: int | None) -> bool:

@@ -15,7 +15,7 @@ from readers.end_records import examined_ends
 from readers.findings import Finding
 from readers.half_queue import JUDGED_HALVES, halves_of
 from readers.hidden_records import bounded
-from readers.lost_end import lost_end
+from readers.lost_end import contradictions, lost_end
 from readers.missing import derived_findings, missing_bytes
 from readers.reading import Coverage
 from readers.rocksdb_transactions import has_entries, no_database
@@ -98,6 +98,7 @@ def conclude(
         facts.findings[:] = [finding for finding in facts.findings if finding.code != "config-missing"]
     if lost is not None:
         found.append(lost.finding)
+    found.extend(contradictions(store, facts.claims, spans_of, lost))
     facts.findings.extend([*found, *missing.findings, *derived_findings(store, facts.cursors.half, has_halves)])
     result.damaged_halves = [halves_of(block, store.root, JUDGED_HALVES) for block in missing.damaged_halves]
     return result

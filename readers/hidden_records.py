@@ -227,7 +227,7 @@ class _Hole:
         """Whether bytes reach to the end of a file, and are too few for the record that the next file begins with."""
         if not any(segment.base_offset == end for segment in self._store.commit_log):
             lengths = [int(part.lengths[row]) for part in self._parts for row in np.flatnonzero(part.offsets == end)]
-            file_bytes = self._store.commit_log[0].size_bytes
+            file_bytes = self._store.commit_log[0].size_bytes if self._store.commit_log else 0
             if not lengths or not file_bytes or end % file_bytes:
                 return False
             return end - begin < max(lengths) + BLANK.size_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from readers.claim_proofs import DecodedLog, broken_claim
+from readers.claim_proofs import DecodedLog, broken_claim, contradicted_claims, contradiction
 from readers.errors import SourceError
 from readers.findings import Finding
 from readers.log_claims import LogClaims
@@ -66,8 +66,31 @@ def lost_end(
     )  # fmt: skip
 
 
+def contradictions(store: Store, claims: LogClaims, spans: _Spans, lost: LostEnd | None) -> list[Finding]:
+    """A finding where other files know records at places of the log that hold others: it is another log.
+
+    `lost`: what is reported as lost behind its end.
+    """
+    try:
+        decoded = decoded_log(store, spans)
+        holes = _holes(store, spans, decoded.end_offset)
+        if lost is not None:
+            holes.append((lost.missing.begin_offset, lost.missing.end_offset))
+        return contradiction(store, contradicted_claims(store, claims, decoded, holes))
+    except SourceError:
+        return []  # the log cannot be read any more, which the scan reports
+
+
 def _behind_known_damage(store: Store, spans: _Spans, end: int, reach: int) -> int:
     """The first offset from an end on that is not in damage which the scan reports, in a gap, or in a blank record."""
+    for begin, stop in sorted(_holes(store, spans, reach)):
+        if begin <= end:
+            end = max(end, stop)
+    return end
+
+
+def _holes(store: Store, spans: _Spans, reach: int) -> list[tuple[int, int]]:
+    """Offsets of damage that the scan reports, of gaps, and of blank records at the end of files before `reach`."""
     known = [
         (finding.commit_log_offset, finding.commit_log_offset + finding.length_bytes)
         for finding in store.findings
@@ -79,10 +102,7 @@ def _behind_known_damage(store: Store, spans: _Spans, end: int, reach: int) -> i
             for span in spans.get(segment.file, ())
             if span.kind == "damaged" or (span.kind == "blank" and segment.end_offset < reach)
         ]
-    for begin, stop in sorted(known):
-        if begin <= end:
-            end = max(end, stop)
-    return end
+    return known
 
 
 def decoded_log(store: Store, spans: _Spans) -> DecodedLog:
