@@ -7,12 +7,15 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from readers.claim_proofs import unkept_findings
 from readers.commit_log import written_bytes
 from readers.consume_queue import open_queue
 from readers.cursors import check_cursors
 from readers.designs import DESIGNS, HALF_TOPIC_DESIGN, PREPARED_RECORDS, STATE_TABLE, designs_of
 from readers.designs import ROCKSDB as ROCKSDB_DESIGN
 from readers.errors import SourceError
+from readers.findings import Finding
+from readers.log_claims import LogClaims, log_claims
 from readers.rocksdb_cursors import cursor_databases
 from readers.rocksdb_queues import queue_bounds
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
@@ -21,7 +24,6 @@ from rmqtx_cli.text import count, escaped, size
 if TYPE_CHECKING:
     from readers.broker_settings import BrokerSettings
     from readers.designs import SeenDesign
-    from readers.findings import Finding
     from readers.store import Store
 
 #: Offsets of the commit log in bytes; of queues as ordinals; null where not known.
@@ -72,6 +74,11 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
     seen = designs_of(store)
     words = [design.word for design in seen]
     findings += cursors.findings if not is_older(words) else []  # nothing of those is decided by a cursor
+    claims = log_claims(store, cursors)
+    try:
+        findings += unkept_findings(store, claims)
+    except SourceError as error:
+        findings.append(Finding(store.root, "unreadable-file", error.file, actual=error.message))
     row = {
         "store": store.root,
         "generation": generation(store, seen),
@@ -96,7 +103,7 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
         "op_max_offset": op_max,
         "op_next_offset": None if cursors.op is None else cursors.op.get(0),
         "discarded_count": discarded,
-        "trust": list(_trust(store, findings, words, cursor=half_next, half_max=half_max)),
+        "trust": list(_trust(store, findings, words, claims, cursor=half_next, half_max=half_max)),
     }
     return row, findings
 
@@ -139,8 +146,6 @@ def _log_end(store: Store) -> tuple[int | None, int]:
 
 
 def _range(store: Store, topic: str, findings: list[Finding]) -> tuple[int, int] | None:
-    from readers.findings import Finding
-
     try:
         with open_queue(store, topic, 0) as queue:
             return (queue.min_offset, queue.max_offset) if queue.exists else None
@@ -150,7 +155,8 @@ def _range(store: Store, topic: str, findings: list[Finding]) -> tuple[int, int]
 
 
 def _trust(
-    store: Store, findings: list[Finding], designs: Sequence[str], *, cursor: int | None, half_max: int | None
+    store: Store, findings: list[Finding], designs: Sequence[str], claims: LogClaims, *, cursor: int | None,
+    half_max: int | None,
 ) -> Iterator[str]:
     """What can be relied on, as sentences."""
     if not store.commit_log:
@@ -163,9 +169,16 @@ def _trust(
     elif store.aborted:
         yield "the broker did not stop cleanly: what it had not flushed is not in the files"
     elif store.is_remote:
-        yield "stopped cleanly before it was copied: the files are complete if all of them were copied"
+        yield "stopped cleanly before it was copied; whether all files were copied is not known"
     else:
-        yield "stopped cleanly: the files are complete"
+        yield "stopped cleanly"
+    if not {"log-missing", "unreadable-file"} & {finding.code for finding in findings}:
+        if claims.newest:
+            yield "the newest entries of queues, index and tables lead to records; the log was not read (rmqtx verify)"
+        else:
+            yield "no other file knows a record of the log, which was not read (rmqtx verify)"
+    if claims.note is not None:
+        yield claims.note
     if (store.in_use or store.aborted) and ROCKSDB_DESIGN in designs:
         yield "RocksDB's table is as old as its last flush: it misses later checks, and later drops"
     if cursor is None and half_max is not None:

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 import typer
 
+from readers.store import open_store
+from rmqtx_cli import exit_status
 from rmqtx_cli.commands import Example, audit, check, decode, explain, pending, show, stores
 from rmqtx_cli.durations import duration_text, parse_duration_ms
 from rmqtx_cli.main import app
 from rmqtx_cli.sections import SECTIONS
 from rmqtx_cli.times import parse_time_ms, time_text
 from tests.cli.conftest import Run
+from tests.forge.stores import copy_of
 
 MODULES = (stores, pending, show, audit, check, explain, *decode.KINDS)
 
@@ -78,6 +81,20 @@ def test_stores_are_found_below_a_directory(rmqtx: Run, fifteen: Path, tmp_path:
     assert [row["store"] for row in rows] == [str(tmp_path / "a" / "b" / "store"), str(tmp_path / "c")]
     assert rows[0]["half_lag"] == 0
     assert rows[0]["is_in_use"] is False
+
+
+@pytest.mark.parametrize("name", ["busystop-4.9.7", "statetable-3.1.4", "rocksdb-single-5.5.0", "dledger-5.1.4"])
+def test_stores_says_no_more_than_it_looked_at(rmqtx: Run, tmp_path: Path, name: str) -> None:
+    root = copy_of(name, tmp_path)
+    whole = rmqtx("stores", root)
+    assert (whole.status, whole.err) == (exit_status.DONE, "")
+    assert "lead to records; the log was not read (rmqtx verify)" in whole.out
+    segment = Path(open_store(root).commit_log[0].file)
+    for content in (bytes(segment.stat().st_size), b"\xff" * segment.stat().st_size, b""):
+        segment.write_bytes(content)
+        destroyed = rmqtx("stores", root)
+        assert (destroyed.status, "damaged: log-missing" in destroyed.out) == (exit_status.INCOMPLETE, True)
+        assert "lead to records" not in destroyed.out
 
 
 def test_a_commit_log_elsewhere(rmqtx: Run, fifteen: Path, tmp_path: Path) -> None:

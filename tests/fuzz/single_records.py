@@ -209,6 +209,6 @@ def _questions(truth: Truth, site: Site, chance: random.Random) -> Iterator[Ques
     if chance.random() < 0.2:
         yield partial(asking.listed, truth, "simulate")
         yield partial(asking.checked, truth, is_destroyed=False)
-        yield partial(asking.described, truth, is_destroyed=False)
+        yield partial(asking.described, truth, is_end_destroyed=False)
     if identity is not None and truth.states[identity] in ("COMMITTED", "ROLLED_BACK") and chance.random() < 0.3:
         yield partial(asking.acted, truth, identity, chance.choice(["commit", "rollback"]))

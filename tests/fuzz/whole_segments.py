@@ -217,7 +217,8 @@ def _questions(truth: Truth, case: Case, chance: random.Random) -> Iterator[Ques
         yield partial(asking.compared, truth)
         yield partial(asking.exported, truth)
     yield partial(asking.checked, truth, is_destroyed=is_destroyed)
-    yield partial(asking.described, truth, is_destroyed=is_destroyed)
+    is_end_destroyed = is_destroyed and case.target not in ("first", "middle")
+    yield partial(asking.described, truth, is_end_destroyed=is_end_destroyed)
     by_state: dict[str, list[str]] = {}
     for identity, state in truth.states.items():
         by_state.setdefault(state, []).append(identity)

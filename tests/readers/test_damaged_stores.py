@@ -360,6 +360,15 @@ def test_a_store_without_a_log_is_read_and_has_nothing(clean: Path) -> None:
     assert audit([store], settings_of(CLEAN)).table().num_rows == 0
 
 
+def test_every_file_of_a_log_is_gone(tmp_path: Path) -> None:
+    root = copy_of("multipath-5.1.4", tmp_path)
+    for segment in open_store(root).commit_log:
+        Path(segment.file).unlink()
+    reading = audit([open_store(root)], settings_of("multipath-5.1.4"))
+    assert reading.table().num_rows == 0
+    assert "log-missing" in {finding.code for finding in reading.findings}
+
+
 def test_show_of_a_damaged_transaction_names_the_bytes(copy: Path) -> None:
     file = log_files(copy)[3]
     position, _ = records_in(file)[5]
