@@ -21,7 +21,7 @@ from readers.local_engine import audit
 from readers.not_found import not_found
 from readers.reading import Reading
 from readers.store import Store
-from readers.store_view import SettingsOf, StoreFacts, missing_end_findings, store_facts
+from readers.store_view import SettingsOf, StoreFacts, store_facts
 from readers.tables import TRANSACTIONS
 from readers.transactions import judge
 from readers.workers import Progress
@@ -208,8 +208,6 @@ def _by_derived_files(
     reading.notes.append("read by cursors, queues and index")
     for fact in facts.values():
         reading.findings.extend(fact.findings)
-        if not fact.store.in_use:  # a running broker makes new files, and its queues are read after they were listed
-            reading.findings.extend(missing_end_findings(fact.store))
     return judge(witnesses, {root: fact.view(None) for root, fact in facts.items()})
 
 

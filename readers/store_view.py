@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -18,8 +18,6 @@ from readers.findings import Finding
 from readers.log_claims import LogClaims, log_claims
 from readers.premises import DoubtfulEnd, ForeignDecision, MissingRange, StoreView
 from readers.record_at import block_at
-from readers.redo_log import DIRECTORY as REDO_LOG_DIRECTORY
-from readers.redo_log import FILES as REDO_LOG_FILES
 from readers.state_entries import BesideLog
 from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 
@@ -97,39 +95,6 @@ def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
     facts.findings.extend(store.findings)
     facts.findings.extend(cursors.findings)
     return facts
-
-
-def missing_end_findings(store: Store) -> list[Finding]:
-    """A finding where half or op queue or redo log point behind the files of the log: the last are gone, or all."""
-    end = store.commit_log[-1].end_offset if store.commit_log else 0
-    last = store.commit_log[-1].file if store.commit_log else None
-    return [
-        Finding(store.root, "log-missing", last, commit_log_offset=place, expected=f"offsets before {end}",
-                actual=f"{what} points at {place}")
-        for what, place in _last_places(store) if place >= end
-    ]  # fmt: skip
-
-
-def _last_places(store: Store) -> Iterator[tuple[str, int]]:
-    """Where the last entries of what is written behind the log point; what cannot be read its own reading reports.
-
-    Where something is left of the log, `known_ends.py` asks more of what stands beside it, once the log is scanned.
-    """
-    for topic in (HALF_TOPIC, OP_TOPIC):
-        try:
-            with open_queue(store, topic, 0) as queue:
-                places = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
-        except SourceError:
-            continue
-        yield from ((f"slot {queue.max_offset - 1} of {topic}", place) for place in places)
-    if store.commit_log or not store.has(*REDO_LOG_DIRECTORY):
-        return
-    try:
-        entry = REDO_LOG_FILES.last(store)
-    except SourceError:
-        return
-    if entry is not None:
-        yield f"entry {entry[0]} of the redo log", int(entry[1]["commit_log_offset"][0])
 
 
 def _known_until_ms(store: Store) -> int:
