@@ -48,6 +48,7 @@ def main() -> int:
     parser.add_argument("campaign", choices=sorted(CAMPAIGNS))
     parser.add_argument("--cases", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, help="begin no more after so long, and say how many were played")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--store", action="append", help="pattern of names of stores; may be repeated")
     parser.add_argument("--only", default="*", help="pattern of cases: store/target/deed")
@@ -68,10 +69,11 @@ def main() -> int:
         chunks = [cases[place : place + CHUNK] for place in range(0, len(cases), CHUNK)]
         random.Random(options.seed).shuffle(chunks)  # the first minutes show all families
         parts = [pool.submit(_chunk, options.campaign, chunk) for chunk in chunks]
-        played = list(_reported(parts, begin, is_verbose=options.verbose))
+        end = None if options.seconds is None else begin + options.seconds
+        played = list(_reported(parts, begin, end, is_verbose=options.verbose))
     totals = Counter(one.outcome for one in played)
     summary = (
-        f"{sum(totals.values()) - totals[UNCHANGED]} damages: "
+        f"{sum(totals.values()) - totals[UNCHANGED]} of {len(cases)} damages: "
         + ", ".join(f"{totals[one]} {one}" for one in OUTCOMES)
         + f"; {time.monotonic() - begin:.0f} s on {options.processes} cores"
     )
@@ -81,9 +83,16 @@ def main() -> int:
     return 1 if any(totals[one] for one in FAILURES) else 0
 
 
-def _reported(parts: list[Future[list[Played]]], begin: float, *, is_verbose: bool) -> Iterator[Played]:
+def _reported(
+    parts: list[Future[list[Played]]], begin: float, end: float | None, *, is_verbose: bool
+) -> Iterator[Played]:
     done = 0
     for part in as_completed(parts):
+        if part.cancelled():
+            continue
+        if end is not None and time.monotonic() >= end:
+            for later in parts:
+                later.cancel()
         for one in part.result():
             done += 1
             if one.complaints or is_verbose:
