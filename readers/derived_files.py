@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from readers.chains import Witnesses
 from readers.columns import Int32s, Int64s
 from readers.consume_queue import open_queue
-from readers.derived_trust import Untrusted, require_agreement, sound_blocks
+from readers.derived_trust import Untrusted, require_agreement, require_slots, sound_blocks
 from readers.fastjson import read_config
 from readers.foreign import foreign_decision
 from readers.gathered import Gathered, incomplete_chains
@@ -130,6 +130,8 @@ class DerivedFiles:
             if self._chosen("halves").num_rows:
                 self._read_holes()
                 self._require_whole_chains()
+                if self._is_lookup:  # else the queue itself led to what is open
+                    require_slots(self._store, self._half_queue, self._chosen("halves"))
                 self._read_ops()
         self._facts.findings.extend(
             [

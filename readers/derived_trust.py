@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from readers.claim_proofs import unkept_claims
 from readers.commit_log import last_with_data
+from readers.consume_queue import Queue
 from readers.errors import RmqtxError
 from readers.log_claim import QUEUE
 from readers.record_at import block_at
@@ -18,6 +22,7 @@ from readers.record_block import Block
 from readers.segment_joins import broken_join
 from readers.segment_scan import SegmentScan
 from readers.sources import Segment, SegmentedLog
+from readers.store import HALF_TOPIC, Store
 from readers.store_view import StoreFacts
 
 #: Records in queues of these topics are of others: a message may be in several (4.9.3+, enableMultiDispatch).
@@ -55,6 +60,20 @@ def _require_slot(log: SegmentedLog, slot: tuple[str, int, int], offset: int) ->
     found = block.topic_texts().to_pylist()[0], int(block.header("queue_id")[0]), int(block.header("queue_offset")[0])
     if found != slot:
         raise Untrusted(f"slot {number} of queue {queue_id} of {topic} points at a record of something else")
+
+
+def require_slots(store: Store, queue: Queue, halves: pa.Table) -> None:
+    """That the half queue leads to each half copy of its topic, by the number that the copy bears.
+
+    Raises: Untrusted; UnreadableFile, FileChanged.
+    """
+    mine = halves.filter(pc.equal(halves["topic"], HALF_TOPIC)).select(["queue_offset", "commit_log_offset"])
+    for number, offset in zip(*(column.to_pylist() for column in mine.columns), strict=True):
+        is_new = number >= queue.max_offset and (store.aborted or store.in_use)
+        if is_new or 0 <= number < queue.first_offset:
+            continue
+        if offset not in queue.read(number, number + 1)[1].tolist():
+            raise Untrusted(f"slot {number} of the half queue is not that of the half message at {offset}")
 
 
 def sound_blocks(facts: StoreFacts, from_offset: int, to_offset: int | None) -> Iterator[Block]:
