@@ -309,8 +309,27 @@ def is_final(block: Block) -> Bools:
                 & ((flagged[doubtful] & ~is_old) | has[REAL_TOPIC] | has[TRANSACTION_ID] | is_old_final),
                 is_first[doubtful],
             )
-        finals[rows] = own
+        finals[rows] = own & ~_is_elsewhere(candidates, own)
     return finals
+
+
+def _is_elsewhere(block: Block, rows: Bools) -> Bools:
+    """Which of some COMMIT records are not where their own words say that they go: their topic is damaged.
+
+    A final lost its REAL_TOPIC on its way, or stands in it if a delay brought it there. A discard copy keeps it.
+    Source: EndTransactionProcessor.endMessageTransaction, ScheduleMessageService.messageTimeup.
+    """
+    found = np.zeros(len(block), np.bool_)
+    chosen = np.flatnonzero(rows)
+    alone = block.take(chosen)
+    named = alone.properties.locate(REAL_TOPIC)[2] & (alone.data[alone.topic_starts] != ord("%"))
+    for topic in WAITING_TOPICS:
+        named &= ~alone.topic_is(topic)
+    if named.any():
+        alone = alone.take(named)
+        differs = pc.not_equal(alone.properties.text(REAL_TOPIC), alone.topic_texts())
+        found[chosen[named]] = np.asarray(pc.fill_null(differs, False))
+    return found
 
 
 def witnesses_of(block: Block, store: str) -> dict[str, pa.RecordBatch]:

@@ -222,3 +222,15 @@ def test_a_damaged_decision_on_another_record_decides_no_half(name: str, positio
         flip_byte(Path(record["file"]), record["position_bytes"] + position, 1)
         require_no_other_state(truth, judged(root, name), f"COMMIT record at {record['commit_log_offset']}")
         flip_byte(Path(record["file"]), record["position_bytes"] + position, 1)
+
+
+@pytest.mark.parametrize("name", ["delayed-5.3.3", "common-4.9.7"])
+def test_a_discard_copy_in_a_damaged_topic_is_no_final(name: str, tmp_path: Path) -> None:
+    root = copy_of(name, tmp_path)
+    truth = by_id(audited(name))
+    for record in [record for record in records_of(root) if record["topic"] == DISCARD_TOPIC][:4]:
+        content = Path(record["file"]).read_bytes()
+        place = content.index(DISCARD_TOPIC.encode(), record["position_bytes"])
+        flip_byte(Path(record["file"]), place + 5, 1)
+        require_no_other_state(truth, judged(root, name), f"discard copy at {record['commit_log_offset']}")
+        flip_byte(Path(record["file"]), place + 5, 1)
