@@ -234,3 +234,21 @@ def test_a_discard_copy_in_a_damaged_topic_is_no_final(name: str, tmp_path: Path
         flip_byte(Path(record["file"]), place + 5, 1)
         require_no_other_state(truth, judged(root, name), f"discard copy at {record['commit_log_offset']}")
         flip_byte(Path(record["file"]), place + 5, 1)
+
+
+@pytest.mark.parametrize("name", ["delayed-4.3.0", "delayed-5.3.3"])
+def test_a_half_in_a_damaged_topic_is_no_final(name: str, tmp_path: Path) -> None:
+    """The commit of a half that a delay diverted goes to the half topic: elsewhere it looks like a final."""
+    root = copy_of(name, tmp_path)
+    truth = by_id(audited(name))
+    commits = [
+        record for record in records_of(root)
+        if record["topic"] == HALF_TOPIC and record["transaction_type"] == "commit"
+    ]
+    assert commits
+    for record in commits:
+        content = Path(record["file"]).read_bytes()
+        place = content.index(HALF_TOPIC.encode(), record["position_bytes"])
+        flip_byte(Path(record["file"]), place + 5, 1)
+        require_no_other_state(truth, judged(root, name), f"half at {record['commit_log_offset']}")
+        flip_byte(Path(record["file"]), place + 5, 1)
