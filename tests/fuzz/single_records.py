@@ -158,7 +158,9 @@ def _index_sites(file: Path) -> Iterator[Site]:
 
 
 def cases_of(name: str, seed: int) -> Iterator[Case]:
-    """Cases of a store."""
+    """Cases of a store; none of one that nothing was ever written into."""
+    if not _sites(asking.root_of(name)):
+        return iter(())
     used = sum(used_bytes(Path(segment.file).read_bytes()) for segment in open_store(asking.root_of(name)).commit_log)
     count = max(_CASES_MIN, min(_CASES_MAX, _CASES_MAX * _BYTES_AT_MOST // max(used, 1)))
     return (Case(name, "", str(number), seed) for number in range(count))
@@ -204,7 +206,7 @@ def _questions(truth: Truth, site: Site, chance: random.Random) -> Iterator[Ques
     yield partial(asking.listed, truth, "audit")
     yield partial(asking.listed, truth, "pending")
     identity = truth.by_offset.get(site.offset) if site.offset is not None else None
-    if identity is not None or chance.random() < 0.3:
+    if truth.states and (identity is not None or chance.random() < 0.3):
         yield partial(asking.shown, truth, identity or chance.choice(sorted(truth.states)))
     if chance.random() < 0.2:
         yield partial(asking.listed, truth, "simulate")

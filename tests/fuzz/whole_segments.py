@@ -160,8 +160,8 @@ def _segments(root: Path) -> list[Path]:
 def targets_of(root: Path) -> dict[str, list[Path]]:
     """Which segments there are to damage, by what they are called."""
     files = _segments(root)
-    if len(files) == 1:
-        return {"only": files}
+    if len(files) < 2:
+        return {"only": files} if files else {}
     found = {"first": files[:1], "last": files[-1:], "all": files}
     if len(files) > 2:
         found |= {"middle": [files[len(files) // 2]], "first and last": [files[0], files[-1]], "last two": files[-2:]}
