@@ -101,6 +101,11 @@ class Listing:
                     cast("StreamingPort", port).flush()
                 if self.rows_count == self.limit and not to_the_end:
                     break
+        if count := getattr(port, "formulas_count", 0):
+            self.voice.note(
+                f"{'1 cell begins' if count == 1 else f'{count} cells begin'} as formulas do, and a spreadsheet would "
+                "run them: --csv-safe makes them text"
+            )
 
     def conclude(self, reading: Reading) -> int:
         """Say what was wrong; gives the exit status.

@@ -57,6 +57,7 @@ from rmqtx_cli.commands import (
     undo,
     verify,
 )
+from rmqtx_cli.csv_safety import with_csv_safe
 from rmqtx_cli.sections import SectionedGroup
 from spark_tasks.errors import SparkUnavailable
 
@@ -100,7 +101,8 @@ COMMANDS = (
     salvage, rebuild, bundle,
 )  # fmt: skip
 for module in COMMANDS:
-    app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)
+    given = module.command if module in (check, probe) else with_csv_safe(module.command)  # those two have no rows
+    app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(given)
 app.add_typer(cursor.app, name=cursor.NAME, short_help=cursor.SHORT)
 app.add_typer(decode.app, name=decode.NAME)
 app.add_typer(transaction_table.app, name=transaction_table.NAME)

@@ -13,6 +13,7 @@ from readers.errors import BadRequest
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.acting import DryRunOption, YesOption
 from rmqtx_cli.commands import Example, epilog
+from rmqtx_cli.csv_safety import with_csv_safe
 from rmqtx_cli.offline import OfflineOptions, with_offline_options
 from rmqtx_cli.options import FieldsOption, FormatOption, OutputOption, QuietOption, VerboseOption
 from rmqtx_cli.say import Voice
@@ -113,7 +114,7 @@ def command(
     return exit_status.DONE
 
 
-app.command("set", short_help=SHORT, epilog=epilog(EXAMPLES))(command)
+app.command("set", short_help=SHORT, epilog=epilog(EXAMPLES))(with_csv_safe(command))
 
 
 def _check(override: Sequence[str] | None, reason: str | None) -> None:

@@ -14,6 +14,7 @@ import typer
 from readers.errors import BadRequest
 from rmqtx_cli import exit_status
 from rmqtx_cli.commands import Example
+from rmqtx_cli.csv_safety import IS_SAFE
 from rmqtx_cli.options import (
     BrokerConfOption,
     BrokerVersionOption,
@@ -147,6 +148,10 @@ def command(
             voice.note(f"{one.root}: {consistency(one)}")
     undecidable: Counter[str] = Counter()
     settings = {"table": table.value, "columns": columns, "format": output_format.value, "body": body.value}
+    if output_format is OutputFormat.CSV:
+        settings["csv_safe"] = IS_SAFE.get()
+        if not IS_SAFE.get():
+            voice.detail("text is written as it is; a spreadsheet runs what begins as formulas do: --csv-safe")
     with (
         opened_directory(directory, settings, opened.stores) as done,
         chosen_engine(options, opened.stores, voice) as given,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
 from rmqtx_cli.columns import is_time
+from rmqtx_cli.csv_safety import IS_SAFE
 from rmqtx_cli.output.jsontext import json_texts, time_texts, twin_name
 from rmqtx_cli.output.pieces import pieces
 
@@ -19,8 +21,11 @@ if TYPE_CHECKING:
 class CsvPort:
     """The header at once, so that no rows still say which columns there are. Unknown is an empty field."""
 
-    def __init__(self, stream: IO[bytes], schema: pa.Schema, _view: View) -> None:
+    def __init__(self, stream: IO[bytes], schema: pa.Schema, _view: View, *, is_safe: bool | None = None) -> None:
         self._stream = stream
+        self._is_safe = IS_SAFE.get() if is_safe is None else is_safe
+        #: Cells that a spreadsheet would run as formulas, and were written as they are.
+        self.formulas_count = 0
         names: list[str] = []
         for name in schema.names:
             names += [name, twin_name(name)] if is_time(name) else [name]
@@ -31,10 +36,20 @@ class CsvPort:
         for part in pieces(batch):
             columns: list[list[object]] = []
             for name, column in zip(part.schema.names, part.columns, strict=True):
-                columns.append(_fields(column))
+                columns.append(self._harmless(_fields(column)) if pa.types.is_string(column.type) else _fields(column))
                 if is_time(name):
                     columns.append(time_texts(column).to_pylist())
             self._write(list(zip(*columns, strict=True)))
+
+    def _harmless(self, values: list[object]) -> list[object]:
+        """The same texts; those that are formulas to a spreadsheet counted, or made text where that is asked."""
+        formulas = [place for place, value in enumerate(values) if isinstance(value, str) and is_formula(value)]
+        if self._is_safe:
+            for place in formulas:
+                values[place] = f"'{values[place]}"
+        else:
+            self.formulas_count += len(formulas)
+        return values
 
     def _write(self, rows: list[list[str]] | list[tuple[object, ...]]) -> None:
         text = io.StringIO()
@@ -47,6 +62,15 @@ class CsvPort:
 
     def finish(self) -> None:
         """Nothing ends lines."""
+
+
+#: What a spreadsheet begins a formula with. A number may begin with a sign, and is none.
+_FORMULA, _NUMBER = tuple("=+-@\t\r"), re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?")
+
+
+def is_formula(value: str) -> bool:
+    """Whether a spreadsheet would run a text."""
+    return value.startswith(_FORMULA) and not _NUMBER.fullmatch(value)
 
 
 def _fields(column: pa.Array) -> list[object]:

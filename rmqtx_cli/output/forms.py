@@ -10,6 +10,7 @@ from typing import IO
 import pyarrow as pa
 
 from readers.partition_files import ArrowForm, FileForm, ParquetForm, RowsFile
+from rmqtx_cli.csv_safety import IS_SAFE
 from rmqtx_cli.options import OutputFormat
 from rmqtx_cli.output.delimited import CsvPort
 from rmqtx_cli.output.jsonlines import JsonLinesPort
@@ -22,16 +23,21 @@ EXPORT_FORMATS = (OutputFormat.PARQUET, OutputFormat.ARROW, OutputFormat.CSV, Ou
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """CSV or JSON lines. `with_meta`: JSON lines begin with what they were made from."""
+    """CSV or JSON lines. `with_meta`: JSON lines begin with what they were made from. `is_csv_safe`: as --csv-safe."""
 
     suffix: str
     with_meta: bool = False
+    is_csv_safe: bool = False
 
     def open(self, path: Path, schema: pa.Schema) -> RowsFile:
         """A new file."""
         stream = path.open("wb")
         given = schema if self.with_meta else schema.remove_metadata()
-        port: Port = (CsvPort if self.suffix == "csv" else JsonLinesPort)(stream, given, View(()))
+        port: Port
+        if self.suffix == "csv":
+            port = CsvPort(stream, given, View(()), is_safe=self.is_csv_safe)
+        else:
+            port = JsonLinesPort(stream, given, View(()))
         return _TextFile(stream, port)
 
 
@@ -56,4 +62,4 @@ def form_of(output_format: OutputFormat, *, with_meta: bool) -> FileForm:
         return ParquetForm()
     if output_format is OutputFormat.ARROW:
         return ArrowForm()
-    return TextForm(output_format.value, with_meta)
+    return TextForm(output_format.value, with_meta, IS_SAFE.get())

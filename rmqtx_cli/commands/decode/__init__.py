@@ -19,6 +19,7 @@ from rmqtx_cli.commands.decode import (
     rocksdb,
     statetable,
 )
+from rmqtx_cli.csv_safety import with_csv_safe
 
 NAME = "decode"
 KINDS = (
@@ -32,4 +33,4 @@ app = typer.Typer(
     short_help="the bytes of a kind of file, with names",
 )
 for module in KINDS:
-    app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)
+    app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(with_csv_safe(module.command))

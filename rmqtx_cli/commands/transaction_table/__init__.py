@@ -6,6 +6,7 @@ import typer
 
 from rmqtx_cli.commands import epilog
 from rmqtx_cli.commands.transaction_table import apply, plan, undo
+from rmqtx_cli.csv_safety import with_csv_safe
 
 NAME = "transaction-table"
 SHORT = "rows of a broker's t_transaction (3.2 to 4.2), by plan"
@@ -18,4 +19,4 @@ app = typer.Typer(
     short_help=SHORT,
 )
 for module in KINDS:
-    app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)
+    app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(with_csv_safe(module.command))
