@@ -46,7 +46,7 @@ $(INSTALLED): pyproject.toml
 
 $(DEMO)/store: $(EXAMPLE)
 	@rm -rf $(DEMO) && mkdir -p $(DEMO)
-	@tar -xJf $(EXAMPLE) -C $(DEMO) 2>/dev/null || $(PYTHON) -c "import tarfile; tarfile.open('$(EXAMPLE)').extractall('$(DEMO)')"
+	@tar -xJf $(EXAMPLE) -C $(DEMO) 2>/dev/null || $(PYTHON) -c "import tarfile; tarfile.open('$(EXAMPLE)').extractall('$(DEMO)', filter='data')"
 	@touch $@
 
 .PHONY: demo

@@ -12,6 +12,7 @@ import fcntl
 import itertools
 import os
 import re
+import stat
 import struct
 import time
 from collections.abc import Iterable, Iterator
@@ -292,7 +293,9 @@ def lock_holder(lock: str) -> int | None:
         status = Path(lock).stat()
         if (status.st_dev, status.st_ino) in OWN_LOCKS:
             return None
-        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+        if not stat.S_ISREG(status.st_mode):  # a pipe, say: no broker's, and opening it would wait for its writer
+            return None
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
     try:

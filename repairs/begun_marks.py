@@ -16,11 +16,13 @@ import pyarrow as pa
 
 from readers.declared import Form, needed
 from readers.errors import BadText, FormatError, RmqtxError, UnreadableFile, UnsafeStore
+from readers.places import files_of
 from readers.store import BEGUN_MARK
 from repairs.file_operations import FileOperations, attributes_of_new
 from repairs.undo_differences import differences_since
 from repairs.undo_files import APPLYING, UNDOING, UndoFile, read_undo_file
 
+_MARK_BYTES_MAX = 1 << 16
 _FORM = Form(
     "mark of changes that were begun", pa.struct([needed("undo_file", pa.binary()), needed("undo_id", pa.string())])
 )
@@ -82,13 +84,13 @@ def read_mark(root: Path) -> BegunMark | None:
     """
     file = root / BEGUN_MARK
     try:
-        data = file.read_bytes()
-    except FileNotFoundError:
+        data = files_of(str(root), 0).content(str(file), _MARK_BYTES_MAX)
+    except UnreadableFile:  # a pipe, say: none of ours
         return None
     except OSError as error:
         raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
     try:
-        values = _FORM.read(data, str(file))
+        values = _FORM.read(data or b"", str(file))
     except BadText:
         return None
     return BegunMark(Path(values["undo_file"]), values["undo_id"])

@@ -139,7 +139,7 @@ def open_lock_file(path: Path) -> int:
     """
     with told(path):
         try:
-            return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             pass
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -79,7 +80,7 @@ def _known(place: Path) -> tuple[int, int] | None:
 
 def _open_to_read(place: Path) -> int:
     try:
-        return os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+        return os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise UnwritableFile(f"cannot open {place}: {error.strerror}", file=place) from error
 
@@ -88,6 +89,8 @@ def _open_to_read(place: Path) -> int:
 def _locked(place: Path, opened: Callable[[Path], int], kind: int) -> Iterator[None]:
     descriptor = opened(place)
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UnwritableFile(f"{place} is not a file, so it is no broker's lock", file=place, advice="remove it")
         _take(descriptor, place, kind)
         status = os.fstat(descriptor)
         identity = (status.st_dev, status.st_ino)

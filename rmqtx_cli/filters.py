@@ -39,13 +39,20 @@ class Filter:
         """The rows that fulfil the condition."""
         return batch.filter(self.mask(batch), null_selection_behavior="drop")
 
+#: No person writes a longer condition, and one that is far deeper would exhaust the stack.
+_WORDS_MAX, _DEPTH_MAX = 1000, 100
+
 
 def parse_filter(text: str, schema: pa.Schema, option: str = "--where") -> Filter:
     """The condition over rows of a schema; `option` is what errors name.
 
     Raises: BadRequest for what is no condition, an unknown column, or a value that the column cannot have.
     """
-    parser = _Parser(list(tokens(text, option)), schema, option)
+    words = list(tokens(text, option))
+    depth = sum(value.lower() in ("(", "not") for kind, value in words if kind != "quoted")
+    if len(words) > _WORDS_MAX or depth > _DEPTH_MAX:
+        raise BadRequest(f"{option}: a condition of more than {_WORDS_MAX} words or {_DEPTH_MAX} brackets is not read")
+    parser = _Parser(words, schema, option)
     mask = parser.either()
     if parser.left():
         raise BadRequest(f"{option}: {parser.left()[0][1]!r} was not expected in {text!r}", advice=_HELP)

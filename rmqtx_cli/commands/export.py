@@ -147,7 +147,9 @@ def command(
         for one in opened.stores:
             voice.note(f"{one.root}: {consistency(one)}")
     undecidable: Counter[str] = Counter()
-    settings = {"table": table.value, "columns": columns, "format": output_format.value, "body": body.value}
+    settings: dict[str, Any] = {
+        "table": table.value, "columns": columns, "format": output_format.value, "body": body.value,
+    }  # fmt: skip
     if output_format is OutputFormat.CSV:
         settings["csv_safe"] = IS_SAFE.get()
         if not IS_SAFE.get():

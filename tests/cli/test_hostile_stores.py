@@ -1,0 +1,124 @@
+"""Stores that come from elsewhere: pipes, names that a terminal obeys, text that leads out, queries as values."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.forge.logs import Forge
+
+COMMANDS = (["audit"], ["verify"], ["pending"], ["check"], ["stores"])
+
+
+@pytest.mark.parametrize(
+    "name", ["lock", "checkpoint", "abort", "config/consumerOffset.json", ".rmqtx-begun", "index/20260101000000000"]
+)
+def test_a_pipe_is_not_waited_for(common: Path, tmp_path: Path, name: str) -> None:
+    """`lock` made every command wait for ever."""
+    store = Path(shutil.copytree(common, tmp_path / "store"))
+    (store / name).unlink(missing_ok=True)
+    os.mkfifo(store / name)
+    for words in COMMANDS if name == "lock" else COMMANDS[:1]:
+        run = subprocess.run(
+            [sys.executable, "-m", "rmqtx_cli.main", *words, str(store)], capture_output=True, timeout=120, check=False,
+            env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
+        )
+        assert run.returncode not in (70, -9), run.stderr
+
+
+def test_an_act_does_not_wait_for_a_pipe(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    name = json.loads(rmqtx("pending", common, "--format", "json").out)[0]["transaction_id"]
+    for place in ("lock", ".rmqtx-begun"):
+        store = Path(shutil.copytree(common, tmp_path / place))
+        (store / place).unlink(missing_ok=True)
+        os.mkfifo(store / place)
+        options = ("--broker-version", "5.3.3", "--yes", "--reason", "x")
+        result = rmqtx("rollback", name, "--store", store, "--in-place", "--undo", tmp_path / f"u{place}", *options)
+        assert result.status in (0, 10, 12), result.err
+
+
+def test_nothing_that_a_terminal_obeys_comes_through(rmqtx: Run, tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "st\x1b[31more")
+    forge.half("id\x1b]0;title\x07", topic="or\x1b[2Jders\u202e\x9b")
+    store = forge.write()
+    name = "id\x1b]0;title\x07"
+    lines = [[*words, store, "--format", form] for words in COMMANDS if words != ["check"] for form in ("table", "csv")]
+    lines += [["check", store], ["show", name, "--store", store], ["export", "records", store, "--to", tmp_path / "out"]]
+    for line in lines:
+        result = rmqtx(*line)
+        assert result.status != 70
+        assert not {"\x1b", "\x07", "\x9b"} & set(result.out + result.err), line
+
+
+def test_a_topic_leads_to_no_other_directory(rmqtx: Run, tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store")
+    for number, topic in enumerate(("../../x", "/etc", "..", "a/../../b", "%2e%2e%2f")):
+        forge.half(f"id{number}", topic=topic)
+    store = forge.write()
+    for table in ("transactions", "records"):
+        target = tmp_path / "out" / table
+        target.parent.mkdir(exist_ok=True)
+        assert rmqtx("export", table, store, "--to", target).status == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "store"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["records", "transactions"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["__import__('os').system('id')", "state = 'x'; DROP TABLE t", "(" * 5000, "state" + " or state" * 3000, "1e999",
+     "state ~ '(a+)+$'", "state = '\ud800'", "not " * 5000 + "state = 'x'", "checks_count > 9" + "9" * 5000],
+)  # fmt: skip
+def test_conditions_and_columns_run_nothing(rmqtx: Run, common: Path, text: str) -> None:
+    for option in ("--where", "--fields", "--fail-on"):
+        result = rmqtx("pending", common, option, text)
+        assert result.status in (0, 1, 2), result.err[:500]
+        assert result.err.count("\n") == 1 or result.status != 2
+
+
+def test_names_of_tables_and_columns_are_quoted(rmqtx: Run, tmp_path: Path) -> None:
+    from tests.brokers.corpus import unpack
+
+    store = unpack("prepared-4.2.0", tmp_path / "s")
+    file = tmp_path / "t.db"
+    hostile = 'x"; DROP TABLE kept; --'
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE kept(a)")
+        connection.execute("CREATE TABLE t_transaction(offset NUMERIC, producerGroup TEXT)")
+        quoted = hostile.replace('"', '""')
+        connection.execute(f'CREATE TABLE "{quoted}" ("{quoted}" NUMERIC, "group" TEXT)')
+        connection.commit()
+    for more in (["--table", hostile], ["--table", hostile, "--offset-column", hostile, "--group-column", "group"],
+                 ["--offset-column", hostile], ["--table", "kept' OR '1'='1"]):  # fmt: skip
+        result = rmqtx("transaction-table", "plan", store, "--transaction-table", f"sqlite:///{file}", *more)
+        assert result.status in (0, 2, 3, 10), result.err
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'kept'").fetchone() == (1,)
+
+
+def test_a_password_is_not_repeated(rmqtx: Run, common: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "hunter2secret"
+    monkeypatch.setenv("RMQTX_LEDGER_USER", "someone")
+    monkeypatch.setenv("RMQTX_LEDGER_PASSWORD", secret)
+    match = ("--match", "transaction_id=id", "--done", "a = 1", "--not-done", "a = 0")
+    for location in (
+        f"mysql+pymysql://u:{secret}@127.0.0.1:9/db", f"jdbc:mysql://127.0.0.1:9/db?password={secret}",
+        "mysql+pymysql://127.0.0.1:9/db", f"s3://key:{secret}@bucket/x", f"sqlite:///x?password={secret}",
+    ):
+        for words in (
+            ["reconcile", common, "--ledger", location, "--ledger-table", "t", *match],
+            ["pending", common, "--transaction-table", location],
+            *([] if location.startswith("jdbc:") else [["audit", location]]),
+        ):
+            result = rmqtx(*words)
+            assert result.status not in (0, 70), (words, result.err)
+            assert secret not in result.out + result.err, words
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and secret in path.read_text(errors="replace")]
