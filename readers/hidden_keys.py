@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from readers.columns import Int64s
 from readers.errors import SourceError
 from readers.index import BLOCK_ENTRIES, IndexFile, entries_at
-from readers.index_search import open_index
+from readers.index_search import Index, open_index
 from readers.sources import OpenFile
 from readers.store import Store
 
@@ -38,25 +39,34 @@ class HiddenKeys:
         return tuple(sorted(found)) if len(found) <= _HASHES_MAX else None
 
 
-def hidden_keys(store: Store, begin: int, end: int) -> HiddenKeys:
-    """What the index has of a range of the log; nothing where a file of it that reaches there cannot be trusted.
+class IndexKeys:
+    """The index of a store, opened when it is first asked."""
 
-    Units: commit-log offsets in bytes.
-    """
-    result = HiddenKeys()
-    index = open_index(store)
-    if index.findings:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @cached_property
+    def _index(self) -> Index:
+        return open_index(self._store)
+
+    def between(self, begin: int, end: int) -> HiddenKeys:
+        """What it has of a range of the log; nothing where a file of it that reaches there cannot be trusted.
+
+        Units: commit-log offsets in bytes.
+        """
+        result = HiddenKeys()
+        if self._index.findings:
+            return result
+        for one in self._index.files:
+            if one.end_offset < begin or one.begin_offset >= end:
+                continue
+            try:
+                with one.segment.open() as file:
+                    if not _add(result, one, file, begin, end):
+                        return HiddenKeys()
+            except SourceError:
+                return HiddenKeys()
         return result
-    for one in index.files:
-        if one.end_offset < begin or one.begin_offset >= end:
-            continue
-        try:
-            with one.segment.open() as file:
-                if not _add(result, one, file, begin, end):
-                    return HiddenKeys()
-        except SourceError:
-            return HiddenKeys()
-    return result
 
 
 def _add(result: HiddenKeys, index: IndexFile, file: OpenFile, begin: int, end: int) -> bool:

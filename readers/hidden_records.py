@@ -29,7 +29,7 @@ from dataclasses import replace
 import numpy as np
 
 from readers.columns import Bools, Int64s
-from readers.hidden_keys import hidden_keys
+from readers.hidden_keys import IndexKeys
 from readers.premises import ForeignDecision, Gap, HiddenRecords, HiddenTopic, MissingRange
 from readers.prepared_log import is_rollback
 from readers.record_at import block_at
@@ -68,16 +68,16 @@ def bounded(
     slots = None
     if len(ranges) <= _RANGES_MAX:
         slots = slots_of_ranges(store, [(one.begin_offset, one.end_offset) for one in ranges])
-    log = store.log()
+    log, keys = store.log(), IndexKeys(store)
     try:
         redo = _redo_of(store) if slots is not None else None
         found: list[MissingRange] = []
         decisions: list[ForeignDecision] = []
         for number, one in enumerate(ranges):
-            hole = _Hole(store, log, one, [] if slots is None else slots[number], redo)
+            hole = _Hole(store, log, one, [] if slots is None else slots[number], redo, keys)
             if slots is not None and not hole.has_record_behind():
                 behind = slots_of_ranges(store, [(one.begin_offset, _BEHIND_ALL)])
-                hole = _Hole(store, log, replace(one, end_offset=_BEHIND_ALL), behind[0] if behind else [], redo)
+                hole = _Hole(store, log, replace(one, end_offset=_BEHIND_ALL), behind[0] if behind else [], redo, keys)
             inside = (named_offsets >= one.begin_offset) & (named_offsets < one.end_offset)
             foreign, unknown = hole.decisions_on(final_offsets[inside], named_offsets[inside])
             decisions.extend(foreign)
@@ -99,9 +99,10 @@ class _Hole:
     """One range, with what is known of it."""
 
     def __init__(
-        self, store: Store, log: SegmentedLog, missing: MissingRange, parts: list[QueueSlots], redo: RedoEntries | None
+        self, store: Store, log: SegmentedLog, missing: MissingRange, parts: list[QueueSlots],
+        redo: RedoEntries | None, keys: IndexKeys,
     ) -> None:
-        self._store, self._log = store, log
+        self._store, self._log, self._keys = store, log, keys
         self._begin, self._end = missing.begin_offset, missing.end_offset
         self._parts = [part for part in parts if part.is_in_order]
         self._broken_topics = {part.topic for part in parts if not part.is_in_order}
@@ -176,7 +177,7 @@ class _Hole:
         for part in self._parts:
             offsets = part.offsets[self._inside(part)].tolist()
             by_topic.setdefault(part.topic, []).extend(offset for offset in offsets if offset not in ended)
-        keys = hidden_keys(self._store, self._begin, self._end)
+        keys = self._keys.between(self._begin, self._end)
         for topic, offsets in sorted(by_topic.items()):
             if offsets:
                 yield HiddenTopic(topic, min(offsets), max(offsets), keys.of_all(offsets))
