@@ -12,21 +12,16 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.claim_proofs import unkept_claims
 from readers.commit_log import last_with_data
 from readers.consume_queue import Queue
 from readers.errors import RmqtxError
-from readers.log_claim import QUEUE
-from readers.record_at import block_at
+from readers.log_agreement import disagreement
 from readers.record_block import Block
-from readers.segment_joins import broken_join
 from readers.segment_scan import SegmentScan
 from readers.sources import Segment, SegmentedLog
 from readers.store import HALF_TOPIC, Store
 from readers.store_view import StoreFacts
 
-#: Records in queues of these topics are of others: a message may be in several (4.9.3+, enableMultiDispatch).
-_LIGHT_QUEUES = "%LMQ%"
 #: So much behind the place where a log seems to end is searched for records.
 _BEHIND_END_BYTES = 1 << 20
 
@@ -40,26 +35,12 @@ def require_agreement(facts: StoreFacts, log: SegmentedLog) -> None:
 
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
-    store, claims = facts.store, facts.claims
+    claims = facts.claims
     if claims.newest and all(claim.record_offset is None for claim in claims.newest):
         raise Untrusted(f"{claims.newest[0].witness} knows of records, and nothing tells where they are")
-    for claim in unkept_claims(store, claims, log):
-        raise Untrusted(f"{claim.witness} knows a record at commit-log offset {claim.record_offset}, and none is there")
-    for claim in claims.newest:
-        if claim.kind == QUEUE and claim.slot is not None and claim.record_offset is not None:
-            _require_slot(log, claim.slot, claim.record_offset)
-    if (words := broken_join(store)) is not None:
-        raise Untrusted(words)
-
-
-def _require_slot(log: SegmentedLog, slot: tuple[str, int, int], offset: int) -> None:
-    topic, queue_id, number = slot
-    block = block_at(log, offset)
-    if block is None or topic.startswith(_LIGHT_QUEUES):
-        return
-    found = block.topic_texts().to_pylist()[0], int(block.header("queue_id")[0]), int(block.header("queue_offset")[0])
-    if found != slot:
-        raise Untrusted(f"slot {number} of queue {queue_id} of {topic} points at a record of something else")
+    found = disagreement(facts.store, claims, log)
+    if found is not None:
+        raise Untrusted(found)
 
 
 def require_slots(store: Store, queue: Queue, halves: pa.Table) -> None:

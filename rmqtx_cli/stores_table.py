@@ -7,14 +7,14 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from readers.claim_proofs import unkept_findings
-from readers.commit_log import written_bytes
+from readers.commit_log import written_end_offset
 from readers.consume_queue import open_queue
 from readers.cursors import check_cursors
 from readers.designs import DESIGNS, HALF_TOPIC_DESIGN, PREPARED_RECORDS, STATE_TABLE, designs_of
 from readers.designs import ROCKSDB as ROCKSDB_DESIGN
 from readers.errors import SourceError
 from readers.findings import Finding
+from readers.log_agreement import agreement_findings, has_data
 from readers.log_claims import LogClaims, log_claims
 from readers.rocksdb_cursors import cursor_databases
 from readers.rocksdb_queues import queue_bounds
@@ -75,10 +75,7 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
     words = [design.word for design in seen]
     findings += cursors.findings if not is_older(words) else []  # nothing of those is decided by a cursor
     claims = log_claims(store, cursors)
-    try:
-        findings += unkept_findings(store, claims)
-    except SourceError as error:
-        findings.append(Finding(store.root, "unreadable-file", error.file, actual=error.message))
+    findings += agreement_findings(store, claims)
     row = {
         "store": store.root,
         "generation": generation(store, seen),
@@ -134,14 +131,7 @@ def storage(store: Store) -> str:
 
 
 def _log_end(store: Store) -> tuple[int | None, int]:
-    end: int | None = None
-    for segment in store.commit_log:
-        try:
-            written = written_bytes(segment)
-        except SourceError:
-            continue
-        if written:
-            end = segment.base_offset + written
+    end = written_end_offset(store.commit_log) if has_data(store) else None
     return end, sum(segment.size_bytes for segment in store.commit_log)
 
 
@@ -159,8 +149,11 @@ def _trust(
     half_max: int | None,
 ) -> Iterator[str]:
     """What can be relied on, as sentences."""
+    errors = sorted({finding.code for finding in findings if finding.kind.severity == "error"})
     if not store.commit_log:
         yield "there is no commit log: no transaction can be seen"
+        if errors:
+            yield f"damaged: {', '.join(errors)}"
         return
     if store.in_use:
         yield "the broker is writing: decisions of the last moments may not be in the files yet"
@@ -172,7 +165,7 @@ def _trust(
         yield "stopped cleanly before it was copied; whether all files were copied is not known"
     else:
         yield "stopped cleanly"
-    if not {"log-missing", "unreadable-file"} & {finding.code for finding in findings}:
+    if not errors:
         if claims.newest:
             yield "the newest entries of queues, index and tables lead to records; the log was not read (rmqtx verify)"
         else:
@@ -191,7 +184,7 @@ def _trust(
         yield "there is no half queue: pending transactions are found by scanning the log"
     if not store.index_files:
         yield "there is no index: show finds keys by scanning the log"
-    if errors := sorted({finding.code for finding in findings if finding.kind.severity == "error"}):
+    if errors:
         yield f"damaged: {', '.join(errors)}"
 
 

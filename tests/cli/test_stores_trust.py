@@ -1,0 +1,99 @@
+"""What `rmqtx stores` says of logs that it does not read: a promise only of what it looked at."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from readers.log_agreement import agreement_findings
+from readers.log_claims import log_claims
+from rmqtx_cli.exit_status import DONE, INCOMPLETE
+from tests.brokers.corpus import all_names
+from tests.cli.conftest import Run
+from tests.forge.damage import log_files
+from tests.forge.stores import copy_of, opened
+
+LOOKED_AT = "lead to records"
+
+
+def zeroed(file: Path) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+def all_ones(file: Path) -> None:
+    file.write_bytes(b"\xff" * file.stat().st_size)
+
+
+def inverted(file: Path) -> None:
+    file.write_bytes(bytes(255 - byte for byte in file.read_bytes()))
+
+
+def emptied(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def removed(file: Path) -> None:
+    file.unlink()
+
+
+@pytest.mark.parametrize("deed", [zeroed, all_ones, inverted, emptied, removed])
+@pytest.mark.parametrize(
+    ("name", "place"), [("common-4.9.7", 0), ("rocksdb-5.5.0", 0), ("prepared-4.2.0", 0), ("multipath-5.3.3", 1)]
+)
+def test_a_destroyed_log_is_a_finding(
+    rmqtx: Run, tmp_path: Path, deed: Callable[[Path], None], name: str, place: int
+) -> None:
+    root = copy_of(name, tmp_path)
+    assert LOOKED_AT in rmqtx("stores", root).out
+    deed(log_files(root)[place])
+    described = rmqtx("stores", root)
+    assert described.status == INCOMPLETE
+    assert LOOKED_AT not in described.out
+    assert "damaged:" in described.out
+    [row] = json.loads(rmqtx("stores", root, "--format", "json").out)
+    assert not any(LOOKED_AT in sentence for sentence in row["trust"])
+
+
+def test_a_file_that_this_user_may_not_read(rmqtx: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = copy_of("multipath-5.3.3", tmp_path)
+    closed = str(log_files(root)[1])
+    really_open = os.open
+
+    def may_open(path: Any, *arguments: Any, **more: Any) -> int:
+        if os.fspath(path) == closed:  # tests may run as root, whom no mode keeps out
+            raise PermissionError(13, "Permission denied", path)
+        return really_open(path, *arguments, **more)
+
+    monkeypatch.setattr(os, "open", may_open)
+    described = rmqtx("stores", root)
+    assert described.status == INCOMPLETE
+    assert LOOKED_AT not in described.out
+    assert f"cannot open {closed}: Permission denied" in described.err
+
+
+def test_undamaged_stores_agree() -> None:
+    for name in all_names():
+        assert agreement_findings(opened(name), log_claims(opened(name))) == [], name
+
+
+def test_a_broker_that_was_only_just_started(rmqtx: Run, tmp_path: Path) -> None:
+    """A log of one file made ahead, and nothing that knows a record."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text('{"dataVersion":{"counter":1},"topicConfigTable":{}}')
+    (tmp_path / "config" / "consumerOffset.json").write_text('{"offsetTable":{}}')
+    (tmp_path / "checkpoint").write_bytes(bytes(4096))
+    (tmp_path / "commitlog").mkdir()
+    for size in (None, 1 << 20):
+        if size is not None:
+            with (tmp_path / "commitlog" / f"{0:020d}").open("wb") as file:
+                file.truncate(size)
+        assert rmqtx("stores", tmp_path).status == DONE
+        assert rmqtx("pending", tmp_path).status == DONE
+        assert rmqtx("audit", tmp_path).status == DONE
+        checked = rmqtx("check", tmp_path, "--state-dir", tmp_path.parent / "state")
+        assert (checked.status, checked.out[:22]) == (DONE, "RMQTX OK - 0 pending|o")
