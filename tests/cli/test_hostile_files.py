@@ -207,3 +207,15 @@ def test_checkpoints_of_audits_that_follow(common: Path, tmp_path: Path) -> None
             connection.execute("INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts")
             connection.commit()
         assert_plain(said_of(follow))
+
+
+def test_nobody_logs_in_to_a_host_that_only_a_file_names(
+    rmqtx: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RMQTX_LEDGER_PASSWORD", "secret")
+    head = {"kind": "rmqtx-table-undo", "version": 1, "receipts": ["x"],
+            "transaction_table": {**ADDRESS, "location": "mysql+pymysql://127.0.0.1:9/db"}}  # fmt: skip
+    (tmp_path / "undo").write_text("\n".join(json.dumps(one) for one in (head, {**STEP, "row": {"offset": 7}})))
+    result = rmqtx("transaction-table", "undo", tmp_path / "undo", "--yes")
+    assert result.status == 2
+    assert "user and password would go to that host" in result.err

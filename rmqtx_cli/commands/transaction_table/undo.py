@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from readers.errors import BadRequest
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.acting import YesOption
 from rmqtx_cli.commands import Example
@@ -15,6 +16,10 @@ from rmqtx_cli.logins import login
 from rmqtx_cli.options import QuietOption, VerboseOption
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import count
+
+if TYPE_CHECKING:
+    from repairs.journal import Journal
+    from repairs.table_undo import TableUndo
 
 NAME = "undo"
 SHORT = "have the rows as they were before"
@@ -38,6 +43,8 @@ def command(
     text = text_of(file)
     undo = read_undo(text, str(file))
     receipts = undo.receipts
+    if yes:
+        _require_known(undo, Journal())
     asked = f"have {count(len(undo.steps), 'row')} of {undo.address.name} as they were before {file}"
     if not yes and not agreed(asked):
         say.line("rmqtx: nothing was done")
@@ -46,3 +53,20 @@ def command(
     voice.note(f"{address.name} is as it was before: {count(changed, 'row')} changed back")
     tell(receipts, "undone", f"rmqtx transaction-table undo {file} took it back", Journal(), voice)
     return exit_status.DONE
+
+
+def _require_known(undo: TableUndo, journal: Journal) -> None:
+    """Refuse to log in, unasked, to a database that only an undo file names: it may come from elsewhere.
+
+    Raises: BadRequest.
+    """
+    from readers.ledger import SQLITE
+
+    if undo.address.is_file or undo.address.location.startswith(SQLITE):
+        return
+    known = {receipt.receipt_id for receipt in journal.read().receipts}
+    if not known & set(undo.receipts):
+        raise BadRequest(
+            f"no receipt in {journal.path} says that {undo.address.name} was changed from here",
+            advice="user and password would go to that host: leave --yes out to be asked",
+        )
