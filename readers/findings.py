@@ -289,6 +289,13 @@ KINDS: dict[str, Kind] = {
         "transaction, its id is what most of them say",
         "compare with the same records on a slave",
     ),
+    "half-unreadable": Kind(
+        "error",
+        "a half message whose properties cannot be read",
+        "whose copy it is is unknown: a transaction whose newest copy it may be is UNDECIDABLE",
+        "compare with the same record on a slave",
+        hides_records=True,
+    ),
     "op-unreadable": Kind(
         "error",
         "an op message whose body is no list of numbers, or whose CRC is wrong",

@@ -171,6 +171,9 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
             if segment.file == finding.file:
                 what = f"{segment.file} cannot be read"
                 result.ranges.append(MissingRange(store.root, segment.base_offset, segment.end_offset, what))
+    elif finding.code == "half-unreadable" and offset is not None:
+        what = f"the properties of the half copy at commit-log offset {offset} cannot be read"
+        result.ranges.append(MissingRange(store.root, offset, offset + (finding.length_bytes or 0), what))
     elif finding.code == "op-unreadable" and offset is not None:
         what = f"the op message at commit-log offset {offset} cannot be read"
         missing = MissingRange(store.root, offset, offset + (finding.length_bytes or 0), what)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from readers.columns import Bools, Int64s
 from readers.errors import SourceError
 from readers.findings import Finding
-from readers.half_queue import marks_of, op_findings, witnesses_of
+from readers.half_queue import marks_of, may_be_unreadable, op_findings, unreadable_halves, witnesses_of
 from readers.missing import UnfoundSlot, unfound_slots
 from readers.naming import Naming
 from readers.segment_scan import Span
@@ -107,6 +107,8 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
                     getattr(result, name).append(found[name])
             if "ops" in found:
                 ops.append(found["ops"])
+            if "halves" in found and may_be_unreadable(found["halves"]):
+                scanned.findings.extend(unreadable_halves(kept, split.store.root))
     except SourceError as error:
         scanned.error = error
     scanned.decoded_bytes, scanned.spans = scan.decoded_bytes, scan.spans

@@ -190,3 +190,15 @@ def test_an_undamaged_log_keeps_every_claim(name: str) -> None:
         assert unkept_claims(store, claims, log) == []
     finally:
         log.close()
+
+
+def test_a_half_copy_whose_id_is_overwritten_may_be_of_any_transaction(tmp_path: Path) -> None:
+    """Its structure is sound, for no checksum covers properties; the newest copy of its transaction is not another's."""
+    name = "multipath-4.9.7"
+    root = copy_of(name, tmp_path)
+    (claim,) = [one for one in log_claims(open_store(root)).newest if one.slot and one.slot[0] == HALF_TOPIC]
+    file = last_used(root)
+    place = file.read_bytes().index(b"UNIQ_KEY\x01", int(claim.record_offset or 0) - int(file.name)) + 16
+    end = int(claim.reach_offset or 0) - int(file.name)
+    damage.write_bytes(file, place, b"\xff" * (end - place))
+    assert require_heeded(root, name) == ["half-unreadable"]
