@@ -1,0 +1,33 @@
+"""A sample of the two campaigns, the same every time; `make fuzz` plays thousands."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.fuzz import single_records, whole_segments
+from tests.fuzz.outcomes import FAILURES, HEEDED, UNCHANGED, Case
+
+#: One of each family, small ones: a segment of theirs is damaged in every way.
+WHOLE = (
+    "busystop-5.3.3", "multipath-4.9.7", "killed-4.4.0", "prepared-killed-4.2.0", "statetable-killed-3.1.4",
+    "upgraded-4.2.0-4.3.0", "rocksdb-single-5.5.0", "dledger-4.9.7",
+)
+SINGLE = ("fifteen-5.1.4", "masked-4.3.0", "statetable-slave-3.1.4", "upgraded-4.2.0-4.3.0")
+SEGMENTS_COUNT, RECORDS_COUNT = 4, 10
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_no_destroyed_segment_reads_as_healthy(name: str) -> None:
+    cases = random.Random(name).sample(list(whole_segments.cases_of(name, 0)), SEGMENTS_COUNT)
+    played = [whole_segments.play(case) for case in cases]
+    assert [str(one) for one in played if one.outcome in FAILURES] == []
+    assert any(one.outcome != UNCHANGED for one in played)
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_no_damaged_record_is_believed_against_what_a_verification_knows(name: str) -> None:
+    played = [single_records.play(Case(name, "", str(number), 0)) for number in range(RECORDS_COUNT)]
+    assert [str(one) for one in played if one.outcome in FAILURES] == []
+    assert sum(one.outcome == HEEDED for one in played) > RECORDS_COUNT / 3
