@@ -193,7 +193,7 @@ def test_an_undamaged_log_keeps_every_claim(name: str) -> None:
 
 
 def test_a_half_copy_whose_id_is_overwritten_may_be_of_any_transaction(tmp_path: Path) -> None:
-    """Its structure is sound, for no checksum covers properties; the newest copy of its transaction is not another's."""
+    """Its structure is sound, for no checksum covers properties; its newest copy is not another's."""
     name = "multipath-4.9.7"
     root = copy_of(name, tmp_path)
     (claim,) = [one for one in log_claims(open_store(root)).newest if one.slot and one.slot[0] == HALF_TOPIC]
