@@ -90,14 +90,20 @@ def leads_out(place: Path, root: Path) -> bool:
 def top_links_out(root: Path) -> Iterator[Path]:
     """The links in a store's root, and in its directories of log files, that lead out of it.
 
-    Order: by name.
-    Raises: OSError.
+    Order: those of the root first.
+    Damage: a directory that cannot be listed has none; whoever reads it says so.
     """
     real = Path(os.path.realpath(root))
-    for place in sorted(real.iterdir()):
-        if place.is_symlink() and leads_out(place, real):
-            yield place
-        elif re.fullmatch(r"commitlog[-_\w]*|config", place.name) and place.is_dir():
-            yield from (
-                inner for inner in sorted(place.iterdir()) if inner.is_symlink() and leads_out(inner, real)
-            )
+    directories = [real]
+    while directories:
+        try:
+            with os.scandir(directories.pop()) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in found:
+            place = Path(entry.path)
+            if entry.is_symlink() and leads_out(place, real):
+                yield place
+            elif place.parent == real and re.fullmatch(r"commitlog[-_\w]*|config", entry.name) and entry.is_dir():
+                directories.append(place)

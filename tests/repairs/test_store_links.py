@@ -120,7 +120,7 @@ def test_reading_says_so(store: Path, elsewhere: Path) -> None:
     segment.rename(elsewhere / segment.name)
     segment.symlink_to(elsewhere / segment.name)
     found = [finding.file for finding in open_store(store).findings if finding.code == "link-out"]
-    assert found == [str(segment), str(store / "etc")]
+    assert found == [str(store / "etc"), str(segment)]
 
 
 def test_what_a_store_s_own_paths_are(store: Path, elsewhere: Path) -> None:
