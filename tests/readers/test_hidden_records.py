@@ -7,8 +7,6 @@ another than the truth, and where what decided a transaction was in the hole, no
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from readers.local_engine import audit
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, open_store
 from tests.forge.damage import flip_byte
 from tests.forge.stores import copy_of, settings_of
+from tests.fuzz.holes import overwritten
 from tests.readers.truth import audited
 
 Row = dict[str, Any]
@@ -44,23 +43,6 @@ def records_of(root: Path) -> list[Row]:
     return rows
 
 
-@contextmanager
-def hidden(records: Sequence[Row], byte: bytes = b"\0") -> Iterator[None]:
-    """While it lasts, some records are nothing but one byte."""
-    before = []
-    for record in records:
-        with Path(record["file"]).open("r+b") as file:
-            file.seek(record["position_bytes"])
-            before.append(file.read(record["length_bytes"]))
-            file.seek(record["position_bytes"])
-            file.write(byte * record["length_bytes"])
-    yield
-    for record, content in zip(records, before, strict=True):
-        with Path(record["file"]).open("r+b") as file:
-            file.seek(record["position_bytes"])
-            file.write(content)
-
-
 def require_no_other_state(truth: dict[str, Row], now: dict[str, Row], what: str) -> int:
     """That no certain state is another than the truth; gives how many are UNDECIDABLE."""
     for identity, row in truth.items():
@@ -82,7 +64,7 @@ def test_a_part_of_the_log_is_gone(name: str, tmp_path: Path) -> None:
     truth, records = by_id(audited(name)), records_of(root)
     for number in range(PARTS - 1):
         part = records[number * len(records) // PARTS : (number + 1) * len(records) // PARTS]
-        with hidden(part, b"\0" if number % 2 else b"\xff"):
+        with overwritten(part, b"\0" if number % 2 else b"\xff"):
             now = judged(root, name)
         require_no_other_state(truth, now, f"part {number} of {PARTS}")
         gone = {record["commit_log_offset"] for record in part}
@@ -102,7 +84,7 @@ def test_the_records_that_decided_a_transaction_are_gone(name: str, tmp_path: Pa
     for number, row in enumerate(decided[:: max(1, len(decided) // 8)]):
         steps = (-1, 0, 1) if number % 2 else (0,)
         rows = {places[offset] + step for offset in deciding(row) for step in steps}
-        with hidden([records[place] for place in sorted(rows) if 0 <= place < len(records)]):
+        with overwritten([records[place] for place in sorted(rows) if 0 <= place < len(records)]):
             now = judged(root, name)
         identity = row["transaction_id"]
         require_no_other_state(truth, now, f"without what decided {identity}")
@@ -125,7 +107,7 @@ def test_the_records_of_another_transaction_leave_nothing_open(tmp_path: Path) -
     truth, records = by_id(audited(CLEAN)), records_of(root)
     (committed, *_) = [row for row in truth.values() if row["state"] == "COMMITTED" and len(row["half_copies"]) == 1]
     gone = {committed["half_copies"][0]["commit_log_offset"], *deciding(committed)}
-    with hidden([record for record in records if record["commit_log_offset"] in gone]):
+    with overwritten([record for record in records if record["commit_log_offset"] in gone]):
         now = judged(root, CLEAN)
     require_no_other_state(truth, now, "a whole transaction")
     final = max(gone)
@@ -140,7 +122,7 @@ def test_an_op_leaves_open_what_it_may_have_ended_and_nothing_behind(tmp_path: P
     root = copy_of(CLEAN, tmp_path)
     truth, records = by_id(audited(CLEAN)), records_of(root)
     op = record_of(records, OP_TOPIC)
-    with hidden([op]):
+    with overwritten([op]):
         now = judged(root, CLEAN)
     for identity, row in now.items():
         began = row["half_copies"][0]["commit_log_offset"]
@@ -171,7 +153,7 @@ def test_without_the_witness_nothing_is_proven(topic: str, wound: str, tmp_path:
         shutil.rmtree(root / "index")
     else:
         shutil.rmtree(queue if wound == "the queue is gone" else root / "consumequeue")
-    with hidden([gone]):
+    with overwritten([gone]):
         now = judged(root, CLEAN)
     require_no_other_state(truth, now, wound)
     if topic == "real":
@@ -183,7 +165,7 @@ def test_the_queue_of_another_log_proves_nothing(tmp_path: Path) -> None:
     truth, records = by_id(audited(CLEAN)), records_of(root)
     shutil.rmtree(root / "consumequeue" / OP_TOPIC)
     shutil.copytree(other / "consumequeue" / OP_TOPIC, root / "consumequeue" / OP_TOPIC)
-    with hidden([record_of(records, OP_TOPIC)]):
+    with overwritten([record_of(records, OP_TOPIC)]):
         require_no_other_state(truth, judged(root, CLEAN), "a queue of another log")
 
 
