@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from readers.chains import Witnesses
 from readers.columns import Int32s, Int64s
 from readers.consume_queue import open_queue
-from readers.derived_trust import Untrusted, require_agreement, require_slots, sound_blocks
+from readers.derived_trust import Untrusted, require_agreement, require_order_before, require_slots, sound_blocks
 from readers.fastjson import read_config
 from readers.foreign import foreign_decision
 from readers.gathered import Gathered, incomplete_chains
@@ -73,6 +73,9 @@ class DerivedFiles:
             if not self._half_queue.exists and self._store.commit_log:
                 raise Untrusted("there is no consume queue of the half topic")
             self._require_half_topic_alone()
+            cursor = (self._facts.cursors.half or {}).get(0, 0)
+            if self._half_queue.exists and cursor > (end := self._half_queue.max_offset):
+                raise Untrusted(f"the check cursor {cursor} lies beyond the half queue's end {end}")
             if not self._index.exists and self._half_queue.exists:
                 raise Untrusted("there is no index")
             if self._store.aborted or self._store.in_use:
@@ -130,8 +133,7 @@ class DerivedFiles:
             if self._chosen("halves").num_rows:
                 self._read_holes()
                 self._require_whole_chains()
-                if self._is_lookup:  # else the queue itself led to what is open
-                    require_slots(self._store, self._half_queue, self._chosen("halves"))
+                require_slots(self._store, self._half_queue, self._chosen("halves"))
                 self._read_ops()
         self._facts.findings.extend(
             [
@@ -185,8 +187,6 @@ class DerivedFiles:
     def _read_window(self) -> None:
         queue = self._half_queue
         cursor = (self._facts.cursors.half or {}).get(0, queue.min_offset)
-        if cursor > queue.max_offset:
-            raise Untrusted(f"the check cursor {cursor} lies beyond the half queue's end {queue.max_offset}")
         if queue.max_offset - cursor > WINDOW_SLOTS_MAX:
             raise Untrusted(f"{queue.max_offset - cursor} half messages lie before the check")
         begin = max(cursor, queue.min_offset)
@@ -294,6 +294,7 @@ class DerivedFiles:
         wanted = pc.unique(self._chosen("halves")["queue_offset"])
         queue = self._op_queue
         begin = queue.offset_of(self._first_offset())
+        require_order_before(queue, begin)
         while begin < queue.max_offset:
             end = min(begin + _OPS_AT_ONCE, queue.max_offset)
             numbers, offsets, lengths, _ = queue.read(begin, end)

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.chains import int64s
 from readers.commit_log import last_with_data
 from readers.consume_queue import Queue
 from readers.errors import RmqtxError
@@ -22,6 +24,9 @@ from readers.sources import Segment, SegmentedLog
 from readers.store import HALF_TOPIC, Store
 from readers.store_view import StoreFacts
 
+_SLOTS_AT_ONCE = 1 << 16
+#: So many slots before the one where the reading of a queue begins are looked at.
+_SLOTS_BEFORE = 64
 #: So much behind the place where a log seems to end is searched for records.
 _BEHIND_END_BYTES = 1 << 20
 
@@ -48,13 +53,30 @@ def require_slots(store: Store, queue: Queue, halves: pa.Table) -> None:
 
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
-    mine = halves.filter(pc.equal(halves["topic"], HALF_TOPIC)).select(["queue_offset", "commit_log_offset"])
-    for number, offset in zip(*(column.to_pylist() for column in mine.columns), strict=True):
-        is_new = number >= queue.max_offset and (store.aborted or store.in_use)
-        if is_new or 0 <= number < queue.first_offset:
-            continue
-        if offset not in queue.read(number, number + 1)[1].tolist():
-            raise Untrusted(f"slot {number} of the half queue is not that of the half message at {offset}")
+    mine = halves.filter(pc.equal(halves["topic"], HALF_TOPIC))
+    numbers, offsets = int64s(mine["queue_offset"]), int64s(mine["commit_log_offset"])
+    is_new = (numbers >= queue.max_offset) & (store.aborted or store.in_use)
+    asked = ~is_new & ~((numbers >= 0) & (numbers < queue.first_offset))
+    numbers, offsets = numbers[asked], offsets[asked]
+    for portion in np.unique(numbers // _SLOTS_AT_ONCE).tolist():
+        here = numbers // _SLOTS_AT_ONCE == portion
+        low, high = int(numbers[here].min()), int(numbers[here].max())
+        found, places, _, _ = queue.read(low, high + 1)
+        led = dict(zip(found.tolist(), places.tolist(), strict=True))
+        for number, offset in zip(numbers[here].tolist(), offsets[here].tolist(), strict=True):
+            if led.get(number) != offset:
+                raise Untrusted(f"slot {number} of the half queue is not that of the half message at {offset}")
+
+
+def require_order_before(queue: Queue, number: int) -> None:
+    """That the slots before one, which a search by halves went past, are sound and in the order of the log.
+
+    Raises: Untrusted; UnreadableFile, FileChanged.
+    """
+    told = len(queue.findings)
+    places = queue.read(max(queue.first_offset, number - _SLOTS_BEFORE), number + 1)[1]
+    if len(queue.findings) > told or (np.diff(places) <= 0).any():
+        raise Untrusted(f"the queue of {queue.topic} has slots before {number} that cannot be")
 
 
 def sound_blocks(facts: StoreFacts, from_offset: int, to_offset: int | None) -> Iterator[Block]:

@@ -281,6 +281,7 @@ KINDS: dict[str, Kind] = {
         "the place that it names is damaged, for no checksum covers it: it is no transaction, and what it may have "
         "ended is UNDECIDABLE",
         "compare with the same record on a slave",
+        hides_records=True,
     ),
     "words-contradict": Kind(
         "error",
@@ -288,6 +289,7 @@ KINDS: dict[str, Kind] = {
         "no checksum covers ids, groups and names: one of the two is damaged; where more records speak of the "
         "transaction, its id is what most of them say",
         "compare with the same records on a slave",
+        hides_records=True,
     ),
     "half-unreadable": Kind(
         "error",

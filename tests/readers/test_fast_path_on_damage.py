@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from readers.errors import EvidenceMissing
 from readers.local_engine import audit
 from readers.questions import lookup, open_rows, pending, show
 from readers.reading import Reading
+from readers.record_layout import AT
 from readers.segment_joins import JOINS_MAX, broken_join, unseen_joins
-from readers.store import open_store
+from readers.store import HALF_TOPIC, OP_TOPIC, open_store
 from tests.forge.damage import flip_byte, log_files
 from tests.forge.stores import copy_of, opened, settings_of, with_several_segments
 
@@ -95,3 +97,46 @@ def test_undamaged_logs_need_no_scan(name: str) -> None:
     reading = pending([opened(name)], settings_of(name))
     assert not errors(reading)
     assert not [note for note in reading.notes if " because " in note]
+
+
+def test_a_half_copy_with_another_number_than_its_slot(tmp_path: Path) -> None:
+    """A half copy's own number, changed in one byte: an op of another half seemed to end it."""
+    name = "busystop-4.9.7"
+    root = copy_of(name, tmp_path)
+    row = next(row for row in audit([opened(name)], settings_of(name)).table().to_pylist() if row["half_copies"])
+    flip_byte(log_files(root)[0], row["half_copies"][0]["commit_log_offset"] + AT["queue_offset"] + 7, 1)
+    require_a_scan_where_it_is_asked_for(root, name, row["transaction_id"])
+
+
+def test_an_op_slot_before_the_first_that_is_read(tmp_path: Path) -> None:
+    """The first slot of the op queue is rubbish: the reading began behind it, and its op ended nothing."""
+    name = "cursoredited-5.1.4"
+    root = copy_of(name, tmp_path)
+    [file, *_] = sorted((root / "consumequeue" / OP_TOPIC / "0").iterdir())
+    flip_byte(file, 0, 0x80)
+    require_a_scan_where_it_is_asked_for(root, name, None)
+
+
+def test_a_cursor_beyond_the_end_is_no_premise_of_show(tmp_path: Path) -> None:
+    name = "busystop-4.9.7"
+    root = copy_of(name, tmp_path)
+    [row, *_] = audit([opened(name)], settings_of(name)).table().to_pylist()
+    file = root / "config" / "consumerOffset.json"
+    text = re.sub(rf'("{HALF_TOPIC}@[^"]*":\{{0:)\d+', r"\g<1>9999", file.read_text())
+    assert text != file.read_text()
+    file.write_text(text)
+    reading = show([open_store(root)], settings_of(name), row["transaction_id"])
+    reading.table()
+    assert "cursor-beyond-end" in errors(reading)
+
+
+def require_a_scan_where_it_is_asked_for(root: Path, name: str, identity: str | None) -> None:
+    """That the fast path gives what the scan gives."""
+    hanging = pending([open_store(root)], settings_of(name)).table().to_pylist()
+    assert hanging == open_rows(audit([open_store(root)], settings_of(name)).table()).to_pylist()
+    if identity is not None:
+        by_scan, shown = (
+            show([open_store(root)], settings_of(name), identity, scan=scan).table()["state"].to_pylist()
+            for scan in (True, False)
+        )
+        assert shown == by_scan
