@@ -127,6 +127,17 @@ def test_damaged_stores_of_the_other_designs(spark: SparkSession, tmp_path: Path
     assert any("log-missing" in line for line in wanted["findings"])
 
 
+def test_a_log_of_zeros_is_missing_on_spark_too(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing is decoded, and the other files know records: no splits with rows, and a finding all the same."""
+    name = "common-4.9.7"
+    root = copy_of(name, tmp_path)
+    (file,) = damage.log_files(root)
+    damage.zero_bytes(file, 0, file.stat().st_size)
+    wanted = told(local_engine.audit([open_store(root)], settings_of(name)))
+    assert on_spark(spark, [open_store(root)], settings_of(name)) == wanted
+    assert any("log-missing" in line for line in wanted["findings"])
+
+
 def test_through_spark_where_driver_and_tasks_share_no_disk(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
