@@ -33,11 +33,12 @@ Learned here, and foretold since:
 - 4.9.7 waits for ever where the file with the place behind its last queue entry is gone.
 - 5.3.4 and later cut the queues after the walk over the log has entered what they lack, not before, and read the last
   file of each from its begin for that (`ConsumeQueueStore.truncateDirty`, called at the end of `recoverNormally` and
-  `recoverAbnormally`; until 5.3.3 the place to which the queues had come was taken before the walk). So a queue with a
-  slot that cannot be stays as long as it was where anything is entered into it: the last records of the log, those
-  behind all other queues, go over the slots from the bad one on, and the old slots behind them count again. In "half
-  slot zeroed" 5.5.0 wrote the records of slots 269 to 287 into slots 20 to 38 too, compared slot by slot: those 19
-  halves have two slots, and the 19 that belong there have none. `verify` says so as `start-shifts` and `start-skips`.
+  `recoverAbnormally`; until 5.3.3 the place to which the queues had come was taken before the walk; of 5.3.4 and 5.4.0
+  this is known from their source alone). So a queue with a slot that cannot be stays as long as it was where something
+  is entered into it: the last records of the log, those behind all other queues, go over the slots from the bad one on,
+  and the old slots behind them count again. In "half slot zeroed" 5.5.0 wrote the records of slots 269 to 287 into
+  slots 20 to 38 too, compared slot by slot: those 19 halves have two slots, and the 19 that belong there have none.
+  `verify` says so as `start-shifts` and `start-skips`.
 """
 CELL, NOT_TRIED, WRONG_MARK = re.compile(r" *\| *"), "not tried", "✗"
 

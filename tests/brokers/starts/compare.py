@@ -20,8 +20,9 @@ from readers.verify import Verify, log_facts, log_ranges
 from readers.verify_leftovers import Leftovers
 from remoting.broker import Broker
 from remoting.client import Client
+from remoting.settings import RemotingSettings
 from tests.brokers import corpus
-from tests.brokers.rig import Rig
+from tests.brokers.rig import PATIENCE_SECONDS, Rig
 from tests.brokers.starts.cases import Case, prepared
 
 #: No check, no expiry: nothing is written after the start.
@@ -94,7 +95,7 @@ def observed(rig: Rig, queues: list[tuple[str, int]]) -> Outcome:
         rig.start_broker()
     except RuntimeError as error:
         return Outcome(None, is_endless="does not listen" in str(error))
-    with Client() as client:
+    with Client(RemotingSettings(timeout_ms=PATIENCE_SECONDS * 1000)) as client:
         broker = Broker(client, rig.address, "broker-a", "rmqtx", 0)
         end = int(broker.runtime()["commitLogMaxOffset"])
         ends = {name: broker.max_offset(*name) for name in queues}
