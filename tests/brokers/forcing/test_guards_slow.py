@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,13 +73,17 @@ def test_slave(stage: Stage, tmp_path: Path) -> None:
     with Rig(stage.script.version, tmp_path, conf) as slave:
         slave.start_broker()
         tool = stage.tool()
+        end = time.monotonic() + PATIENCE_SECONDS
+        copy = replace(stage.broker, address=slave.address)
+        while copy.max_offset(HALF_TOPIC) <= one.original[0]:
+            assert time.monotonic() < end, "the slave copies nothing"
+            time.sleep(1)
         if stage.rig.release >= (5,):
             shut = tool.run("show", one.id, "--broker", slave.address, live=False)
             assert shut.status == REFUSED_BY_BROKER, str(shut)
             assert "slaveReadEnable" in shut.stderr
             slave.set_config(stage.agent, slaveReadEnable="true")
-        end = time.monotonic() + PATIENCE_SECONDS
-        while True:  # until it has the half
+        while True:  # until its index has the half
             shown = tool.run("show", one.id, "--broker", slave.address, live=False)
             if shown.status in (0, 3):
                 break
