@@ -21,8 +21,6 @@ QUEUES_ASKED_MAX = 64
 #: So many queues in RocksDB; the database also says itself how far it has come.
 _ROCKSDB_QUEUES_MAX = 20_000
 _OWN_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
-#: Slots at a queue's end that are read for its newest record; fillers and damage may stand behind it.
-_LAST_SLOTS = 64
 
 
 def queue_claims(store: Store) -> tuple[list[LogClaim], bool]:

@@ -194,6 +194,7 @@ def _audit(
 ) -> Iterator[pa.RecordBatch]:
     stores = plan.stores
     facts = {store.root: store_facts(store, settings_of) for store in stores}
+    reading.notes += [f"{root}: {fact.claims.note}" for root, fact in facts.items() if fact.claims.note]
     total = sum(log_bytes(store.commit_log) for store in stores)
     workers = processes or os.cpu_count() or 1
     is_small = total <= ONE_PROCESS_BYTES_MAX

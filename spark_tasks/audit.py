@@ -155,6 +155,7 @@ class _Audit:
     def judged(self, form: Form, schema: Any) -> DataFrame:
         """The verdicts in some form, not computed yet; the scan is."""
         facts, plan = self._begin()
+        self.notes += [f"{fact.store.root}: {fact.claims.note}" for fact in facts if fact.claims.note]
         scan = self._scan_splits(plan)
         parts = self._scanned(scan, plan)
         counted = {part.split.number for part in without_stale([part for part, _ in parts])}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from readers.claim_proofs import unkept_claims, unkept_findings
+from readers.claims_of_queues import QUEUES_ASKED_MAX
 from readers.local_engine import audit
 from readers.log_claim import QUEUE
 from readers.log_claims import log_claims
@@ -205,3 +206,13 @@ def test_a_half_copy_whose_id_is_overwritten_may_be_of_any_transaction(tmp_path:
     end = int(claim.reach_offset or 0) - int(file.name)
     damage.write_bytes(file, place, b"\xff" * (end - place))
     assert require_heeded(root, name) == ["half-unreadable"]
+
+
+def test_what_was_not_asked_is_said(tmp_path: Path) -> None:
+    name = "common-4.9.7"
+    root = copy_of(name, tmp_path)
+    for number in range(QUEUES_ASKED_MAX):
+        (root / "consumequeue" / "zebra" / str(number)).mkdir(parents=True)
+    reading = audit([open_store(root)], settings_of(name))
+    assert reading.table().num_rows
+    assert any("not all were asked" in note for note in reading.notes)
