@@ -27,9 +27,9 @@ from readers.transactions import judge
 from readers.workers import Progress
 
 _Named = dict[str, str | None]
-#: What is read of a log for damage alone: for one transaction, in about a second, and for all that is open.
+#: Up to so much of a log is read for damage alone: for one transaction, in about a second; for all open ones, in 12 ms.
 _SHOWN_BYTES_MAX = 256 << 20
-_OPEN_BYTES_MAX = 8 << 20
+_OPEN_BYTES_MAX = 4 << 20
 
 
 def pending(
