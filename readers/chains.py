@@ -338,10 +338,14 @@ class Chains:
         offsets = int64s(witnesses.halves["commit_log_offset"])
         places = _Places(half_stores, offsets, np.arange(len(offsets)))
         rows, found = places.find(self._store_numbers(marks), int64s(marks["half_commit_log_offset"]))
-        # One whose id is another's was damaged: elsewhere its half would not be among the same witnesses.
+        # One whose id is another's was damaged: elsewhere its half would not be among the same witnesses. An id that
+        # nothing else bears is what is damaged; then the place tells.
         halves = witnesses.halves.select(["transaction_id", "lone_message_id"]).take(pa.array(found))
         own = _ids(marks.select(["transaction_id", "lone_prepared_id"]).take(pa.array(rows)), "lone_prepared_id")
         same = np.array([a == b for a, b in zip(own, _ids(halves, "lone_message_id"), strict=True)], np.bool_)
+        if not same.all():
+            borne = {*_ids(copies, "lone_message_id"), *_ids(witnesses.finals, "lone_prepared_id")}
+            same |= np.array([name not in borne for name in own], np.bool_)
         rows, found = rows[same], found[same]
         owners[rows], numbers[rows] = found, copy_numbers[found]
         lost = np.flatnonzero(owners < 0)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from readers.beside_tables import beside_log
 from readers.columns import Int64s
 from readers.commit_log import span_findings
+from readers.doubtful_ends import doubtful_id_findings
 from readers.end_records import examined_ends
 from readers.findings import Finding
 from readers.half_queue import JUDGED_HALVES, halves_of
@@ -71,6 +72,8 @@ def conclude(
             if part.error is not None:
                 found.append(Finding(store.root, "unreadable-file", segment.file, actual=str(part.error)))
             facts.checks_seen_max = max(facts.checks_seen_max, part.checks_seen_max)
+            facts.doubtful_ids.extend(part.doubtful_ids)
+            found.extend(doubtful_id_findings(segment, part.doubtful_ids))
     result.coverage = list(coverage.values())
     offsets, prepared_offsets = strays if strays is not None else strays_of(scanned)
     unreadable = frozenset(f.file for f in found if f.code == "unreadable-file" and f.file is not None)

@@ -1,15 +1,20 @@
-"""Ends whose names are damaged are no witnesses of what they name: no transaction is made of such a name alone."""
+"""Ends whose names are damaged are no witnesses of what they name, and ids that the index contradicts name nothing.
+
+No transaction is made of such a name alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.chains import Witnesses
-from readers.premises import StoreView
+from readers.findings import Finding
+from readers.premises import DoubtfulId, StoreView
+from readers.sources import Segment
 
 
 def without_doubtful(witnesses: Witnesses, views: Mapping[str, StoreView]) -> Witnesses:
@@ -29,3 +34,13 @@ def _without(table: pa.Table, root: str, places: list[int]) -> pa.Table:
         pc.equal(table["store"], root), pc.is_in(table["commit_log_offset"], value_set=pa.array(places, pa.int64()))
     )
     return table.filter(pc.invert(is_doubtful))
+
+
+def doubtful_id_findings(segment: Segment, doubtful: Sequence[DoubtfulId]) -> Iterator[Finding]:
+    """A finding for each record of a segment whose id the index contradicts."""
+    for one in doubtful:
+        yield Finding(
+            one.store, "words-contradict", segment.file, one.commit_log_offset - segment.base_offset,
+            commit_log_offset=one.commit_log_offset, expected="the id by which the index knows this record",
+            actual=f"another: {one.what}",
+        )

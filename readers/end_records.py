@@ -118,7 +118,10 @@ class _Examination:
             if words.is_of_same(other) and not is_half:
                 self._found.decisions.append(foreign_decision(self._store.root, named, end))
             return
-        is_known = is_half or bool(named.topic_is(DISCARD_TOPIC)[0] | is_final(named)[0] | is_delayed_half(named)[0])
+        is_copy = is_half or bool(named.topic_is(DISCARD_TOPIC)[0])
+        if is_copy:  # a chain may join them by the place, where nothing else bears the end's id
+            self._add_tie(named, end, kind)
+        is_known = is_copy or bool(is_final(named)[0] | is_delayed_half(named)[0])
         if not is_known or not words.is_of_same(other) or (_is_of_old_design(end) and not is_half):
             self._add_nothing(end, kind, named_offset, f"what begins there is {_told(named)}")
             return
@@ -128,8 +131,6 @@ class _Examination:
                 f"{name} {its}, as {_told(named, with_id=False)} at commit-log offset {named_offset} says, which this "
                 f"{kind} names", f"{name} {mine}",
             ))  # fmt: skip
-        if is_half or named.topic_is(DISCARD_TOPIC)[0]:
-            self._add_tie(named, end, kind)
         if not is_half:
             self._found.decisions.append(foreign_decision(self._store.root, named, end))
 

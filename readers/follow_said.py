@@ -11,6 +11,7 @@ import pyarrow as pa
 from readers.declared import Form, list_of, needed, struct_of
 from readers.findings import Finding
 from readers.missing import UnfoundSlot
+from readers.premises import DoubtfulId
 from readers.segment_scan import Span
 from readers.witness_scan import Scanned
 
@@ -21,7 +22,7 @@ _FORM = Form(
             needed("spans", list_of(struct_of(Span))), needed("findings", list_of(struct_of(Finding))),
             needed("unfound", list_of(struct_of(UnfoundSlot))),
             *(needed(f"{name}_count", pa.int64()) for name in ("halves", "rocksdb_halves", "prepared")),
-            needed("checks_seen_max", pa.int64()),
+            needed("checks_seen_max", pa.int64()), needed("doubtful_ids", list_of(struct_of(DoubtfulId))),
         ]
     ),
 )
@@ -55,6 +56,7 @@ class Said:
     rocksdb_halves_count: int = 0
     prepared_count: int = 0
     checks_seen_max: int = 0
+    doubtful_ids: list[DoubtfulId] = field(default_factory=list)
 
     @staticmethod
     def of(text: str, file: str) -> Said:
@@ -71,6 +73,8 @@ class Said:
             value["rocksdb_halves_count"],
             value["prepared_count"],
             value["checks_seen_max"],
+            [DoubtfulId(**{**entry, "key_hashes": tuple(map(int, entry["key_hashes"]))})
+             for entry in value["doubtful_ids"]],
         )
 
     def text(self) -> str:
@@ -83,6 +87,7 @@ class Said:
             "rocksdb_halves_count": self.rocksdb_halves_count,
             "prepared_count": self.prepared_count,
             "checks_seen_max": self.checks_seen_max,
+            "doubtful_ids": [asdict(one) for one in self.doubtful_ids],
         })
 
     def add(self, scanned: Scanned) -> None:
@@ -94,6 +99,7 @@ class Said:
         self.rocksdb_halves_count += scanned.rocksdb_halves_count
         self.prepared_count += scanned.prepared_count
         self.checks_seen_max = max(self.checks_seen_max, scanned.checks_seen_max)
+        self.doubtful_ids += scanned.doubtful_ids
 
     def before(self, base_offset: int, offset: int) -> Said:
         """The same without what stands at or behind an offset."""
@@ -102,6 +108,7 @@ class Said:
             spans=[span for span in self.spans if base_offset + span.position_bytes < offset],
             findings=[found for found in self.findings if (found.commit_log_offset or 0) < offset],
             unfound=[slot for slot in self.unfound if slot.commit_log_offset < offset],
+            doubtful_ids=[one for one in self.doubtful_ids if one.commit_log_offset < offset],
         )
 
     def is_ended(self, size_bytes: int) -> bool:

@@ -273,6 +273,7 @@ class LogFollower:
             parts.append(
                 Scanned(
                     split, spans=said.spans, findings=said.findings, unfound=said.unfound,
+                    doubtful_ids=said.doubtful_ids,
                     halves_count=said.halves_count, rocksdb_halves_count=said.rocksdb_halves_count,
                     prepared_count=said.prepared_count, checks_seen_max=said.checks_seen_max,
                 )

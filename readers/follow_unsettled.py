@@ -9,8 +9,8 @@ anyway. When only the view has changed, these can come out otherwise (the rules 
   LOST or UNDECIDABLE, for their reason says the cursor;
 - the op cursor moved: of copies before the half cursor nothing is asked any more, so the same;
 - a decision on a record outside the half topic became known or unreadable: those with a copy of that queue offset;
-- settings, missing bytes, ends that name nothing, the limit that spent checks are measured by, whether the log's begin
-  is gone, or what tables beside the log say: all.
+- settings, missing bytes, ends and ids that name nothing, the limit that spent checks are measured by, whether the
+  log's begin is gone, or what tables beside the log say: all.
 
 Of two views of which one is not known, all are unsettled.
 """
@@ -25,7 +25,7 @@ from typing import Any
 from readers.follow_database import FollowDatabase
 from readers.premises import StoreView
 
-_CHANGES_ALL = ("settings", "missing", "doubtful_ends", "checks_limit", "begins_later", "beside")
+_CHANGES_ALL = ("settings", "missing", "doubtful_ends", "doubtful_ids", "checks_limit", "begins_later", "beside")
 _UNSETTLED_STATES = "('PENDING', 'LOST', 'UNDECIDABLE')"
 
 
@@ -44,6 +44,7 @@ def view_words(view: StoreView) -> dict[str, Any]:
         "beside": [view.is_interrupted, view.beside.digest()],
         "missing": [asdict(missing) for missing in view.missing],
         "doubtful_ends": [asdict(end) for end in view.doubtful_ends],
+        "doubtful_ids": [asdict(one) for one in view.doubtful_ids],
         "foreign": [asdict(decision) for decision in view.foreign_decisions],
     }
     given: dict[str, Any] = json.loads(json.dumps(words))

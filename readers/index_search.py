@@ -108,6 +108,21 @@ class Index:
         unique, groups = np.unique(hashes, return_inverse=True)
         earliest = np.full(len(unique), np.iinfo(np.int64).max)
         np.minimum.at(earliest, groups, lows)
+        return _by_key(*self._hits(unique, earliest).arrays(), hashes, lows)
+
+    def offsets_of_hashes(self, hashes: Int64s) -> dict[int, set[int]]:
+        """Where records with keys of some hashes may be: commit-log offsets by hash, as far as chains lead to them.
+
+        `hashes`: ascending, each once.
+        Damage: as `find`.
+        """
+        found: dict[int, set[int]] = {}
+        values, offsets = self._hits(hashes, np.zeros(len(hashes), np.int64)).arrays()
+        for value, offset in zip(values.tolist(), offsets.tolist(), strict=True):
+            found.setdefault(value, set()).add(offset)
+        return found
+
+    def _hits(self, unique: Int64s, earliest: Int64s) -> _Hits:
         hits = _Hits()
         for index in reversed(self.files):
             wanted = earliest <= index.end_offset
@@ -119,7 +134,7 @@ class Index:
                     name = index.segment.file
                     self._doubtful.add(name)
                     self.findings.append(Finding(self.store, "unreadable-file", name, actual=error.message))
-        return _by_key(*hits.arrays(), hashes, lows)
+        return hits
 
     def _find_in(self, index: IndexFile, file: OpenFile, hashes: Int64s, lows: Int64s, hits: _Hits) -> None:
         count = index.entries_count

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from readers.columns import Bools, Int64s
 from readers.spool import UInt64s
 
-#: What an end repeats of its half beside the id, where both say it.
-_REPEATED = ("born_time_ms", "producer_group")
+#: What an end repeats of its half, where both say it; the hash of an identity is of its last bytes alone.
+_REPEATED = ("transaction_id", "born_time_ms", "producer_group")
 #: What an op message names that says no place.
 NO_PLACE = -1
 

@@ -84,6 +84,20 @@ class ForeignDecision:
 
 
 @dataclass(frozen=True, slots=True)
+class DoubtfulId:
+    """A half copy, COMMIT record or discard copy whose id no other record bears, and which the index knows by another.
+
+    Shape: `key_hashes` are those of `topic#id` that the index has at its place: its true id has one of them.
+    """
+
+    store: str
+    commit_log_offset: int
+    topic: str
+    what: str
+    key_hashes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DoubtfulEnd:
     """A COMMIT, ROLLBACK or op record inside the log that names no half record of its own: its name is damaged.
 
@@ -121,6 +135,7 @@ class StoreView:
     missing: tuple[MissingRange, ...] = ()
     foreign_decisions: tuple[ForeignDecision, ...] = field(default=(), repr=False)
     doubtful_ends: tuple[DoubtfulEnd, ...] = field(default=(), repr=False)
+    doubtful_ids: tuple[DoubtfulId, ...] = field(default=(), repr=False)
     beside: BesideLog = field(default_factory=BesideLog, repr=False)
     is_interrupted: bool = False
     booted_time_ms: int | None = None

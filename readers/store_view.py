@@ -16,7 +16,7 @@ from readers.cursors import CheckCursors, check_cursors
 from readers.errors import SourceError
 from readers.findings import Finding
 from readers.log_claims import LogClaims, log_claims
-from readers.premises import DoubtfulEnd, ForeignDecision, MissingRange, StoreView
+from readers.premises import DoubtfulEnd, DoubtfulId, ForeignDecision, MissingRange, StoreView
 from readers.record_at import block_at
 from readers.state_entries import BesideLog
 from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
@@ -43,6 +43,7 @@ class StoreFacts:
     missing: list[MissingRange] = field(default_factory=list)
     foreign_decisions: list[ForeignDecision] = field(default_factory=list)
     doubtful_ends: list[DoubtfulEnd] = field(default_factory=list)
+    doubtful_ids: list[DoubtfulId] = field(default_factory=list)
     checks_seen_max: int = 0
     beside: BesideLog | None = None
     claims: LogClaims = field(default_factory=LogClaims)
@@ -61,6 +62,7 @@ class StoreFacts:
             missing=tuple(self.missing),
             foreign_decisions=tuple(self.foreign_decisions),
             doubtful_ends=tuple(self.doubtful_ends),
+            doubtful_ids=tuple(self.doubtful_ids),
             beside=self.beside or BesideLog(),
             is_interrupted=self.store.in_use or self.store.aborted,
         )

@@ -31,6 +31,7 @@ from readers.chains import Chains, Group, Witnesses, int64s
 from readers.columns import Bools, Int64s
 from readers.doubtful_ends import without_doubtful
 from readers.flags import flags_of
+from readers.java_hashes import key_hashes
 from readers.missing_rule import MissingRule
 from readers.offset_marks import is_rocksdb_mark
 from readers.other_designs import OtherDesigns, state_entries_of
@@ -306,6 +307,7 @@ class Judgement:
         self._undecide(doubtful, "its op number may as well belong to a decision on another record")
         self._undecide_where_bytes_are_missing(states)
         self._undecide_where_ends_name_nothing(states)
+        self._undecide_where_the_index_knows_other_ids(states)
         self._undecide(
             halves.any_of(others.is_ended_beside) & (states == "PENDING"),
             "the state table or the redo log says that a record ended it, and the log has no such record",
@@ -380,6 +382,28 @@ class Judgement:
         """The id of each transaction, and its business keys."""
         return self._identity(), self._first_of("keys")
 
+    def _undecide_where_the_index_knows_other_ids(self, states: npt.NDArray[np.str_]) -> None:
+        """What only records with a damaged id are of; and what such a record, by the index, may be of."""
+        bearers = (self.halves, self.finals, self.discards)
+        for view in self.views.values():
+            if not view.doubtful_ids:
+                continue
+            places = [one.commit_log_offset for one in view.doubtful_ids]
+            own = [np.asarray(pc.equal(group.table["store"], view.store)) for group in bearers]
+            pairs = [
+                (group, np.where(is_own, group.integers("commit_log_offset"), NONE))
+                for group, is_own in zip(bearers, own, strict=True)
+            ]
+            has_other = np.logical_or.reduce([group.any_of(~np.isin(rows, places)) for group, rows in pairs])
+            names = self._identity().to_pylist()
+            for one in view.doubtful_ids:
+                mine = np.logical_or.reduce([group.any_of(rows == one.commit_log_offset) for group, rows in pairs])
+                what = f"the record at commit-log offset {one.commit_log_offset}, which the index knows by another id"
+                self._undecide(mine & ~has_other, f"only {what}, is of it: that id is damaged")
+                keys = key_hashes([f"{one.topic}#{name}".encode() for name in names]).astype(np.int64)
+                meant = np.isin(keys, np.array(one.key_hashes, np.int64)) & (states != "COMMITTED")
+                self._undecide(meant & has_other, f"it may be what {what}, is of")
+
     def _undecide_where_ends_name_nothing(self, states: npt.NDArray[np.str_]) -> None:
         """What an end with a damaged name may have ended: only a COMMIT takes back a rollback, and nothing a COMMIT."""
         halves = self.halves
@@ -397,9 +421,19 @@ class Judgement:
                 could_turn = (states != "COMMITTED") & (end.is_commit | (states != "ROLLED_BACK"))
                 self._undecide(here & hit & could_turn, end.what)
 
+    def _id_by_other_records(self) -> pa.Array:
+        """The id that other records bear, where the index knows the first half copy by another one; null elsewhere."""
+        halves, finals = self.halves, self.finals
+        places = {one.commit_log_offset for view in self.views.values() for one in view.doubtful_ids}
+        if not places or not len(halves):
+            return pa.nulls(self.chains.count, pa.string())
+        doubted = halves.has & np.isin(halves.integers("commit_log_offset")[halves.first], list(places))
+        return finals.at("transaction_id", finals.last, doubted & finals.has)
+
     def _identity(self) -> pa.Array:
         halves, discards, finals = self.halves, self.discards, self.finals
         return pc.coalesce(
+            self._id_by_other_records(),
             halves.at("transaction_id", halves.first),
             halves.at("lone_message_id", halves.first),
             discards.at("transaction_id", discards.first),

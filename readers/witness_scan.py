@@ -17,8 +17,10 @@ from readers.columns import Bools, Int64s
 from readers.errors import SourceError
 from readers.findings import Finding
 from readers.half_queue import marks_of, may_be_unreadable, op_findings, unreadable_halves, witnesses_of
+from readers.index_ids import doubtful_ids
 from readers.missing import UnfoundSlot, unfound_slots
 from readers.naming import Naming
+from readers.premises import DoubtfulId
 from readers.segment_scan import Span
 from readers.splits import Split
 from readers.spool import UInt64s, identities, identity_hashes
@@ -47,6 +49,7 @@ class Scanned:
     stray_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     stray_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     checks_seen_max: int = 0
+    doubtful_ids: list[DoubtfulId] = field(default_factory=list)
     error: SourceError | None = None
 
     @property
@@ -121,6 +124,8 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
     _count_halves(result)
     scanned.checks_seen_max = int(column(result.halves, "checks_count").max(initial=0))
     _look_for_strays(result)
+    witnesses = {name: getattr(result, name) for name in IDENTIFIED}
+    scanned.doubtful_ids.extend(doubtful_ids(split.store, witnesses))
     if at_ms is None:
         _compare_with_queues(result, ops)
     return result
