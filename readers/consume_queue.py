@@ -176,6 +176,9 @@ class Queue:
                 number, end = last
                 self.max_offset = (self._segments[number].base_offset + end) // SLOT.size_bytes
             self.min_offset = self.offset_of(store.log_begin_offset)
+            # A slot that cannot be, right before the first that is left, did not expire: it may be the first one.
+            for first, slots in self._blocks(max(self.first_offset, self.min_offset - 1), self.min_offset):
+                self._tell(first, ~(are_sound(slots) | are_filler(slots)))
 
     def __enter__(self) -> Queue:
         return self
