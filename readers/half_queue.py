@@ -309,14 +309,16 @@ def is_final(block: Block) -> Bools:
                 & ((flagged[doubtful] & ~is_old) | has[REAL_TOPIC] | has[TRANSACTION_ID] | is_old_final),
                 is_first[doubtful],
             )
-        finals[rows] = own & ~_is_elsewhere(candidates, own)
+        finals[rows] = own & ~_is_elsewhere(candidates, own, names_copy)
     return finals
 
 
-def _is_elsewhere(block: Block, rows: Bools) -> Bools:
+def _is_elsewhere(block: Block, rows: Bools, names_copy: Bools) -> Bools:
     """Which of some COMMIT records are not where their own words say that they go: their topic is damaged.
 
-    A final lost its REAL_TOPIC on its way, or stands in it if a delay brought it there. A discard copy keeps it.
+    A final that a delay brought there stands in its REAL_TOPIC; what does not is a discard copy. What names a copy goes
+    to the half topic again if that is its REAL_TOPIC (a commit of a diverted half message); else it is a final whatever
+    its topic says, for a discard copy names none.
     Source: EndTransactionProcessor.endMessageTransaction, ScheduleMessageService.messageTimeup.
     """
     found = np.zeros(len(block), np.bool_)
@@ -327,8 +329,10 @@ def _is_elsewhere(block: Block, rows: Bools) -> Bools:
         named &= ~alone.topic_is(topic)
     if named.any():
         alone = alone.take(named)
-        differs = pc.not_equal(alone.properties.text(REAL_TOPIC), alone.topic_texts())
-        found[chosen[named]] = np.asarray(pc.fill_null(differs, False))
+        real_topics = alone.properties.text(REAL_TOPIC)
+        differs = np.asarray(pc.fill_null(pc.not_equal(real_topics, alone.topic_texts()), False))
+        is_half = np.asarray(pc.is_in(real_topics, value_set=pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC])))
+        found[chosen[named]] = differs & (is_half | ~names_copy[chosen[named]])
     return found
 
 
