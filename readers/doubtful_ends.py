@@ -18,8 +18,11 @@ from readers.sources import Segment
 
 
 def without_doubtful(witnesses: Witnesses, views: Mapping[str, StoreView]) -> Witnesses:
-    """The witnesses without the ends that are known by a damaged name only; one with an id says itself whose it is."""
+    """The witnesses without the ends known by a damaged name only; a COMMIT record with an id loses just its name."""
     for root, view in views.items():
+        named = [end.commit_log_offset for end in view.doubtful_ends if end.transaction_ids]
+        if named:
+            witnesses = replace(witnesses, finals=_without_names(witnesses.finals, root, named))
         places = [end.commit_log_offset for end in view.doubtful_ends if not end.transaction_ids]
         if places:
             witnesses = replace(
@@ -30,10 +33,19 @@ def without_doubtful(witnesses: Witnesses, views: Mapping[str, StoreView]) -> Wi
 
 
 def _without(table: pa.Table, root: str, places: list[int]) -> pa.Table:
-    is_doubtful = pc.and_(
+    return table.filter(pc.invert(_are_at(table, root, places)))
+
+
+def _without_names(finals: pa.Table, root: str, places: list[int]) -> pa.Table:
+    name = "prepared_transaction_offset"
+    known = pc.if_else(_are_at(finals, root, places), pa.scalar(None, pa.int64()), finals[name])
+    return finals.set_column(finals.schema.get_field_index(name), finals.schema.field(name), known)
+
+
+def _are_at(table: pa.Table, root: str, places: list[int]) -> pa.ChunkedArray:
+    return pc.and_(
         pc.equal(table["store"], root), pc.is_in(table["commit_log_offset"], value_set=pa.array(places, pa.int64()))
     )
-    return table.filter(pc.invert(is_doubtful))
 
 
 def doubtful_id_findings(segment: Segment, doubtful: Sequence[DoubtfulId]) -> Iterator[Finding]:
