@@ -42,6 +42,14 @@ _BEFORE_HALVES_BYTES_MAX = 16 << 20
 _TOPICS_MAX = 256
 _MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
 _OPS_AT_ONCE = 1 << 16
+#: A hash of the index is no negative Java integer.
+_HASH_BITS = 31
+
+
+def _packed(places: Int64s, offsets: Int64s, hashes: Int64s) -> Int64s:
+    """Pairs of an offset and a hash as one number each; `places`: all offsets that there are, ascending."""
+    packed: Int64s = np.searchsorted(places, offsets) << _HASH_BITS | hashes
+    return packed
 
 
 def offset_of(identity: str) -> int | None:
@@ -266,13 +274,15 @@ class DerivedFiles:
     @staticmethod
     def _require_keys(block: Block, offsets: Int64s, hashes: Int64s) -> None:
         """That records have the keys by which the index led to them: it was made of what the log said then."""
-        known: set[tuple[int, int]] = set()
-        for places, some in (key_pairs(block), tag_pairs(block)):
-            known.update(zip(places.tolist(), some.tolist(), strict=True))
-        led = np.isin(offsets, block.commit_log_offsets)
-        for pair in zip(offsets[led].tolist(), hashes[led].tolist(), strict=True):
-            if pair not in known:
-                raise Untrusted(f"the record at commit-log offset {pair[0]} has not the key that the index knows it by")
+        places = block.commit_log_offsets
+        led = np.isin(offsets, places)
+        wanted = _packed(places, offsets[led], hashes[led])
+        for pairs in (key_pairs, tag_pairs):  # tags stand in the index from 5.5.0 on
+            wanted = wanted[~np.isin(wanted, _packed(places, *pairs(block)))]
+            if not len(wanted):
+                return
+        offset = int(places[wanted[0] >> _HASH_BITS])
+        raise Untrusted(f"the record at commit-log offset {offset} has not the key that the index knows it by")
 
     def _read_holes(self) -> None:
         """Stretches that the index does not cover: a recovered broker rebuilds its last file from a later place on."""

@@ -62,10 +62,13 @@ def require_slots(store: Store, queue: Queue, halves: pa.Table) -> None:
         here = numbers // _SLOTS_AT_ONCE == portion
         low, high = int(numbers[here].min()), int(numbers[here].max())
         found, places, _, _ = queue.read(low, high + 1)
-        led = dict(zip(found.tolist(), places.tolist(), strict=True))
-        for number, offset in zip(numbers[here].tolist(), offsets[here].tolist(), strict=True):
-            if led.get(number) != offset:
-                raise Untrusted(f"slot {number} of the half queue is not that of the half message at {offset}")
+        row = np.minimum(np.searchsorted(found, numbers[here]), max(len(found) - 1, 0))
+        wrong = np.ones(len(row), np.bool_)
+        if len(found):
+            wrong = (found[row] != numbers[here]) | (places[row] != offsets[here])
+        if wrong.any():
+            number, offset = int(numbers[here][wrong][0]), int(offsets[here][wrong][0])
+            raise Untrusted(f"slot {number} of the half queue is not that of the half message at {offset}")
 
 
 def require_order_before(queue: Queue, number: int) -> None:
