@@ -24,6 +24,7 @@ from readers.segment_scan import merged_spans
 from readers.sources import Segment
 from readers.state_entries import ROCKSDB
 from readers.store_view import StoreFacts
+from readers.unfound_entries import evidence_of_entries
 from readers.witness_scan import Scanned
 
 
@@ -88,13 +89,16 @@ def conclude(
     lost = lost_end(store, facts.claims, spans_of)
     missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound,
                             None if lost is None else lost.missing)
-    facts.missing.extend(missing.ranges)
+    entries = evidence_of_entries(store, unfound, missing.ranges)
+    facts.missing.extend([*missing.ranges, *entries.ranges])
+    found.extend(entries.findings)
     facts.missing[:], hidden_decisions = bounded(store, facts.missing, offsets, prepared_offsets)
     facts.foreign_decisions.extend(hidden_decisions)
     examined = examined_ends(store, offsets, prepared_offsets, unreadable, facts.missing)
     facts.foreign_decisions.extend(examined.decisions)
     facts.foreign_decisions.sort(key=lambda decision: decision.final_offset)
     facts.doubtful_ends.extend(examined.doubtful)
+    facts.missing.extend(examined.missing)
     found.extend(examined.findings)
     result.ties = examined.ties
     if not has_halves and has_prepared:  # no cursor decides anything of those
@@ -103,7 +107,8 @@ def conclude(
         found.append(lost.finding)
     found.extend(contradictions(store, facts.claims, spans_of, lost))
     facts.findings.extend([*found, *missing.findings, *derived_findings(store, facts.cursors.half, has_halves)])
-    result.damaged_halves = [halves_of(block, store.root, JUDGED_HALVES) for block in missing.damaged_halves]
+    damaged_halves = (*missing.damaged_halves, *entries.damaged_halves)
+    result.damaged_halves = [halves_of(block, store.root, JUDGED_HALVES) for block in damaged_halves]
     return result
 
 

@@ -156,9 +156,12 @@ class Queue:
     Damage: `findings` grows with what was met; slots that cannot be are left out.
     """
 
-    def __init__(self, store: Store, topic: str, queue_id: int) -> None:
-        """Raises: UnreadableFile, FileChanged."""
-        segments, found = store.queue_segments(topic, queue_id)
+    def __init__(self, store: Store, topic: str, queue_id: int, kind: str = "consumequeue") -> None:
+        """`kind`: the directory of its topic.
+
+        Raises: UnreadableFile, FileChanged.
+        """
+        segments, found = store.queue_segments(topic, queue_id, kind)
         self.store = store.root
         self.topic = topic
         self.queue_id = queue_id

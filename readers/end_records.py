@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from readers.columns import Int64s
+from readers.decided_numbers import doubtful_number
 from readers.end_candidates import EndCandidates
 from readers.findings import Finding
 from readers.foreign import foreign_decision
@@ -42,12 +43,14 @@ class ExaminedEnds:
     """What some ends name.
 
     Shape: `decisions` are those on records outside the half topic; `ties` pairs of identities that are one transaction
-           or may be, and so must be judged together; `doubtful` the ends of which it is not known what they ended.
+           or may be, and so must be judged together; `doubtful` the ends of which it is not known what they ended;
+           `missing`: numbers of named records that their queues contradict.
     """
 
     decisions: list[ForeignDecision] = field(default_factory=list)
     ties: list[tuple[str, str]] = field(default_factory=list)
     doubtful: list[DoubtfulEnd] = field(default_factory=list)
+    missing: list[MissingRange] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -75,7 +78,7 @@ def examined_ends(
     left out. `unreadable_files`: those of which it is known that they cannot be read; `missing`: what else cannot be.
     Units: commit-log offsets in bytes; the two arrays go together.
     Order: commit-log offset of the end.
-    Damage: end-names-nothing, words-contradict.
+    Damage: end-names-nothing, words-contradict, slot-mismatch.
     Raises: SourceError if a file that an end names cannot be read any more.
     """
     log = store.log()
@@ -116,7 +119,7 @@ class _Examination:
         is_half = bool(are_halves(named)[0])
         if kind is None:  # a commit of a diverted half message, which went to the half topic again
             if words.is_of_same(other) and not is_half:
-                self._found.decisions.append(foreign_decision(self._store.root, named, end))
+                self._add_decision(named, end)
             return
         is_copy = is_half or bool(named.topic_is(DISCARD_TOPIC)[0])
         if is_copy:  # a chain may join them by the place, where nothing else bears the end's id
@@ -132,7 +135,7 @@ class _Examination:
                 f"{kind} names", f"{name} {mine}",
             ))  # fmt: skip
         if not is_half:
-            self._found.decisions.append(foreign_decision(self._store.root, named, end))
+            self._add_decision(named, end)
 
     def result(self) -> ExaminedEnds:
         """All that was found."""
@@ -172,6 +175,13 @@ class _Examination:
             f"the {kind} at commit-log offset {offset} may end it, and names commit-log offset {named_offset}: {what}",
             ids, () if ids else self._candidates.of(end, named_offset), words.group,
         ))  # fmt: skip
+
+    def _add_decision(self, named: Block, end: Block) -> None:
+        self._found.decisions.append(foreign_decision(self._store.root, named, end))
+        doubt = doubtful_number(self._store, self._log, named, int(end.commit_log_offsets[0]))
+        if doubt is not None:
+            self._found.missing.append(doubt[0])
+            self._found.findings.append(doubt[1])
 
     def _add_tie(self, named: Block, end: Block, kind: str) -> None:
         root = self._store.root

@@ -21,6 +21,7 @@ from readers.record_layout import (
     RECORD,
     RECORD_BYTES_MIN,
     STORE_V6,
+    TRANSACTION_MASK,
     VALUE_END,
 )
 
@@ -226,6 +227,20 @@ def with_topic(block: Block, topic: str) -> Block | None:
     record = bytearray(block.data[begin : begin + length].tobytes())
     at = int(block.topic_starts[0]) - begin
     record[at : at + len(text)] = text
+    place = block.position_bytes + begin
+    return Block(
+        bytes(record) + bytes(SLACK_BYTES), block.base_offset + begin, place, block.file, np.zeros(1, np.int64)
+    )
+
+
+def with_kind(block: Block, kind: int) -> Block | None:
+    """A sound record with the transaction type of its flag put right, for a block of one; None for more."""
+    if len(block) != 1:
+        return None
+    begin, length = int(block.starts[0]), int(block.lengths[0])
+    record = bytearray(block.data[begin : begin + length].tobytes())
+    flag = (int(block.sys_flag[0]) & ~TRANSACTION_MASK & 0xFFFFFFFF) | kind
+    record[AT["sys_flag"] : AT["sys_flag"] + 4] = flag.to_bytes(4, "big")
     place = block.position_bytes + begin
     return Block(
         bytes(record) + bytes(SLACK_BYTES), block.base_offset + begin, place, block.file, np.zeros(1, np.int64)

@@ -16,6 +16,7 @@ from readers.consume_queue import open_queue
 from readers.errors import SourceError
 from readers.findings import Finding, as_text
 from readers.half_queue import are_halves
+from readers.header_doubts import names_and_is_prepared
 from readers.mended_records import mended_blocks, mended_op_numbers, with_topic
 from readers.premises import MissingRange
 from readers.prepared_log import is_prepared, is_rollback
@@ -173,14 +174,28 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
                 result.ranges.append(MissingRange(store.root, segment.base_offset, segment.end_offset, what))
     elif finding.code == "half-unreadable" and offset is not None:
         what = f"the properties of the half copy at commit-log offset {offset} cannot be read"
-        result.ranges.append(MissingRange(store.root, offset, offset + (finding.length_bytes or 0), what))
+        missing, block = _range_of(finding, store, offset, what)
+        is_lone = block is not None and bool(is_prepared(block)[0])  # has no copies: its place says whose it is
+        result.ranges.append(_identified(missing, block) if block is not None and is_lone else missing)
+    elif finding.code in ("record-header", "words-contradict") and offset is not None:
+        missing, block = _range_of(finding, store, offset, f"the header of the record at commit-log offset {offset} "
+                                   "cannot be right")
+        if block is not None and (finding.code == "record-header" or names_and_is_prepared(block)[0]):
+            result.ranges.append(_identified(missing, block))
     elif finding.code == "op-unreadable" and offset is not None:
         what = f"the op message at commit-log offset {offset} cannot be read"
-        missing = MissingRange(store.root, offset, offset + (finding.length_bytes or 0), what)
-        log = store.log()
-        block = block_at(log, offset)
-        log.close()
+        missing, block = _range_of(finding, store, offset, what)
         result.ranges.append(missing if block is None else _identified(missing, block))
+
+
+def _range_of(finding: Finding, store: Store, offset: int, what: str) -> tuple[MissingRange, Block | None]:
+    """The range of a record that a finding is about, and the record."""
+    log = store.log()
+    try:
+        block = block_at(log, offset)
+    finally:
+        log.close()
+    return MissingRange(store.root, offset, offset + (finding.length_bytes or 0), what), block
 
 
 def unfound_slots(

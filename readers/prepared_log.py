@@ -39,7 +39,7 @@ def is_prepared(block: Block) -> Bools:
     has_body = block.body_lengths > 0
     found: Bools = (kinds == PREPARED) & (has_body | ~named)
     found |= (kinds == ROLLBACK) & has_body & ~named
-    return _of_old_design(block, found)
+    return _of_old_design(block, found, may_be_unreadable=(kinds == PREPARED) & has_body & ~named)
 
 
 def is_rollback(block: Block) -> Bools:
@@ -61,10 +61,13 @@ def _kinds_and_names(block: Block) -> tuple[Int64s, Bools]:
     return kinds, named
 
 
-def _of_old_design(block: Block, found: Bools, sure: Bools | None = None) -> Bools:
+def _of_old_design(
+    block: Block, found: Bools, sure: Bools | None = None, may_be_unreadable: Bools | None = None
+) -> Bools:
     """Those of some records that a producer's words are on, and no topic that later brokers keep transactions in.
 
     `sure`: those that need no words, which may be damaged: what they are is in several fields of the header.
+    `may_be_unreadable`: those that need none where their properties are not names and values.
     """
     rows = np.flatnonzero(found)
     if len(rows):
@@ -72,6 +75,8 @@ def _of_old_design(block: Block, found: Bools, sure: Bools | None = None) -> Boo
         own = alone.properties.locate(PRODUCER_GROUP)[2] | alone.properties.locate(HALF_MARK)[2]
         if sure is not None:
             own = own | sure[rows]
+        if may_be_unreadable is not None and not own.all():
+            own = own | (may_be_unreadable[rows] & alone.properties.malformed())
         own &= alone.data[alone.topic_starts] != ord("%")  # %RETRY%, %DLQ%: what consumers sent back
         for topic in _LATER_TOPICS:
             own &= ~alone.topic_is(topic)

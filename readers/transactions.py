@@ -31,6 +31,7 @@ from readers.chains import Chains, Group, Witnesses, int64s
 from readers.columns import Bools, Int64s
 from readers.doubtful_ends import without_doubtful
 from readers.flags import flags_of
+from readers.header_doubts import has_port
 from readers.java_hashes import key_hashes
 from readers.missing_rule import MissingRule
 from readers.offset_marks import is_rocksdb_mark
@@ -430,10 +431,24 @@ class Judgement:
         doubted = halves.has & np.isin(halves.integers("commit_log_offset")[halves.first], list(places))
         return finals.at("transaction_id", finals.last, doubted & finals.has)
 
+    def _id_by_ends(self) -> pa.Array:
+        """The id that ends give to a half copy that is known by its host, where that is damaged; null elsewhere."""
+        halves, finals, marks = self.halves, self.finals, self.chains.offset_marks
+        if not len(halves):
+            return pa.nulls(self.chains.count, pa.string())
+        is_doubted = halves.has & ~has_port(halves.integers("store_host_number"))[halves.first]
+        if not is_doubted.any():
+            return pa.nulls(self.chains.count, pa.string())
+        is_doubted &= np.asarray(pc.is_null(halves.at("transaction_id", halves.first)))
+        return pc.coalesce(*(
+            group.at("lone_prepared_id", group.first, is_doubted & group.has) for group in (finals, marks)
+        ))
+
     def _identity(self) -> pa.Array:
         halves, discards, finals = self.halves, self.discards, self.finals
         return pc.coalesce(
             self._id_by_other_records(),
+            self._id_by_ends(),
             halves.at("transaction_id", halves.first),
             halves.at("lone_message_id", halves.first),
             discards.at("transaction_id", discards.first),

@@ -17,6 +17,7 @@ from readers.columns import Bools, Int64s
 from readers.errors import SourceError
 from readers.findings import Finding
 from readers.half_queue import marks_of, may_be_unreadable, op_findings, unreadable_halves, witnesses_of
+from readers.header_doubts import header_findings
 from readers.index_ids import doubtful_ids
 from readers.missing import UnfoundSlot, unfound_slots
 from readers.naming import Naming
@@ -25,6 +26,7 @@ from readers.segment_scan import Span
 from readers.splits import Split
 from readers.spool import UInt64s, identities, identity_hashes
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, WAITING_TOPICS
+from readers.unfound_entries import unfound_entries
 
 
 @dataclass(slots=True)
@@ -110,6 +112,7 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
                     getattr(result, name).append(found[name])
             if "ops" in found:
                 ops.append(found["ops"])
+            scanned.findings.extend(header_findings(kept, found, split.store.root))
             if "halves" in found and may_be_unreadable(found["halves"]):
                 scanned.findings.extend(unreadable_halves(kept, split.store.root))
     except SourceError as error:
@@ -128,6 +131,7 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
     scanned.doubtful_ids.extend(doubtful_ids(split.store, witnesses))
     if at_ms is None:
         _compare_with_queues(result, ops)
+        _compare_with_redo_log(result)
     return result
 
 
@@ -199,3 +203,10 @@ def _compare_with_queues(result: SplitWitnesses, ops: list[pa.RecordBatch]) -> N
             mine &= np.concatenate([np.empty(0, np.bool_), *map(is_chosen, batches)])
         places, numbers = (column(batches, name)[mine] for name in ("commit_log_offset", "queue_offset"))
         scanned.unfound.extend(unfound_slots(scanned.split.store, topic, places, numbers, *scanned.offsets))
+
+
+def _compare_with_redo_log(result: SplitWitnesses) -> None:
+    scanned = result.scanned
+    prepared = column(result.halves, "commit_log_offset")
+    ends = np.concatenate([column(rows, "commit_log_offset") for rows in (result.finals, result.offset_marks)])
+    scanned.unfound.extend(unfound_entries(scanned.split.store, prepared, ends, *scanned.offsets))

@@ -1,0 +1,71 @@
+"""Headers of witnesses of the designs before 4.3 that cannot be right: no checksum covers them.
+
+A prepared record names no other one; what has its flag and names one is a COMMIT record whose flag is damaged, or the
+other way round. A record without UNIQ_KEY is known by broker address and place, so a port that is none invents an id.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.columns import Bools, Int64s
+from readers.findings import Finding
+from readers.prepared_log import is_prepared
+from readers.record_block import Block
+from readers.record_layout import PREPARED, TRANSACTION_MASK
+
+#: By kind of witness, the column that is set where its id is made of its header.
+_LONE = {"halves": "lone_message_id", "finals": "lone_prepared_id", "offset_marks": "lone_prepared_id"}
+_PORT_MAX = 65_535
+
+
+def names_and_is_prepared(block: Block) -> Bools:
+    """Prepared records, by their flag, that name another record."""
+    rows: Bools = (block.sys_flag & TRANSACTION_MASK == PREPARED) & (block.header("prepared_transaction_offset") != 0)
+    return rows & is_prepared(block) if rows.any() else rows
+
+
+def has_port(host_numbers: Int64s) -> Bools:
+    """Which numbers of hosts, as `Block.store_host_numbers` gives them, end in a port that can be."""
+    ports: Bools = (host_numbers & 0xFFFFFFFF) <= _PORT_MAX
+    return ports
+
+
+def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: str) -> list[Finding]:
+    """What cannot be right in the headers of some witnesses.
+
+    `witnesses`: those among the records of the block, by kind.
+    Order: kind of finding, then of the block.
+    Damage: words-contradict, record-header.
+    """
+    found: list[Finding] = []
+    if "halves" in witnesses:
+        both = block.take(names_and_is_prepared(block))
+        for row, named in enumerate(both.header("prepared_transaction_offset").tolist()):
+            found.append(_finding(
+                store, both, row, "words-contradict", "a prepared record, as its flag says, which names no other",
+                f"it names commit-log offset {named}",
+            ))  # fmt: skip
+    lone = [
+        np.asarray(rows["commit_log_offset"].filter(pc.is_valid(rows[_LONE[name]])))
+        for name, rows in witnesses.items() if name in _LONE
+    ]  # fmt: skip
+    places = np.concatenate([np.empty(0, np.int64), *lone])
+    if not len(places):
+        return found
+    known = block.take(np.isin(block.commit_log_offsets, places))
+    ports = known.header("store_port")
+    for row in np.flatnonzero(~has_port(known.store_host_numbers())).tolist():
+        found.append(_finding(
+            store, known, row, "record-header", f"a port from 0 to {_PORT_MAX}", f"store_port {ports[row]}"
+        ))  # fmt: skip
+    return found
+
+
+def _finding(store: str, block: Block, row: int, code: str, expected: str, actual: str) -> Finding:
+    return Finding(
+        store, code, block.file, int(block.positions[row]), int(block.lengths[row]),
+        commit_log_offset=int(block.commit_log_offsets[row]), expected=expected, actual=actual,
+    )

@@ -1,0 +1,107 @@
+"""Flags, properties and hosts of records of the designs before 4.3: what cannot be right is found, and no other truth.
+
+Each on stores that real brokers wrote, for some records of a kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from readers.commit_log import scan_records
+from readers.local_engine import audit
+from readers.record_layout import AT, COMMIT, PREPARED, TRANSACTION_MASK
+from readers.store import open_store
+from tests.forge.comparing import COLUMNS, Row, parts_of
+from tests.forge.stores import copy_of, settings_of
+from tests.readers.following import Followed
+
+_RECORDS_MAX = 6
+
+
+def records_of(root: Path, kind: int) -> list[Row]:
+    """Some records of a kind, from all over the log."""
+    records = [
+        record for record in scan_records(open_store(root), columns=COLUMNS).table().to_pylist()
+        if record["sys_flag"] & TRANSACTION_MASK == kind and dict(record["properties"] or []).get("PGROUP")
+        and (kind == PREPARED or record["prepared_transaction_offset"])  # to name the first record is to name none
+        and "REAL_TOPIC" not in dict(record["properties"]) and "CLUSTER" not in dict(record["properties"])
+    ]  # fmt: skip
+    return records[:: max(1, len(records) // _RECORDS_MAX)]
+
+
+def read(root: Path, name: str) -> tuple[dict[str, str], set[str]]:
+    """The states by id, and the codes of errors."""
+    reading = audit([open_store(root)], settings_of(name))
+    states = {row["transaction_id"]: row["state"] for row in reading.table().to_pylist()}
+    return states, {one.code for one in reading.findings if one.kind.severity == "error"}
+
+
+def _flag(value: int) -> Callable[[bytes], tuple[int, bytes]]:
+    return lambda _record: (AT["sys_flag"], value.to_bytes(4, "big"))
+
+
+def _properties(record: bytes) -> tuple[int, bytes]:
+    part = parts_of(record)["properties"]
+    return part.start, b"\xa7" * len(part)
+
+
+def _port(_record: bytes) -> tuple[int, bytes]:
+    return AT["store_address"] + 4, b"\xff" * 4
+
+
+CASES = [
+    ("prepared-killed-4.2.0", COMMIT, _flag(7), "words-contradict"),
+    ("prepared-3.2.6", COMMIT, _flag(4), "words-contradict"),
+    ("statetable-lossy-3.1.4", COMMIT, _flag(4), "words-contradict"),
+    ("statetable-lossy-3.1.4", PREPARED, _flag(0), "redo-entry-mismatch"),
+    ("statetable-lossy-3.1.4", PREPARED, _flag(3), "redo-entry-mismatch"),
+    ("statetable-3.1.4", PREPARED, _flag(8), "redo-entry-mismatch"),
+    ("prepared-3.2.6", PREPARED, _properties, "half-unreadable"),
+    ("statetable-3.1.4", PREPARED, _properties, "half-unreadable"),
+    ("statetable-slave-3.1.4", PREPARED, _port, "record-header"),
+    ("prepared-3.2.6", COMMIT, _port, "record-header"),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "deed", "code"), CASES)
+def test_it_is_found(
+    name: str, kind: int, deed: Callable[[bytes], tuple[int, bytes]], code: str, tmp_path: Path
+) -> None:
+    root = copy_of(name, tmp_path)
+    before, sound = read(root, name)
+    assert code not in sound
+    complaints = []
+    for record in records_of(root, kind):
+        file, begin = Path(record["file"]), record["position_bytes"]
+        data = file.read_bytes()
+        place, value = deed(data[begin : begin + record["length_bytes"]])
+        file.write_bytes(data[: begin + place] + value + data[begin + place + len(value) :])
+        after, errors = read(root, name)
+        file.write_bytes(data)
+        what = f"{record['commit_log_offset']}"
+        if code not in errors:
+            complaints.append(f"{what}: {code} is not among {errors}")
+        is_open = code == "record-header" and record["message_id"] in before  # nothing else knows its host
+        complaints += [f"{what}: {key} {state} -> {after.get(key)}" for key, state in before.items()
+                       if after.get(key) not in (state, "UNDECIDABLE")
+                       and not (is_open and key == record["message_id"] and state not in ("COMMITTED", "ROLLED_BACK"))]
+        complaints += [f"{what}: invented {key} {after[key]}" for key in after.keys() - before.keys()
+                       if after[key] != "UNDECIDABLE"]
+    assert complaints == []
+
+
+def test_an_audit_that_follows_knows_it_too(tmp_path: Path) -> None:
+    name = "statetable-3.1.4"
+    root = copy_of(name, tmp_path)
+    record = records_of(root, PREPARED)[1]
+    file, place = Path(record["file"]), record["position_bytes"] + AT["sys_flag"]
+    data = file.read_bytes()
+    file.write_bytes(data[:place] + bytes(4) + data[place + 4 :])
+    followed = Followed([root], tmp_path / "checkpoint", settings_of(name))
+    for _ in range(2):
+        followed.assert_current()
+        assert "redo-entry-mismatch" in {finding.code for finding in followed.last.findings}
+        followed.restart()
