@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from readers.columns import Int64s
+from readers.columns import Int32s, Int64s
 from readers.consume_queue import open_queue
 from readers.errors import SourceError
 from readers.findings import Finding, as_text
@@ -213,16 +213,31 @@ def unfound_slots(
             first, last = queue.offset_of(begin_offset), queue.offset_of(end_offset)
             while first < last:
                 numbers, places, lengths, _ = queue.read(first, min(first + _SLOTS_AT_ONCE, last))
-                absent = (places >= begin_offset) & (places < end_offset)
-                if len(offsets):
-                    row = np.minimum(np.searchsorted(offsets, places), len(offsets) - 1)
-                    absent &= (offsets[row] != places) | (queue_offsets[row] != numbers)
-                for number in np.flatnonzero(absent).tolist():
-                    unfound.append(UnfoundSlot(topic, int(numbers[number]), int(places[number]), int(lengths[number])))
+                is_asked = (places >= begin_offset) & (places < end_offset)
+                unfound += unfound_among(
+                    topic, numbers[is_asked], places[is_asked], lengths[is_asked], offsets, queue_offsets
+                )
                 first += _SLOTS_AT_ONCE
     except SourceError:
         pass  # a queue that cannot be read proves nothing against the log
     return unfound
+
+
+def unfound_among(
+    topic: str, numbers: Int64s, places: Int64s, lengths: Int32s | Int64s, offsets: Int64s, queue_offsets: Int64s
+) -> list[UnfoundSlot]:
+    """Those of some slots of queue 0 of a topic that point at none of its records.
+
+    `numbers`, `places`, `lengths` are the slots'; `offsets`, `queue_offsets` the records', in the order of the log.
+    """
+    absent = np.ones(len(places), np.bool_)
+    if len(offsets):
+        row = np.minimum(np.searchsorted(offsets, places), len(offsets) - 1)
+        absent = (offsets[row] != places) | (queue_offsets[row] != numbers)
+    return [
+        UnfoundSlot(topic, int(numbers[row]), int(places[row]), int(lengths[row]))
+        for row in np.flatnonzero(absent).tolist()
+    ]
 
 
 def _add_unfound_slots(result: MissingBytes, store: Store, slots: list[UnfoundSlot]) -> None:

@@ -27,6 +27,7 @@ from readers.splits import Split
 from readers.spool import UInt64s, identities, identity_hashes
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, WAITING_TOPICS
 from readers.unfound_entries import unfound_entries
+from readers.unfound_rocksdb_slots import unfound_rocksdb_slots
 
 
 @dataclass(slots=True)
@@ -196,6 +197,7 @@ def _compare_with_queues(result: SplitWitnesses, ops: list[pa.RecordBatch]) -> N
         HALF_TOPIC: result.halves, OP_TOPIC: ops, DISCARD_TOPIC: result.discards,
         ROCKSDB_HALF_TOPIC: result.halves, ROCKSDB_OP_TOPIC: result.offset_marks,
     }
+    found: dict[str, tuple[Int64s, Int64s]] = {}
     for topic, batches in of_topic.items():
         mine = column(batches, "queue_id") == 0
         if batches is result.halves or batches is result.offset_marks:
@@ -203,6 +205,10 @@ def _compare_with_queues(result: SplitWitnesses, ops: list[pa.RecordBatch]) -> N
             mine &= np.concatenate([np.empty(0, np.bool_), *map(is_chosen, batches)])
         places, numbers = (column(batches, name)[mine] for name in ("commit_log_offset", "queue_offset"))
         scanned.unfound.extend(unfound_slots(scanned.split.store, topic, places, numbers, *scanned.offsets))
+        found[topic] = places, numbers
+    known = set(scanned.unfound)  # queues may be kept in files and in RocksDB
+    in_rocksdb = unfound_rocksdb_slots(scanned.split.store, found, *scanned.offsets)
+    scanned.unfound.extend(slot for slot in in_rocksdb if slot not in known)
 
 
 def _compare_with_redo_log(result: SplitWitnesses) -> None:
