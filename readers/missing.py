@@ -180,12 +180,24 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
     elif finding.code in ("record-header", "words-contradict") and offset is not None:
         missing, block = _range_of(finding, store, offset, f"the header of the record at commit-log offset {offset} "
                                    "cannot be right")
-        if block is not None and (finding.code == "record-header" or names_and_is_prepared(block)[0]):
+        if block is not None and (finding.code == "record-header" or _may_be_an_end(store, block)):
             result.ranges.append(_identified(missing, block))
     elif finding.code == "op-unreadable" and offset is not None:
         what = f"the op message at commit-log offset {offset} cannot be read"
         missing, block = _range_of(finding, store, offset, what)
         result.ranges.append(missing if block is None else _identified(missing, block))
+
+
+def _may_be_an_end(store: Store, block: Block) -> bool:
+    """Whether a record with a prepared flag names a prepared record: else its name is what is damaged."""
+    if not names_and_is_prepared(block)[0]:
+        return False
+    log = store.log()
+    try:
+        named = block_at(log, int(block.header("prepared_transaction_offset")[0]))
+    finally:
+        log.close()
+    return named is not None and bool(is_prepared(named)[0])
 
 
 def _range_of(finding: Finding, store: Store, offset: int, what: str) -> tuple[MissingRange, Block | None]:
