@@ -153,6 +153,7 @@ class Queue:
 
     Shape:  `first_offset` is the first slot that a file holds, `min_offset` the first one whose record the commit log
             can still hold, `max_offset` the one after the last; all 0 where the queue does not exist.
+            `has_rubbish_behind`: not all behind that one is zeros.
     Damage: `findings` grows with what was met; slots that cannot be are left out.
     """
 
@@ -172,9 +173,10 @@ class Queue:
         self._extension: Extension | None = None
         self._store = store
         self.first_offset = self.max_offset = self.min_offset = 0
+        self.has_rubbish_behind = False
         if self._segments:
             self.first_offset = self.max_offset = self._segments[0].base_offset // SLOT.size_bytes
-            last = last_used(self._segments, SLOT, _is_usable)
+            last = last_used(self._segments, SLOT, self._are_usable_at_end)
             if last is not None:
                 number, end = last
                 self.max_offset = (self._segments[number].base_offset + end) // SLOT.size_bytes
@@ -182,6 +184,13 @@ class Queue:
             # A slot that cannot be, right before the first that is left, did not expire: it may be the first one.
             for first, slots in self._blocks(max(self.first_offset, self.min_offset - 1), self.min_offset):
                 self._tell(first, ~(are_sound(slots) | are_filler(slots)))
+
+    def _are_usable_at_end(self, slots: Slots) -> Bools:
+        """Which slots are usable, for a search backwards that stops where one is; notes what lies behind that one."""
+        usable = _is_usable(slots)
+        behind = slots[len(slots) - int(usable[::-1].argmax()) if usable.any() else 0 :]
+        self.has_rubbish_behind |= bool(np.frombuffer(behind, np.uint8).any())
+        return usable
 
     def __enter__(self) -> Queue:
         return self

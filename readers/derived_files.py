@@ -19,7 +19,15 @@ import pyarrow.compute as pc
 from readers.chains import Witnesses
 from readers.columns import Int32s, Int64s
 from readers.consume_queue import open_queue
-from readers.derived_trust import Untrusted, require_agreement, require_order_before, require_slots, sound_blocks
+from readers.derived_trust import (
+    Untrusted,
+    require_agreement,
+    require_end,
+    require_order_before,
+    require_readable_copies,
+    require_slots,
+    sound_blocks,
+)
 from readers.fastjson import read_config
 from readers.foreign import foreign_decision
 from readers.gathered import Gathered, incomplete_chains
@@ -77,6 +85,8 @@ class DerivedFiles:
             require_agreement(self._facts, self._log)
             self._half_queue = stack.enter_context(open_queue(self._store, HALF_TOPIC, 0))
             self._op_queue = stack.enter_context(open_queue(self._store, OP_TOPIC, 0))
+            require_end(self._half_queue)
+            require_end(self._op_queue)
             self._index = open_index(self._store, self._facts.settings.max_hash_slots)
             if not self._half_queue.exists and self._store.commit_log:
                 raise Untrusted("there is no consume queue of the half topic")
@@ -138,6 +148,8 @@ class DerivedFiles:
         self._names = list(named)
         if named:
             self._follow_index(named)
+            for kind in ("halves", "discards"):
+                require_readable_copies(self._chosen(kind))
             if self._chosen("halves").num_rows:
                 self._read_holes()
                 self._require_whole_chains()

@@ -23,6 +23,7 @@ from readers.segment_scan import SegmentScan
 from readers.sources import Segment, SegmentedLog
 from readers.store import HALF_TOPIC, Store
 from readers.store_view import StoreFacts
+from readers.unreadable_copies import may_be_unreadable
 
 _SLOTS_AT_ONCE = 1 << 16
 #: So many slots before the one where the reading of a queue begins are looked at.
@@ -54,6 +55,8 @@ def require_slots(store: Store, queue: Queue, halves: pa.Table) -> None:
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
     mine = halves.filter(pc.equal(halves["topic"], HALF_TOPIC))
+    if pc.any(pc.not_equal(mine["queue_id"], queue.queue_id)).as_py():
+        raise Untrusted(f"a half message bears the number of another queue than {queue.queue_id}")
     numbers, offsets = int64s(mine["queue_offset"]), int64s(mine["commit_log_offset"])
     is_new = (numbers >= queue.max_offset) & (store.aborted or store.in_use)
     asked = ~is_new & ~((numbers >= 0) & (numbers < queue.first_offset))
@@ -69,6 +72,24 @@ def require_slots(store: Store, queue: Queue, halves: pa.Table) -> None:
         if wrong.any():
             number, offset = int(numbers[here][wrong][0]), int(offsets[here][wrong][0])
             raise Untrusted(f"slot {number} of the half queue is not that of the half message at {offset}")
+
+
+def require_end(queue: Queue) -> None:
+    """That nothing but zeros is behind the last slot that can be: a damaged slot there hides the record it led to.
+
+    Raises: Untrusted.
+    """
+    if queue.has_rubbish_behind:
+        raise Untrusted(f"the queue of {queue.topic} has slots behind {queue.max_offset} that cannot be")
+
+
+def require_readable_copies(copies: pa.Table) -> None:
+    """That no half or discard copy has words that run into one another: such a group tells other transactions apart.
+
+    Raises: Untrusted.
+    """
+    if any(may_be_unreadable(rows) for rows in copies.to_batches()):
+        raise Untrusted("the properties of a half copy or discard copy cannot be read")
 
 
 def require_order_before(queue: Queue, number: int) -> None:

@@ -293,8 +293,8 @@ KINDS: dict[str, Kind] = {
     ),
     "half-unreadable": Kind(
         "error",
-        "a half message whose properties cannot be read",
-        "whose copy it is is unknown: a transaction whose newest copy it may be is UNDECIDABLE",
+        "a half message, or a discard copy of one, whose properties cannot be read",
+        "whose copy it is may be unknown: a transaction whose newest copy it may be is UNDECIDABLE",
         "compare with the same record on a slave",
         hides_records=True,
     ),

@@ -401,32 +401,3 @@ def op_findings(ops: pa.RecordBatch | pa.Table, store: str) -> list[Finding]:
         )
         for row in bad.select(["file", "position_bytes", "length_bytes", "commit_log_offset"]).to_pylist()
     ]
-
-
-#: How bytes of a text that are no UTF-8 are written.
-_NO_TEXT = "\\x"
-
-
-def may_be_unreadable(halves: pa.RecordBatch) -> bool:
-    """Whether a half copy has no id, or one that is no text; for rows of JUDGED_HALVES."""
-    names = halves["transaction_id"]
-    return bool(names.null_count) or bool(pc.any(pc.match_substring(names, _NO_TEXT)).as_py())
-
-
-def unreadable_halves(block: Block, store: str) -> list[Finding]:
-    """One finding for each half copy whose id cannot be read: none, and properties that are not names and values, or an
-    id that is no text.
-    """
-    halves = block.take(are_halves(block))
-    names = halves.properties.text(UNIQ_KEY)
-    nameless: Bools = np.asarray(pc.is_null(names)) & halves.properties.malformed()
-    bad = halves.take(nameless | np.asarray(pc.fill_null(pc.match_substring(names, _NO_TEXT), False)))
-    return [
-        Finding(
-            store, "half-unreadable", block.file, position, length, commit_log_offset=offset,
-            expected="properties as names and values", actual="other bytes",
-        )
-        for position, length, offset in zip(
-            bad.positions.tolist(), bad.lengths.tolist(), bad.commit_log_offsets.tolist(), strict=True
-        )
-    ]

@@ -27,6 +27,7 @@ from readers.record_layout import COMMIT
 from readers.segment_scan import SegmentScan
 from readers.sources import Segment, SegmentedLog
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from readers.unreadable_copies import has_readable_id
 
 #: Whose records are witnesses that a queue knows: each of its slots is looked for in the log.
 COMPARED_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
@@ -173,9 +174,11 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
                 what = f"{segment.file} cannot be read"
                 result.ranges.append(MissingRange(store.root, segment.base_offset, segment.end_offset, what))
     elif finding.code == "half-unreadable" and offset is not None:
-        what = f"the properties of the half copy at commit-log offset {offset} cannot be read"
-        missing, block = _range_of(finding, store, offset, what)
-        is_lone = block is not None and bool(is_prepared(block)[0])  # has no copies: its place says whose it is
+        missing, block = _range_of(
+            finding, store, offset, f"the properties of the half copy at commit-log offset {offset} cannot be read"
+        )
+        # A prepared record has no copies: its place says whose it is.
+        is_lone = block is not None and (bool(is_prepared(block)[0]) or has_readable_id(block))
         result.ranges.append(_identified(missing, block) if block is not None and is_lone else missing)
     elif finding.code in ("record-header", "words-contradict") and offset is not None:
         missing, block = _range_of(finding, store, offset, f"the header of the record at commit-log offset {offset} "

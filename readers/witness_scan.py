@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from readers.columns import Bools, Int64s
 from readers.errors import SourceError
 from readers.findings import Finding
-from readers.half_queue import marks_of, may_be_unreadable, op_findings, unreadable_halves, witnesses_of
+from readers.half_queue import marks_of, op_findings, witnesses_of
 from readers.header_doubts import header_findings
 from readers.index_ids import doubtful_ids
 from readers.missing import UnfoundSlot, unfound_slots
@@ -28,6 +28,7 @@ from readers.spool import UInt64s, identities, identity_hashes
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, WAITING_TOPICS
 from readers.unfound_entries import unfound_entries
 from readers.unfound_rocksdb_slots import unfound_rocksdb_slots
+from readers.unreadable_copies import may_be_unreadable, unreadable_copies
 
 
 @dataclass(slots=True)
@@ -114,8 +115,8 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
             if "ops" in found:
                 ops.append(found["ops"])
             scanned.findings.extend(header_findings(kept, found, split.store.root))
-            if "halves" in found and may_be_unreadable(found["halves"]):
-                scanned.findings.extend(unreadable_halves(kept, split.store.root))
+            if any(may_be_unreadable(found[name]) for name in ("halves", "discards") if name in found):
+                scanned.findings.extend(unreadable_copies(kept, split.store.root))
     except SourceError as error:
         scanned.error = error
     scanned.decoded_bytes, scanned.spans = scan.decoded_bytes, scan.spans

@@ -130,6 +130,67 @@ def test_a_cursor_beyond_the_end_is_no_premise_of_show(tmp_path: Path) -> None:
     assert "cursor-beyond-end" in errors(reading)
 
 
+@pytest.mark.parametrize("number", [0x2F, 0xEA])
+@pytest.mark.parametrize(("name", "is_discarded"), [("busystop-4.9.7", False), ("cursoredited-5.5.0", True)])
+def test_a_half_copy_of_another_queue(tmp_path: Path, name: str, is_discarded: bool, number: int) -> None:
+    """A queue_id that the half topic has not: no op ended the copy, and the row was PENDING or DISCARDED."""
+    root = copy_of(name, tmp_path)
+    row = next(
+        row for row in audit([opened(name)], settings_of(name)).table().to_pylist()
+        if row["state"] == "ROLLED_BACK" and bool(row["discard_copies"]) == is_discarded
+    )
+    flip_byte(log_files(root)[0], row["half_copies"][0]["commit_log_offset"] + AT["queue_id"], number)
+    for scan in (False, True):
+        shown = show([open_store(root)], settings_of(name), row["transaction_id"], scan=scan)
+        assert shown.table()["state"].to_pylist() == ["UNDECIDABLE"]
+        assert errors(shown)
+
+
+@pytest.mark.parametrize("number", [0x2F, 0xEA])
+def test_a_half_copy_of_another_queue_in_rocksdb(tmp_path: Path, number: int) -> None:
+    """There no slot is held against it: a COMMITTED one seemed to be before the check, and nothing was said."""
+    name = "rocksdb-single-5.5.0"
+    root = copy_of(name, tmp_path)
+    [*_, row] = (
+        row for row in audit([opened(name)], settings_of(name)).table().to_pylist()
+        if row["state"] == "COMMITTED" and row["half_copies"]
+    )
+    flip_byte(log_files(root)[0], row["half_copies"][0]["commit_log_offset"] + AT["queue_id"], number)
+    for reading in (pending([open_store(root)], settings_of(name)), audit([open_store(root)], settings_of(name))):
+        reading.table()
+        assert "slot-mismatch" in errors(reading)
+
+
+def test_the_last_op_slot_cannot_be(tmp_path: Path) -> None:
+    """A record length of 0 in the last slot: the queue seemed to end before it, and its op ended nothing."""
+    name = "cursorback-4.3.0"
+    root = copy_of(name, tmp_path)
+    [file, *_] = sorted((root / "consumequeue" / OP_TOPIC / "0").iterdir())
+    data = file.read_bytes()
+    begin = (_used(data) - 1) // 20 * 20 + 8
+    file.write_bytes(data[:begin] + bytes(4) + data[begin + 4 :])  # record_length_bytes
+    require_a_scan_where_it_is_asked_for(root, name, None)
+    truth = open_rows(audit([opened(name)], settings_of(name)).table())
+    hanging = pending([open_store(root)], settings_of(name))
+    assert hanging.table()["state"].to_pylist() == truth["state"].to_pylist()
+    assert any("slots behind" in note for note in hanging.notes)
+
+
+@pytest.mark.parametrize("kind", ["half_copies", "discard_copies"])
+def test_a_group_that_goes_on_into_the_next_property(tmp_path: Path, kind: str) -> None:
+    """The end of the group of one copy, changed in one bit: it seemed to be of another transaction with the same id."""
+    name = "fifteen-4.9.7"
+    root = copy_of(name, tmp_path)
+    row = next(row for row in audit([opened(name)], settings_of(name)).table().to_pylist() if row["discard_copies"])
+    file = log_files(root)[0]
+    at = file.read_bytes().index(b"PGROUP\x01", row[kind][-1]["commit_log_offset"])
+    flip_byte(file, file.read_bytes().index(b"\x02", at), 1)
+    for scan in (False, True):
+        shown = show([open_store(root)], settings_of(name), row["transaction_id"], scan=scan)
+        assert set(shown.table()["state"].to_pylist()) == {"UNDECIDABLE"}
+        assert "half-unreadable" in errors(shown)
+
+
 def require_a_scan_where_it_is_asked_for(root: Path, name: str, identity: str | None) -> None:
     """That the fast path gives what the scan gives."""
     hanging = pending([open_store(root)], settings_of(name)).table().to_pylist()
