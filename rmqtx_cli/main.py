@@ -25,6 +25,7 @@ from readers.errors import (
 from remoting.errors import Refused, RemotingError
 from repairs.interruption import Interrupted
 from rmqtx_cli import exit_status, say
+from rmqtx_cli.command_tree import CommandTree
 from rmqtx_cli.commands import (
     answer,
     apply,
@@ -61,11 +62,9 @@ from rmqtx_cli.csv_safety import with_csv_safe
 from rmqtx_cli.sections import SectionedGroup
 from spark_tasks.errors import SparkUnavailable
 
-app = typer.Typer(
+app = CommandTree(
     name="rmqtx",
     cls=SectionedGroup,
-    no_args_is_help=True,
-    rich_markup_mode=None,  # rich costs a quarter of the start-up budget and changes nothing that matters
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -163,8 +162,7 @@ def status_of(arguments: list[str]) -> int:
         message = f"a bug: {type(error).__name__}: {error} (RMQTX_DEBUG=1 shows the traceback; please report it)"
     if is_check:  # Nagios knows one line on stdout and four numbers
         return check.unknown(message)
-    if message:
-        say.error(message)
+    say.error(message)
     return status
 
 
@@ -183,9 +181,6 @@ def _invoke(arguments: list[str]) -> int:
 
 def _usage_line(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
-    if context is not None and type(error).__name__ == "NoArgsIsHelpError":
-        say.line(context.get_help())
-        return ""
     hint = f" - see {context.command_path} --help" if context is not None else ""
     return " ".join(error.format_message().split()).replace(": Value error, ", ": ").rstrip(".") + hint
 

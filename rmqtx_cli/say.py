@@ -25,6 +25,12 @@ def line(text: str) -> None:
         pass
 
 
+def lines(text: str) -> None:
+    """A text of several lines on stderr."""
+    for one in text.splitlines():
+        line(one)
+
+
 def error(text: str) -> None:
     """Why there is no answer, or only a part of it."""
     line(f"rmqtx: {text}")

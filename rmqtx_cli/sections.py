@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from typer.core import TyperGroup
+from rmqtx_cli.command_tree import HelpfulGroup
 
 #: Every command is in one of them; in the order of the help text.
 SECTIONS: dict[str, tuple[str, ...]] = {
@@ -21,7 +21,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-class SectionedGroup(TyperGroup):
+class SectionedGroup(HelpfulGroup):
     """The tree of commands; its help lists them by sections."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002

@@ -65,8 +65,6 @@ class DatabaseOptions:
             if given := [name for name, value in named.items() if value is not None]:
                 raise BadRequest(f"{given[0]} is about a table, and none is named", advice="--transaction-table URL")
             return None
-        if not self.transaction_table.strip():
-            raise BadRequest("--transaction-table names nothing", advice="sqlite:///FILE, a URL, or an export")
         if holds_login(self.transaction_table):
             raise BadRequest(
                 "--transaction-table holds a user or a password, which others could read",

@@ -12,6 +12,7 @@ import typer
 from readers.errors import BadRequest
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.acting import DryRunOption, YesOption
+from rmqtx_cli.command_tree import CommandTree
 from rmqtx_cli.commands import Example, epilog
 from rmqtx_cli.csv_safety import with_csv_safe
 from rmqtx_cli.offline import OfflineOptions, with_offline_options
@@ -34,10 +35,7 @@ EXAMPLES = (
     ),
 )
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, short_help=SHORT,
-    help="The cursors of the transaction check in a stopped broker's files.",
-)  # fmt: skip
+app = CommandTree(short_help=SHORT, help="The cursors of the transaction check in a stopped broker's files.")
 
 HalfOption = Annotated[
     int | None, typer.Option("--half", min=0, metavar="N", help="The half queue offset that the check reads next.")

@@ -117,8 +117,6 @@ def command(
     voice = Voice(verbose, quiet)
     if action not in ACTIONS:
         raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, ACTIONS))
-    if not reason.strip():
-        raise BadRequest("--reason is empty", advice="say why: a plan is read by others")
     _refuse_file(output, force=force)
     is_live = live.instead_of(store or (), f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE")
     asked = _Asked(action, ids or [], group, topic, older_than, where, limit, every)

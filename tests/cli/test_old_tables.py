@@ -166,9 +166,6 @@ def test_a_table_is_of_one_broker_and_has_no_secret_in_its_name(rmqtx: Run, aged
     secret = rmqtx(command, unpacked(PREPARED), "--transaction-table", "mysql://root:pass@host/db")
     assert secret.status == 2
     assert "pass@" not in secret.err
-    nothing = rmqtx(command, unpacked(PREPARED), "--transaction-table", "")
-    assert nothing.status == 2
-    assert "names nothing" in nothing.err
     alone = rmqtx(command, unpacked(PREPARED), "--offset-column", "phy")
     assert alone.status == 2
     assert "--transaction-table URL" in alone.err

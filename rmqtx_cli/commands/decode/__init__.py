@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
+from rmqtx_cli.command_tree import CommandTree
 from rmqtx_cli.commands import epilog
 from rmqtx_cli.commands.decode import (
     checkpoint,
@@ -26,9 +25,7 @@ KINDS = (
     commitlog, consumequeue, half, op, index, checkpoint, cursors, statetable, redolog, rocksdb, dledger, epochs,
 )  # fmt: skip
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = CommandTree(
     help="Decode a kind of file: every structure a row, every byte accounted for.",
     short_help="the bytes of a kind of file, with names",
 )

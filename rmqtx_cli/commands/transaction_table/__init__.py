@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
+from rmqtx_cli.command_tree import CommandTree
 from rmqtx_cli.commands import epilog
 from rmqtx_cli.commands.transaction_table import apply, plan, undo
 from rmqtx_cli.csv_safety import with_csv_safe
@@ -12,9 +11,7 @@ NAME = "transaction-table"
 SHORT = "rows of a broker's t_transaction (3.2 to 4.2), by plan"
 KINDS = (plan, apply, undo)
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = CommandTree(
     help="Have rows of a broker's table t_transaction (3.2 to 4.2) say what its log says: plan, apply, undo.",
     short_help=SHORT,
 )

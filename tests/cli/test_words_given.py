@@ -1,0 +1,97 @@
+"""The words of a command line themselves: groups typed bare, and values that are empty."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from readers.errors import BadRequest
+from rmqtx_cli.main import app
+from tests.cli.conftest import Run
+
+GROUPS = [[], ["decode"], ["cursor"], ["transaction-table"]]
+PROGRAM = "import sys; {}from rmqtx_cli.main import run; run()"
+#: As where Typer was installed alone, which brings what it needs of click with it.
+WITHOUT_CLICK = PROGRAM.format("sys.modules['click'] = None; ")
+WITH_CLICK = PROGRAM.format("")
+
+
+def on_terminal(words: list[str]) -> tuple[int, str]:
+    """The status, and what stdout and stderr show on a terminal."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(words, stdout=follower, stderr=follower, env=os.environ | {"COLUMNS": "80"})
+    os.close(follower)
+    parts = []
+    while True:
+        try:
+            part = os.read(leader, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        parts.append(part)
+    os.close(leader)
+    return process.wait(), b"".join(parts).decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("program", [WITH_CLICK, WITHOUT_CLICK], ids=["with_click", "without_click"])
+@pytest.mark.parametrize("group", GROUPS, ids=lambda words: "".join(words) or "rmqtx")
+def test_a_bare_group_prints_its_help(group: list[str], program: str) -> None:
+    words = [sys.executable, "-c", program, *group]
+    piped = subprocess.run(words, capture_output=True, text=True, check=False)
+    shown = on_terminal(words)
+    asked = subprocess.run([*words, "--help"], capture_output=True, text=True, check=True)
+    assert (piped.returncode, piped.stdout) == (2, "")
+    assert piped.stderr == asked.stdout
+    assert shown[0] == 2
+    assert "\nCommands:\n" in shown[1] or "\nTransactions:\n" in shown[1]
+    for text in (piped.stderr, shown[1]):
+        assert "\\n" not in text
+        assert max(map(len, text.splitlines())) <= 100
+
+
+def commands(group: Any, name: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command below a group, with its name."""
+    for word, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*name, word))
+        else:
+            yield (*name, word), command
+
+
+def test_an_empty_value_of_any_option_of_any_command_is_an_error() -> None:
+    """As of a variable that is not set: `--where "$CONDITION"`."""
+    tried = 0
+    for name, command in commands(typer.main.get_command(app)):
+        for option in command.params:
+            if option.param_type_name == "option" and not option.is_flag:
+                for words in ([option.opts[0], ""], [f"{option.opts[0]}="], [option.opts[0], " "]):
+                    with pytest.raises(BadRequest, match=f"^{option.opts[0]} is empty"):
+                        command.make_context(" ".join(name), words)
+                tried += 1
+    assert tried > 300
+
+
+@pytest.mark.parametrize("where", ["", "  "])
+def test_a_plan_for_a_condition_that_is_not_set_plans_nothing(
+    rmqtx: Run, common: Path, tmp_path: Path, where: str
+) -> None:
+    plan = tmp_path / "plan.json"
+    result = rmqtx("plan", "rollback", "--where", where, "--store", common, "--reason", "test", "-o", plan)
+    assert (result.status, result.out) == (2, "")
+    assert not plan.exists()
+
+
+@pytest.mark.parametrize("words", [["pending", ""], ["show", "", "--store", "STORE"], ["commit", "A", ""]])
+def test_an_empty_argument_is_an_error(rmqtx: Run, common: Path, words: list[str]) -> None:
+    result = rmqtx(*(str(common) if word == "STORE" else word for word in words))
+    assert (result.status, result.out) == (2, "")
+    assert " is empty" in result.err
