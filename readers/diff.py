@@ -28,9 +28,9 @@ EVIDENCE = ("half_copies", "op_marks", "final_records", "discard_copies")
 COMPARED = ("state", "flags", *(f"{name}_count" for name in EVIDENCE))
 
 
-def _twice(name: str, kind: pa.DataType, meaning: str) -> list[pa.Field]:
-    return [column(f"{name}_before", kind, f"{meaning}, in the first"),
-            column(f"{name}_after", kind, f"{meaning}, in the second")]  # fmt: skip
+def _twice(name: str, kind: pa.DataType, meaning: str, words: str = "") -> list[pa.Field]:
+    return [column(f"{name}_before", kind, f"{meaning}, in the first", words=words),
+            column(f"{name}_after", kind, f"{meaning}, in the second", words=words)]  # fmt: skip
 
 
 #: One transaction that two audits do not say the same of.
@@ -41,11 +41,11 @@ DIFFERENCES = pa.schema(
         TRANSACTIONS.field("topic"),
         TRANSACTIONS.field("keys"),
         TRANSACTIONS.field("half_store_time_ms"),
-        column("change", pa.string(), f"{', '.join(CHANGES)}"),
-        column("what", pa.list_(pa.string()), f"what changed: {', '.join(COMPARED)}"),
+        column("change", pa.string(), f"{', '.join(CHANGES)}", values=CHANGES),
+        column("what", pa.list_(pa.string()), f"what changed: {', '.join(COMPARED)}", values=COMPARED),
         *_twice("store", pa.string(), "store of its first witness"),
-        *_twice("state", pa.string(), "state"),
-        *_twice("flags", pa.list_(pa.string()), "what is odd about it"),
+        *_twice("state", pa.string(), "state", "states"),
+        *_twice("flags", pa.list_(pa.string()), "what is odd about it", "flags"),
         *_twice("reason", pa.string(), "why the state is what it is"),
         *(field for name in EVIDENCE for field in _twice(f"{name}_count", pa.int64(), f"number of its {name}")),
     ]

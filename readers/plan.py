@@ -76,7 +76,7 @@ PLAN_STORES = pa.schema(
 PLAN_STEPS = pa.schema(
     [
         _needed(column("transaction_id", pa.string(), "UNIQ_KEY, else the offset message id of the first copy")),
-        _needed(column("action", pa.string(), f"one of {', '.join(ACTIONS)}")),
+        _needed(column("action", pa.string(), f"one of {', '.join(ACTIONS)}", values=ACTIONS)),
         column("producer_group", pa.string(), "the group that a decision must name"),
         column("topic", pa.string(), "the real topic"),
         column("keys", pa.string(), "business keys"),
@@ -84,8 +84,8 @@ PLAN_STEPS = pa.schema(
         column("half_copy", RECORD_NAMED, "the newest half copy: what a decision names"),
         column("discard_copy", RECORD_NAMED, "the newest discard copy: what a resume names"),
         _needed(column("witnesses", list_of(_WITNESS), "what the verdict relies on")),
-        _needed(column("state", pa.string(), "precondition: the state that it is in")),
-        _needed(column("flags", _TEXTS, "precondition: what is odd about it")),
+        _needed(column("state", pa.string(), "precondition: the state that it is in", words="states")),
+        _needed(column("flags", _TEXTS, "precondition: what is odd about it", words="flags")),
         _needed(column("reason", pa.string(), "why")),
         _needed(column("reason_from", pa.string(), "who says so: the ledger, and the row in it")),
     ]

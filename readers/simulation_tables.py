@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from readers.check_asking import Asking
+from readers.check_steps import Action
 from readers.tables import column
 
 _STORE = column("store", pa.string(), "root directory of the store that the check was simulated on")
@@ -38,6 +40,7 @@ SIMULATED_CHECKS = pa.schema(
         column(
             "action", pa.string(),
             "checked, put back immune, discarded, expired, unreadable; without put-backs asked, asked in vain, dropped",
+            values=dict.fromkeys((*Action, *Asking)),
         ),
         column("checks_count", pa.int32(), "checks that the transaction has behind it then"),
         column("half_queue_offset", pa.int64(), "queue offset, or slot number, of the half that the round comes to"),
@@ -90,7 +93,10 @@ SIMULATED_TRANSACTIONS = pa.schema(
         column("next_check_time_ms", pa.int64(), "when its producer is asked next; null if never"),
         column("checks_to_come_count", pa.int32(), "how often its producer will be asked; null without a limit"),
         column("is_answerable", pa.bool_(), "no where a slot's number is not the record's: answers are refused (3.1)"),
-        column("end", pa.string(), "discarded, expired, dropped, unreadable; null where the rounds did not suffice"),
+        column(
+            "end", pa.string(), "discarded, expired, dropped, unreadable; null where the rounds did not suffice",
+            values=(Action.DISCARDED, Action.EXPIRED, Asking.DROPPED, Action.UNREADABLE),
+        ),
         column("end_round", pa.int32(), "the round that gives up on it"),
         column("end_time_ms", pa.int64(), "when that is"),
         column("written_bytes", pa.int64(), "bytes that its copies take in the commit log until then"),

@@ -6,12 +6,19 @@ The sentence and unit of each column travel in its field metadata; `rmqtx explai
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 
-def column(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
-    """A field that carries its own sentence."""
-    return pa.field(name, kind, metadata={"meaning": meaning})
+def column(name: str, kind: pa.DataType, meaning: str, *, values: Iterable[str] = (), words: str = "") -> pa.Field:
+    """A field that carries its own sentence.
+
+    `values`: all that it can hold, where that is a closed list. `words`: the name of that list among
+    `rmqtx_cli.closed_values.LISTS`, where the module that has it is one that tables cannot know.
+    """
+    closed = {"values": ",".join(values)} if values else {"words": words} if words else {}
+    return pa.field(name, kind, metadata={"meaning": meaning, **closed})
 
 
 _STORE = column("store", pa.string(), "root directory of the store the row was read from")
@@ -48,7 +55,10 @@ RECORDS = pa.schema(
         column("message_id", pa.string(), "offset message id: store host and commit-log offset in hexadecimal"),
         column("flag", pa.int32(), "user flag, opaque to the broker"),
         column("sys_flag", pa.int32(), "system flag bits"),
-        column("transaction_type", pa.string(), "none, prepared, commit or rollback, from the system flag"),
+        column(
+            "transaction_type", pa.string(), "none, prepared, commit or rollback, from the system flag",
+            values=("none", "prepared", "commit", "rollback"),
+        ),
         column("reconsume_times", pa.int32(), "deliveries that failed before this copy"),
         column("prepared_transaction_offset", pa.int64(), "commit record: commit-log offset of the copy it names"),
         column("producer_group", pa.string(), "property PGROUP"),
@@ -72,7 +82,10 @@ QUEUE_SLOTS = pa.schema(
         _COMMIT_LOG_OFFSET,
         column("record_length_bytes", pa.int32(), "length of the record it points at"),
         column("tags_code", pa.int64(), "hash of the tag, or the due time in delayed topics"),
-        column("kind", pa.string(), "simple, batch, pre-blank, or rocksdb"),
+        column(
+            "kind", pa.string(), "simple, batch, pre-blank, or rocksdb",
+            values=("simple", "batch", "pre-blank", "rocksdb"),
+        ),
         column("batch_store_time_ms", pa.int64(), "store time, in batch queues of the batch; null in simple ones"),
         column("batch_size", pa.int16(), "batch queue: messages in the batch"),
         column("extension_address", pa.int64(), "address in the extension file, where the slot has one"),
@@ -116,6 +129,7 @@ OPS = pa.schema(
         column(
             "body_form", pa.string(),
             "single (one number, to 5.0.0), list (from 5.1.0), offset (of a transaction in RocksDB), or unreadable",
+            values=("single", "list", "offset", "unreadable"),
         ),
         column("half_queue_offsets", pa.list_(pa.int64()), "queue offsets of the half copies that it marks as ended"),
         column(
@@ -177,7 +191,10 @@ FINAL_RECORD = _evidence(
 )
 DISCARD_COPY = _evidence(_QUEUE_ID, _QUEUE_OFFSET, _COMMIT_LOG_OFFSET, _STORE_TIME)
 STATE_ENTRY = _evidence(
-    column("kind", pa.string(), "statetable, redolog, database or rocksdb"),
+    column(
+        "kind", pa.string(), "statetable, redolog, database or rocksdb",
+        values=("statetable", "redolog", "database", "rocksdb"),
+    ),
     column("key", pa.string(), "key in that table"),
     column("value", pa.string(), "value in that table"),
     column("position_bytes", pa.int64(), "position in that file"),
@@ -196,10 +213,10 @@ TRANSACTIONS = pa.schema(
     [
         _STORE,
         column("transaction_id", pa.string(), "UNIQ_KEY, else the offset message id of the first copy; never null"),
-        column("state", pa.string(), "PENDING, COMMITTED, ROLLED_BACK, DISCARDED, LOST or UNDECIDABLE"),
-        column("flags", pa.list_(pa.string()), "what is odd about it"),
+        column("state", pa.string(), "PENDING, COMMITTED, ROLLED_BACK, DISCARDED, LOST or UNDECIDABLE", words="states"),
+        column("flags", pa.list_(pa.string()), "what is odd about it", words="flags"),
         column("reason", pa.string(), "why the state is what it is"),
-        column("advice", pa.string(), "commit, rollback, close, discard, resume, wait or none"),
+        column("advice", pa.string(), "commit, rollback, close, discard, resume, wait or none", words="advice"),
         _PRODUCER_GROUP,
         column("topic", pa.string(), "the real topic"),
         column("queue_id", pa.int32(), "the real queue number"),
@@ -227,8 +244,8 @@ LIVE_TRANSACTIONS = TRANSACTIONS.append(
 FINDINGS = pa.schema(
     [
         _STORE,
-        column("code", pa.string(), "stable name of the kind of finding"),
-        column("severity", pa.string(), "error, warning or note"),
+        column("code", pa.string(), "stable name of the kind of finding", words="findings"),
+        column("severity", pa.string(), "error, warning or note", values=("error", "warning", "note")),
         column("file", pa.string(), "file it concerns"),
         column("position_bytes", pa.int64(), "first byte concerned, inside the file"),
         column("length_bytes", pa.int64(), "bytes concerned"),
@@ -282,7 +299,10 @@ STATE_TABLE = pa.schema(
         column("record_length_bytes", pa.int32(), "length of that record"),
         column("store_time_ms", pa.int64(), "broker clock when it was appended, in whole seconds"),
         column("producer_group_hash", pa.int32(), "Java hash of the producer group, by which producers are asked"),
-        column("state", pa.string(), "PREPARED while the broker asks, COMMIT or ROLLBACK by the first decision"),
+        column(
+            "state", pa.string(), "PREPARED while the broker asks, COMMIT or ROLLBACK by the first decision",
+            values=("PREPARED", "COMMIT", "ROLLBACK"),
+        ),
     ]
 )
 
@@ -294,7 +314,7 @@ REDO_LOG = pa.schema(
         _COMMIT_LOG_OFFSET,
         column("record_length_bytes", pa.int32(), "length of the record"),
         column("tags_code", pa.int64(), "-1 for a prepared record, else the offset of the one that was ended"),
-        column("kind", pa.string(), "PREPARED, or END for a COMMIT or ROLLBACK record"),
+        column("kind", pa.string(), "PREPARED, or END for a COMMIT or ROLLBACK record", values=("PREPARED", "END")),
         column("half_commit_log_offset", pa.int64(), "commit-log offset of the prepared record that it is about"),
     ]
 )

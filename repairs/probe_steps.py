@@ -27,8 +27,10 @@ STEPS: dict[str, str] = {
 PROBE_STEPS = pa.schema(
     [
         TRANSACTIONS.field("store"),
-        column("scenario", pa.string(), f"{', '.join(SCENARIOS)}: what the transaction is to go through"),
-        column("step", pa.string(), f"one of {', '.join(STEPS)}"),
+        column(
+            "scenario", pa.string(), f"{', '.join(SCENARIOS)}: what the transaction is to go through", values=SCENARIOS
+        ),
+        column("step", pa.string(), f"one of {', '.join(STEPS)}", values=STEPS),
         column("is_proved", pa.bool_(), "whether it was seen to happen"),
         column("duration_ms", pa.int64(), "how long it took, from the end of the step before"),
         column("allowed_ms", pa.int64(), "how long the broker's own settings let it take"),

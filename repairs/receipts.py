@@ -86,7 +86,7 @@ RECHECK = pa.struct(
     [
         column("rechecked_time_ms", pa.int64(), "when it was looked at again"),
         column("who", pa.string(), "user and host"),
-        column("standing", pa.string(), f"one of {', '.join(STANDINGS)}"),
+        column("standing", pa.string(), f"one of {', '.join(STANDINGS)}", values=STANDINGS),
         column("standing_reason", pa.string(), "why"),
     ]
 )
@@ -95,7 +95,7 @@ RECHECK = pa.struct(
 RECEIPTS = pa.schema(
     [
         column("receipt_id", pa.string(), "its name: the time of its beginning and a random part; sorts by time"),
-        column("outcome", pa.string(), f"one of {', '.join(OUTCOMES)}"),
+        column("outcome", pa.string(), f"one of {', '.join(OUTCOMES)}", values=OUTCOMES),
         column("action", pa.string(), "what was done: to a transaction, answer, probe, cursor set or table change"),
         column("transaction_id", pa.string(), "the transaction; null where cursors or rows of a table were changed"),
         column("producer_group", pa.string(), "the group that the decision names"),
@@ -111,10 +111,12 @@ RECEIPTS = pa.schema(
         column("plan", _PLAN, "the plan that it carried out"),
         column("named_copy", RECORD_NAMED, "the record that the request named"),
         column("requests", pa.list_(REQUEST), "every request that was sent for it, in order"),
-        column("state_before", pa.string(), "the transaction's state before"),
+        column("state_before", pa.string(), "the transaction's state before", words="states"),
         column("witnesses_before", pa.list_(WITNESS), "what proved that"),
-        column("state_after", pa.string(), "the transaction's state after; null where nobody looked"),
-        column("flags_after", pa.list_(pa.string()), "what is odd about it after"),
+        column(
+            "state_after", pa.string(), "the transaction's state after; null where nobody looked", words="states"
+        ),
+        column("flags_after", pa.list_(pa.string()), "what is odd about it after", words="flags"),
         column("witnesses_after", pa.list_(WITNESS), "what proves that"),
         column("notes", pa.list_(pa.string()), "what else is to be known"),
         column("saved_message", pa.string(), "file with the message as it was, beside the journal"),

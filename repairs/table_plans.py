@@ -34,7 +34,7 @@ DELETE, ADD = "delete", "add"
 #: One change of a row.
 TABLE_STEPS = pa.schema(
     [
-        column("action", pa.string(), "delete, or add"),
+        column("action", pa.string(), "delete, or add", values=(DELETE, ADD)),
         column("half_commit_log_offset", pa.int64(), "commit-log offset of the prepared record"),
         column("producer_group", pa.string(), "producer group: as the row has it, or as the record says"),
         column("reason", pa.string(), "what in the log says so"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from readers.errors import BadRequest
+from rmqtx_cli.closed_values import closed_values
 from rmqtx_cli.near import did_you_mean
 
 if TYPE_CHECKING:
@@ -16,7 +17,11 @@ _TIME = "time_ms"
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What a name means in a schema. `type` is that of the values compared; `field` names a struct's or map's part."""
+    """What a name means in a schema.
+
+    `type` is that of the values compared; `field` names a struct's or map's part; `values` are all that can stand
+    there, where that is a closed list.
+    """
 
     name: str
     column: str
@@ -24,6 +29,7 @@ class Path:
     type: pa.DataType
     is_list: bool
     is_map: bool
+    values: tuple[str, ...] = ()
 
     @property
     def is_time(self) -> bool:
@@ -46,6 +52,7 @@ def resolve(name: str, schema: pa.Schema) -> Path:
     column, _, field = name.partition(".")
     column = _known(column, list(schema.names), f"no column {column!r}")
     kind = schema.field(column).type
+    values = closed_values(schema.field(column))
     if pa.types.is_map(kind):
         if not field:
             raise BadRequest(f"{column} is a map", advice=f"name one of its keys: {column}.KEYS")
@@ -53,17 +60,18 @@ def resolve(name: str, schema: pa.Schema) -> Path:
     if not pa.types.is_list(kind):
         if field:
             raise BadRequest(f"{column} has no part {field!r}")
-        return Path(name, column, None, kind, is_list=False, is_map=False)
+        return Path(name, column, None, kind, is_list=False, is_map=False, values=values)
     inner = kind.value_type
     if not pa.types.is_struct(inner):
         if field:
             raise BadRequest(f"{column} has no part {field!r}")
-        return Path(name, column, None, inner, is_list=True, is_map=False)
+        return Path(name, column, None, inner, is_list=True, is_map=False, values=values)
     names = [inner.field(number).name for number in range(inner.num_fields)]
     if not field:
         raise BadRequest(f"{column} is a list of records", advice=f"name a part: {column}.{names[1]}")
     field = _known(field, names, f"{column} has no part {field!r}")
-    return Path(name, column, field, inner.field(field).type, is_list=True, is_map=False)
+    part = inner.field(field)
+    return Path(name, column, field, part.type, is_list=True, is_map=False, values=closed_values(part))
 
 
 def _known(name: str, names: list[str], complaint: str) -> str:

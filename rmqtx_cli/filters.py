@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from readers.errors import BadRequest
+from rmqtx_cli.closed_values import check_pattern, check_value
 from rmqtx_cli.columns import Path, resolve
 from rmqtx_cli.times import parse_time_ms
 
@@ -174,6 +175,8 @@ def _comparison(path: Path, operator: str, text: str, option: str) -> Mask:
         return matches if operator == "~" else _inverted(matches)
     if operator == "!=" and path.is_list:  # no value of the list is it, rather than: some value is another one
         return _inverted(_comparison(path, "=", text, option))
+    if operator in ("=", "==", "!="):
+        check_value(path.name, path.values, text, option)
     value = _scalar(path, text, option)
     function = _FUNCTIONS[operator]
     return lambda batch: _any_of(path, batch, lambda values: pc.call_function(function, [values, value]))
@@ -189,6 +192,7 @@ def _regular_expression(path: Path, text: str, option: str) -> Mask:
         pc.match_substring_regex(pa.array(["x"]), text)
     except pa.ArrowInvalid as error:
         raise BadRequest(f"{option}: {text!r} is no regular expression: {error}") from error
+    check_pattern(path.name, path.values, text, option)
     return lambda batch: _any_of(path, batch, lambda values: pc.match_substring_regex(values, text))
 
 

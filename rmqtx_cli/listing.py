@@ -60,7 +60,7 @@ class Listing:
         if self.fields is not None:
             self.view = plain_view(self.columns)
         self._where = parse_filter(self.where, self.schema) if self.where else None
-        self._fail_on = parse_filter(self.fail_on, self.schema) if self.fail_on else None
+        self._fail_on = parse_filter(self.fail_on, self.schema, "--fail-on") if self.fail_on else None
 
     @property
     def needed(self) -> list[str]:
