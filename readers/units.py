@@ -8,7 +8,10 @@ import re
 from readers.errors import BadRequest
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+#: The last millisecond of the year 9999.
+_TIME_MS_MAX = 253_402_300_799_999
 _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_BYTES_MAX = 1 << 60
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 
 
@@ -22,6 +25,8 @@ def parse_size_bytes(text: str) -> int:
     if match is None or factor is None:
         raise BadRequest(f"{text!r} is not a size", advice="write it like 64KiB, 128MiB or 1GiB")
     size_bytes = round(float(match[1]) * factor)
+    if size_bytes > _BYTES_MAX:
+        raise BadRequest(f"{text!r} is more than a file can hold", advice="write it like 64KiB, 128MiB or 1GiB")
     if not size_bytes:
         raise BadRequest(f"{text!r} is no bytes at all", advice="write it like 64KiB, 128MiB or 1GiB")
     return size_bytes
@@ -34,7 +39,7 @@ def parse_time_ms(text: str) -> int:
     """
     cleaned = text.strip().removeprefix("@")
     if cleaned.isascii() and cleaned.isdigit():
-        return int(cleaned)
+        return _epoch_ms(int(cleaned), text)
     try:
         moment = datetime.datetime.fromisoformat(cleaned)
     except ValueError as error:
@@ -44,6 +49,12 @@ def parse_time_ms(text: str) -> int:
     if moment.tzinfo is None:
         raise BadRequest(f"{text!r} has no time zone", advice=f"write {cleaned}Z or {cleaned}+08:00")
     return (moment - _EPOCH) // datetime.timedelta(milliseconds=1)
+
+
+def _epoch_ms(number: int, text: str) -> int:
+    if number > _TIME_MS_MAX:
+        raise BadRequest(f"{text!r} is a time after the year 9999", advice="write epoch milliseconds")
+    return number
 
 
 def time_text(time_ms: int | None) -> str:

@@ -1,4 +1,4 @@
-"""What all commands and groups of commands share in how they take their words: nothing empty, and help where bare."""
+"""What all commands share in how they take their words: nothing empty or beyond counting; help for bare groups."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from readers.errors import BadRequest
 from rmqtx_cli import exit_status, say
+
+_COUNT_MAX = (1 << 63) - 1
 
 
 class HelpfulGroup(TyperGroup):
@@ -26,13 +28,14 @@ class HelpfulGroup(TyperGroup):
 
 
 class CheckedCommand(TyperCommand):
-    """A command that refuses empty words before anything is made of them."""
+    """A command that refuses words of which nothing sensible can be made."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """What is left of the words.
 
-        Raises: BadRequest for an argument or the value of an option that is empty. A script whose variable is unset
-                passes one; taken for "not given" it would widen what a command acts on.
+        Raises: BadRequest for an argument or the value of an option that is empty, and for a number that no table or
+                file can count to. A script whose variable is unset passes an empty one; taken for "not given" it would
+                widen what a command acts on.
         """
         given, _, _ = self.make_parser(ctx).parse_args(list(args))
         for parameter in self.params:
@@ -42,7 +45,12 @@ class CheckedCommand(TyperCommand):
                 is_option = parameter.param_type_name == "option"
                 what = parameter.opts[0] if is_option else str(parameter.metavar or parameter.name).strip("[]")
                 raise BadRequest(f"{what} is empty", advice="is a variable of your script not set?")
-        return super().parse_args(ctx, args)
+        left = super().parse_args(ctx, args)
+        for parameter in self.params:
+            value = ctx.params.get(parameter.name)
+            if isinstance(value, int) and abs(value) > _COUNT_MAX:
+                raise BadRequest(f"{parameter.opts[0]} {value} is too large", advice=f"at most {_COUNT_MAX}")
+        return left
 
 
 class CommandTree(typer.Typer):

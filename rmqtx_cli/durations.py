@@ -7,6 +7,8 @@ import re
 from readers.errors import BadRequest
 
 _MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+#: What clocks, timers and sockets can all count to.
+_MS_MAX = 36_525 * _MS["d"]
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 
 
@@ -22,6 +24,8 @@ def parse_duration_ms(text: str) -> int:
         position = match.end()
     if not cleaned or position != len(cleaned):
         raise BadRequest(f"{text!r} is not a duration", advice="write it like 90s, 10m, 1h30m or 2d")
+    if total > _MS_MAX:
+        raise BadRequest(f"{text!r} is longer than a hundred years", advice="write it like 90s, 10m, 1h30m or 2d")
     return round(total)
 
 

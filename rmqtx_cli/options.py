@@ -8,8 +8,12 @@ from typing import Annotated
 
 import typer
 
+from readers.errors import BadRequest
 from rmqtx_cli.sizes import parse_size_bytes
-from rmqtx_cli.text import stored_text
+from rmqtx_cli.text import size, stored_text
+
+#: The least that a task of a scan reads.
+SPLIT_BYTES_MIN = 64 << 10
 
 
 class OutputFormat(StrEnum):
@@ -145,10 +149,22 @@ ConfOption = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeat it for several."),
 ]
+def parse_split_bytes(text: str) -> int:
+    """The bytes of a log that one task reads.
+
+    Raises: BadRequest for what is no size, or so small that tasks would cost more than what they read.
+    """
+    split_bytes = parse_size_bytes(text)
+    if split_bytes < SPLIT_BYTES_MIN:
+        raise BadRequest(f"--split-size {text} is too small: a task each costs more than it reads",
+                         advice=f"at least {size(SPLIT_BYTES_MIN)}")  # fmt: skip
+    return split_bytes
+
+
 SplitSizeOption = Annotated[
     int | None,
     typer.Option(
-        "--split-size", parser=parse_size_bytes, metavar="SIZE",
+        "--split-size", parser=parse_split_bytes, metavar="SIZE",
         help="How much of a log one task reads: 64KiB, 128MiB. The rows are the same whatever it is.",
     ),
 ]

@@ -29,6 +29,9 @@ EXAMPLES = (
     Example("rmqtx salvage lost+found STORE --to NEW", "loose files and what is left of the store, together"),
 )
 
+#: mappedFileSizeCommitLog is an int of Java.
+_SEGMENT_BYTES_MAX = (1 << 31) - 1
+
 FileArguments = Annotated[
     list[Path],
     typer.Argument(metavar="FILE", help="Files of any name, devices, directories of files, roots of stores."),
@@ -70,6 +73,8 @@ def command(
     from rmqtx_cli.progress import shown
 
     voice = Voice(verbose, quiet)
+    if segment_bytes is not None and segment_bytes > _SEGMENT_BYTES_MAX:
+        raise BadRequest(f"--segment-size: no broker has log files longer than {_SEGMENT_BYTES_MAX} bytes")
     conf = None if broker_conf is None else read_broker_conf(broker_conf)
     store = _store_of(files)
     if config is None and store is not None and store.has("config"):

@@ -89,7 +89,7 @@ def test_several_stores_are_told_apart(rmqtx: Run, common: Path, damaged: Path) 
 
 def test_search_stops_at_the_limit(rmqtx: Run, corpus_store: Callable[[str], Path]) -> None:
     store = corpus_store("killed-5.1.4")
-    some = rmqtx("search", store, "--topic", "orders", "--limit", "2", "--format", "jsonl", "--split-size", "4096")
+    some = rmqtx("search", store, "--topic", "orders", "--limit", "2", "--format", "jsonl", "--split-size", "64KiB")
     assert len(rows_of(some.out)) == 2
     assert " + 0 unread" not in some.err
 

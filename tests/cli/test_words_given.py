@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import typer
 
-from readers.errors import BadRequest
+from readers.errors import BadRequest, RmqtxError
 from rmqtx_cli.main import app
 from tests.cli.conftest import Run
 
@@ -95,3 +95,51 @@ def test_an_empty_argument_is_an_error(rmqtx: Run, common: Path, words: list[str
     result = rmqtx(*(str(common) if word == "STORE" else word for word in words))
     assert (result.status, result.out) == (2, "")
     assert " is empty" in result.err
+
+
+def test_a_number_beyond_counting_of_any_option_is_an_error() -> None:
+    tried = 0
+    for name, command in commands(typer.main.get_command(app)):
+        for option in command.params:
+            if option.param_type_name == "option" and option.type_descriptor.annotation is int:
+                words = [option.opts[0], "99999999999999999999", *required(command, option)]
+                with pytest.raises((RmqtxError, typer.TyperException)):
+                    command.make_context(" ".join(name), words)
+                tried += 1
+    assert tried > 40
+
+
+def required(command: Any, option: Any) -> list[str]:
+    """Some word for everything that must be given beside an option."""
+    words = []
+    for one in command.params:
+        if one.required and one is not option:
+            words += ["x"] if one.param_type_name == "argument" else [one.opts[0], "x"]
+    return words
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["pending", "STORE", "--limit", "99999999999999999999"],
+        ["pending", "STORE", "--older-than", "999999999999d"],
+        ["audit", "STORE", "--limit", "99999999999999999999"],
+        ["audit", "STORE", "--at", "99999999999999999999"],
+        ["simulate", "STORE", "--at", "99999999999999999999"],
+        ["decode", "half", "STORE", "--limit", "99999999999999999999"],
+        ["decode", "commitlog", "STORE", "--from", "@99999999999999999999"],
+        ["salvage", "STORE", "--to", "NEW", "--segment-size", "99999999999TiB"],
+        ["salvage", "STORE", "--to", "NEW", "--segment-size", "2GiB"],
+    ],
+)
+def test_what_is_beyond_all_bounds_is_2_and_one_line(rmqtx: Run, common: Path, words: list[str]) -> None:
+    result = rmqtx(*(str(common) if word == "STORE" else word for word in words))
+    assert (result.status, result.out) == (2, "")
+    assert result.err.count("\n") == 1
+
+
+def test_the_largest_number_that_counts_is_taken(rmqtx: Run, common: Path) -> None:
+    largest = str(2**63 - 1)
+    assert rmqtx("audit", common, "--limit", largest, "-q").out == rmqtx("audit", common, "-q").out
+    assert rmqtx("pending", common, "--limit", largest, "-q").out == rmqtx("pending", common, "-q").out
+    assert rmqtx("pending", common, "--older-than", "36525d", "-q").out == ""
