@@ -11,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from readers.errors import BadRequest
 from rmqtx_cli import exit_status, say
 
+_JSON = ["--format", "json"]
 _COUNT_MAX = (1 << 63) - 1
 
 
@@ -37,6 +38,7 @@ class CheckedCommand(TyperCommand):
                 file can count to. A script whose variable is unset passes an empty one; taken for "not given" it would
                 widen what a command acts on.
         """
+        args = self._with_format(args)
         given, _, _ = self.make_parser(ctx).parse_args(list(args))
         for parameter in self.params:
             value = given.get(parameter.name)
@@ -51,6 +53,14 @@ class CheckedCommand(TyperCommand):
             if isinstance(value, int) and abs(value) > _COUNT_MAX:
                 raise BadRequest(f"{parameter.opts[0]} {value} is too large", advice=f"at most {_COUNT_MAX}")
         return left
+
+    def _with_format(self, args: list[str]) -> list[str]:
+        """The words with `--json` as `--format json`, which is what people type first."""
+        if not any("--format" in parameter.opts for parameter in self.params):
+            return args
+        end = args.index("--") if "--" in args else len(args)
+        written = [word for one in args[:end] for word in (_JSON if one == "--json" else [one])]
+        return [*written, *args[end:]]
 
 
 class CommandTree(typer.Typer):

@@ -14,6 +14,7 @@ from rmqtx_cli.filters import Filter, parse_filter
 from rmqtx_cli.options import OutputFormat
 from rmqtx_cli.output.port import chosen_format, open_port
 from rmqtx_cli.say import Voice
+from rmqtx_cli.text import count
 from rmqtx_cli.views import View, plain_view
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Listing:
     """What was asked of the rows of one table, understood before anything is read.
 
     `meta`: the custody of the rows, for formats that carry one; it is set before anything is written.
+    `rows_count` were written; `found_count` fulfil the condition, all of them where the rows are read to the end.
     Raises: BadRequest, for a column, condition or format that cannot be.
     """
 
@@ -46,6 +48,7 @@ class Listing:
     with_meta: bool = False
     meta: dict[str, Any] | None = None
     rows_count: int = 0
+    found_count: int = 0
     has_failed: bool = False
     columns: list[str] = field(init=False)
     _where: Filter | None = field(init=False, default=None)
@@ -90,6 +93,7 @@ class Listing:
         with open_port(self.format, self.output, chosen, self.view) as port:
             for batch in batches:
                 rows = batch if self._where is None else self._where.apply(batch)
+                self.found_count += rows.num_rows
                 if self.limit is not None:
                     rows = rows.slice(0, self.limit - self.rows_count)
                 if self._fail_on is not None and self._fail_on.apply(rows).num_rows:
@@ -106,6 +110,12 @@ class Listing:
                 f"{'1 cell begins' if count == 1 else f'{count} cells begin'} as formulas do, and a spreadsheet would "
                 "run them: --csv-safe makes them text"
             )
+
+    def listed(self, noun: str) -> str:
+        """How many rows were written, of how many that were found."""
+        if self.rows_count < self.found_count:
+            return f"{self.rows_count} of {count(self.found_count, noun)} listed (--limit)"
+        return f"{count(self.rows_count, noun)} listed"
 
     def conclude(self, reading: Reading) -> int:
         """Say what was wrong; gives the exit status.

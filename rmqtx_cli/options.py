@@ -101,7 +101,10 @@ NewStoreOption = Annotated[
 ]
 FormatOption = Annotated[
     OutputFormat | None,
-    typer.Option("--format", help="How rows are written; by the suffix of --output, else table.", show_default=False),
+    typer.Option(
+        "--format", show_default=False,
+        help="How rows are written; by the suffix of --output, else table. --json is --format json.",
+    ),
 ]
 OutputOption = Annotated[
     Path | None,

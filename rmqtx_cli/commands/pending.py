@@ -101,7 +101,7 @@ def command(
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
     from rmqtx_cli.ordering import ordered
     from rmqtx_cli.progress import shown
-    from rmqtx_cli.text import count
+    from rmqtx_cli.unknown_names import say_unknown_names
     from rmqtx_cli.views import transactions_view
 
     voice = Voice(verbose, quiet)
@@ -135,8 +135,9 @@ def command(
         if table is not None:
             rows = pa.Table.from_batches(with_entries(rows.to_batches(), table), rows.schema)
     chosen = _chosen(rows, all_open=all_open, group=group, topic=topic, stored_before_ms=_before(now_ms, age_ms))
-    listing.write(iter(ordered(chosen, sort).to_batches()))
-    voice.note(f"{count(listing.rows_count, 'transaction')} listed")
+    say_unknown_names(rows, {"--topic": ("topic", topic), "--group": ("producer_group", group)}, voice)
+    listing.write(iter(ordered(chosen, sort).to_batches()), to_the_end=True)
+    voice.note(listing.listed("transaction"))
     if not all_open:
         _say_hidden(rows.filter(pc.not_equal(rows["state"], "PENDING"))["reason"].to_pylist(), voice)
     if is_live:

@@ -113,20 +113,27 @@ def command(
     from rmqtx_cli.listing import Listing
     from rmqtx_cli.near import did_you_mean
     from rmqtx_cli.plan_sources import FromBrokers, FromFiles
+    from rmqtx_cli.unknown_names import say_unknown_names
 
     voice = Voice(verbose, quiet)
     if action not in ACTIONS:
         raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, ACTIONS))
     _refuse_file(output, force=force)
     is_live = live.instead_of(store or (), f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE")
-    asked = _Asked(action, ids or [], group, topic, older_than, where, limit, every)
+    asked = _Asked(action, ids or [], group, topic, older_than, where, every)
     listing = Listing(PLAN_STEPS, _steps_view(), output_format, None, fields, voice=voice)
     with (
         FromBrokers(live) if is_live else FromFiles(store or [], commit_log, broker_conf, broker_version)
     ) as source:
         source.refuse_inside(output)
         reading = asked.reading(source)
-        rows = asked.chosen(reading.table()).to_pylist()
+        read = reading.table()
+        found = asked.chosen(read)
+        if not ids:
+            say_unknown_names(read, {"--topic": ("topic", topic), "--group": ("producer_group", group)}, voice)
+        if limit is not None and limit < found.num_rows:
+            voice.note(f"{limit} of {count(found.num_rows, 'transaction')} looked at (--limit)")
+        rows = found.slice(0, limit).to_pylist()
         situations = source.situations(rows)
         draft = drafted(situations, Wish(action, group), reason, whoever())
         _tell_refused(draft, voice)
@@ -162,7 +169,6 @@ class _Asked:
     topic: str | None
     older_than: str | None
     where: str | None
-    limit: int | None
     every: bool
 
     def __post_init__(self) -> None:
@@ -203,7 +209,7 @@ class _Asked:
         if self.where:
             condition = parse_filter(self.where, rows.schema)
             rows = pa.Table.from_batches([condition.apply(batch) for batch in rows.to_batches()], rows.schema)
-        return rows if self.limit is None else rows.slice(0, self.limit)
+        return rows
 
 
 # -- what is said and written -----------------------------------------------------------------------------------------

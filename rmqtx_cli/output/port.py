@@ -46,10 +46,20 @@ class StreamingPort(Port, Protocol):
 
 
 def chosen_format(asked: OutputFormat | None, output: Path | None) -> OutputFormat:
-    """The format: as asked, else by the suffix of the output file, else a table."""
+    """The format: as asked, else by the suffix of the output file, else a table, as for a pipe or device.
+
+    Raises: BadRequest for a suffix that names no format: a table in `rows.xlsx` is nothing that a spreadsheet opens.
+    """
     if asked is not None:
         return asked
-    return _SUFFIXES.get(output.suffix.lower(), OutputFormat.TABLE) if output is not None else OutputFormat.TABLE
+    if output is None or is_stdout(output) or _is_special(output):
+        return OutputFormat.TABLE
+    if output.suffix.lower() not in _SUFFIXES:
+        what = f"the suffix {output.suffix}" if output.suffix else "a name without a suffix"
+        raise BadRequest(
+            f"-o {output}: {what} names no format", advice=f"use one of {' '.join(_SUFFIXES)}, or say --format"
+        )
+    return _SUFFIXES[output.suffix.lower()]
 
 
 @contextmanager
@@ -95,7 +105,7 @@ def written_whole(file: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
     A pipe or device (`/dev/stdout`, a fifo) is written straight to: it has no name to keep clean.
     Raises: UnreadableFile.
     """
-    special = file.exists() and not file.is_file()
+    special = _is_special(file)
     temporary = file if special else file.with_name(f".{file.name}.{secrets.token_hex(8)}.tmp")
     flags = os.O_WRONLY | os.O_CLOEXEC | (0 if special else os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
     try:
@@ -115,6 +125,11 @@ def written_whole(file: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
     finally:
         if not special:
             temporary.unlink(missing_ok=True)
+
+
+def _is_special(file: Path) -> bool:
+    """Whether it is a pipe, a device or a directory: nothing with a name of its own."""
+    return file.exists() and not file.is_file()
 
 
 def _maker(output_format: OutputFormat) -> Callable[[IO[bytes], pa.Schema, View], Port]:

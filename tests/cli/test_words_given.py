@@ -143,3 +143,40 @@ def test_the_largest_number_that_counts_is_taken(rmqtx: Run, common: Path) -> No
     assert rmqtx("audit", common, "--limit", largest, "-q").out == rmqtx("audit", common, "-q").out
     assert rmqtx("pending", common, "--limit", largest, "-q").out == rmqtx("pending", common, "-q").out
     assert rmqtx("pending", common, "--older-than", "36525d", "-q").out == ""
+
+
+@pytest.mark.parametrize("file", ["json", "x.xlsx", "rows.csv.gz"])
+def test_a_file_whose_suffix_names_no_format_is_not_written(
+    rmqtx: Run, common: Path, tmp_path: Path, file: str
+) -> None:
+    result = rmqtx("pending", common, "-o", tmp_path / file, "--quiet")
+    assert (result.status, result.out) == (2, "")
+    assert ".json .jsonl" in result.err
+    assert not (tmp_path / file).exists()
+    assert rmqtx("pending", common, "-o", tmp_path / file, "--quiet", "--format", "csv").status == 0
+    assert (tmp_path / file).read_text().startswith("store,")
+
+
+def test_json_for_short(rmqtx: Run, common: Path) -> None:
+    for words in (["pending"], ["show", "K-3733-pending.4", "--store"], ["check"], ["decode", "half"]):
+        assert rmqtx(*words, common, "--json").out.startswith(("[", "{")), words
+
+
+@pytest.mark.parametrize(("limit", "said"), [("3", "3 of 16 transactions listed"), ("99", "16 transactions listed")])
+def test_a_limit_says_of_how_many(rmqtx: Run, common: Path, limit: str, said: str) -> None:
+    result = rmqtx("pending", common, "--limit", limit)
+    assert f"rmqtx: {said}" in result.err
+    narrower = rmqtx("pending", common, "--limit", "1", "--where", "checks_count > 4")
+    assert "rmqtx: 1 of 16" not in narrower.err
+    assert "rmqtx: 1 of 2 transactions listed" in narrower.err
+
+
+def test_a_topic_or_group_that_nothing_has_is_said(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    assert "--topic order: no open transaction has it - did you mean orders?" in rmqtx(
+        "pending", common, "--topic", "order").err
+    assert "--group zzz: no open transaction has it - there are: " in rmqtx(
+        "pending", common, "--group", "zzz").err
+    assert "no open transaction" not in rmqtx("pending", common, "--group", "shop", "--topic", "orders").err
+    made = ("--store", common, "--reason", "r", "-o", tmp_path / "p.json")
+    planned = rmqtx("plan", "rollback", "--group", "shpo", *made)
+    assert "did you mean shop?" in planned.err
