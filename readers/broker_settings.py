@@ -84,6 +84,12 @@ MISSPELT_TIME = "timestatmp"
 _LAST_3_1: Version = (3, 1, 9)
 _LAST_3: Version = (3, 9, 9)
 _LAST_4: Version = (4, 9, 8)
+#: The last known release of each line; of 3.x any number is taken, for some were released outside of Apache.
+_LAST_OF_LINES: tuple[Version, ...] = (
+    (3, 0, 999), (3, 1, 999), (3, 2, 999), (3, 4, 999), (3, 5, 999), (4, 0, 0), (4, 1, 0), (4, 2, 0), (4, 3, 2),
+    (4, 4, 0), (4, 5, 2), (4, 6, 1), (4, 7, 1), (4, 8, 0), (4, 9, 8), (5, 0, 0), (5, 1, 4), (5, 2, 0), (5, 3, 4),
+    (5, 4, 0), (5, 5, 1),
+)  # fmt: skip
 _BEFORE_OP_BATCHES: Version = (5, 0, 0)
 
 
@@ -208,6 +214,42 @@ def parse_version(text: str) -> Version:
     return int(match[1]), int(match[2]), int(match[3] or 0)
 
 
+def given_version(store: Store, text: str) -> tuple[Version, str]:
+    """The version that an operator names, and what is to be said of it.
+
+    A release that is not known is treated as the one before it. One that is older or younger than what files seem to
+    be of is believed: a broker may be set back, and the next one may be younger than the last.
+    Raises: BadRequest for what is no version, and for one older than the broker which wrote the store last.
+    """
+    exact = parse_version(text)
+    known = release_before(exact)
+    if known is None:
+        raise BadRequest(f"no broker {_dotted(exact)} is known", advice="write it like 5.1.4")
+    written = list(_rewritten_since(store))
+    if written and known < max(written)[0]:
+        since, name = max(written)
+        raise BadRequest(
+            f"--broker-version {text.strip()} contradicts {store.root}: {name} is as brokers write it since "
+            f"{_dotted(since)}, whenever they run", advice="leave it out, or name the version that wrote it last",
+        )
+    told = ["given"] if known == exact else [f"given as {_dotted(exact)}, which is not known here"]
+    low, high, origin = _bounds(store, None, None, None)
+    if low is not None and known < low:
+        told.append(f"once it was {_dotted(low)} or later: {origin['version_low']}")
+    if high is not None and known > high:
+        told.append(f"the last one was {_dotted(high)} or earlier: {origin['version_high']}")
+    return known, ", ".join(told)
+
+
+def release_before(version: Version) -> Version | None:
+    """The version itself where it is a known release, else the newest known one before it; None before 3.0."""
+    lines = [line for line in _LAST_OF_LINES if line[:2] <= version[:2]]
+    if not lines:
+        return None
+    last = max(lines)
+    return version if version[:2] == last[:2] and version <= last else last
+
+
 # --- version ---------------------------------------------------------------------------------------------------------
 
 
@@ -215,8 +257,8 @@ def _bounds(
     store: Store, version: str | None, batches_ops_seen: bool | None, discard_topic_seen: bool | None
 ) -> tuple[Version | None, Version | None, dict[str, str]]:
     if version is not None:
-        exact = parse_version(version)
-        return exact, exact, {"version_low": "given", "version_high": "given"}
+        exact, why = given_version(store, version)
+        return exact, exact, {"version_low": why, "version_high": why}
     least = list(_at_least(store))
     most = list(_at_most(store))
     if discard_topic_seen:
@@ -255,12 +297,17 @@ def _at_least(store: Store) -> Iterator[tuple[Version, str]]:
     }.items():  # fmt: skip
         if values.get(name):
             yield since, "checkpoint"
-    if store.size_bytes("abort"):
-        yield (5, 0, 0), "abort"
-    if "dataVersion" in _object(store, "consumerOffset.json"):
-        yield (5, 0, 0), "config/consumerOffset.json"
+    yield from _rewritten_since(store)
     for since in _topics_since(set(_topics(store))):
         yield since, "config/topics.json"
+
+
+def _rewritten_since(store: Store) -> Iterator[tuple[Version, str]]:
+    """The same, of files that every broker writes anew while it runs: no older one has run since."""
+    if "dataVersion" in _object(store, "consumerOffset.json"):
+        yield (5, 0, 0), "config/consumerOffset.json"
+    if store.size_bytes("abort"):
+        yield (5, 0, 0), "abort"
 
 
 def _at_most(store: Store) -> Iterator[tuple[Version, str]]:

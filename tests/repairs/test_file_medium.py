@@ -248,7 +248,7 @@ def test_stores_with_queues_in_rocksdb_are_refused(store: Path) -> None:
 
 
 def test_a_version_that_is_not_known_or_cannot_be_is_refused(store: Path) -> None:
-    assert "the files of" in refused(store, version="4.9.7")
+    assert "the files of" in refused(store, version="5.1.0")
     with pytest.raises(UnsafeStore, match="--broker-version"):
         FileMedium(open_store(store), broker_settings, {}, Destination(copy=store.parent / "x"), open_store)
 
