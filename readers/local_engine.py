@@ -213,6 +213,8 @@ def _audit(
                 done += part.scanned.decoded_bytes
                 if progress is not None:
                     progress(min(done, total), total)
+            if progress is not None:
+                progress(total, total)  # what no record explains was read too
             kept = {id(part) for part in without_stale([part.scanned for part in parts])}
             parts = [part for part in parts if id(part.scanned) in kept]
             for part in parts:

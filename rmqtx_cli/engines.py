@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from readers.errors import BadRequest
 from rmqtx_cli.options import EngineName
+from rmqtx_cli.progress import shown
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import size
 
@@ -276,7 +277,9 @@ def chosen_engine(options: EngineOptions, stores: Sequence[Store], voice: Voice)
         if name is EngineName.LOCAL:
             yield LocalEngine(options)
         else:
-            engine = SparkEngine(options, stack.enter_context(_spark_session(options)))
+            with shown("starting Spark", voice):
+                spark = stack.enter_context(_spark_session(options))
+            engine = SparkEngine(options, spark)
             stack.callback(engine.close)
             yield engine
 

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from readers.errors import BadRequest, UnreadableFile
+from rmqtx_cli import progress
 from rmqtx_cli.options import OutputFormat
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def open_stream(output: Path | None) -> Iterator[IO[bytes]]:
     """
     if output is None or is_stdout(output):
         sys.stdout.flush()
-        yield sys.stdout.buffer
+        yield cast("IO[bytes]", _Terminal()) if sys.stdout.isatty() else sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     with written_whole(output, mode=PRIVATE) as stream:
@@ -125,6 +126,19 @@ def written_whole(file: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
     finally:
         if not special:
             temporary.unlink(missing_ok=True)
+
+
+class _Terminal:
+    """A terminal that a bar of progress may be on: it goes before the first result comes."""
+
+    def write(self, data: bytes) -> int:
+        """Write bytes."""
+        progress.clear()
+        return sys.stdout.buffer.write(data)
+
+    def flush(self) -> None:
+        """Have what was written so far appear."""
+        sys.stdout.buffer.flush()
 
 
 def _is_special(file: Path) -> bool:

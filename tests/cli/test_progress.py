@@ -1,0 +1,84 @@
+"""The bar of long work: what it names, and that it is gone before results come. On a terminal, as bytes."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmqtx_cli import progress
+from rmqtx_cli.say import Voice
+from tests.cli.test_words_given import on_terminal
+
+RMQTX = [sys.executable, "-m", "rmqtx_cli.main"]
+_ERASE = "\x1b[2K"
+
+
+def screen(text: str) -> list[str]:
+    """The lines that stand on a terminal in the end: a carriage return and an erasure begin a line anew."""
+    lines = [""]
+    for part in re.split(r"(\n|\r|\x1b\[1A|\x1b\[2K)", text):
+        if part == "\n":
+            lines.append("")
+        elif part == "\x1b[1A":
+            lines.pop()
+        elif part in ("\r", _ERASE):
+            lines[-1] = "" if part == _ERASE else lines[-1]
+        else:
+            lines[-1] += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", part)
+    return lines
+
+
+@pytest.mark.parametrize("verb", ["pending", "audit"])
+def test_no_bar_is_left_on_the_line_of_a_table(common: Path, verb: str) -> None:
+    status, text = on_terminal([*RMQTX, verb, str(common)])
+    assert status == 0
+    assert "━" in text, "there was a bar"
+    lines = screen(text)
+    assert any(line.startswith("transaction_id") for line in lines)
+    assert not [line for line in lines if "━" in line]
+    assert "━" not in text[text.index("transaction_id") :], "it does not come back"
+
+
+def test_a_bar_names_what_is_done_with_the_bytes_when_all_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    with open(os.devnull, "w") as nowhere:
+        monkeypatch.setattr(sys, "stderr", _Watched(nowhere.fileno()))
+        with progress.shown("auditing", Voice()) as bar:
+            assert bar is not None
+            task = bar.bar.tasks[0]
+            bar(5, 10)
+            bar.count_tasks(1, 2)
+            assert task.description == "auditing, 1/2 tasks"
+            bar(10, 10)
+            bar.count_tasks(2, 2)
+            assert task.description == "auditing: all is read, results are put together"
+            is_shown = [bar.bar.live.is_started]
+            progress.clear()
+            bar(10, 10)
+            assert [*is_shown, bar.bar.live.is_started] == [True, False]
+    assert not progress._SHOWN
+
+
+class _Watched:
+    """Something that says it is a terminal."""
+
+    encoding = "utf-8"
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        return
