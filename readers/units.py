@@ -8,6 +8,8 @@ import re
 from readers.errors import BadRequest
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+#: Numbers below are seconds until the year 5138; as milliseconds they would all be before 1973-03.
+_SECONDS_MAX = 100_000_000_000
 #: The last millisecond of the year 9999.
 _TIME_MS_MAX = 253_402_300_799_999
 _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
@@ -33,7 +35,7 @@ def parse_size_bytes(text: str) -> int:
 
 
 def parse_time_ms(text: str) -> int:
-    """Epoch milliseconds of an ISO 8601 time with a zone, or of a plain number.
+    """Epoch milliseconds of an ISO 8601 time with a zone, or of a plain number: epoch seconds or milliseconds, by size.
 
     Raises: BadRequest; also for a time without a zone, which would mean another moment on another machine.
     """
@@ -47,14 +49,15 @@ def parse_time_ms(text: str) -> int:
             f"{text!r} is not a time", advice="write it like 2026-01-02T03:04:05Z, or as epoch milliseconds"
         ) from error
     if moment.tzinfo is None:
-        raise BadRequest(f"{text!r} has no time zone", advice=f"write {cleaned}Z or {cleaned}+08:00")
+        written = moment.isoformat()  # of a date its first moment, which takes a zone
+        raise BadRequest(f"{text!r} has no time zone", advice=f"write {written}Z or {written}+08:00")
     return (moment - _EPOCH) // datetime.timedelta(milliseconds=1)
 
 
 def _epoch_ms(number: int, text: str) -> int:
     if number > _TIME_MS_MAX:
-        raise BadRequest(f"{text!r} is a time after the year 9999", advice="write epoch milliseconds")
-    return number
+        raise BadRequest(f"{text!r} is a time after the year 9999", advice="write epoch seconds or milliseconds")
+    return number * 1_000 if number < _SECONDS_MAX else number
 
 
 def time_text(time_ms: int | None) -> str:

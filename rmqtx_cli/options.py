@@ -94,7 +94,10 @@ BrokerVersionOption = Annotated[
 ]
 AtOption = Annotated[
     str | None,
-    typer.Option("--at", metavar="TIME", help="Judge as of this time: ISO 8601 with a zone, or epoch milliseconds."),
+    typer.Option(
+        "--at", metavar="TIME",
+        help="Judge as of this time: ISO 8601, a date, yesterday, -1h, or epoch seconds or milliseconds.",
+    ),
 ]
 NewStoreOption = Annotated[
     Path, typer.Option("--to", metavar="DIR", help="Where the new store goes: a directory that is not there yet.")

@@ -42,7 +42,7 @@ from rmqtx_cli.options import (
     WithMetaOption,
 )
 from rmqtx_cli.say import Voice
-from rmqtx_cli.times import parse_time_ms
+from rmqtx_cli.times import asked_time_ms
 from rmqtx_cli.transaction_tables import DatabaseOptions, with_database_options, with_entries
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def command(
     from rmqtx_cli.views import VIEWS, transactions_view
 
     voice = Voice(verbose, quiet)
-    at_ms = None if at is None else parse_time_ms(at)
+    at_ms = asked_time_ms("--at", at, voice)
     now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
     is_live = live.instead_of(store or [], "rmqtx audit STORE, or rmqtx audit -n HOST:PORT")
     if is_live:

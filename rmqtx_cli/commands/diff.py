@@ -38,7 +38,7 @@ from rmqtx_cli.options import (
 )
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import count
-from rmqtx_cli.times import parse_time_ms
+from rmqtx_cli.times import asked_time_ms
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,7 +108,7 @@ def command(
     from rmqtx_cli.views import DIFFERENCES_VIEW
 
     voice = Voice(verbose, quiet)
-    named = _sides(sides, at, and_at)
+    named = _sides(sides, at, and_at, voice)
     options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
     listing = Listing(
         DIFFERENCES, DIFFERENCES_VIEW, output_format, output, fields, where, fail_on, limit, voice, with_meta
@@ -147,11 +147,12 @@ class _Side:
         return path if path.suffix.lower() in SUFFIXES and not path.is_dir() else None
 
 
-def _sides(places: list[str], at: str | None, and_at: str | None) -> tuple[_Side, _Side]:
+def _sides(places: list[str], at: str | None, and_at: str | None, voice: Voice) -> tuple[_Side, _Side]:
     if len(places) == 1:
         if at is None:
             raise BadRequest("one side alone", advice="give a second one, or --at TIME, and --and-at TIME if not now")
-        sides = _Side(places[0], parse_time_ms(at)), _Side(places[0], None if and_at is None else parse_time_ms(and_at))
+        times = asked_time_ms("--at", at, voice), asked_time_ms("--and-at", and_at, voice)
+        sides = _Side(places[0], times[0]), _Side(places[0], times[1])
         if sides[0].file is not None:
             raise BadRequest(f"{places[0]} holds one audit: --at needs its store")
         return sides

@@ -30,7 +30,7 @@ from rmqtx_cli.options import (
     WhereOption,
 )
 from rmqtx_cli.say import Voice
-from rmqtx_cli.times import parse_time_ms
+from rmqtx_cli.times import asked_time_ms
 from rmqtx_cli.transaction_tables import DatabaseOptions, with_database_options, with_entries
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def command(
     from rmqtx_cli.views import transactions_view
 
     voice = Voice(verbose, quiet)
-    at_ms = None if at is None else parse_time_ms(at)
+    at_ms = asked_time_ms("--at", at, voice)
     now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
     is_live = live.instead_of(store or [], "rmqtx pending STORE, or rmqtx pending -n HOST:PORT")
     age_ms = None if older_than is None else parse_duration_ms(older_than)

@@ -29,7 +29,7 @@ from rmqtx_cli.options import (
 )
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import stored_text
-from rmqtx_cli.times import parse_time_ms
+from rmqtx_cli.times import asked_time_ms
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,7 +119,7 @@ def command(
 
     voice = Voice(verbose, quiet)
     _refuse_contradictions(live, store, recheck=recheck, record=record)
-    chosen = _Chosen(name, action, outcome, None if since is None else _since_ms(since))
+    chosen = _Chosen(name, action, outcome, None if since is None else _since_ms(since, voice))
     schema = _rechecked_schema() if recheck else RECEIPTS
     listing = Listing(
         schema, _view(with_standing=recheck), output_format, output, fields, where, fail_on, limit, voice
@@ -165,11 +165,11 @@ def _refuse_contradictions(
         raise BadRequest(f"{given} is for --recheck", advice="without it only the journal is read")
 
 
-def _since_ms(text: str) -> int:
+def _since_ms(text: str, voice: Voice) -> int | None:
     """A point in time, given as one or as how long ago it is. Units: epoch milliseconds."""
-    if text[-1:].isalpha() and "T" not in text.upper():
+    if text[:1].isdigit() and text[-1:].isalpha() and "T" not in text.upper():
         return time.time_ns() // 1_000_000 - parse_duration_ms(text)
-    return parse_time_ms(text)
+    return asked_time_ms("--since", text, voice)
 
 
 class _Chosen:

@@ -39,7 +39,7 @@ from rmqtx_cli.options import (
 )
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import count, stored_text
-from rmqtx_cli.times import parse_time_ms
+from rmqtx_cli.times import asked_time_ms
 
 if TYPE_CHECKING:
     from readers.planning import Planner
@@ -161,7 +161,7 @@ def command(
     from rmqtx_cli.views import RECONCILED_VIEW
 
     voice = Voice(verbose, quiet)
-    at_ms = None if at is None else parse_time_ms(at)
+    at_ms = asked_time_ms("--at", at, voice)
     jar = None if ledger_driver_jar is None else str(ledger_driver_jar)
     question = Question(ledger, ledger_table, match, done, not_done, jar)
     options = _for_ledger(

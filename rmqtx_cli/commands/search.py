@@ -138,7 +138,7 @@ def command(
     from rmqtx_cli.opening import consistency, open_stores, refuse_inside
     from rmqtx_cli.progress import shown
 
-    bounds = parse_bounds(begin, end)
+    bounds = parse_bounds(begin, end, Voice(verbose, quiet))
     conditions = _conditions(
         key, identity, topic, properties, body_contains, body_regex, bounds.from_time_ms, bounds.to_time_ms
     )

@@ -27,7 +27,7 @@ from rmqtx_cli.options import (
 )
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import stored_text
-from rmqtx_cli.times import parse_time_ms
+from rmqtx_cli.times import asked_time_ms
 from rmqtx_cli.transaction_tables import DatabaseOptions, with_database_options, with_entries
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def command(
     paths = [*(store or []), *(more or [])]
     advice = f"rmqtx show {identity} --store STORE, or rmqtx show {identity} -n HOST:PORT"
     voice = Voice(verbose, quiet)
-    at_ms = None if at is None else parse_time_ms(at)
+    at_ms = asked_time_ms("--at", at, voice)
     page = _Page(output_format, output, at_ms, voice)
     if live.instead_of(paths, advice):
         refuse_with_live({

@@ -27,7 +27,7 @@ from rmqtx_cli.options import (
     WhereOption,
 )
 from rmqtx_cli.say import Voice
-from rmqtx_cli.times import parse_time_ms, time_text
+from rmqtx_cli.times import asked_time_ms, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +97,8 @@ WithOption = Annotated[
 ClockOption = Annotated[
     str | None,
     typer.Option(
-        "--at", metavar="TIME", help="When the first round begins: ISO 8601 with a zone, or @milliseconds; default now."
+        "--at", metavar="TIME",
+        help="When the first round begins: ISO 8601, a date, +10m, or epoch seconds or milliseconds; default now.",
     ),
 ]
 HalfCursorOption = Annotated[
@@ -146,7 +147,8 @@ def command(
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
 
     voice = Voice(verbose, quiet)
-    begin_ms = time.time_ns() // 1_000_000 if at is None else parse_time_ms(at)
+    asked_ms = asked_time_ms("--at", at, voice)
+    begin_ms = time.time_ns() // 1_000_000 if asked_ms is None else asked_ms
     changed = _changed(changes or [])
     opened = open_stores(store, commit_log, broker_conf, broker_version)
     schema, view = _table(show, with_store=len(opened.stores) > 1, with_configuration=bool(changed))

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 import typer
 
+from readers.errors import BadRequest
 from readers.store import open_store
 from rmqtx_cli import exit_status
 from rmqtx_cli.commands import Example, audit, check, decode, explain, pending, show, stores
 from rmqtx_cli.durations import duration_text, parse_duration_ms
 from rmqtx_cli.main import app
 from rmqtx_cli.sections import SECTIONS
-from rmqtx_cli.times import parse_time_ms, time_text
+from rmqtx_cli.times import parse_moment_ms, parse_time_ms, time_text
 from tests.cli.conftest import Run
 from tests.forge.stores import copy_of
 
@@ -175,9 +177,50 @@ def test_times() -> None:
     assert parse_time_ms("2026-01-02T03:04:05.678Z") == 1767323045678
     assert parse_time_ms("2026-01-02T11:04:05.678+08:00") == 1767323045678
     assert parse_time_ms("1767323045678") == 1767323045678
+    assert parse_time_ms("1767323045") == 1767323045000
     assert time_text(1767323045678) == "2026-01-02T03:04:05.678Z"
     assert time_text(2**62) == str(2**62)
     assert duration_text(-90_000) == "-1m30s"
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms", "is_relative"),
+    [
+        ("2026-01-02T03:04:05Z", 1767323045000, False),
+        ("2026-01-02Z", 1767312000000, False),
+        ("2026-01-02+08:00", 1767283200000, False),
+        ("2026-01-02", 1767308400000, True),  # midnight in Paris
+        ("2026-07-02 10:00", 1782979200000, True),  # in summer
+        ("1767323045678", 1767323045678, False),
+        ("@1767323045", 1767323045000, True),
+        ("now", 1767323045678, True),
+        ("-1h", 1767319445678, True),
+        ("+1h30m", 1767328445678, True),
+        ("today", 1767308400000, True),
+        ("Yesterday", 1767222000000, True),
+    ],
+)
+def test_moments(text: str, time_ms: int, is_relative: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Paris")
+    time.tzset()
+    try:
+        assert parse_moment_ms(text, 1767323045678) == (time_ms, is_relative)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("text", ["2026-13-01", "last week", "-1", "- 1h", "1h", "99999999999999999"])
+def test_what_is_no_moment(text: str) -> None:
+    with pytest.raises(BadRequest):
+        parse_moment_ms(text, 1767323045678)
+
+
+def test_a_time_that_depends_on_this_machine_is_said(rmqtx: Run, common: Path) -> None:
+    assert "--at 2026-11-21 is 2026-11-" in rmqtx("pending", common, "--at", "2026-11-21").err
+    assert "in the zone of this machine" in rmqtx("decode", "half", common, "--from", "yesterday").err
+    assert " is 20" not in rmqtx("pending", common, "--at", "2026-11-21T00:00:00Z").err
+    assert " is 20" not in rmqtx("pending", common, "--at", "-1h", "--quiet").err
 
 
 def test_help_lists_every_command_in_one_section(rmqtx: Run) -> None:

@@ -169,7 +169,7 @@ def test_what_is_elsewhere_is_not_there(rmqtx: Run, common: Path) -> None:
         (("--store", "STORE"), USAGE, "--store is for --recheck"),
         (("-n", "127.0.0.1:1"), USAGE, "is for --recheck"),
         (("nobody",), NO_SUCH_TRANSACTION, "no receipt nobody"),
-        (("--since", "yesterday"), USAGE, "is not a"),
+        (("--since", "last week"), USAGE, "is not a"),
         (("--recheck", "-n", "127.0.0.1:1"), UNREACHABLE, "127.0.0.1:1"),
     ],
 )

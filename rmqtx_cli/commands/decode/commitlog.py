@@ -78,7 +78,7 @@ def command(
     from readers.tables import RECORDS
     from rmqtx_cli.bodies import text_schema, with_text_bodies
 
-    bounds = parse_bounds(begin, end)
+    bounds = parse_bounds(begin, end, Voice(verbose, quiet))
     asked = Asked(
         store, commit_log, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet)
     )

@@ -15,6 +15,7 @@ from rmqtx_cli.commands.decode.shared import (
     with_rows_options,
 )
 from rmqtx_cli.options import StoreArguments, TopicOption
+from rmqtx_cli.say import Voice
 
 if TYPE_CHECKING:
     from readers.reading import Reading
@@ -46,7 +47,7 @@ def command(
     from readers.errors import BadRequest
     from readers.tables import DLEDGER_ENTRIES
 
-    bounds = parse_bounds(begin, end)
+    bounds = parse_bounds(begin, end, Voice(rows.verbose, rows.quiet))
     if bounds.from_time_ms is not None or bounds.to_time_ms is not None:
         raise BadRequest("an entry has no time: give --from and --to as commit-log offsets")
 

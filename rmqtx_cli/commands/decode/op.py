@@ -61,7 +61,7 @@ def command(
     asked = Asked(
         store or [], commit_log, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet)
     )
-    bounds = parse_bounds(begin, end)
+    bounds = parse_bounds(begin, end, asked.voice)
 
     def read(one: Store, _columns: list[str]) -> Reading:
         return scan_ops(

@@ -67,13 +67,13 @@ class Bounds:
     to_time_ms: int | None = None
 
 
-def parse_bounds(begin: str | None, end: str | None) -> Bounds:
+def parse_bounds(begin: str | None, end: str | None, voice: Voice) -> Bounds:
     """The range that `--from` and `--to` name.
 
     Raises: BadRequest.
     """
-    first = (None, None) if begin is None else parse_offset_or_time(begin)
-    last = (None, None) if end is None else parse_offset_or_time(end)
+    first = (None, None) if begin is None else parse_offset_or_time("--from", begin, voice)
+    last = (None, None) if end is None else parse_offset_or_time("--to", end, voice)
     return Bounds(first[0], last[0], first[1], last[1])
 
 
