@@ -75,6 +75,7 @@ def conclude(
             facts.checks_seen_max = max(facts.checks_seen_max, part.checks_seen_max)
             facts.doubtful_ids.extend(part.doubtful_ids)
             found.extend(doubtful_id_findings(segment, part.doubtful_ids))
+            facts.later_hashes = np.concatenate([facts.later_hashes, part.later_hashes])
     result.coverage = list(coverage.values())
     offsets, prepared_offsets = strays if strays is not None else strays_of(scanned)
     unreadable = frozenset(f.file for f in found if f.code == "unreadable-file" and f.file is not None)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from readers.broker_settings import BrokerSettings
+from readers.spool import UInt64s
 from readers.state_entries import BesideLog
 
 
@@ -121,6 +124,7 @@ class StoreView:
     `half_cursors` and `op_cursors` are next queue offsets by queue; None where they are unknown. `reference_time_ms` is
     the moment up to which the store is known: now for a running broker, else the end of its log. `beside` is what the
     tables beside the log say; `is_interrupted`: the broker did not stop cleanly, or runs, so that they may be old.
+    `later_hashes` are identities of half and discard copies that were written after `at_ms`, in no order.
     `booted_time_ms` is when a live broker started, None for files, which do not say it.
     """
 
@@ -132,6 +136,7 @@ class StoreView:
     reference_time_ms: int
     at_ms: int | None = None
     checks_seen_max: int = 0
+    later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64), repr=False, compare=False)
     missing: tuple[MissingRange, ...] = ()
     foreign_decisions: tuple[ForeignDecision, ...] = field(default=(), repr=False)
     doubtful_ends: tuple[DoubtfulEnd, ...] = field(default=(), repr=False)

@@ -73,6 +73,11 @@ def _pending_reasons(judged: Judgement, rows: Int64s) -> pa.Array:
             "half queue offset ", newest, " is not before the check cursor ", cursor, ", no op, no COMMIT record"
         ),
     )
+    reasons = pc.if_else(
+        pa.array(judged.is_copied_later[rows]),
+        joined("half queue offset ", newest, " was before the check then: it wrote another copy of it later"),
+        reasons,
+    )
     return of_newest(judged, rows, reasons, prepared=prepared_pending, rocksdb=rocksdb_pending)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,6 +19,7 @@ from readers.findings import Finding
 from readers.log_claims import LogClaims, log_claims
 from readers.premises import DoubtfulEnd, DoubtfulId, ForeignDecision, MissingRange, StoreView
 from readers.record_at import block_at
+from readers.spool import UInt64s
 from readers.state_entries import BesideLog
 from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 
@@ -45,6 +47,7 @@ class StoreFacts:
     doubtful_ends: list[DoubtfulEnd] = field(default_factory=list)
     doubtful_ids: list[DoubtfulId] = field(default_factory=list)
     checks_seen_max: int = 0
+    later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     beside: BesideLog | None = None
     claims: LogClaims = field(default_factory=LogClaims)
 
@@ -59,6 +62,7 @@ class StoreFacts:
             reference_time_ms=self.reference_time_ms if at_ms is None else min(at_ms, self.reference_time_ms),
             at_ms=at_ms,
             checks_seen_max=self.checks_seen_max,
+            later_hashes=self.later_hashes,
             missing=tuple(self.missing),
             foreign_decisions=tuple(self.foreign_decisions),
             doubtful_ends=tuple(self.doubtful_ends),

@@ -38,6 +38,7 @@ from readers.offset_marks import is_rocksdb_mark
 from readers.other_designs import OtherDesigns, state_entries_of
 from readers.premises import StoreView
 from readers.reasons import reasons_of
+from readers.spool import identities, identity_hashes
 from readers.state_entries import NONE
 from readers.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC
 from readers.tables import TRANSACTIONS
@@ -230,7 +231,10 @@ class Judgement:
         self.last_discard_rank = discards.highest(discards.rank, -1)
         self.newest_half_rank = halves.highest(halves.rank, -1)
         later = halves.rank > self.last_discard_rank[halves.number]
-        self.is_waiting = halves.any_of(self.is_before_per_copy & later)
+        # The check writes a copy, or gives up, of nothing but what it has before it: a later copy says that it was.
+        is_before = halves.any_of(self.is_before_per_copy & later)
+        self.is_copied_later = halves.any_of(self._are_copied_later() & later) & ~is_before
+        self.is_waiting = is_before | self.is_copied_later
         self.is_asked_again = halves.any_of(self.is_open_per_copy)
         self.checks_count = np.maximum(
             halves.highest(np.maximum(halves.integers("checks_count", 0), self.others.checks), 0),
@@ -244,6 +248,20 @@ class Judgement:
         self.newest_checks = np.where(
             halves.has, halves.integers("checks_count", 0)[halves.last] if len(halves) else 0, 0
         )
+
+    def _are_copied_later(self) -> Bools:
+        """Which half copies are of transactions that have copies after the time that is asked about."""
+        halves = self.halves
+        found = np.zeros(len(halves), np.bool_)
+        if not any(len(view.later_hashes) for view in self.views.values()):
+            return found
+        named = identities(halves.table)
+        hashes = identity_hashes(named.combine_chunks() if isinstance(named, pa.ChunkedArray) else named)
+        is_half: Bools = np.asarray(pc.equal(halves.table["topic"], HALF_TOPIC))
+        for name, view in self.views.items():
+            here: Bools = np.asarray(pc.equal(halves.table["store"], name))
+            found |= here & is_half & np.isin(hashes, view.later_hashes)
+        return found
 
     def per_transaction(self, value_of: Mapping[str, int]) -> Int64s:
         """A number of each transaction's store, by the stores' names."""

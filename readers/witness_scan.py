@@ -22,6 +22,7 @@ from readers.index_ids import doubtful_ids
 from readers.missing import UnfoundSlot, unfound_slots
 from readers.naming import Naming
 from readers.premises import DoubtfulId
+from readers.record_block import Block
 from readers.segment_scan import Span
 from readers.splits import Split
 from readers.spool import UInt64s, identities, identity_hashes
@@ -38,6 +39,7 @@ class Scanned:
     Shape: the three strays go together: ends that name no half copy of this split, or one with other words: where they
            stand, what they name, and the hash of their identity. Most name a copy before the split's border, and a half
            of that identity there settles it; one with 0 for a hash needs a look whatever stands there.
+           `later_hashes`: the identities of half and discard copies that were stored after the time that is asked about.
     Units: bytes of the commit log; milliseconds.
     """
 
@@ -54,6 +56,7 @@ class Scanned:
     stray_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     checks_seen_max: int = 0
     doubtful_ids: list[DoubtfulId] = field(default_factory=list)
+    later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     error: SourceError | None = None
 
     @property
@@ -96,6 +99,9 @@ class SplitWitnesses:
 IDENTIFIED = ("halves", "discards", "finals", "offset_marks")
 
 
+_WRITTEN_BY_THE_CHECK = pa.array([HALF_TOPIC, DISCARD_TOPIC])
+
+
 def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
     """The witnesses in one split; `at_ms` leaves out what was stored later.
 
@@ -108,6 +114,8 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
     try:
         for block in scan:
             kept = block if at_ms is None else block.within(None, at_ms + 1)
+            if at_ms is not None:
+                _note_later(scanned, block.within(at_ms + 1, None))
             found = witnesses_of(kept, split.store.root)
             for name in IDENTIFIED:
                 if name in found:
@@ -135,6 +143,18 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
         _compare_with_queues(result, ops)
         _compare_with_redo_log(result)
     return result
+
+
+def _note_later(scanned: Scanned, block: Block) -> None:
+    """Whose half and discard copies were written later.
+
+    The check had before it until then what it puts back, or gives up on.
+    """
+    found = witnesses_of(block, scanned.split.store.root)
+    for name in ("halves", "discards"):
+        if name in found:
+            rows = found[name].filter(pc.is_in(found[name]["topic"], value_set=_WRITTEN_BY_THE_CHECK))
+            scanned.later_hashes = np.concatenate([scanned.later_hashes, identity_hashes(identities(rows))])
 
 
 def _count_halves(result: SplitWitnesses) -> None:

@@ -1,0 +1,41 @@
+"""What was open at a past time: cursors have no history, but a copy that the check wrote later says that it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from readers.broker_settings import broker_settings
+from readers.local_engine import audit
+from readers.store import Store, open_store
+from tests.brokers import corpus
+
+
+def rows_at(store: Store, at_ms: int | None) -> dict[str, dict[str, Any]]:
+    reading = audit([store], lambda one: broker_settings(one), at_ms=at_ms)
+    return {row["transaction_id"]: row for row in reading.table().to_pylist()}
+
+
+@pytest.mark.parametrize("name", ["common-5.3.3", "common-4.9.7", "common-5.1.4", "busystop-5.1.4"])
+def test_what_is_open_today_was_open_since_it_was_sent(name: str, tmp_path: Path) -> None:
+    store = open_store(corpus.unpack(name, tmp_path))
+    today = rows_at(store, None)
+    times = sorted(copy["store_time_ms"] for row in today.values() for copy in row["half_copies"])
+    compared = 0
+    for at_ms in (times[len(times) // 3], times[len(times) // 2], times[-len(times) // 5]):
+        then = rows_at(store, at_ms)
+        for transaction_id, row in today.items():
+            if row["half_store_time_ms"] > at_ms:
+                assert transaction_id not in then, "it was not there"
+            elif row["state"] == "PENDING" and not row["discard_copies"]:
+                assert then[transaction_id]["state"] == "PENDING", then[transaction_id]["reason"]
+                compared += 1
+            elif any(copy["store_time_ms"] > at_ms for copy in row["discard_copies"]):
+                before = [copy for copy in row["discard_copies"] if copy["store_time_ms"] <= at_ms]
+                if not before and not row["op_marks"]:
+                    assert then[transaction_id]["state"] == "PENDING", "it was given up later"
+                    compared += 1
+    assert compared
+    assert all("wrote another copy" not in row["reason"] for row in today.values())
