@@ -109,7 +109,13 @@ def _of_waiting(judged: Judgement) -> dict[str, Bools]:
     waited, age = now - newest_stored, now - int64s(judged.born_time_ms)
     is_pending = judged.state == "PENDING"
     in_half_topic = is_pending & ~judged.newest_is(others.is_other)
-    is_immune = is_pending & ~judged.newest_is(others.is_prepared) & (immunity > 0) & (age < immunity * 1000)
+    # Immunity ends while a broker is stopped too: the one that starts now measures it by its own clock.
+    clock = judged.per_transaction({
+        name: view.reference_time_ms if view.now_ms is None else view.now_ms for name, view in judged.views.items()
+    })
+    may_be_immune = is_pending & ~judged.newest_is(others.is_prepared) & (immunity > 0)
+    was_immune = may_be_immune & (age < immunity * 1000)
+    is_immune = may_be_immune & (clock - int64s(judged.born_time_ms) < immunity * 1000)
     has_slot = (others.open_slot != NONE) | ((others.decided_slot != NONE) & ~others.is_foretold)
     is_slotless = others.is_prepared & others.has_tables & ~others.never_asks & ~has_slot & ~others.is_table_damaged
     askable = np.asarray(pc.and_(pc.is_valid(halves.table["producer_group"]), pc.is_valid(halves.table["real_topic"])))
@@ -118,8 +124,8 @@ def _of_waiting(judged: Judgement) -> dict[str, Bools]:
     )
     return {
         "never_asked": is_pending & halves.any_of(is_slotless),
-        "stalled": in_half_topic & ~is_immune & (waited > timeout + 2 * interval + CHECK_PASS_MS_MAX),
-        "never_checked": in_half_topic & (judged.checks_count == 0) & (waited > timeout + interval) & ~is_immune,
+        "stalled": in_half_topic & ~was_immune & (waited > timeout + 2 * interval + CHECK_PASS_MS_MAX),
+        "never_checked": in_half_topic & (judged.checks_count == 0) & (waited > timeout + interval) & ~was_immune,
         "immune": is_immune,
         "expires_soon": in_half_topic & (age > reserved - EXPIRES_SOON_MS),
         "poison": is_pending & halves.any_of(judged.is_before_per_copy & poisoned),

@@ -3,7 +3,7 @@
 A verdict depends on the transaction's own witnesses and on the `StoreView`. Those with a new witness are judged again
 anyway. When only the view has changed, these can come out otherwise (the rules are in `transactions.py`):
 
-- the reference time moved: PENDING only; stalled, never_checked, immune and expires_soon are asked of no other;
+- the reference time, or the clock, moved: PENDING only; stalled, never_checked, immune and expires_soon are asked of no other;
 - a check cursor moved: those with a copy at or behind the lower one of where it was and is (`is_before_per_copy`: the
   state PENDING, and the flag open_after_decision of those that are decided or discarded), and all that are PENDING,
   LOST or UNDECIDABLE, for their reason says the cursor;
@@ -39,6 +39,7 @@ def view_words(view: StoreView) -> dict[str, Any]:
         "half_cursors": view.half_cursors,
         "op_cursors": view.op_cursors,
         "reference_time_ms": view.reference_time_ms,
+        "now_ms": view.now_ms,
         "begins_later": view.log_begin_offset > 0,
         "checks_limit": min(settings.transaction_check_max, view.checks_seen_max) if is_measured else None,
         "beside": [view.is_interrupted, view.beside.digest()],
@@ -59,7 +60,7 @@ def mark_unsettled(database: FollowDatabase, number: int, before: dict[str, Any]
     if (before["half_cursors"], before["op_cursors"]) != (now["half_cursors"], now["op_cursors"]):
         _mark_states(database, _UNSETTLED_STATES)
         _mark_behind_cursors(database, number, before["half_cursors"], now["half_cursors"])
-    elif before["reference_time_ms"] != now["reference_time_ms"]:
+    elif any(before.get(name) != now[name] for name in ("reference_time_ms", "now_ms")):
         _mark_states(database, "('PENDING')")
     old, new = ({json.dumps(entry) for entry in words["foreign"]} for words in (before, now))
     for entry in old ^ new:

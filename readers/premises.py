@@ -125,7 +125,8 @@ class StoreView:
     the moment up to which the store is known: now for a running broker, else the end of its log. `beside` is what the
     tables beside the log say; `is_interrupted`: the broker did not stop cleanly, or runs, so that they may be old.
     `later_hashes` are identities of half and discard copies that were written after `at_ms`, in no order.
-    `booted_time_ms` is when a live broker started, None for files, which do not say it.
+    `now_ms` is the time by which a broker that started now would measure immunity: that of reading, or `at_ms`; None
+    where it is the reference time. `booted_time_ms` is when a live broker started, None for files, which do not say it.
     """
 
     store: str
@@ -135,6 +136,7 @@ class StoreView:
     log_begin_offset: int
     reference_time_ms: int
     at_ms: int | None = None
+    now_ms: int | None = None
     checks_seen_max: int = 0
     later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64), repr=False, compare=False)
     missing: tuple[MissingRange, ...] = ()

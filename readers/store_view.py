@@ -61,6 +61,7 @@ class StoreFacts:
             log_begin_offset=self.store.log_begin_offset,
             reference_time_ms=self.reference_time_ms if at_ms is None else min(at_ms, self.reference_time_ms),
             at_ms=at_ms,
+            now_ms=self.store.taken_time_ms if at_ms is None else at_ms,
             checks_seen_max=self.checks_seen_max,
             later_hashes=self.later_hashes,
             missing=tuple(self.missing),

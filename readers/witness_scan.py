@@ -39,7 +39,7 @@ class Scanned:
     Shape: the three strays go together: ends that name no half copy of this split, or one with other words: where they
            stand, what they name, and the hash of their identity. Most name a copy before the split's border, and a half
            of that identity there settles it; one with 0 for a hash needs a look whatever stands there.
-           `later_hashes`: the identities of half and discard copies that were stored after the time that is asked about.
+           `later_hashes`: the identities of half and discard copies stored after the time that is asked about.
     Units: bytes of the commit log; milliseconds.
     """
 

@@ -39,3 +39,19 @@ def test_what_is_open_today_was_open_since_it_was_sent(name: str, tmp_path: Path
                     compared += 1
     assert compared
     assert all("wrote another copy" not in row["reason"] for row in today.values())
+
+
+def test_immunity_ends_while_the_broker_is_stopped(tmp_path: Path) -> None:
+    """The broker that starts now measures it by its own clock: an hour of a half that is a day old is over."""
+    store = open_store(corpus.unpack("common-5.3.3", tmp_path))
+    now = rows_at(store, None)
+    immune = [one for one, row in now.items() if "pending_immune" in (row["keys"] or "")]
+    assert len(immune) == 2
+    stopped_ms = max(copy["store_time_ms"] for row in now.values() for copy in row["half_copies"])
+    then = rows_at(store, stopped_ms)
+    later = rows_at(store, stopped_ms + 3_700_000)
+    for one in immune:
+        assert now[one]["state"] == then[one]["state"] == "PENDING"
+        assert ("immune" in then[one]["flags"], "immune" in later[one]["flags"]) == (True, False)
+        assert "immune" not in now[one]["flags"]
+        assert "stalled" not in now[one]["flags"], "it was not overdue when the broker stopped"
