@@ -3,7 +3,8 @@
 A verdict depends on the transaction's own witnesses and on the `StoreView`. Those with a new witness are judged again
 anyway. When only the view has changed, these can come out otherwise (the rules are in `transactions.py`):
 
-- the reference time, or the clock, moved: PENDING only; stalled, never_checked, immune and expires_soon are asked of no other;
+- the reference time, or the clock, moved: PENDING only; stalled, never_checked, immune and expires_soon are asked of
+  no other;
 - a check cursor moved: those with a copy at or behind the lower one of where it was and is (`is_before_per_copy`: the
   state PENDING, and the flag open_after_decision of those that are decided or discarded), and all that are PENDING,
   LOST or UNDECIDABLE, for their reason says the cursor;

@@ -1,7 +1,8 @@
-"""Column names as people type them: a column, a time without its unit, a field of an evidence list, a property."""
+"""Column names as people type them: a column, one without its unit, a printed head, a part of evidence, a property."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _TIME = "time_ms"
+
+Heads = Mapping[str, str]
+_NO_HEADS: Heads = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,12 @@ class Path:
     values: tuple[str, ...] = ()
 
     @property
+    def is_duration(self) -> bool:
+        """Whether its values are milliseconds that passed."""
+        name = self.field or self.column
+        return name.endswith("_ms") and not is_time(name)
+
+    @property
     def is_time(self) -> bool:
         """Whether its values are epoch milliseconds."""
         return is_time(self.field or self.column)
@@ -42,15 +52,16 @@ def is_time(name: str) -> bool:
     return name.endswith(_TIME)
 
 
-def resolve(name: str, schema: pa.Schema) -> Path:
+def resolve(name: str, schema: pa.Schema, heads: Heads = _NO_HEADS) -> Path:
     """The column, list value, evidence field or map key that a name stands for.
 
+    `heads`: columns by what a printed table calls them.
     Raises: BadRequest, with the names that are near.
     """
     import pyarrow as pa
 
     column, _, field = name.partition(".")
-    column = _known(column, list(schema.names), f"no column {column!r}")
+    column = _known(column, list(schema.names), f"no column {column!r}", heads)
     kind = schema.field(column).type
     values = closed_values(schema.field(column))
     if pa.types.is_map(kind):
@@ -74,17 +85,22 @@ def resolve(name: str, schema: pa.Schema) -> Path:
     return Path(name, column, field, part.type, is_list=True, is_map=False, values=closed_values(part))
 
 
-def _known(name: str, names: list[str], complaint: str) -> str:
+def _known(name: str, names: list[str], complaint: str, heads: Heads = _NO_HEADS) -> str:
     if name in names:
         return name
-    if f"{name}_ms" in names and is_time(f"{name}_ms"):
+    if f"{name}_ms" in names:
         return f"{name}_ms"
-    raise BadRequest(complaint, advice=did_you_mean(name, names))
+    if name in heads:
+        return heads[name]
+    raise BadRequest(complaint, advice=did_you_mean(name, [*names, *heads]))
 
 
-def chosen_columns(fields: str | None, schema: pa.Schema, default: list[str]) -> list[str]:
+def chosen_columns(
+    fields: str | None, schema: pa.Schema, default: list[str], heads: Heads = _NO_HEADS, more: Iterable[str] = ()
+) -> list[str]:
     """The columns that `--fields` names, in its order; `all` means every one; the default where nothing is asked.
 
+    A part of evidence is named as in `--where`: half_copies.queue_offset. `more`: columns that can be made of others.
     Raises: BadRequest for a column that is not there.
     """
     if fields is None:
@@ -94,4 +110,14 @@ def chosen_columns(fields: str | None, schema: pa.Schema, default: list[str]) ->
     words = [word.strip() for word in fields.split(",") if word.strip()]
     if not words:
         raise BadRequest("--fields names no column", advice=f"there are: {', '.join(schema.names)}")
-    return list(dict.fromkeys(_known(word, list(schema.names), f"no column {word!r}") for word in words))
+    names = [*schema.names, *more]
+    return list(dict.fromkeys(_one_column(word, names, schema, heads) for word in words))
+
+
+def _one_column(word: str, names: list[str], schema: pa.Schema, heads: Heads) -> str:
+    column, dot, _ = word.partition(".")
+    column = _known(column, names, f"no column {column!r}", heads)
+    if not dot or column not in schema.names:
+        return _known(word, names, f"no column {word!r}", heads)
+    path = resolve(word, schema, heads)
+    return f"{path.column}.{path.field}"

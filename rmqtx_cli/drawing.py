@@ -56,6 +56,11 @@ def with_events(transactions: list[Transaction], places: Sequence[Surroundings],
     return pa.Table.from_pylist(rows, schema=wider)
 
 
+def views() -> tuple[View, View]:
+    """How events and consumer groups are listed in the page."""
+    return _timeline_view(None, with_store=True), _CONSUMERS_VIEW
+
+
 def _sent_ms(transaction: Transaction) -> int | None:
     stored: int | None = transaction["half_store_time_ms"]
     return stored

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from readers.errors import BadRequest
 from rmqtx_cli.closed_values import check_pattern, check_value
-from rmqtx_cli.columns import Path, resolve
+from rmqtx_cli.columns import Heads, Path, resolve
+from rmqtx_cli.durations import parse_duration_ms
 from rmqtx_cli.times import parse_time_ms
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ class Filter:
 _WORDS_MAX, _DEPTH_MAX = 1000, 100
 
 
-def parse_filter(text: str, schema: pa.Schema, option: str = "--where") -> Filter:
-    """The condition over rows of a schema; `option` is what errors name.
+def parse_filter(text: str, schema: pa.Schema, option: str = "--where", heads: Heads | None = None) -> Filter:
+    """The condition over rows of a schema; `option` is what errors name, `heads` what a printed table calls columns.
 
     Raises: BadRequest for what is no condition, an unknown column, or a value that the column cannot have.
     """
@@ -53,7 +54,7 @@ def parse_filter(text: str, schema: pa.Schema, option: str = "--where") -> Filte
     depth = sum(value.lower() in ("(", "not") for kind, value in words if kind != "quoted")
     if len(words) > _WORDS_MAX or depth > _DEPTH_MAX:
         raise BadRequest(f"{option}: a condition of more than {_WORDS_MAX} words or {_DEPTH_MAX} brackets is not read")
-    parser = _Parser(words, schema, option)
+    parser = _Parser(words, schema, option, heads or {})
     mask = parser.either()
     if parser.left():
         raise BadRequest(f"{option}: {parser.left()[0][1]!r} was not expected in {text!r}", advice=_HELP)
@@ -79,10 +80,11 @@ def tokens(text: str, option: str) -> Iterator[tuple[str, str]]:
 class _Parser:
     """Recursive descent: either := both ('or' both)*, both := one ('and' one)*, one := not, brackets, comparison."""
 
-    def __init__(self, words: list[tuple[str, str]], schema: pa.Schema, option: str) -> None:
+    def __init__(self, words: list[tuple[str, str]], schema: pa.Schema, option: str, heads: Heads) -> None:
         self._tokens = words
         self._schema = schema
         self._option = option
+        self._heads = heads
         self.columns: set[str] = set()
 
     def left(self) -> list[tuple[str, str]]:
@@ -124,7 +126,7 @@ class _Parser:
             return mask
         if kind != "word":
             raise BadRequest(f"{self._option}: {value!r} stands where a column should", advice=_HELP)
-        path = resolve(value, self._schema)
+        path = resolve(value, self._schema, self._heads)
         self.columns.add(path.column)
         if self._word("is"):
             negated = self._word("not")
@@ -221,7 +223,10 @@ def _scalar(path: Path, text: str, option: str) -> pa.Scalar:
     kind = path.type
     try:
         if pa.types.is_integer(kind):
-            is_number = re.fullmatch(r"-?[0-9]+", text) or not path.is_time
+            is_number = re.fullmatch(r"-?[0-9]+", text) is not None
+            if path.is_duration and not is_number:
+                return pa.scalar(parse_duration_ms(text), pa.int64())
+            is_number |= not path.is_time
             return pa.scalar(int(text) if is_number else parse_time_ms(text), pa.int64())
         if pa.types.is_boolean(kind):
             return pa.scalar({"true": True, "false": False}[text.lower()])

@@ -37,11 +37,13 @@ from remoting import frames, unique_keys
 from remoting.codes import ResponseCode
 from remoting.meanings import MEANINGS as RESPONSE_MEANINGS
 from repairs.answers import ANSWERS
+from repairs.cursor_setting import CURSOR_EFFECTS
 from repairs.guards import GUARDS
 from repairs.probe_steps import PROBE_STEPS, SCENARIOS, STEPS
 from repairs.receipts import OUTCOMES as RECEIPT_OUTCOMES
-from repairs.receipts import RECEIPTS, STANDINGS
+from repairs.receipts import RECEIPTS, RECHECK, REQUEST, STANDINGS
 from repairs.table_plans import TABLE_STEPS
+from repairs.undo_table import EDITS
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 
 #: Where structures on disk are declared; a test finds any that is missing here.
@@ -134,6 +136,7 @@ def entries() -> list[Entry]:
         *(Entry(word, "step of a probe", (text,)) for word, text in STEPS.items()),
         *(Entry(word, "term", (text,)) for word, text in TERMS.items()),
         *_tables(),
+        *_heads(),
         *_structures(structures(), "disk"),
         *_structures(structures(WIRE_MODULES), "the wire"),
         *(Entry(code.name, "response code", _response_lines(code)) for code in RESPONSE_MEANINGS),
@@ -177,6 +180,36 @@ def _tables() -> Iterator[Entry]:
     for name, sentences in columns.items():
         lines = [f"{sentence}; in {', '.join(tables)}" for sentence, tables in sentences.items()]
         yield Entry(name, "column", tuple(lines))
+
+
+def _heads() -> Iterator[Entry]:
+    """The heads of printed tables that are no columns' names, and the columns that can be made of others."""
+    from readers.tables import TRANSACTIONS
+    from rmqtx_cli.all_views import all_views
+    from rmqtx_cli.derived_columns import derived_columns
+
+    for name, derived in derived_columns(TRANSACTIONS).items():
+        yield Entry(name, "column made of others", (f"{meaning_of(derived.field)}; in --where and --fields",))
+    tables = {one.name: meaning_of(one) for schema in {**ALL_TABLES, **RESULT_TABLES}.values() for one in schema}
+    parts = [*REQUEST, *RECHECK, *EDITS, *CURSOR_EFFECTS]
+    meanings = {one.name: meaning_of(one) for one in parts} | _OF_A_PAGE | tables
+    sources: dict[str, dict[str, None]] = {}
+    for view in all_views():
+        for column in view.columns:
+            if column.heading and not (column.heading in tables and (column.heading,) == column.sources):
+                sources.setdefault(column.heading, {}).update(dict.fromkeys(column.sources))
+    for heading, names in sources.items():
+        lines = (f"{name}: {meanings[name]}" if meanings.get(name) else f"shows {name}" for name in names)
+        yield Entry(heading, "head of a printed column", tuple(lines))
+
+
+#: What stands in the page of one transaction.
+_OF_A_PAGE = {
+    "event": "what happened to the transaction: born, sent, check, discard, commit, rollback, op",
+    "detail": "what the record behind an event says",
+    "is_past": "whether a consumer group reads behind the final: committed is not consumed",
+    "final_queue_offset": "where the final stands in its queue",
+}
 
 
 def _is_short(text: str) -> bool:

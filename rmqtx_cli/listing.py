@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from readers.errors import BadRequest
 from rmqtx_cli import exit_status
 from rmqtx_cli.columns import chosen_columns
+from rmqtx_cli.derived_columns import Derived, derived_columns, part_of, with_derived
 from rmqtx_cli.filters import Filter, parse_filter
 from rmqtx_cli.options import OutputFormat
 from rmqtx_cli.output.port import chosen_format, open_port
@@ -32,6 +34,7 @@ class Listing:
     """What was asked of the rows of one table, understood before anything is read.
 
     `meta`: the custody of the rows, for formats that carry one; it is set before anything is written.
+    `now_ms`: what ages count to.
     `rows_count` were written; `found_count` fulfil the condition, all of them where the rows are read to the end.
     Raises: BadRequest, for a column, condition or format that cannot be.
     """
@@ -47,27 +50,43 @@ class Listing:
     voice: Voice = field(default_factory=Voice)
     with_meta: bool = False
     meta: dict[str, Any] | None = None
+    now_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     rows_count: int = 0
     found_count: int = 0
     has_failed: bool = False
     columns: list[str] = field(init=False)
+    _derived: dict[str, Derived] = field(init=False, default_factory=dict)
     _where: Filter | None = field(init=False, default=None)
     _fail_on: Filter | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
+        import pyarrow as pa
+
         self.format = chosen_format(self.format, self.output)
         if self.with_meta and self.format not in (*_WITH_METADATA, OutputFormat.JSONL):
             raise BadRequest(f"--with-meta: {self.format} has no place for it", advice="use jsonl, parquet or arrow")
         default = self.view.sources if self.format is OutputFormat.TABLE else list(self.schema.names)
-        self.columns = chosen_columns(self.fields, self.schema, default)
+        derived = derived_columns(self.schema)
+        heads = self.view.heads
+        self.columns = chosen_columns(self.fields, self.schema, default, heads, derived)
         if self.fields is not None:
             self.view = plain_view(self.columns)
-        self._where = parse_filter(self.where, self.schema) if self.where else None
-        self._fail_on = parse_filter(self.fail_on, self.schema, "--fail-on") if self.fail_on else None
+        wider = pa.schema([*self.schema, *(one.field for one in derived.values())])
+        self._where = parse_filter(self.where, wider, heads=heads) if self.where else None
+        self._fail_on = parse_filter(self.fail_on, wider, "--fail-on", heads) if self.fail_on else None
+        for name in self._named():
+            made = derived.get(name) or (part_of(self.schema, name) if "." in name else None)
+            if made is not None:
+                self._derived[name] = made
 
     @property
     def needed(self) -> list[str]:
         """The columns that must be read: those given and those that conditions look at."""
+        return list(dict.fromkeys(self._derived[name].source if name in self._derived else name
+                                  for name in self._named()))  # fmt: skip
+
+    def _named(self) -> list[str]:
+        """The columns that are asked for, those that are made of others too."""
         conditions = [condition.columns for condition in (self._where, self._fail_on) if condition is not None]
         return list(dict.fromkeys([*self.columns, *(name for names in conditions for name in sorted(names))]))
 
@@ -84,7 +103,9 @@ class Listing:
         """
         import pyarrow as pa
 
-        chosen = pa.schema([self.schema.field(name) for name in self.columns])
+        chosen = pa.schema([
+            self._derived[name].field if name in self._derived else self.schema.field(name) for name in self.columns
+        ])
         if self.meta is not None and self.carries_meta:
             from readers.custody import with_custody
 
@@ -92,7 +113,8 @@ class Listing:
         assert self.format is not None
         with open_port(self.format, self.output, chosen, self.view) as port:
             for batch in batches:
-                rows = batch if self._where is None else self._where.apply(batch)
+                rows = with_derived(batch, self._derived.values(), self.now_ms)
+                rows = rows if self._where is None else self._where.apply(rows)
                 self.found_count += rows.num_rows
                 if self.limit is not None:
                     rows = rows.slice(0, self.limit - self.rows_count)

@@ -47,6 +47,8 @@ _RECHECK_VIEW = View(
         plain("standing_reason", 1, may_be_cut=True), plain("who", 2, may_be_cut=True),
     )
 )
+#: How the lists of the page look.
+VIEWS = (_WITNESS_VIEW, _REQUEST_VIEW, _RECHECK_VIEW)
 
 
 def draw_receipt(receipt: Receipt, stream: IO[bytes]) -> None:

@@ -31,6 +31,7 @@ class Column:
     rank: int = 1
     is_number: bool = False
     may_be_cut: bool = False
+    is_plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +46,27 @@ class View:
         """The table's columns that the view looks at."""
         return list(dict.fromkeys(name for column in self.columns for name in column.sources))
 
+    @property
+    def heads(self) -> dict[str, str]:
+        """The table's columns by their heads, where these show nothing else and are other words."""
+        plain_ones = (column for column in self.columns if column.is_plain)
+        return {column.heading: column.sources[0] for column in plain_ones if column.heading != column.sources[0]}
+
 
 def plain(name: str, rank: int = 1, heading: str | None = None, *, may_be_cut: bool = False) -> Column:
     """A column that shows one of the table's columns."""
-    number = name in _NUMBERS or (name.endswith(("_offset", "_bytes", "_count", "_id")) and name not in _TEXT_IDS)
+    is_count = "." not in name and name.endswith(("_offset", "_bytes", "_count", "_id"))
+    number = name in _NUMBERS or (is_count and name not in _TEXT_IDS)
     return Column(
         heading or (name.removesuffix("_ms") if is_time(name) else name), (name,),
-        lambda row: value_text(name, row[name]), rank, number, may_be_cut,
+        lambda row: value_text(name, row[name]), rank, number, may_be_cut, is_plain=True,
     )
 
 
 _NUMBERS = frozenset(
     {
         "value", "tags_code", "key_hash", "entry_number", "previous_entry_number", "slot_number", "producer_group_hash",
-        "entry_index", "term", "epoch",
+        "entry_index", "term", "epoch", "age_ms", "half",
     }
 )
 _TEXT_IDS = frozenset({"transaction_id", "message_id", "real_queue_id", "receipt_id"})
@@ -71,7 +79,7 @@ def value_text(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return time_text(value) if is_time(name) else str(value)
+        return time_text(value) if is_time(name) else duration_text(value) if name == "age_ms" else str(value)
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, list):

@@ -176,7 +176,9 @@ def command(
     engine_options = database.engine_of(
         EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
     )
-    listing = Listing(schema, view, output_format, output, fields, condition, fail_on, limit, voice, with_meta)
+    listing = Listing(
+        schema, view, output_format, output, fields, condition, fail_on, limit, voice, with_meta, now_ms=now_ms
+    )
     if follow:
         interval_ms = INTERVAL_MS if interval is None else parse_duration_ms(interval)
         return Following(

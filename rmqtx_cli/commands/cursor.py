@@ -84,7 +84,7 @@ def command(
 
     voice = Voice(verbose, quiet)
     _check(override, reason)
-    listing = Listing(CURSOR_EFFECTS, _view(), output_format, output, fields, voice=voice)
+    listing = Listing(CURSOR_EFFECTS, view(), output_format, output, fields, voice=voice)
     with offline.locked(voice) as (store, settings_of, destination, opened):
         wanted = moves(store, half=half, op=op)
         changes = change_set(store, wanted)
@@ -173,7 +173,8 @@ def _batches(rows: Sequence[dict[str, Any]]) -> Any:
     return iter([pa.RecordBatch.from_pylist(list(rows), schema=CURSOR_EFFECTS)] if rows else [])
 
 
-def _view() -> View:
+def view() -> View:
+    """How the changes are listed."""
     from rmqtx_cli.views import ALWAYS, View, plain
 
     return View(

@@ -115,7 +115,9 @@ def command(
             "--broker-version": broker_version, "--transaction-table": database.address,
         })
         view = transactions_view(now_ms, with_state=all_open, with_store=True, with_producers=True)
-        listing = Listing(LIVE_TRANSACTIONS, view, output_format, output, fields, where, fail_on, limit, voice)
+        listing = Listing(
+            LIVE_TRANSACTIONS, view, output_format, output, fields, where, fail_on, limit, voice, now_ms=now_ms
+        )
         with live_source(live, voice, rate) as source:
             reading = source.pending()
             rows = reading.table()
@@ -123,7 +125,9 @@ def command(
         refuse_without_live(rate)
         places = expand(store or [])
         view = transactions_view(now_ms, with_state=all_open, with_store=len(places) > 1)
-        listing = Listing(TRANSACTIONS, view, output_format, output, fields, where, fail_on, limit, voice)
+        listing = Listing(
+            TRANSACTIONS, view, output_format, output, fields, where, fail_on, limit, voice, now_ms=now_ms
+        )
         opened = open_stores(places, commit_log, broker_conf, broker_version)
         refuse_inside(output, opened.stores)
         say_header(opened, voice)

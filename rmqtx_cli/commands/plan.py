@@ -121,7 +121,7 @@ def command(
     _refuse_file(output, force=force)
     is_live = live.instead_of(store or (), f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE")
     asked = _Asked(action, ids or [], group, topic, older_than, where, every)
-    listing = Listing(PLAN_STEPS, _steps_view(), output_format, None, fields, voice=voice)
+    listing = Listing(PLAN_STEPS, steps_view(), output_format, None, fields, voice=voice)
     with (
         FromBrokers(live) if is_live else FromFiles(store or [], commit_log, broker_conf, broker_version)
     ) as source:
@@ -191,7 +191,9 @@ class _Asked:
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        from rmqtx_cli.derived_columns import derived_columns, with_derived
         from rmqtx_cli.filters import parse_filter
+        from rmqtx_cli.views import transactions_view
 
         if not self.ids:
             column, value = {"close": ("advice", "close"), "resume": ("state", "DISCARDED")}.get(
@@ -207,8 +209,13 @@ class _Asked:
             before_ms = time.time_ns() // 1_000_000 - parse_duration_ms(self.older_than)
             rows = rows.filter(pc.less_equal(rows["half_store_time_ms"], before_ms))
         if self.where:
-            condition = parse_filter(self.where, rows.schema)
-            rows = pa.Table.from_batches([condition.apply(batch) for batch in rows.to_batches()], rows.schema)
+            now_ms = time.time_ns() // 1_000_000
+            derived = derived_columns(rows.schema).values()
+            wider = pa.schema([*rows.schema, *(one.field for one in derived)])
+            heads = transactions_view(now_ms, with_state=True, with_store=True).heads
+            condition = parse_filter(self.where, wider, heads=heads)
+            kept = [condition.apply(with_derived(batch, derived, now_ms)) for batch in rows.to_batches()]
+            rows = pa.Table.from_batches([batch.select(rows.schema.names) for batch in kept], rows.schema)
         return rows
 
 
@@ -251,7 +258,8 @@ def _tell_producers(situations: Sequence[Situation], voice: Voice) -> None:
         voice.note(f"a producer of group {group} is connected now: apply refuses (producer-connected) while it is")
 
 
-def _steps_view() -> Any:
+def steps_view() -> Any:
+    """How steps are listed."""
     from rmqtx_cli.views import ALWAYS, Column, View, plain
 
     def named(row: dict[str, Any]) -> str:

@@ -122,7 +122,7 @@ def command(
     chosen = _Chosen(name, action, outcome, None if since is None else _since_ms(since, voice))
     schema = _rechecked_schema() if recheck else RECEIPTS
     listing = Listing(
-        schema, _view(with_standing=recheck), output_format, output, fields, where, fail_on, limit, voice
+        schema, view(with_standing=recheck), output_format, output, fields, where, fail_on, limit, voice
     )
     book = Journal(journal)
     found = book.read()
@@ -284,7 +284,8 @@ def _with_standings(rows: pa.Table, schema: pa.Schema, standings: dict[str, Stan
     return pa.Table.from_arrays([*(column.combine_chunks() for column in rows.columns), *columns], schema=schema)
 
 
-def _view(*, with_standing: bool) -> View:
+def view(*, with_standing: bool) -> View:
+    """How receipts are listed."""
     from rmqtx_cli.views import ALWAYS, Column, View, plain
 
     def latest(row: dict[str, Any]) -> str:

@@ -71,7 +71,7 @@ def command(
     from rmqtx_cli.listing import Listing
 
     voice = Voice(verbose, quiet)
-    listing = Listing(EDITS, _view(), output_format, output, fields, voice=voice)
+    listing = Listing(EDITS, view(), output_format, output, fields, voice=voice)
     undo_file, differing = execution.standing(file, store, times=not ignore_times)
     root = as_text(os.path.realpath(store or undo_file.root))
     _say_standing(undo_file, root, voice)
@@ -151,7 +151,8 @@ def _agreed(undo_file: UndoFile, root: str, resume: bool) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _view() -> View:
+def view() -> View:
+    """How the changes are listed."""
     from rmqtx_cli.views import ALWAYS, View, plain
 
     return View(
