@@ -30,6 +30,9 @@ _Named = dict[str, str | None]
 #: Up to so much of a log is read for damage alone: for one transaction, in about a second; for all open ones, in 12 ms.
 _SHOWN_BYTES_MAX = 256 << 20
 _OPEN_BYTES_MAX = 4 << 20
+#: Ids of one process begin alike, and end in a counter: less would be a guess.
+SHORT_ID_LENGTH_MIN = 4
+_SHORT_IDS_TOLD_MAX = 3
 
 
 def pending(
@@ -72,10 +75,12 @@ def show(
     *,
     at_ms: int | None = None,
     scan: bool = False,
+    short: bool = False,
     progress: Progress | None = None,
 ) -> Reading:
     """The transactions that an id, the message id of any of their records, or a business key names.
 
+    `short`: where nothing has the name, those whose id begins or ends with it; a note says so.
     Shape:  rows of TRANSACTIONS.
     Order:  first half copy.
     Raises: NoSuchTransaction if nothing in the stores has that name; EvidenceMissing if not all that may was read.
@@ -97,11 +102,18 @@ def show(
         table = None
     if table is not None and _is_damaged_behind(table, reading, facts, _SHOWN_BYTES_MAX):
         table = None
+    shortened: list[pa.Table] = []
     if table is None:
         def chosen(rows: pa.Table) -> pa.Table:
+            if short and len(identity) >= SHORT_ID_LENGTH_MIN:
+                shortened.append(_rows_of_short_id(rows, identity))
             return rows_named(rows, identity)
 
         table = pa.Table.from_batches(_scanned(reading, stores, settings_of, at_ms, progress, chosen), TRANSACTIONS)
+    if not table.num_rows and shortened:
+        table = pa.concat_tables(shortened)
+        ids = ", ".join(table["transaction_id"].to_pylist()[:_SHORT_IDS_TOLD_MAX])
+        reading.notes.append(f"{identity} is short for {ids}, because nothing has that name")
     if not table.num_rows:
         raise not_found(stores, identity, reading)
     reading.batches = table.to_batches()
@@ -250,6 +262,12 @@ def _undecidable_findings(undecidable: Counter[tuple[str, str]]) -> list[Finding
 def open_rows(rows: pa.Table) -> pa.Table:
     """The rows that the broker still has before it: PENDING, and decided ones that it will ask again."""
     return rows_where(rows, pc.or_(pc.equal(rows["state"], "PENDING"), pc.equal(rows["advice"], "close")))
+
+
+def _rows_of_short_id(rows: pa.Table, part: str) -> pa.Table:
+    """The rows whose id begins or ends with some text; case does not count."""
+    ids = pc.utf8_upper(rows["transaction_id"])
+    return rows.filter(pc.or_(pc.starts_with(ids, part.upper()), pc.ends_with(ids, part.upper())))
 
 
 def rows_named(rows: pa.Table, identity: str) -> pa.Table:

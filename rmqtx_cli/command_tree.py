@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ from typer.core import TyperCommand, TyperGroup
 from readers.errors import BadRequest
 from rmqtx_cli import exit_status, say
 
+#: Names the store that commands read where none is given; commands that act want it said each time.
+STORE_VARIABLE = "RMQTX_STORE"
 _JSON = ["--format", "json"]
 _COUNT_MAX = (1 << 63) - 1
 
@@ -38,7 +41,7 @@ class CheckedCommand(TyperCommand):
                 file can count to. A script whose variable is unset passes an empty one; taken for "not given" it would
                 widen what a command acts on.
         """
-        args = self._with_format(args)
+        args = self._with_store(self._with_format(args))
         given, _, _ = self.make_parser(ctx).parse_args(list(args))
         for parameter in self.params:
             value = given.get(parameter.name)
@@ -47,6 +50,7 @@ class CheckedCommand(TyperCommand):
                 is_option = parameter.param_type_name == "option"
                 what = parameter.opts[0] if is_option else str(parameter.metavar or parameter.name).strip("[]")
                 raise BadRequest(f"{what} is empty", advice="is a variable of your script not set?")
+        args = self._with_own_store(args, given)
         left = super().parse_args(ctx, args)
         for parameter in self.params:
             value = ctx.params.get(parameter.name)
@@ -61,6 +65,35 @@ class CheckedCommand(TyperCommand):
         end = args.index("--") if "--" in args else len(args)
         written = [word for one in args[:end] for word in (_JSON if one == "--json" else [one])]
         return [*written, *args[end:]]
+
+
+    def _with_store(self, args: list[str]) -> list[str]:
+        """The words with `--store X` as X where a store is an argument: people need not know which it is where."""
+        if not self._takes_store or any("--store" in parameter.opts for parameter in self.params):
+            return args
+        kept, stores, words = [], [], iter(args)
+        for word in words:
+            if word == "--":
+                kept += [word, *words]
+            elif word == "--store":
+                stores.append(next(words, ""))
+            elif word.startswith("--store="):
+                stores.append(word.partition("=")[2])
+            else:
+                kept.append(word)
+        return [*kept, *stores]
+
+    @property
+    def _takes_store(self) -> bool:
+        return any(one.param_type_name == "argument" and one.name in ("store", "paths") for one in self.params)
+
+    def _with_own_store(self, args: list[str], given: dict[str, Any]) -> list[str]:
+        """The words with the store that RMQTX_STORE names, for a command that only reads and that none is named to."""
+        store = os.environ.get(STORE_VARIABLE, "").strip()
+        is_named = any(given.get(name) for name in ("store", "paths", "more", "namesrv", "broker"))
+        if not store or is_named or not (self._takes_store or self.name == "show"):
+            return args
+        return [*args, store] if self._takes_store else ["--store", store, *args]
 
 
 class CommandTree(typer.Typer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -71,6 +71,7 @@ class Listing:
         self.columns = chosen_columns(self.fields, self.schema, default, heads, derived)
         if self.fields is not None:
             self.view = plain_view(self.columns)
+        self.view = replace(self.view, is_quiet=self.voice.quiet)
         wider = pa.schema([*self.schema, *(one.field for one in derived.values())])
         self._where = parse_filter(self.where, wider, heads=heads) if self.where else None
         self._fail_on = parse_filter(self.fail_on, wider, "--fail-on", heads) if self.fail_on else None

@@ -22,7 +22,11 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 
 
 class SectionedGroup(HelpfulGroup):
-    """The tree of commands; its help lists them by sections."""
+    """The tree of commands; its help lists them by sections, and `help CMD` is `CMD --help`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """What is left of the words after the options of all commands."""
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         """Write the sections, their columns one below the other."""

@@ -36,10 +36,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The columns of a printed table, and what stands in its place if there are no rows."""
+    """The columns of a printed table, and what is said in its place if there are no rows, but where it is quiet."""
 
     columns: tuple[Column, ...]
     nothing: str = "no rows"
+    is_quiet: bool = False
 
     @property
     def sources(self) -> list[str]:

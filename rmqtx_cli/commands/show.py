@@ -107,7 +107,9 @@ def command(
     say_header(opened, voice)
     table = database.read(opened.stores)
     with shown("searching", voice) as progress:
-        reading = show(opened.stores, opened.settings_of, identity, at_ms=at_ms, scan=scan, progress=progress)
+        reading = show(
+            opened.stores, opened.settings_of, identity, at_ms=at_ms, scan=scan, short=True, progress=progress
+        )
     reading.batches = with_entries(reading.batches, table)
     return page.write(reading, TRANSACTIONS, [StoreSurroundings(one) for one in opened.stores])
 

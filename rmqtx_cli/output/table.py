@@ -31,7 +31,7 @@ class TablePort:
     def __init__(self, stream: IO[bytes], _schema: pa.Schema, view: View) -> None:
         self._stream = stream
         self._columns: Sequence[Column] = view.columns
-        self._nothing = view.nothing
+        self._nothing, self._is_quiet = view.nothing, view.is_quiet
         self._waiting: list[Row] = []
         self._widths: list[int] = []
         self._limits: list[int | None] = []
@@ -54,7 +54,7 @@ class TablePort:
         """Print what is left."""
         if self._waiting:
             self._print()
-        elif self._is_first:
+        elif self._is_first and not self._is_quiet:
             say.line(f"rmqtx: {self._nothing}")
 
     def _print(self) -> None:
@@ -99,7 +99,7 @@ class TablePort:
             kept.remove(max(loose, key=lambda number: (number in empty, self._columns[number].rank, number)))
         self._limits = _limits(widths, self._columns, kept, room if total <= room else total)
         hidden = len(widths) - len(kept)
-        if hidden:
+        if hidden and not self._is_quiet:
             names = ", ".join(c.heading for n, c in enumerate(self._columns) if n not in kept)
             say.line(f"rmqtx: {count(hidden, 'column')} left out at this width: {names}")
         self._columns = [self._columns[number] for number in kept]

@@ -30,6 +30,7 @@ def journal_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of a journal of the test's own; and no name server but one that the test names."""
     monkeypatch.setenv("RMQTX_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    monkeypatch.delenv("RMQTX_STORE", raising=False)
     return tmp_path / "state"
 
 

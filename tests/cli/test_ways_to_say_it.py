@@ -1,0 +1,74 @@
+"""The ways in which people say what they mean: short ids, `--store` anywhere, a variable, `help CMD`, `-q`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.test_pipes import RMQTX
+from tests.cli.test_words_given import on_terminal
+
+WHOLE = "FD0000000000000000000000000000021A584E0E2F2A683849CD0081"
+
+
+@pytest.mark.parametrize("short", ["9CD0081", "9cd0081", WHOLE[:-1] + "1", "683849CD0081"])
+def test_a_unique_part_of_an_id_is_shown(rmqtx: Run, common: Path, short: str) -> None:
+    result = rmqtx("show", short, "--store", common)
+    assert result.status == 0
+    assert result.out.startswith(f"{WHOLE}  PENDING")
+    assert ("is short for" in result.err) == (short != WHOLE)
+
+
+def test_a_part_that_several_ids_have_lists_them(rmqtx: Run, common: Path) -> None:
+    result = rmqtx("show", WHOLE[:-4], "--store", common, "--json")
+    assert {row["transaction_id"][:-4] for row in json.loads(result.out)} == {WHOLE[:-4]}
+    assert "transactions have this name" in result.err
+
+
+@pytest.mark.parametrize("short", ["081", "9CD008", "ZZZZZZZ"])
+def test_what_is_no_beginning_or_end_is_no_transaction(rmqtx: Run, common: Path, short: str) -> None:
+    assert rmqtx("show", short, "--store", common).status == 16
+
+
+def test_acting_takes_whole_ids_only(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    acting = ("--store", common, "--to", tmp_path / "new", "--broker-version", "5.3.3", "--dry-run")
+    assert rmqtx("rollback", "9CD0081", *acting).status == 16
+    plan = ("plan", "rollback", "9CD0081", "--store", common, "--reason", "r", "-o", tmp_path / "p.json")
+    assert rmqtx(*plan).status == 16
+
+
+@pytest.mark.parametrize("words", ["pending", "audit", "verify", "decode half", "stores", "simulate", "check"])
+def test_a_store_is_an_option_wherever_it_is_an_argument(rmqtx: Run, common: Path, words: str) -> None:
+    plain = rmqtx(*words.split(), common)
+    for said in (["--store", common], [f"--store={common}"]):
+        given = rmqtx(*words.split(), *said)
+        assert (given.status, bool(given.out)) == (plain.status, bool(plain.out))
+
+
+def test_a_variable_names_the_store_of_commands_that_read(
+    rmqtx: Run, common: Path, corpus_store: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RMQTX_STORE", str(common))
+    assert WHOLE in rmqtx("pending", "-q").out
+    assert rmqtx("show", WHOLE, "-q").out.startswith(WHOLE)
+    assert WHOLE not in rmqtx("pending", corpus_store("fifteen-5.3.3"), "-q").out
+    assert rmqtx("pending", "-n", "127.0.0.1:1").status == 14, "a broker that is named wins"
+    assert rmqtx("rollback", WHOLE, "--to", tmp_path / "new").status == 2, "what acts wants it said"
+    assert rmqtx("plan", "rollback", WHOLE, "--reason", "r", "-o", tmp_path / "p.json").status == 2
+
+
+@pytest.mark.parametrize("words", ["pending", "decode half", "cursor set", "decode"])
+def test_help_for_a_command(rmqtx: Run, words: str) -> None:
+    assert rmqtx("help", *words.split()).out == rmqtx(*words.split(), "--help").out != ""
+    assert rmqtx("help", "nonsense").status == 2
+
+
+def test_quiet_says_nothing(rmqtx: Run, common: Path) -> None:
+    result = rmqtx("pending", common, "-q", "--where", "keys = none")
+    assert (result.status, result.out, result.err) == (0, "", "")
+    assert "left out" in on_terminal([*RMQTX, "pending", str(common)])[1]
+    assert "left out" not in on_terminal([*RMQTX, "pending", str(common), "-q"])[1]
