@@ -23,6 +23,7 @@ from rmqtx_cli.options import (
     FormatOption,
     GroupOption,
     LimitOption,
+    OutputFormat,
     QuietOption,
     TopicOption,
     VerboseOption,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from rmqtx_cli.plan_sources import PlanSource
 
 NAME = "plan"
+SHOW = "show"
 SHORT = "what shall be done to which transactions, as a file to be reviewed"
 EXAMPLES = (
     Example("rmqtx plan commit ID ID -n 10.0.0.1:9876 --reason OPS-4711 -o plan.json", "these, from live brokers"),
@@ -48,13 +50,15 @@ EXAMPLES = (
         "what hangs and fulfils this",
     ),
     Example("rmqtx plan close --all --store STORE --reason OPS-4712 -o plan.json", "from files, without a network"),
+    Example("rmqtx plan show plan.json", "what is in it"),
     Example("rmqtx apply plan.json -n 10.0.0.1:9876", "then, when somebody has read it"),
 )
 #: Refused transactions that are told of one by one, unless --verbose.
 _TOLD_MAX = 10
 
 ActionArgument = Annotated[
-    str, typer.Argument(metavar="ACTION", help="commit, rollback, discard, resume or close.")
+    str,
+    typer.Argument(metavar="ACTION", help="commit, rollback, discard, resume or close; or show, and a plan's file."),
 ]
 IdArguments = Annotated[
     list[str] | None,
@@ -63,9 +67,14 @@ IdArguments = Annotated[
         help="Transaction ids, message ids of their records, or business keys that only one has. None: by conditions.",
     ),
 ]
-FileOption = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The plan's file.")]
+FileOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="The plan's file; needed but for show.")
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
-ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it goes into plan and receipts.")]
+ReasonOption = Annotated[
+    str | None,
+    typer.Option("--reason", metavar="TEXT", help="Why; it goes into plan and receipts. Needed but for show."),
+]
 AllOption = Annotated[bool, typer.Option("--all", help="Everything that the action fits, without a condition.")]
 OlderThanOption = Annotated[
     str | None, typer.Option("--older-than", metavar="DURATION", help="Only those whose first copy is older: 10m, 2h.")
@@ -81,8 +90,8 @@ def command(
     context: typer.Context,
     action: ActionArgument,
     live: LiveOptions,
-    output: FileOption,
-    reason: ReasonOption,
+    output: FileOption = None,
+    reason: ReasonOption = None,
     ids: IdArguments = None,
     group: GroupOption = None,
     topic: TopicOption = None,
@@ -116,8 +125,17 @@ def command(
     from rmqtx_cli.unknown_names import say_unknown_names
 
     voice = Voice(verbose, quiet)
+    if action == SHOW:
+        if output is not None or reason is not None:
+            raise BadRequest("plan show writes no plan", advice="leave -o and --reason out")
+        return _shown(ids or [], output_format, fields, voice)
     if action not in ACTIONS:
-        raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, ACTIONS))
+        raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, [*ACTIONS, SHOW]))
+    for option, value in (("--output", output), ("--reason", reason)):
+        if value is None:
+            raise BadRequest(f"{option} is needed", advice="rmqtx plan --help")
+    assert output is not None
+    assert reason is not None
     _refuse_file(output, force=force)
     is_live = live.instead_of(store or (), f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE")
     asked = _Asked(action, ids or [], group, topic, older_than, where, every)
@@ -151,6 +169,25 @@ def command(
     if status == exit_status.DONE and draft.refused and ids:
         return exit_status.SOME_REFUSED
     return status
+
+
+def _shown(files: list[str], output_format: Any, fields: str | None, voice: Voice) -> int:
+    """Print a plan for people to read, or its steps as rows."""
+    from readers.plan import PLAN_STEPS, read_plan
+    from rmqtx_cli.listing import Listing
+    from rmqtx_cli.output.port import open_stream
+    from rmqtx_cli.plan_page import plan_lines
+
+    if len(files) != 1:
+        raise BadRequest("plan show takes one file", advice="rmqtx plan show plan.json")
+    file = Path(files[0])
+    listing = Listing(PLAN_STEPS, steps_view(), output_format, None, fields, voice=voice)
+    plan = read_plan(file)
+    if listing.format is OutputFormat.TABLE and fields is None:
+        with open_stream(None) as stream:
+            stream.write("".join(f"{line}\n" for line in plan_lines(plan, file)).encode())
+    listing.write(iter(plan.table().to_batches()))
+    return exit_status.DONE
 
 
 # -- what is asked for ------------------------------------------------------------------------------------------------

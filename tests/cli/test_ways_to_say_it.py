@@ -72,3 +72,24 @@ def test_quiet_says_nothing(rmqtx: Run, common: Path) -> None:
     assert (result.status, result.out, result.err) == (0, "", "")
     assert "left out" in on_terminal([*RMQTX, "pending", str(common)])[1]
     assert "left out" not in on_terminal([*RMQTX, "pending", str(common), "-q"])[1]
+
+
+def test_a_plan_is_readable(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    made = ("--store", common, "--reason", "OPS-1", "-o", plan)
+    assert rmqtx("plan", "rollback", "--where", "keys ~ pending.[0-3]", *made).status == 0
+    page = rmqtx("plan", "show", plan)
+    assert (page.status, page.err) == (0, "")
+    lines = page.out.splitlines()
+    assert lines[0].startswith("plan    rollback 4 transactions; made 20")
+    assert lines[1:4] == ["why     OPS-1", "of      shop to orders: 3", "of      shop to payments: 1"]
+    assert lines[4].startswith(f"from    {common}, as of 20")
+    assert lines[5] == f"next    rmqtx apply {plan} --store {common} --to NEW --dry-run"
+    next_command = lines[5].removeprefix("next    rmqtx ").replace("NEW", str(tmp_path / "new"))
+    assert rmqtx(*next_command.split(), "--broker-version", "5.3.3").status == 0
+    assert [line.split()[1] for line in lines[8:]] == ["rollback"] * 4
+    assert len(json.loads(rmqtx("plan", "show", plan, "--json").out)) == 4
+    assert rmqtx("plan", "show").status == rmqtx("plan", "show", plan, "--reason", "x").status == 2
+    assert rmqtx("plan", "show", tmp_path / "none.json").status == 10
+    for lacking in (("--reason", "x"), ("-o", tmp_path / "q.json")):
+        assert "is needed" in rmqtx("plan", "rollback", "--all", "--store", common, *lacking).err
