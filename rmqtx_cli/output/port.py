@@ -141,6 +141,11 @@ class _Terminal:
         sys.stdout.buffer.flush()
 
 
+def is_on_terminal(stream: object) -> bool:
+    """Whether bytes of a stream appear on a terminal; those of a file that is written from one do not."""
+    return isinstance(stream, _Terminal)
+
+
 def _is_special(file: Path) -> bool:
     """Whether it is a pipe, a device or a directory: nothing with a name of its own."""
     return file.exists() and not file.is_file()

@@ -6,14 +6,15 @@ The first thousand rows decide the widths; later ones are printed as they come, 
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
 from tabulate import tabulate
 
 from rmqtx_cli import say
+from rmqtx_cli.colours import coloured, is_coloured
 from rmqtx_cli.output.pieces import pieces
+from rmqtx_cli.output.port import is_on_terminal
 from rmqtx_cli.text import count, cut, width
 from rmqtx_cli.views import ALWAYS, Column, Row, View
 
@@ -71,10 +72,16 @@ class TablePort:
             (column.heading.rjust if column.is_number else column.heading.ljust)(self._widths[number])
             for number, column in enumerate(self._columns)
         ]
+        if is_on_terminal(self._stream) and is_coloured():
+            cells = [[self._coloured(text, number) for number, text in enumerate(line)] for line in cells]
         lines = _lines(self._columns, [headings, *cells])
         self._stream.write(("\n".join(lines if self._is_first else lines[1:]) + "\n").encode())
         self._stream.flush()
         self._is_first, self._waiting = False, []
+
+    def _coloured(self, text: str, number: int) -> str:
+        """A cell in colour where its column is one of states; a key that is spelt like one is none."""
+        return coloured(text) if self._columns[number].sources[0].startswith("state") else text
 
     def _cut(self, text: str, number: int) -> str:
         limit = self._limits[number] if self._limits else None
@@ -82,7 +89,7 @@ class TablePort:
 
     def _fitted(self, cells: list[list[str]]) -> list[list[str]]:
         """The cells of the columns that fit the terminal; sets the limits of those that are cut."""
-        room = _terminal_cells()
+        room = shutil.get_terminal_size().columns if is_on_terminal(self._stream) else None
         widths = [
             max(width(column.heading), *(width(line[number]) for line in cells))
             for number, column in enumerate(self._columns)
@@ -104,10 +111,6 @@ class TablePort:
             say.line(f"rmqtx: {count(hidden, 'column')} left out at this width: {names}")
         self._columns = [self._columns[number] for number in kept]
         return [[line[number] for number in kept] for line in cells]
-
-
-def _terminal_cells() -> int | None:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _least(widths: list[int], columns: Sequence[Column], kept: list[int]) -> int:

@@ -50,7 +50,7 @@ def test_a_full_disk_is_10(common: Path) -> None:
 def on_terminal(arguments: list[str], columns: int) -> list[str]:
     """The lines that a command shows on a terminal of this width."""
     leader, follower = pty.openpty()
-    environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm"}
+    environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"}
     process = subprocess.Popen([*RMQTX, *arguments], stdout=follower, stderr=subprocess.DEVNULL, env=environment)
     os.close(follower)
     parts = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,3 +94,27 @@ def test_a_plan_is_readable(rmqtx: Run, common: Path, tmp_path: Path) -> None:
     assert rmqtx("plan", "show", tmp_path / "none.json").status == 10
     for lacking in (("--reason", "x"), ("-o", tmp_path / "q.json")):
         assert "is needed" in rmqtx("plan", "rollback", "--all", "--store", common, *lacking).err
+
+
+def test_states_have_colours_on_a_terminal_only(
+    rmqtx: Run, common: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["audit", str(common), "-q", "--fields", "half,state,keys", "--limit", "5"]
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    shown = on_terminal([*RMQTX, *words])[1]
+    assert "\x1b[32mCOMMITTED\x1b[0m" in shown
+    plain = rmqtx(*words).out
+    assert "\x1b" not in plain
+    uncoloured = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert [line.split() for line in uncoloured.splitlines()] == [line.split() for line in plain.splitlines()]
+    places = [line.index("COMMITTED") for line in uncoloured.splitlines() if "COMMITTED" in line]
+    assert len(set(places)) == 1, "columns stand below each other"
+    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
+        with monkeypatch.context() as without:
+            without.setenv(name, value)
+            assert "\x1b" not in on_terminal([*RMQTX, *words])[1]
+    file = tmp_path / "rows.txt"
+    on_terminal([*RMQTX, "audit", str(common), "-q", "-o", str(file)])
+    assert "\x1b" not in file.read_text()
+    assert file.read_text() == rmqtx("audit", common, "-q").out, "a file is not as narrow as the terminal"
