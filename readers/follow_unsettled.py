@@ -3,8 +3,9 @@
 A verdict depends on the transaction's own witnesses and on the `StoreView`. Those with a new witness are judged again
 anyway. When only the view has changed, these can come out otherwise (the rules are in `transactions.py`):
 
-- the reference time, or the clock, moved: PENDING only; stalled, never_checked, immune and expires_soon are asked of
-  no other;
+- the reference time moved: PENDING only; stalled, never_checked, immune and expires_soon are asked of no other;
+- the clock alone moved, which it does at every step: immunity alone is measured by it, and ends as it goes on: those
+  that are immune; all that are PENDING where it was set back;
 - a check cursor moved: those with a copy at or behind the lower one of where it was and is (`is_before_per_copy`: the
   state PENDING, and the flag open_after_decision of those that are decided or discarded), and all that are PENDING,
   LOST or UNDECIDABLE, for their reason says the cursor;
@@ -61,8 +62,10 @@ def mark_unsettled(database: FollowDatabase, number: int, before: dict[str, Any]
     if (before["half_cursors"], before["op_cursors"]) != (now["half_cursors"], now["op_cursors"]):
         _mark_states(database, _UNSETTLED_STATES)
         _mark_behind_cursors(database, number, before["half_cursors"], now["half_cursors"])
-    elif any(before.get(name) != now[name] for name in ("reference_time_ms", "now_ms")):
+    elif before["reference_time_ms"] != now["reference_time_ms"] or _is_earlier(before.get("now_ms"), now["now_ms"]):
         _mark_states(database, "('PENDING')")
+    else:
+        _mark_immune(database)
     old, new = ({json.dumps(entry) for entry in words["foreign"]} for words in (before, now))
     for entry in old ^ new:
         database.connection.execute(
@@ -74,6 +77,18 @@ def mark_unsettled(database: FollowDatabase, number: int, before: dict[str, Any]
 
 def _mark_states(database: FollowDatabase, states: str) -> None:
     database.connection.execute(f"INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts WHERE state IN {states}")
+
+
+def _mark_immune(database: FollowDatabase) -> None:
+    database.connection.execute(
+        "INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts "
+        "WHERE state = 'PENDING' AND ',' || flags || ',' LIKE '%,immune,%'"
+    )
+
+
+def _is_earlier(before: int | None, now: int | None) -> bool:
+    """Whether a clock was set back, or one of the two times is not known."""
+    return before is None or now is None or now < before
 
 
 def _mark_behind_cursors(

@@ -124,7 +124,7 @@ def test_results_are_on_stdout_and_everything_else_on_stderr(rmqtx: Run, common:
 def test_an_output_file_appears_whole_or_not_at_all(rmqtx: Run, common: Path, tmp_path: Path) -> None:
     target = tmp_path / "rows.jsonl"
     target.write_text("before")
-    assert rmqtx("audit", common, "--where", "state = NONSENSE", "-o", target).status == 0
+    assert rmqtx("audit", common, "--where", "keys = NONSENSE", "-o", target).status == 0
     assert target.read_text() == ""
     target.write_text("before")
     assert rmqtx("audit", tmp_path / "missing", "-o", target).status == 10

@@ -35,6 +35,7 @@ class Followed:
     checkpoint: Path
     settings: SettingsOf
     used_at_ms: int | None = None
+    opened_at_ms: int | None = None
     told: dict[_Key, dict[str, Any]] = field(default_factory=dict)
     last: FollowStep = field(default_factory=FollowStep)
     database: FollowDatabase = field(init=False)
@@ -43,8 +44,10 @@ class Followed:
         self.database = FollowDatabase(str(self.checkpoint), self.stores())
 
     def stores(self) -> list[Store]:
-        """As they are now; `used_at_ms`: as if their broker ran, at that time."""
+        """As they are now; `used_at_ms`: as if their broker ran, at that time; `opened_at_ms`: as if it was then."""
         stores = [open_store(root) for root in self.roots]
+        if self.opened_at_ms is not None:
+            return [replace(store, taken_time_ms=self.opened_at_ms) for store in stores]
         if self.used_at_ms is None:
             return stores
         return [replace(store, used_by_process=1, taken_time_ms=self.used_at_ms) for store in stores]

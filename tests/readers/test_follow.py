@@ -152,6 +152,17 @@ def test_a_flag_that_comes_with_time_is_told(tmp_path: Path) -> None:
     assert (followed.last.new_count, followed.last.changed_count) == (0, 1)
 
 
+def test_of_a_stopped_broker_the_clock_alone_ends_immunity(tmp_path: Path) -> None:
+    name = "common-5.3.3"
+    rows = Followed([unpacked(name)], tmp_path / "first", settings_of(name)).assert_current().to_pylist()
+    stopped_ms = max(copy["store_time_ms"] for row in rows for copy in row["half_copies"])
+    followed = Followed([unpacked(name)], tmp_path / "second", settings_of(name), opened_at_ms=stopped_ms)
+    for later_ms, changed, immune in ((0, 0, 2), (1000, 0, 2), (3_700_000, 2, 0), (3_800_000, 0, 0), (1000, 2, 2)):
+        followed.opened_at_ms = stopped_ms + later_ms
+        flags = followed.assert_current()["flags"].to_pylist()
+        assert (followed.last.changed_count, sum("immune" in of for of in flags)) == (changed, immune)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_damage_says_the_same_whenever_it_is_met(seed: int, tmp_path: Path) -> None:
     root, chance = rolling(tmp_path / "whole", seed), random.Random(seed)
