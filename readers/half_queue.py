@@ -322,17 +322,17 @@ def _is_elsewhere(block: Block, rows: Bools, names_copy: Bools) -> Bools:
     Source: EndTransactionProcessor.endMessageTransaction, ScheduleMessageService.messageTimeup.
     """
     found = np.zeros(len(block), np.bool_)
-    chosen = np.flatnonzero(rows)
+    _, lengths, has = block.properties.locate(REAL_TOPIC)
+    may_be_half = np.isin(lengths, [len(topic) for topic in (HALF_TOPIC, ROCKSDB_HALF_TOPIC)])
+    chosen = np.flatnonzero(rows & has & (may_be_half | ~names_copy) & (block.data[block.topic_starts] != ord("%")))
     alone = block.take(chosen)
-    named = alone.properties.locate(REAL_TOPIC)[2] & (alone.data[alone.topic_starts] != ord("%"))
-    for topic in WAITING_TOPICS:
-        named &= ~alone.topic_is(topic)
-    if named.any():
-        alone = alone.take(named)
+    is_waiting = alone.topic_is(WAITING_TOPICS[0]) | alone.topic_is(WAITING_TOPICS[1])
+    chosen, alone = chosen[~is_waiting], alone.take(~is_waiting)
+    if len(alone):
         real_topics = alone.properties.text(REAL_TOPIC)
         differs = np.asarray(pc.fill_null(pc.not_equal(real_topics, alone.topic_texts()), False))
         is_half = np.asarray(pc.is_in(real_topics, value_set=pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC])))
-        found[chosen[named]] = differs & (is_half | ~names_copy[chosen[named]])
+        found[chosen] = differs & (is_half | ~names_copy[chosen])
     return found
 
 
