@@ -345,7 +345,9 @@ class Chains:
         same = np.array([a == b for a, b in zip(own, _ids(halves, "lone_message_id"), strict=True)], np.bool_)
         if not same.all():
             borne = {*_ids(copies, "lone_message_id"), *_ids(witnesses.finals, "lone_prepared_id")}
-            same |= np.array([name not in borne for name in own], np.bool_)
+            by_place = np.array([name not in borne for name in own], np.bool_)
+            # Of RocksDB the broker takes out the key of offset, topic and id: of another id that was none.
+            same |= by_place & ~np.asarray(is_rocksdb_mark(marks.take(pa.array(rows))))
         rows, found = rows[same], found[same]
         owners[rows], numbers[rows] = found, copy_numbers[found]
         lost = np.flatnonzero(owners < 0)

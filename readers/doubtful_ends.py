@@ -18,11 +18,14 @@ from readers.sources import Segment
 
 
 def without_doubtful(witnesses: Witnesses, views: Mapping[str, StoreView]) -> Witnesses:
-    """The witnesses without the ends known by a damaged name only; a COMMIT record with an id loses just its name."""
+    """The witnesses without the ends known by a damaged name only; one with an id loses just its name."""
     for root, view in views.items():
         named = [end.commit_log_offset for end in view.doubtful_ends if end.transaction_ids]
         if named:
-            witnesses = replace(witnesses, finals=_without_names(witnesses.finals, root, named))
+            witnesses = replace(
+                witnesses, finals=_without_names(witnesses.finals, root, named, "prepared_transaction_offset"),
+                offset_marks=_without_names(witnesses.offset_marks, root, named, "half_commit_log_offset"),
+            )
         places = [end.commit_log_offset for end in view.doubtful_ends if not end.transaction_ids]
         if places:
             witnesses = replace(
@@ -36,10 +39,9 @@ def _without(table: pa.Table, root: str, places: list[int]) -> pa.Table:
     return table.filter(pc.invert(_are_at(table, root, places)))
 
 
-def _without_names(finals: pa.Table, root: str, places: list[int]) -> pa.Table:
-    name = "prepared_transaction_offset"
-    known = pc.if_else(_are_at(finals, root, places), pa.scalar(None, pa.int64()), finals[name])
-    return finals.set_column(finals.schema.get_field_index(name), finals.schema.field(name), known)
+def _without_names(ends: pa.Table, root: str, places: list[int], name: str) -> pa.Table:
+    known = pc.if_else(_are_at(ends, root, places), pa.scalar(None, pa.int64()), ends[name])
+    return ends.set_column(ends.schema.get_field_index(name), ends.schema.field(name), known)
 
 
 def _are_at(table: pa.Table, root: str, places: list[int]) -> pa.ChunkedArray:

@@ -33,7 +33,7 @@ from readers.hidden_keys import IndexKeys
 from readers.premises import ForeignDecision, Gap, HiddenRecords, HiddenTopic, MissingRange
 from readers.prepared_log import is_rollback
 from readers.record_at import block_at
-from readers.record_layout import BLANK, RECORD_BYTES_MIN
+from readers.record_layout import BLANK, FILLER_MARK, RECORD_BYTES_MIN
 from readers.redo_log import PREPARED_TAGS, RedoEntries, redo_entries
 from readers.slots_of_ranges import QueueSlots, slots_of_ranges
 from readers.sources import SegmentedLog
@@ -50,6 +50,7 @@ from readers.store import (
 #: queue of such a topic, none of its records stood there. The half topic is not among them: it has to have a queue.
 _BORN_LATER = (DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS)
 _RANGES_MAX = 256
+_READ_BYTES = 1 << 20
 _BEHIND_ALL = 1 << 62
 
 
@@ -81,13 +82,28 @@ def bounded(
             inside = (named_offsets >= one.begin_offset) & (named_offsets < one.end_offset)
             foreign, unknown = hole.decisions_on(final_offsets[inside], named_offsets[inside])
             decisions.extend(foreign)
-            hidden = None if one.is_identified or slots is None else hole.records()
+            hidden = None if one.is_identified or slots is None or _holds_fillers(store, one) else hole.records()
             if one.named_from_offset is not None:
                 unknown.append(one.named_from_offset)
             found.append(replace(one, hidden=hidden, named_from_offset=min(unknown, default=None)))
     finally:
         log.close()
     return found, decisions
+
+
+def _holds_fillers(store: Store, hole: MissingRange) -> bool:
+    """Whether a salvage filled a hole: slots that lead to its fillers say nothing of what stood there."""
+    for segment in store.commit_log:
+        position = max(hole.begin_offset - segment.base_offset, 0)
+        end = min(hole.end_offset - segment.base_offset, segment.size_bytes)
+        if position >= end:
+            continue
+        with segment.open() as file:
+            while (position := file.next_data(position)) < end:
+                if FILLER_MARK in file.read(position, min(_READ_BYTES + len(FILLER_MARK), end - position)):
+                    return True
+                position += _READ_BYTES
+    return False
 
 
 def _redo_of(store: Store) -> RedoEntries | None:

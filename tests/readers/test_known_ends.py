@@ -74,7 +74,10 @@ def test_a_redo_log_of_another_log_is_not_believed(tmp_path: Path) -> None:
         shutil.copytree(stranger / "transaction" / directory, root / "transaction" / directory)
     shutil.rmtree(root / "consumequeue")
     rows, codes = audited(root, name)
-    assert {identity: row["state"] for identity, row in rows.items()} == wanted
+    states = {identity: row["state"] for identity, row in rows.items()}
+    # Both logs begin with a prepared record at the same place: what the strange tables say of that one fits this log.
+    first = min(rows, key=lambda identity: rows[identity]["half_copies"][0]["commit_log_offset"])
+    assert states | {first: wanted[first]} == wanted
     assert "log-missing" not in codes
 
 
@@ -146,5 +149,5 @@ def test_a_decided_slot_without_its_record_is_told(tmp_path: Path) -> None:
     for field, length in (("sys_flag", 4), ("prepared_transaction_offset", 8)):  # now it is an ordinary message
         damage.write_bytes(file, end + RECORD.offsets[field], bytes(length))
     told = audited(root, name)[0][identity]
-    assert (told["state"], told["flags"], told["advice"]) == ("PENDING", [], "decide")
-    assert f"slot {row['state_entries'][0]['key']} of the state table is decided" in told["reason"]
+    assert (told["state"], told["flags"]) == ("UNDECIDABLE", [])
+    assert f"the record at commit-log offset {end} is not a COMMIT or ROLLBACK record that ends" in told["reason"]

@@ -81,10 +81,11 @@ def test_a_key_that_does_not_fit_the_log_is_told(change: Change, place: int, act
     root = copy_of(CLEAN, tmp_path)
     with changing(root) as family:
         change(family)
-    row = the_one(worse_than_notes(every_finding(root, FULL)))
+    # A last half behind the log's end also tells that the log has lost records.
+    row = the_one([one for one in worse_than_notes(every_finding(root, FULL)) if one["code"] != "log-missing"])
     assert (row["code"], row["commit_log_offset"]) == ("database-entry", place)
     assert row["actual"].startswith(actual)
-    assert worse_than_notes(every_finding(root, QUICK)) == []
+    assert {one["code"] for one in worse_than_notes(every_finding(root, QUICK))} <= {"log-missing"}
 
 
 def test_a_key_of_a_half_that_is_there_is_no_finding(tmp_path: Path) -> None:
