@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from readers.columns import Bools, Int64s
 from readers.spool import UInt64s
 
-#: What an end repeats of its half, where both say it; the hash of an identity is of its last bytes alone.
+#: What an end repeats of its half, where both say it.
 _REPEATED = ("transaction_id", "born_time_ms", "producer_group")
 #: What an op message names that says no place.
 NO_PLACE = -1

@@ -20,6 +20,8 @@ from readers.columns import Int64s
 UInt64s = npt.NDArray[np.uint64]
 
 _MIXER = np.uint64(0x9E3779B97F4A7C15)
+#: Longer than any id of a client; of a longer text the last so many bytes count.
+_HASHED_BYTES = 64
 
 
 def identity_hashes(identities: pa.Array) -> UInt64s:
@@ -28,19 +30,19 @@ def identity_hashes(identities: pa.Array) -> UInt64s:
     if not len(plain):
         return np.zeros(0, np.uint64)
     offsets = np.frombuffer(plain.buffers()[1], np.int32, len(plain) + 1 + plain.offset)[plain.offset :]
-    # The last sixteen bytes tell client ids apart (time and counter); eight spare bytes in front make them readable.
-    text = np.concatenate([np.zeros(16, np.uint8), np.frombuffer(plain.buffers()[2] or b"", np.uint8)])
+    # All of an id counts, for a damaged byte anywhere makes it another; spare bytes in front make short ones readable.
+    text = np.concatenate([np.zeros(_HASHED_BYTES, np.uint8), np.frombuffer(plain.buffers()[2] or b"", np.uint8)])
     words = np.ndarray((len(text) - 7,), "<u8", text, 0, (1,))
-    ends = offsets[1:].astype(np.int64) + 16
+    ends = offsets[1:].astype(np.int64) + _HASHED_BYTES
     lengths = np.diff(offsets).astype(np.int64)
     mixed = np.zeros(len(plain), np.uint64)
-    for back in (8, 16):
+    for back in range(8, min(int(lengths.max()) + 7, _HASHED_BYTES) // 8 * 8 + 1, 8):
         kept = np.clip(lengths - (back - 8), 0, 8)
         word = words[ends - back]
         word = np.where(kept < 8, word >> ((8 - kept) * 8 % 64).astype(np.uint64), word)
-        word = np.where(kept == 0, np.uint64(0), word)
-        mixed = (mixed ^ word) * _MIXER
-        mixed ^= mixed >> np.uint64(29)
+        changed = (mixed ^ word) * _MIXER
+        changed ^= changed >> np.uint64(29)
+        mixed = np.where(kept > 0, changed, mixed)
     return mixed
 
 
