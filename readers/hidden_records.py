@@ -29,6 +29,7 @@ from dataclasses import replace
 import numpy as np
 
 from readers.columns import Bools, Int64s
+from readers.errors import UnreadableFile
 from readers.hidden_keys import IndexKeys
 from readers.premises import ForeignDecision, Gap, HiddenRecords, HiddenTopic, MissingRange
 from readers.prepared_log import is_rollback
@@ -36,7 +37,7 @@ from readers.record_at import block_at
 from readers.record_layout import BLANK, FILLER_MARK, RECORD_BYTES_MIN
 from readers.redo_log import PREPARED_TAGS, RedoEntries, redo_entries
 from readers.slots_of_ranges import QueueSlots, slots_of_ranges
-from readers.sources import SegmentedLog
+from readers.sources import Segment, SegmentedLog
 from readers.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
@@ -82,7 +83,7 @@ def bounded(
             inside = (named_offsets >= one.begin_offset) & (named_offsets < one.end_offset)
             foreign, unknown = hole.decisions_on(final_offsets[inside], named_offsets[inside])
             decisions.extend(foreign)
-            hidden = None if one.is_identified or slots is None or _holds_fillers(store, one) else hole.records()
+            hidden = None if one.is_identified or slots is None or _may_hold_fillers(store, one) else hole.records()
             if one.named_from_offset is not None:
                 unknown.append(one.named_from_offset)
             found.append(replace(one, hidden=hidden, named_from_offset=min(unknown, default=None)))
@@ -91,18 +92,28 @@ def bounded(
     return found, decisions
 
 
-def _holds_fillers(store: Store, hole: MissingRange) -> bool:
-    """Whether a salvage filled a hole: slots that lead to its fillers say nothing of what stood there."""
+def _may_hold_fillers(store: Store, hole: MissingRange) -> bool:
+    """Whether a salvage may have filled a hole: slots that lead to its fillers say nothing of what stood there.
+
+    Damage: a file that cannot be read may hold them.
+    """
     for segment in store.commit_log:
-        position = max(hole.begin_offset - segment.base_offset, 0)
+        begin = max(hole.begin_offset - segment.base_offset, 0)
         end = min(hole.end_offset - segment.base_offset, segment.size_bytes)
-        if position >= end:
-            continue
-        with segment.open() as file:
-            while (position := file.next_data(position)) < end:
-                if FILLER_MARK in file.read(position, min(_READ_BYTES + len(FILLER_MARK), end - position)):
-                    return True
-                position += _READ_BYTES
+        try:
+            if begin < end and _has_fillers(segment, begin, end):
+                return True
+        except UnreadableFile:
+            return True
+    return False
+
+
+def _has_fillers(segment: Segment, position: int, end: int) -> bool:
+    with segment.open() as file:
+        while (position := file.next_data(position)) < end:
+            if FILLER_MARK in file.read(position, min(_READ_BYTES + len(FILLER_MARK), end - position)):
+                return True
+            position += _READ_BYTES
     return False
 
 
