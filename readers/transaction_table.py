@@ -62,6 +62,11 @@ class TableAddress:
         return "://" not in self.location
 
     @property
+    def is_server(self) -> bool:
+        """Whether reaching it hands user and password to another program, which may be on another host."""
+        return not self.is_file and not self.location.startswith(SQLITE)
+
+    @property
     def name(self) -> str:
         """What people call it."""
         return self.location if self.is_file else f"{self.location}, table {self.table}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import socket
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -23,9 +25,11 @@ from repairs.journal import Journal
 from repairs.receipts import Receipt
 from repairs.table_plans import read_plan
 from repairs.table_undo import read_undo
+from rmqtx_cli import exit_status
 from rmqtx_cli.monitoring.memory import recall
 from rmqtx_cli.verify_memory import recall as recall_verified
 from tests.cli.conftest import Run
+from tests.forge.stores import unpacked
 from tests.hostile_values import HOSTILE_VALUES, assert_plain, places_in, said_of, with_value
 
 Read = Callable[[str], object]
@@ -219,3 +223,43 @@ def test_nobody_logs_in_to_a_host_that_only_a_file_names(
     result = rmqtx("transaction-table", "undo", tmp_path / "undo", "--yes")
     assert result.status == 2
     assert "user and password would go to that host" in result.err
+
+
+class Terminal:
+    """Somebody who gives one answer to every question."""
+
+    def __init__(self, answer: str) -> None:
+        self._answer = answer
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self) -> str:
+        return self._answer
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_a_plan_of_rows_asks_before_it_logs_in(
+    rmqtx: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    """The plan names the server: whoever wrote the file must not get user and password unasked."""
+    monkeypatch.setenv("RMQTX_LEDGER_PASSWORD", "secret")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        location = f"mysql+pymysql://127.0.0.1:{server.getsockname()[1]}/db"
+        head = {"kind": "rmqtx-table-plan", "version": 1, "store": str(unpacked("prepared-4.2.0")),
+                "transaction_table": {**ADDRESS, "location": location}}  # fmt: skip
+        (tmp_path / "plan").write_text("\n".join(json.dumps(one) for one in (head, STEP)))
+        words = ("transaction-table", "apply", tmp_path / "plan", "--undo", tmp_path / "undo", *more)
+        monkeypatch.setattr("sys.stdin", io.StringIO())
+        unasked = rmqtx(*words)
+        assert (unasked.status, "user and password would go to the server" in unasked.err) == (2, True), unasked.err
+        monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+        refused = rmqtx(*words)
+        assert (refused.status, location in refused.err) == (exit_status.INTERRUPTED, True), refused.err
+        with pytest.raises(BlockingIOError):  # nobody has knocked
+            server.accept()
+        assert not (tmp_path / "undo").exists()
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))  # nobody is there any more
+    tried = rmqtx(*words)
+    assert (tried.status, "connect" in tried.err) == (exit_status.UNREADABLE, True), tried.err

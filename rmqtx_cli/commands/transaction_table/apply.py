@@ -49,6 +49,8 @@ def command(
     The store is read again first, and each row: where the log does not ask for a step any more, or a row is not as it
     was, nothing is done. The rows as they were are in the undo file, and a receipt in the journal, before the first one
     is changed. After an interruption the same command, with the same undo file, completes it.
+
+    The plan names the database: a server is logged in to only after the question, or with --yes, also for --dry-run.
     """
     from repairs.journal import Journal
     from repairs.table_changes import AFTER, apply_steps, standing_of_rows, undo_of
@@ -59,19 +61,23 @@ def command(
     voice, text, journal = Voice(verbose, quiet), text_of(plan), Journal()
     asked = read_plan(text, str(plan))
     earlier = undo_of(undo, asked.steps, asked.address)
+    voice.note(f"{asked.address.name}: {steps_text(asked.steps)}")
+    if not yes and not _agreed(asked, dry_run=dry_run):
+        say.line("rmqtx: nothing was done")
+        return exit_status.INTERRUPTED
     if earlier is not None and standing_of_rows(asked.steps, asked.address, login()) == AFTER:
         voice.note(f"{asked.address.name} is as planned already; rmqtx transaction-table undo {undo} takes it back")
         tell(earlier.receipts, "stands", f"rmqtx transaction-table apply {plan} found it done", journal, voice)
         return exit_status.DONE
     _refuse_stale(asked, str(plan), undo, commit_log)
-    voice.note(f"{asked.address.name}: {steps_text(asked.steps)}")
-    if (engine := kept_without_transactions(asked.address, login())) is not None:
+    engine = kept_without_transactions(asked.address, login())
+    if engine is not None:
         voice.note(f"{engine} keeps it, which has no transactions: a crash can leave a part of the rows changed")
     if dry_run or not asked.steps:
         voice.note("nothing was done" + (": --dry-run" if dry_run else ""))
         return exit_status.DONE
     journal.prepare()
-    if not yes and not agreed(f"change {count(len(asked.steps), 'row')} of {asked.address.name}"):
+    if engine is not None and not yes and not agreed("change the rows all the same"):
         say.line("rmqtx: nothing was done")
         return exit_status.INTERRUPTED
     act = TableReceipt(journal, asked, file=str(plan), text=text, reason=reason)
@@ -89,6 +95,20 @@ def command(
     voice.note(f"{asked.address.name} is changed as planned; rmqtx transaction-table undo {undo} takes it back")
     voice.note(f"receipt {act.receipt.receipt_id} is in {journal.path}")
     return exit_status.DONE
+
+
+def _agreed(asked: TablePlan, *, dry_run: bool) -> bool:
+    """Whether the operator says yes. The plan may come from elsewhere, so a server is asked for before it is reached.
+
+    Raises: BadRequest where nobody can be asked.
+    """
+    rows = count(len(asked.steps), "row")
+    if asked.address.is_server:
+        return agreed(
+            f"log in to {asked.address.name}" + ("" if dry_run else f" and change {rows}"),
+            advice="user and password would go to the server that the plan names: say --yes to log in without asking",
+        )
+    return dry_run or not asked.steps or agreed(f"change {rows} of {asked.address.name}")
 
 
 def _refuse_stale(asked: TablePlan, name: str, undo: Path, commit_log: list[str] | None) -> None:

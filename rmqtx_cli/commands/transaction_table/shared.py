@@ -31,13 +31,13 @@ def text_of(file: Path) -> str:
         raise BadRequest(f"{file} is no text") from error
 
 
-def agreed(question: str) -> bool:
+def agreed(question: str, *, advice: str = "say --yes to act without asking, or --dry-run to look") -> bool:
     """Whether somebody at the terminal says yes.
 
-    Raises: BadRequest where nobody can be asked.
+    Raises: BadRequest with the advice where nobody can be asked.
     """
     if not sys.stdin.isatty():
-        raise BadRequest("nobody can be asked here", advice="say --yes to act without asking, or --dry-run to look")
+        raise BadRequest("nobody can be asked here", advice=advice)
     say.line(f"rmqtx: {escaped(question)}? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

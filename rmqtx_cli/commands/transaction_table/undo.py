@@ -60,9 +60,7 @@ def _require_known(undo: TableUndo, journal: Journal) -> None:
 
     Raises: BadRequest.
     """
-    from readers.ledger import SQLITE
-
-    if undo.address.is_file or undo.address.location.startswith(SQLITE):
+    if not undo.address.is_server:
         return
     known = {receipt.receipt_id for receipt in journal.read().receipts}
     if not known & set(undo.receipts):
