@@ -6,18 +6,18 @@ there, and enters what the queues lack. The order is the broker's, because each 
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from readers.checkpoint import checkpoint_values
 from readers.columns import Bools, Int64s
 from readers.findings import Finding
+from readers.recovery_loading import entries, left_out, loaded, log_directories, log_file_bytes, queue_file_bytes
 from readers.recovery_queues import QueueFacts, QueueFate, cut_at, enter, read_again, recovered
 from readers.recovery_refusals import refusals
 from readers.recovery_rules import RecoveryRules
 from readers.recovery_walk import LogWalk, check_record, first_record, walk_log
+from readers.slot_files import topic_text
 from readers.sources import Segment
 from readers.store import Store
 
@@ -68,9 +68,9 @@ def foresee(
     refused = list(refusals(store, conf, rules))
     if refused:
         return Start(rules, refused)
-    fates = [recovered(facts, rules) for facts in queues]
+    fates = _recovered_queues(store, conf, queues, rules)
     maximum = max((fate.maximum for fate in fates), default=-1)
-    segments = loaded(store, rules)
+    segments = _loaded_log(store, conf, rules)
     if not segments:
         return Start(rules, [], None, fates)
     start = _start_file(store, segments, conf, maximum, rules)
@@ -86,7 +86,7 @@ def foresee(
     is_cut = maximum >= walk.end_offset if rules.cuts_queues_after_clean_stop else store.aborted
     if is_cut:
         # What a broker before 4.3.2 cuts after a crash it has filled before: a queue without a file has one by then.
-        for fate in fates if rules.cuts_queues_after_clean_stop else [one for one in fates if one.facts.files.segments]:
+        for fate in fates if rules.cuts_queues_after_clean_stop else [one for one in fates if one.segments]:
             cut_at(fate, walk.end_offset, rules, only_doubted=walk.end_offset >= log.end_offset)
     after = max((fate.maximum for fate in fates), default=-1)
     waits_at = None
@@ -99,18 +99,30 @@ def foresee(
     return Start(rules, [], walk, fates, waits_at)
 
 
-def loaded(store: Store, rules: RecoveryRules) -> list[Segment]:
-    """The files of the log that a start loads: an empty last one is deleted from 5.1.3 on.
-
-    Brokers that do not refuse a file of another length leave it out, and all that come after it.
-    """
+def _loaded_log(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> list[Segment]:
+    """The files of the log that a start loads: an empty last one is deleted from 5.1.3 on."""
     segments = list(store.commit_log)
     if segments and not segments[-1].size_bytes and rules.deletes_empty_last:
         segments.pop()
     if rules.refuses_other_sizes or not segments:
         return segments
-    usual = Counter(segment.size_bytes for segment in segments).most_common(1)[0][0]
-    return list(itertools.takewhile(lambda segment: segment.size_bytes == usual, segments))
+    found = sorted(
+        (entry for directory in log_directories(store) for entry in entries(store, directory)), key=lambda one: one.name
+    )
+    return loaded(segments, left_out(found, log_file_bytes(store, conf), rules))
+
+
+def _recovered_queues(
+    store: Store, conf: Mapping[str, str], queues: Sequence[QueueFacts], rules: RecoveryRules
+) -> list[QueueFate]:
+    """The queues as they are before the log is walked."""
+    size = 0 if rules.refuses_other_sizes else queue_file_bytes(store, conf)
+    fates = []
+    for facts in queues:
+        directory = store.queue_directory(topic_text(facts.name[1]), facts.name[2])
+        missing = None if rules.refuses_other_sizes else left_out(entries(store, directory), size, rules)
+        fates.append(recovered(facts, rules, missing))
+    return fates
 
 
 def _start_file(

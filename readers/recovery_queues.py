@@ -7,15 +7,18 @@ record agrees with, and the records without a slot, are looked at: of the others
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from readers.columns import Bools, Int64s
+from readers.places import Entry
+from readers.recovery_loading import loaded
 from readers.recovery_rules import RecoveryRules
 from readers.slot_files import QueueName, SlotFiles
+from readers.sources import Segment
 from readers.verify_queues import QueuePart
 from readers.verify_ranges import inside
 
@@ -44,12 +47,13 @@ class QueueFate:
     """What a start does with one queue.
 
     Shape: numbers of slots: what was there ended at `used_end`, what is left at `cut_end`, and after all was entered
-           again at `end`; `first` is the first that is no filler. `reason` of the cut. `rows` are of records that the
-           queue lacks: commit-log offset, length, number; `outcomes` go with them. `kept_from`: from here to `end` old
-           slots count again; -1 where none do.
+           again at `end`; `first` is the first that is no filler. `segments`: the files that are loaded. `reason` of
+           the cut. `rows` are of records that the queue lacks: commit-log offset, length, number; `outcomes` go with
+           them. `kept_from`: from here to `end` old slots count again; -1 where none do.
     """
 
     facts: QueueFacts
+    segments: Sequence[Segment]
     cut_end: int
     maximum: int
     reason: str = ""
@@ -84,16 +88,21 @@ class QueueFate:
         return found
 
 
-def recovered(facts: QueueFacts, rules: RecoveryRules) -> QueueFate:
+def recovered(facts: QueueFacts, rules: RecoveryRules, first_left_out: Entry | None) -> QueueFate:
     """A queue as it is before the log is walked: read up to the first entry that cannot be.
 
+    `first_left_out`: what the start does not load of its directory, with all behind it.
     Raises: FileChanged, UnreadableFile.
     Source: store/ConsumeQueue.java recover.
     """
-    end = last = facts.files.first
-    segments = facts.files.segments
+    segments = loaded(facts.files.segments, first_left_out)
     size = facts.files.layout.size_bytes
+    first = facts.files.first if segments else 0
+    end = last = first
     is_cut = False
+    reason = ""
+    if first_left_out is not None and len(segments) < len(facts.files.segments):
+        reason = f"the broker leaves out {first_left_out.name}, which has another length, and all behind it"
     for segment in segments[max(0, len(segments) - 3) :]:
         begin = segment.base_offset // size
         past = segment.end_offset // size
@@ -104,9 +113,8 @@ def recovered(facts: QueueFacts, rules: RecoveryRules) -> QueueFate:
         if end < past:
             is_cut = end < facts.used_end
             break
-    maximum = _maximum(facts, last, rules) if last > facts.files.first else -1
-    reason = f"slot {end} cannot be" if is_cut else ""
-    return QueueFate(facts, end, maximum, reason)
+    maximum = _maximum(facts, last, rules) if last > first else -1
+    return QueueFate(facts, segments, end, maximum, f"slot {end} cannot be" if is_cut else reason)
 
 
 def _maximum(facts: QueueFacts, end: int, rules: RecoveryRules) -> int:
@@ -123,13 +131,13 @@ def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubt
     Source: store/ConsumeQueue.java truncateDirtyLogicFiles.
     """
     facts = fate.facts
-    if not facts.files.segments:
+    if not fate.segments:
         fate.maximum = end_offset
         return
     if only_doubted and not len(facts.doubted):
         return
     size = facts.files.layout.size_bytes
-    for segment in reversed(facts.files.segments):
+    for segment in reversed(fate.segments):
         begin, past = segment.base_offset // size, min(segment.end_offset // size, facts.used_end)
         if begin >= max(fate.cut_end, facts.files.first + 1) and begin > facts.files.first:
             continue  # recovery has deleted it
@@ -156,8 +164,8 @@ def enter(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s
     Source: store/ConsumeQueue.java putMessagePositionInfo; FORMATS 3.3.
     """
     current, maximum = fate.cut_end, fate.maximum
-    has_files = bool(fate.facts.files.segments)
-    fate.first = fate.facts.files.first
+    has_files = bool(fate.segments)
+    fate.first = fate.facts.files.first if has_files else 0
     rows = _lacking(fate, end_offset)
     fate.rows = rows[np.argsort(rows[:, 0], kind="stable")]
     fate.outcomes = np.full(len(rows), _SKIPPED, np.uint8)
@@ -189,7 +197,7 @@ def read_again(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_d
         return
     size = facts.files.layout.size_bytes
     place = fate.cut_end * size
-    segment = next((one for one in facts.files.segments if one.base_offset <= place < one.end_offset), None)
+    segment = next((one for one in fate.segments if one.base_offset <= place < one.end_offset), None)
     if segment is None or not segment.base_offset <= entered_end * size < segment.end_offset:
         return  # the last file is a new one: behind what was entered are zeros
     slots = facts.files.read(entered_end, max(entered_end, min(segment.end_offset // size, facts.used_end)))

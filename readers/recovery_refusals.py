@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from readers.fastjson import read_config
 from readers.findings import Finding, as_text
 from readers.places import Entry
+from readers.recovery_loading import entries, log_directories, log_file_bytes, queue_file_bytes
 from readers.recovery_rules import RecoveryRules
 from readers.store import Store
 
 #: Configuration that a start needs: without a readable file and with an unreadable backup the broker ends.
 _CONFIGURATIONS = ("topics.json", "consumerOffset.json", "subscriptionGroup.json", "delayOffset.json")
 _JAVA_LONG = re.compile(r"[+-]?\d{1,40}")
-_SLOT_BYTES = 20
 
 
 def refusals(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Iterator[Finding]:
@@ -23,33 +22,22 @@ def refusals(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Ite
 
     Source: store/MappedFileQueue.java load, common/ConfigManager.java load; FORMATS 1.2.
     """
-    directories = list(store.commit_log_directories) or [store.place("commitlog")]
-    logs = [_entries(store, directory) for directory in directories]
-    size = _configured(conf, "mappedFileSizeCommitLog", "mapedFileSizeCommitLog") or _usual(logs)
-    for entries in logs:
-        yield from _of_directory(store, entries, size, rules, "mappedFileSizeCommitLog")
-    yield from _of_queues(store, conf, rules)
+    size = log_file_bytes(store, conf)
+    for directory in log_directories(store):
+        yield from _of_directory(store, entries(store, directory), size, rules, "mappedFileSizeCommitLog")
+    size = queue_file_bytes(store, conf)
+    for topic, queue_id in store.queues():
+        queue = entries(store, store.queue_directory(topic, queue_id))
+        yield from _of_directory(store, queue, size, rules, "mappedFileSizeConsumeQueue")
     yield from _of_configuration(store)
 
 
-def _of_queues(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Iterator[Finding]:
-    queues = [
-        _entries(store, store.queue_directory(topic, queue_id)) for topic, queue_id in store.queues()
-    ]
-    size = _configured(conf, "mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue")
-    size = -(-size // _SLOT_BYTES) * _SLOT_BYTES if size else _usual(queues)
-    for entries in queues:
-        yield from _of_directory(store, entries, size, rules, "mappedFileSizeConsumeQueue")
-
-
-def _of_directory(
-    store: Store, entries: list[Entry], size: int, rules: RecoveryRules, key: str
-) -> Iterator[Finding]:
+def _of_directory(store: Store, found: list[Entry], size: int, rules: RecoveryRules, key: str) -> Iterator[Finding]:
     """What is wrong in a directory of one log or queue. Brokers before 4.5 load what comes before it, and start."""
-    for number, entry in enumerate(entries):
+    for number, entry in enumerate(found):
         if entry.is_directory and rules.skips_directories:
             continue
-        if not entry.size_bytes and number == len(entries) - 1 and rules.deletes_empty_last:
+        if not entry.size_bytes and number == len(found) - 1 and rules.deletes_empty_last:
             continue
         if entry.size_bytes != size or entry.is_directory:
             if rules.refuses_other_sizes:
@@ -74,26 +62,3 @@ def _of_configuration(store: Store) -> Iterator[Finding]:
         for finding in read_config(store, name).findings:
             if finding.code == "config-damaged":
                 yield Finding(store.root, "start-refused", finding.file, expected="JSON", actual=finding.actual)
-
-
-def _entries(store: Store, directory: str) -> list[Entry]:
-    try:
-        return sorted(store.files.entries(directory), key=lambda entry: entry.name)
-    except OSError:
-        return []
-
-
-def _configured(conf: Mapping[str, str], *names: str) -> int | None:
-    for name in names:
-        text = conf.get(name, "")
-        if text.isdecimal():
-            return int(text)
-    return None
-
-
-def _usual(directories: list[list[Entry]]) -> int:
-    """The length that most files have: the configured one is not in the store."""
-    sizes = Counter(
-        entry.size_bytes for entries in directories for entry in entries if entry.is_file and entry.size_bytes
-    )
-    return sizes.most_common(1)[0][0] if sizes else 0

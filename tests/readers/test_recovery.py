@@ -75,6 +75,35 @@ def test_a_stray_file(tmp_path: Path, version: str) -> None:
     assert rows.keys() == (set() if version in ("4.3.0", "4.4.0") else {"start-refused"})
 
 
+@pytest.mark.parametrize("version", ["4.3.0", "4.4.0", "4.9.2", "4.9.7"])
+def test_a_short_queue_file(tmp_path: Path, version: str) -> None:
+    """A broker that does not refuse a file of another length leaves it out: 4.3.0 and 4.4.0 did (docs/starts.md)."""
+    root, _ = forged(tmp_path)
+    file = queue_files(root, HALF_TOPIC)[-1]
+    damage.truncate(file, file.stat().st_size // 2)
+    rows = foreseen(root, version)
+    if version == "4.9.7":
+        assert rows.keys() == {"start-refused"}
+        return
+    row = rows["start-cuts-queue"]
+    assert (row["file"], row["position_bytes"], row["expected"].split()[0]) == (str(file), 0, "5")
+    assert row["actual"].startswith(f"0, for the broker leaves out {file.name}")
+    assert rows.keys() == {"start-cuts-queue", "start-skips"}
+
+
+@pytest.mark.parametrize("name", ["00000000000000000000.gz", "README"])
+def test_what_stands_before_a_file_of_the_log_hides_it(tmp_path: Path, name: str) -> None:
+    root = copy_of("killed-4.4.0", tmp_path)
+    second = log_files(root)[1]
+    (root / "commitlog" / name).write_bytes(b"a copy of somebody")
+    if name == "README":  # it sorts last
+        assert "start-deletes-segment" not in foreseen(root, "4.4.0")
+    else:
+        job = Verify(DEFAULT, "4.4.0", ())
+        found = run_job(job, plan_splits([open_store(root)])).table().to_pylist()
+        assert next(row["file"] for row in found if row["code"] == "start-deletes-segment") == str(second)
+
+
 def test_a_directory_in_the_log(tmp_path: Path) -> None:
     root, _ = forged(tmp_path)
     (root / "commitlog" / "old").mkdir()

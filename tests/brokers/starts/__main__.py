@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -41,15 +42,22 @@ Learned here, and foretold since:
   `verify` says so as `start-shifts` and `start-skips`.
 """
 CELL, NOT_TRIED, WRONG_MARK = re.compile(r" *\| *"), "not tried", "✗"
+LAST_PLAYED = "last played"
 
 
-def page(results: Sequence[Result], old: str = "") -> str:
-    """The page: the cells of what was played, and those of the old page for what was not."""
+def page(results: Sequence[Result], old: str = "", *, played: str = "") -> str:
+    """The page: the cells of what was played, and those of the old page for what was not.
+
+    `played`: the day and the commit of what was played.
+    """
     cells, notes = _known(old)
+    last = {version: cell for (name, version), cell in cells.items() if name == LAST_PLAYED}
+    cells = {key: cell for key, cell in cells.items() if key[0] != LAST_PLAYED}
     base = {(one.case.store, one.version): one for one in results if one.case.name.startswith("untouched")}
     for one in results:
         key = one.case.name, one.version
         cells[key] = _cell(one, base[one.case.store, one.version])
+        last[one.version] = played
         notes.pop(key, None)
         if one.differences:
             notes[key] = f"- {one.case.name}, {one.version}: {'; '.join(one.differences)}"
@@ -62,6 +70,7 @@ def page(results: Sequence[Result], old: str = "") -> str:
         mine = [cells.get((case.name, version), NOT_TRIED) for version in versions]
         how = "killed" if case.is_abnormal else "cleanly"
         lines.append(f"| {case.name} | {how} | " + " | ".join(mine) + " |")
+    lines.append(f"| {LAST_PLAYED} | | " + " | ".join(last.get(version) or NOT_TRIED for version in versions) + " |")
     if notes:
         lines += ["", "## Not as foreseen", "", *notes.values()]
     return "\n".join(lines) + "\n"
@@ -76,6 +85,12 @@ def _known(old: str) -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], 
         for line in old.splitlines() if line.startswith(f"- {key[0]}, {key[1]}: ")
     }
     return cells, notes
+
+
+def today() -> str:
+    """The day, and the commit of this checkout."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+    return f"{time.strftime('%Y-%m-%d')}, {commit.stdout.strip()}"
 
 
 def _cell(one: Result, base: Result) -> str:
@@ -122,7 +137,8 @@ def main() -> int:
                 results.append(one)
     if options.page or not (options.only or options.version or options.after):
         to = options.page or PAGE
-        to.write_text(page(results, to.read_text(encoding="utf-8") if to.exists() else ""), encoding="utf-8")
+        old = to.read_text(encoding="utf-8") if to.exists() else ""
+        to.write_text(page(results, old, played=today()), encoding="utf-8")
     return 1 if any(one.differences for one in results) else 0
 
 

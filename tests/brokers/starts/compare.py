@@ -36,6 +36,7 @@ OF_THIS_MACHINE = ("storePathRootDir", "storePathCommitLog", "namesrvAddr", "lis
 class Outcome:
     """What a start leaves: where the log ends (None: it did not start), its files, each queue's end.
 
+    A stray file is none of the log: brokers before 4.5 start with it, and leave it where it is.
     `is_endless`: the broker ran on and never listened. `entries` of all queues that lead to a record, as foreseen: a
     queue made anew begins with fillers, which 4.9.7 counts.
     """
@@ -99,7 +100,7 @@ def observed(rig: Rig, queues: list[tuple[str, int]]) -> Outcome:
         broker = Broker(client, rig.address, "broker-a", "rmqtx", 0)
         end = int(broker.runtime()["commitLogMaxOffset"])
         ends = {name: broker.max_offset(*name) for name in queues}
-    files = sorted(path.name for path in (rig.store / "commitlog").iterdir() if path.is_file())
+    files = sorted(path.name for path in (rig.store / "commitlog").iterdir() if path.name.isdecimal())
     return Outcome(end, files, ends)
 
 

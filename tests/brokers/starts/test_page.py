@@ -18,11 +18,13 @@ def played(*differences: str) -> list[Result]:
 def test_a_cell_is_replaced_and_the_others_are_kept() -> None:
     old = PAGE.read_text(encoding="utf-8")
     assert page([], old) == old
-    new = page(played(), old)
+    new = page(played(), old, played="a day, a commit")
     changed = [line for line in new.splitlines() if line not in old.splitlines()]
     rows = [line for line in changed if line.startswith("| ")]
-    assert [row.split(" | ")[0] for row in rows] == ["| torn tail"]
+    assert [row.split(" | ")[0] for row in rows] == ["| torn tail", "| last played"]
     assert rows[0].endswith("| cut 100, queues −1 |")
+    assert rows[1].endswith("| a day, a commit |")
+    assert page([], new) == new
 
 
 def test_what_was_not_as_foreseen_stands_below_until_it_is_played_again() -> None:
