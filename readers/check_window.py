@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 from readers import compression
 from readers.check_rules import CheckRules
-from readers.check_slots import CheckedSlots, checked_slots, records_of, unmet_slots, unqueued
+from readers.check_slots import checked_slots, records_of, unmet_slots, unqueued
 from readers.check_state import CheckState, HalfCopy, Op
 from readers.columns import Bools, Int64s, integers
 from readers.consume_queue import open_queue
@@ -109,10 +110,10 @@ def check_window(
         op_cursor = ops.min_offset if op_cursor is None else op_cursor
         half_slots = checked_slots(halves, half_cursor, tails.get(HALF_TOPIC, []))
         op_slots = checked_slots(ops, op_cursor, tails.get(OP_TOPIC, []))
-        stored_halves = _halves(store, rules, half_slots)
+        stored_halves = halves_of_records(records_of(store, half_slots), rules, half_slots.begin, half_slots.end)
         # Numbers below the half cursor never count, and that cursor goes back only from behind the queue's end.
         least = half_cursor if half_cursor <= half_slots.end else 0
-        stored_ops = _ops(store, rules, op_slots, least)
+        stored_ops = ops_of_records(records_of(store, op_slots), rules, op_slots.begin, op_slots.end, least)
         state = CheckState(
             queue_id, half_cursor, halves.min_offset, half_slots.end, op_cursor, ops.min_offset, op_slots.end,
             stored_halves, stored_ops,
@@ -145,17 +146,20 @@ _WORDS = pa.schema(
 )
 
 
-def _halves(store: Store, rules: CheckRules, slots: CheckedSlots) -> StoredHalves:
-    rows = np.full(max(0, slots.end - slots.begin), -1, np.int64)
+def halves_of_records(
+    records: Iterable[tuple[Block, Int64s]], rules: CheckRules, begin: int, end: int
+) -> StoredHalves:
+    """The half copies of the slots from `begin` to before `end`. `records`: with the number of each one's slot."""
+    rows = np.full(max(0, end - begin), -1, np.int64)
     columns: list[dict[str, Int64s]] = []
     words: list[pa.RecordBatch] = []
     count = diverted_count = 0
-    for block, numbers in records_of(store, slots):
+    for block, numbers in records:
         diverted_count += int(_are_diverted(block, rules).sum())
         inflated = _inflated_lengths(block) if rules.inflates else block.body_lengths
         good = inflated >= 0
         block, numbers, inflated = block.take(good), numbers[good], inflated[good]
-        rows[numbers - slots.begin] = np.arange(count, count + len(block))
+        rows[numbers - begin] = np.arange(count, count + len(block))
         count += len(block)
         columns.append(_numbers(block, rules, inflated))
         words.append(
@@ -171,7 +175,7 @@ def _halves(store: Store, rules: CheckRules, slots: CheckedSlots) -> StoredHalve
     names = HalfCopy._fields[1:]
     empty = np.zeros(0, np.int64)
     values = {name: np.concatenate([empty, *(part[name] for part in columns)]) for name in names}
-    return StoredHalves(slots.begin, rows, values, pa.Table.from_batches(words, _WORDS), diverted_count)
+    return StoredHalves(begin, rows, values, pa.Table.from_batches(words, _WORDS), diverted_count)
 
 
 def _are_diverted(block: Block, rules: CheckRules) -> Bools:
@@ -251,9 +255,12 @@ def _inflated_lengths(block: Block) -> Int64s:
 # --- ops -------------------------------------------------------------------------------------------------------------
 
 
-def _ops(store: Store, rules: CheckRules, slots: CheckedSlots, least: int) -> StoredOps:
-    ops: list[Op | None] = [None] * max(0, slots.end - slots.begin)
-    for block, numbers in records_of(store, slots):
+def ops_of_records(
+    records: Iterable[tuple[Block, Int64s]], rules: CheckRules, begin: int, end: int, least: int
+) -> StoredOps:
+    """The op messages of the slots from `begin` to before `end`. `least`: lower half queue offsets never count."""
+    ops: list[Op | None] = [None] * max(0, end - begin)
+    for block, numbers in records:
         intact: Bools = np.ones(len(block), np.bool_)
         bodies = block.bodies().cast(pa.binary())
         lists, forms = parse_op_bodies(bodies, intact)
@@ -268,11 +275,11 @@ def _ops(store: Store, rules: CheckRules, slots: CheckedSlots, least: int) -> St
                 listed = _java_numbers(bodies[row].as_py() or b"", rules)
             elif form == "list" and not rules.reads_lists:
                 listed = (-1,)  # such a broker reads one number, and a comma is none
-            ops[slot - slots.begin] = Op(
+            ops[slot - begin] = Op(
                 queue_offset, tuple(number for number in listed if number >= least), is_tagged, body_length > 0,
                 born_time_ms, length,
             )  # fmt: skip
-    return StoredOps(slots.begin, ops)
+    return StoredOps(begin, ops)
 
 
 def _java_numbers(body: bytes, rules: CheckRules) -> tuple[int, ...]:

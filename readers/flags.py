@@ -34,8 +34,8 @@ FLAGS: dict[str, str] = {
     "(designs before 4.3) both records exist; consumers got it",
     "unanswerable": "the table's number is not the record's, or will not be when a start after a crash has made the "
     "table anew: every answer is refused (3.1)",
-    "never_asked": "no table entry, or none in the table that a start after a crash makes anew: the broker never asks "
-    "for it (3.1)",
+    "never_asked": "open, and the broker never asks for it: its check is stopped and does not come to it; or no table "
+    "entry, or none in the table that a start after a crash makes anew (3.1)",
     "stalled": "pending, and its newest copy has waited longer than two check intervals, the timeout and one pass "
     f"of {CHECK_PASS_MS_MAX // 1000} s without being checked",
     "never_checked": "pending, older than the timeout and one check interval, and no copy shows a check",
@@ -123,7 +123,7 @@ def _of_waiting(judged: Judgement) -> dict[str, Bools]:
         others.is_rocksdb, others.is_unreadable_key, ~others.is_prepared & ~(_are_readable(halves.table) & askable)
     )
     return {
-        "never_asked": is_pending & halves.any_of(is_slotless),
+        "never_asked": (is_pending & halves.any_of(is_slotless)) | judged.reach.is_never_asked,
         "stalled": in_half_topic & ~was_immune & (waited > timeout + 2 * interval + CHECK_PASS_MS_MAX),
         "never_checked": in_half_topic & (judged.checks_count == 0) & (waited > timeout + interval) & ~was_immune,
         "immune": is_immune,

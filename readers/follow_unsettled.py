@@ -12,7 +12,7 @@ anyway. When only the view has changed, these can come out otherwise (the rules 
 - the op cursor moved: of copies before the half cursor nothing is asked any more, so the same;
 - a decision on a record outside the half topic became known or unreadable: those with a copy of that queue offset;
 - settings, missing bytes, ends and ids that name nothing, the limit that spent checks are measured by, whether the
-  log's begin is gone, or what tables beside the log say: all.
+  log's begin is gone, what tables beside the log say, or where the check is stopped: all.
 
 Of two views of which one is not known, all are unsettled.
 """
@@ -27,7 +27,8 @@ from typing import Any
 from readers.follow_database import FollowDatabase
 from readers.premises import StoreView
 
-_CHANGES_ALL = ("settings", "missing", "doubtful_ends", "doubtful_ids", "checks_limit", "begins_later", "beside")
+_CHANGES_ALL = ("settings", "missing", "doubtful_ends", "doubtful_ids", "checks_limit", "begins_later", "beside",
+                "check_stops")
 _UNSETTLED_STATES = "('PENDING', 'LOST', 'UNDECIDABLE')"
 
 
@@ -48,6 +49,7 @@ def view_words(view: StoreView) -> dict[str, Any]:
         "missing": [asdict(missing) for missing in view.missing],
         "doubtful_ends": [asdict(end) for end in view.doubtful_ends],
         "doubtful_ids": [asdict(one) for one in view.doubtful_ids],
+        "check_stops": [asdict(stop) for stop in view.check_stops],
         "foreign": [asdict(decision) for decision in view.foreign_decisions],
     }
     given: dict[str, Any] = json.loads(json.dumps(words))
@@ -56,7 +58,7 @@ def view_words(view: StoreView) -> dict[str, Any]:
 
 def mark_unsettled(database: FollowDatabase, number: int, before: dict[str, Any] | None, now: dict[str, Any]) -> None:
     """Have those transactions judged again that a store's new view can concern."""
-    if before is None or any(before[name] != now[name] for name in _CHANGES_ALL):
+    if before is None or any(before.get(name) != now[name] for name in _CHANGES_ALL):
         database.mark_all_unjudged()
         return
     if (before["half_cursors"], before["op_cursors"]) != (now["half_cursors"], now["op_cursors"]):

@@ -195,6 +195,8 @@ def _audit(
     stores = plan.stores
     facts = {store.root: store_facts(store, settings_of) for store in stores}
     reading.notes += [f"{root}: {fact.claims.note}" for root, fact in facts.items() if fact.claims.note]
+    if at_ms is None:
+        reading.check_stops += [stop for fact in facts.values() for stop in fact.check_stops]
     total = sum(log_bytes(store.commit_log) for store in stores)
     workers = processes or os.cpu_count() or 1
     is_small = total <= ONE_PROCESS_BYTES_MAX

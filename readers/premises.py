@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from readers.broker_settings import BrokerSettings
+from readers.check_stop import CheckStop
 from readers.spool import UInt64s
 from readers.state_entries import BesideLog
 
@@ -127,6 +128,7 @@ class StoreView:
     `later_hashes` are identities of half and discard copies that were written after `at_ms`, in no order.
     `now_ms` is the time by which a broker that started now would measure immunity: that of reading, or `at_ms`; None
     where it is the reference time. `booted_time_ms` is when a live broker started, None for files, which do not say it.
+    `check_stops`: where the check of its half queues comes no further (`check_stops.py`); none for a time that is over.
     """
 
     store: str
@@ -146,3 +148,4 @@ class StoreView:
     beside: BesideLog = field(default_factory=BesideLog, repr=False)
     is_interrupted: bool = False
     booted_time_ms: int | None = None
+    check_stops: tuple[CheckStop, ...] = ()

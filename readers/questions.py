@@ -220,6 +220,7 @@ def _by_derived_files(
     reading.notes.append("read by cursors, queues and index")
     for fact in facts.values():
         reading.findings.extend(fact.findings)
+        reading.check_stops.extend(fact.check_stops)
     return judge(witnesses, {root: fact.view(None) for root, fact in facts.items()})
 
 
@@ -234,6 +235,7 @@ def _scanned(
     """The chosen rows of an audit, whose findings and coverage become the reading's."""
     whole = audit(stores, settings_of, at_ms=at_ms, progress=progress)
     reading.findings, reading.coverage, reading.missing = whole.findings, whole.coverage, whole.missing
+    reading.check_stops = whole.check_stops
     undecidable: Counter[tuple[str, str]] = Counter()
     for batch in whole:
         rows = pa.Table.from_batches([batch])

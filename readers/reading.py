@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from readers.findings import Finding
 from readers.tables import COVERAGE
+
+if TYPE_CHECKING:
+    from readers.check_stop import CheckStop
 
 
 class SpanLike(Protocol):
@@ -69,7 +72,8 @@ class Coverage:
 class Reading:
     """Batches of one table, to be iterated once; all that is said beside them is complete when it has ended.
 
-    `missing`: what an audit knows to be missing of the logs, whether a row rests on it or not.
+    `missing`: what an audit knows to be missing of the logs, whether a row rests on it or not. `check_stops`: where
+    the broker's check comes no further, of every store whose transactions were judged as they are now.
     """
 
     schema: pa.Schema
@@ -78,6 +82,7 @@ class Reading:
     coverage: list[Coverage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     missing: list[MissingLike] = field(default_factory=list)
+    check_stops: list[CheckStop] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return iter(self.batches)

@@ -154,12 +154,19 @@ def _with_oddities(judged: Judgement, reasons: pa.Array) -> pa.Array:
         reasons = pc.if_else(
             pa.array(ended), joined(reasons, "; another half message of it was rolled back"), reasons
         )
+    stopped = joined("; the check is stopped at ", pa.array(judged.reach.places.tolist(), pa.string()))
+    never = judged.reach.is_never_asked
+    if (waiting := never & (judged.state == "PENDING")).any():
+        reasons = pc.if_else(pa.array(waiting), joined(reasons, stopped, " and never comes to it"), reasons)
     if judged.is_closable.any():
         asked = pc.if_else(
             pa.array(judged.may_lack_op),
             "; a copy is still before the check: it will be asked again, unless its op message is missing",
             "; a copy is still before the check: it will be asked again",
         )
+        if never.any():
+            asked = pc.if_else(pa.array(never), joined(stopped, " before a copy of it: it is asked again only once "
+                                                       "that is out of the way"), asked)
         again = joined(reasons, pc.if_else(pa.array(judged.is_perhaps_asked), f"; {PERHAPS_ASKED}", asked))
         reasons = pc.if_else(pa.array(judged.is_closable), again, reasons)
     return reasons

@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 from readers.beside_tables import beside_log, may_have_rocksdb_halves
 from readers.broker_settings import BrokerSettings
+from readers.check_stop import CheckStop
+from readers.check_stops import check_stops
 from readers.checkpoint import flushed_time_ms
 from readers.consume_queue import open_queue
 from readers.cursors import CheckCursors, check_cursors
@@ -50,6 +52,7 @@ class StoreFacts:
     later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     beside: BesideLog | None = None
     claims: LogClaims = field(default_factory=LogClaims)
+    check_stops: list[CheckStop] = field(default_factory=list)
 
     def view(self, at_ms: int | None) -> StoreView:
         """The same as the verdict takes it."""
@@ -70,6 +73,7 @@ class StoreFacts:
             doubtful_ids=tuple(self.doubtful_ids),
             beside=self.beside or BesideLog(),
             is_interrupted=self.store.in_use or self.store.aborted,
+            check_stops=tuple(self.check_stops) if at_ms is None else (),
         )
 
 
@@ -101,6 +105,7 @@ def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
         facts.beside = beside_log(store, facts.findings, has_prepared=False, has_rocksdb_halves=True)
     facts.findings.extend(store.findings)
     facts.findings.extend(cursors.findings)
+    facts.check_stops = check_stops(store, facts.settings, cursors)
     return facts
 
 

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.chains import Chains, Group, Witnesses, int64s
+from readers.check_reach import CheckReach
 from readers.columns import Bools, Int64s
 from readers.doubtful_ends import without_doubtful
 from readers.flags import flags_of
@@ -57,11 +58,12 @@ FINAL_SLACK_MS = 60_000
 ADVICE: dict[str, str] = {
     "commit": "a ledger says that the local transaction was done: force the commit",
     "rollback": "a ledger says that the local transaction was not done: force the rollback",
-    "close": "it is decided but will be asked again: write only the missing op (a rollback on the newest copy)",
+    "close": "it is decided, but a copy of it is still open to the check: write only the missing op (a rollback on the "
+    "newest copy)",
     "discard": "give it up, keeping a copy",
     "resume": "have the broker ask the producer again",
     "wait": "the broker will ask the producer; act only if the application cannot answer",
-    "decide": "no check will ever decide it: find out what became of the local transaction, and commit or roll back by "
+    "decide": "no check will decide it: find out what became of the local transaction, and commit or roll back by "
     "that",
     "none": "nothing to do",
 }
@@ -479,13 +481,14 @@ class Judgement:
         halves, others = self.halves, self.others
         self.born_time_ms = self._first_of("born_time_ms")
         self.half_store_time_ms = halves.at("store_time_ms", halves.first)
-        self.flags = flags_of(self)
         # A decision on what the state table still asks for writes one more record, and closes nothing.
         closable = halves.any_of(self.is_open_per_copy & ~others.is_prepared)
         # Where the RocksDB table was not read, a half without op may still be in it, or not: closing it does no harm.
         perhaps = halves.any_of(others.is_unknown & ~self.is_hidden_per_copy)
         self.is_closable = np.isin(self.state, ["COMMITTED", "ROLLED_BACK", "DISCARDED"]) & (closable | perhaps)
         self.is_perhaps_asked = self.is_closable & ~closable
+        self.reach = CheckReach(self)
+        self.flags = flags_of(self)
 
     def newest_is(self, copies: Bools) -> Bools:
         """Transactions whose newest half copy is one of some copies."""
@@ -525,17 +528,19 @@ class Judgement:
         others = self.others
         # a broker before 3.2 asks for most
         unread = others.may_ask & (~others.has_tables | (others.is_table_damaged & (others.open_slot == NONE)))
+        is_resumable = (self.state == "PENDING") & self.flags["masked"] | np.isin(self.state, ["DISCARDED", "LOST"])
         is_asked = self.newest_is((others.is_asked & ~others.is_unanswerable) | others.was_asked | unread)
         return pa.array(
             np.select(
                 [
                     self.is_closable,
                     (self.state == "PENDING") & self.newest_is(self.others.is_prepared) & ~is_asked,
-                    (self.state == "PENDING") & self.flags["masked"],
+                    # What is resumed goes behind everything else: a check that is stopped does not come to it either.
+                    self.reach.is_never_asked & (self.state == "PENDING") | self.reach.is_stopped & is_resumable,
+                    is_resumable,
                     self.state == "PENDING",
-                    np.isin(self.state, ["DISCARDED", "LOST"]),
                 ],
-                ["close", "decide", "resume", "wait", "resume"],
+                ["close", "decide", "decide", "resume", "wait"],
                 "none",
             )
         )

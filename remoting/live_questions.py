@@ -20,6 +20,7 @@ from remoting.answers import BrokerAddresses
 from remoting.broker import Broker
 from remoting.errors import NoAnswer, Refused, Unreachable
 from remoting.live_requests import Pace
+from remoting.live_stops import live_stops
 from remoting.live_store import LiveStore, live_store
 from remoting.live_witnesses import LiveWitnesses, Named
 
@@ -42,7 +43,7 @@ def lookup(
     def by_ids(sources: list[LiveWitnesses]) -> Named:
         return _named(sources, transaction_ids, only_ids=True)
 
-    return _reading(brokers, members, pace, by_ids, facts=facts)
+    return _reading(brokers, members, pace, by_ids, facts=facts, with_stops=False)
 
 
 def pending(
@@ -125,8 +126,11 @@ def _reading(
     *,
     choose: Callable[[pa.Table], pa.Table] = lambda rows: rows,
     facts: Sequence[LiveStore] | None = None,
+    with_stops: bool = True,
 ) -> Reading:
     known = list(facts) if facts is not None else [live_store(broker) for broker in brokers]
+    for fact in known if with_stops else ():
+        fact.check_stops[:] = live_stops(fact, pace or Pace())
     sources = [LiveWitnesses(fact, pace) for fact in known]
     named = name(sources)
     parts = [source.witnesses(named) for source in sources]
@@ -143,6 +147,7 @@ def _reading(
     unlisted = undecidable_findings(judged) if rows.num_rows < judged.num_rows else []
     reading = Reading(LIVE_TRANSACTIONS, [], findings=[finding for fact in known for finding in fact.findings])
     reading.findings.extend(unlisted)
+    reading.check_stops.extend(stop for fact in known for stop in fact.check_stops)
     rows = _with_what_cannot_be_known(rows, known)
     alive = _producers_alive(brokers, members, rows)
     reading.batches = rows.append_column(LIVE_TRANSACTIONS.field("producer_alive"), alive).to_batches()

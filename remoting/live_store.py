@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 
 from readers.broker_settings import BrokerSettings, Version, settings_of_broker
+from readers.check_stop import CheckStop
 from readers.errors import BadRequest
 from readers.findings import Finding
 from readers.premises import ForeignDecision, MissingRange, StoreView
@@ -28,7 +29,8 @@ _QUERY_SPAN_HOURS = 73
 
 @dataclass(slots=True)
 class LiveStore:
-    """One live broker on its way to a verdict. `findings`, `missing` and `foreign_decisions` grow while it is read.
+    """One live broker on its way to a verdict. `findings`, `missing` and `foreign_decisions` grow while it is read,
+    and `check_stops` are asked for with questions about what hangs.
 
     The cursors are asked for when this is made, that is before any record: what is decided or put back meanwhile can
     then only be missed for a half that was still open at that moment.
@@ -64,6 +66,7 @@ class LiveStore:
     findings: list[Finding] = field(default_factory=list)
     missing: list[MissingRange] = field(default_factory=list)
     foreign_decisions: list[ForeignDecision] = field(default_factory=list)
+    check_stops: list[CheckStop] = field(default_factory=list)
 
     @property
     def root(self) -> str:
@@ -97,6 +100,7 @@ class LiveStore:
             missing=tuple(self.missing),
             foreign_decisions=tuple(self.foreign_decisions),
             booted_time_ms=self.booted_time_ms,
+            check_stops=tuple(self.check_stops),
         )
 
     def describe(self) -> str:

@@ -51,9 +51,9 @@ SUMMARY_VIEW = View(
 )
 #: What deserves the first look: first what can still go wrong, then what has gone wrong, then what waits.
 _URGENT = (
-    "open_after_decision", "commit_without_op", "poison", "masked", "expires_soon", "stalled", "LOST", "UNDECIDABLE",
-    "duplicate_commit", "commit_after_rollback", "conflict", "commit_after_discard", "discarded_though_decided",
-    "PENDING", "DISCARDED",
+    "open_after_decision", "commit_without_op", "poison", "never_asked", "masked", "expires_soon", "stalled", "LOST",
+    "UNDECIDABLE", "duplicate_commit", "commit_after_rollback", "conflict", "commit_after_discard",
+    "discarded_though_decided", "PENDING", "DISCARDED",
 )
 
 _Cell = tuple[str | None, str | None]
@@ -73,6 +73,7 @@ class Summary:
     _cells: dict[_Cell, Counter[str]] = field(default_factory=dict)
     _undecided: set[str] = field(default_factory=set)
     _pending: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+    _never_asked: Counter[str] = field(default_factory=Counter)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, counted as they pass."""
@@ -104,6 +105,10 @@ class Summary:
                 self._undecided.add(row["store"])
             if state == "PENDING":
                 self._pending[row["store"], row["topic"]] += number
+        flags = batch["flags"]
+        rows = pc.list_parent_indices(flags).filter(pc.equal(pc.list_flatten(flags), "never_asked"))
+        never = batch.select(["store", "state"]).take(rows)
+        self._never_asked.update(never.filter(pc.equal(never["state"], "PENDING"))["store"].to_pylist())
         self._find_examples(batch)
 
     def _find_examples(self, batch: pa.RecordBatch) -> None:
@@ -135,6 +140,12 @@ class Summary:
             for (group, topic), cell in sorted(self._cells.items(), key=lambda item: (str(item[0][0]), str(item[0][1])))
         ]
         return pa.Table.from_pylist(rows, schema=SUMMARY)
+
+    def never_asked_counts(self, store: str) -> tuple[int, int]:
+        """Of a store's pending ones: how many the check never comes to, and how many there are."""
+        return self._never_asked[store], sum(
+            number for (root, _), number in self._pending.items() if root == store
+        )
 
     def lines(self, stores: Sequence[Store], arguments: str, findings: Sequence[Finding]) -> Iterator[str]:
         """What there is to say beside the table: states, oddities, drift, cost, and what to do next.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from readers.check_stop import CheckStop
 from readers.columns import Int64s
 from readers.commit_log import last_with_data, log_bytes
 from readers.conclusion import Conclusion, conclude, without_stale
@@ -140,12 +141,14 @@ class _Audit:
         self.coverage: list[Any] = []
         self.findings: list[Any] = []
         self.notes: list[str] = []
+        self.check_stops: list[CheckStop] = []
 
     def tell(self, reading: Reading) -> None:
         """What has to be said about the stores, when they are scanned."""
         reading.coverage.extend(self.coverage)
         reading.findings.extend(self.findings)
         reading.notes.extend(self.notes)
+        reading.check_stops.extend(self.check_stops)
 
     def release(self) -> None:
         """Let Spark forget the scan."""
@@ -156,6 +159,8 @@ class _Audit:
         """The verdicts in some form, not computed yet; the scan is."""
         facts, plan = self._begin()
         self.notes += [f"{fact.store.root}: {fact.claims.note}" for fact in facts if fact.claims.note]
+        if self._at_ms is None:
+            self.check_stops += [stop for fact in facts for stop in fact.check_stops]
         scan = self._scan_splits(plan)
         parts = self._scanned(scan, plan)
         counted = {part.split.number for part in without_stale([part for part, _ in parts])}

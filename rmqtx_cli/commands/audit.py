@@ -46,6 +46,7 @@ from rmqtx_cli.times import asked_time_ms
 from rmqtx_cli.transaction_tables import DatabaseOptions, with_database_options, with_entries
 
 if TYPE_CHECKING:
+    from readers.check_stop import CheckStop
     from readers.findings import Finding
     from readers.reading import Reading
 
@@ -129,6 +130,7 @@ def command(
     from readers.findings import findings_table
     from readers.places import expand
     from readers.tables import FINDINGS, LIVE_TRANSACTIONS, TRANSACTIONS
+    from rmqtx_cli.check_alive import check_lines
     from rmqtx_cli.custody import take_custody
     from rmqtx_cli.engines import EngineOptions, chosen_engine
     from rmqtx_cli.following import INTERVAL_MS, Following, refuse_with_follow
@@ -186,6 +188,7 @@ def command(
         ).run(listing)
     counted = Summary()
     met: list[Finding] = []
+    stops: list[CheckStop] = []
 
     def written(reading: Reading) -> int:
         batches = counted.watching(reading)
@@ -197,6 +200,7 @@ def command(
         else:
             listing.write(batches, to_the_end=True)
         met.extend(reading.findings)
+        stops.extend(reading.check_stops)
         return listing.conclude(reading)
 
     if is_live:
@@ -216,6 +220,8 @@ def command(
         lines = counted.lines(opened.stores, opened.arguments, met)
     if not summary and not quiet:
         print_table(counted.table(), SUMMARY_VIEW)
+    for line in check_lines(stops, counted.never_asked_counts, arguments(live) if is_live else None):
+        voice.note(line)
     for line in lines:
         voice.note(line)
     if counted.states["UNDECIDABLE"] and status in (exit_status.DONE, exit_status.FINDINGS):

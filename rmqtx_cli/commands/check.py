@@ -199,14 +199,14 @@ def _stores(
 
 @contextmanager
 def _live(options: LiveOptions, rate: float | None) -> Iterator[_Measured]:
-    from rmqtx_cli.live_reading import live_source
+    from rmqtx_cli.live_reading import arguments, live_source
     from rmqtx_cli.monitoring.measure_live import measure_live, what_became_of_live
     from rmqtx_cli.say import Voice
 
     with live_source(options, Voice(quiet=True), rate) as source:
         yield _Measured(
             [f"rocketmq://{fact.root}" for fact in source.facts],
-            lambda now_ms: measure_live(source, now_ms),
+            lambda now_ms: measure_live(source, now_ms, arguments(options)),
             lambda gone: what_became_of_live(gone, source),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,9 +96,10 @@ def command(
     from readers.places import expand
     from readers.questions import pending
     from readers.tables import LIVE_TRANSACTIONS, TRANSACTIONS
+    from rmqtx_cli.check_alive import check_lines, never_asked_counts
     from rmqtx_cli.custody import carry_custody
     from rmqtx_cli.listing import Listing
-    from rmqtx_cli.live_reading import live_source, refuse_with_live, refuse_without_live, say_producers
+    from rmqtx_cli.live_reading import arguments, live_source, refuse_with_live, refuse_without_live, say_producers
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
     from rmqtx_cli.ordering import ordered
     from rmqtx_cli.progress import shown
@@ -140,21 +142,30 @@ def command(
             rows = pa.Table.from_batches(with_entries(rows.to_batches(), table), rows.schema)
     chosen = _chosen(rows, all_open=all_open, group=group, topic=topic, stored_before_ms=_before(now_ms, age_ms))
     say_unknown_names(rows, {"--topic": ("topic", topic), "--group": ("producer_group", group)}, voice)
+    for line in check_lines(
+        reading.check_stops, functools.partial(never_asked_counts, rows), arguments(live) if is_live else None
+    ):
+        voice.note(line)
     listing.write(iter(ordered(chosen, sort).to_batches()), to_the_end=True)
     voice.note(listing.listed("transaction"))
     if not all_open:
-        _say_hidden(rows.filter(pc.not_equal(rows["state"], "PENDING"))["reason"].to_pylist(), voice)
+        _say_hidden(rows.filter(pc.not_equal(rows["state"], "PENDING")), voice)
     if is_live:
         say_producers(chosen, voice)
     return listing.conclude(reading)
 
 
-def _say_hidden(reasons: list[str], voice: Voice) -> None:
+def _say_hidden(rows: pa.Table, voice: Voice) -> None:
     from readers.reasons import PERHAPS_ASKED
 
+    reasons = rows["reason"].to_pylist()
     perhaps = sum(reason.endswith(PERHAPS_ASKED) for reason in reasons)
-    if surely := len(reasons) - perhaps:
+    never = sum("never_asked" in flags for flags in rows["flags"].to_pylist())
+    if surely := len(reasons) - perhaps - never:
         voice.note(f"{surely} more are decided, but the broker will ask again (--all-open)")
+    if never:
+        voice.note(f"{never} more are decided, and the stopped check does not come to them: the broker will ask for "
+                   "them again only when it goes on (--all-open)")
     if perhaps:
         what = "only the RocksDB table, which was not read, tells whether the broker will ask again"
         voice.note(f"{perhaps} more are decided, and {what} (--all-open)")

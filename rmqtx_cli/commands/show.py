@@ -85,7 +85,7 @@ def command(
     from readers.questions import show
     from readers.tables import LIVE_TRANSACTIONS, TRANSACTIONS
     from readers.timeline import StoreSurroundings
-    from rmqtx_cli.live_reading import live_source, refuse_with_live, refuse_without_live
+    from rmqtx_cli.live_reading import arguments, live_source, refuse_with_live, refuse_without_live
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
     from rmqtx_cli.progress import shown
 
@@ -93,8 +93,9 @@ def command(
     advice = f"rmqtx show {identity} --store STORE, or rmqtx show {identity} -n HOST:PORT"
     voice = Voice(verbose, quiet)
     at_ms = asked_time_ms("--at", at, voice)
-    page = _Page(output_format, output, at_ms, voice)
-    if live.instead_of(paths, advice):
+    is_live = live.instead_of(paths, advice)
+    page = _Page(output_format, output, at_ms, voice, arguments(live) if is_live else None)
+    if is_live:
         refuse_with_live({
             "--at": at, "--scan": scan, "--commitlog": commit_log, "--broker-conf": broker_conf,
             "--broker-version": broker_version, "--transaction-table": database.address,
@@ -122,9 +123,11 @@ class _Page:
     output: Path | None
     at_ms: int | None
     voice: Voice
+    live: str | None
 
     def write(self, reading: Reading, schema: pa.Schema, places: Sequence[Surroundings]) -> int:
         """One transaction as a page, several as a list; gives the status."""
+        from rmqtx_cli.check_alive import check_lines
         from rmqtx_cli.drawing import draw, with_events
         from rmqtx_cli.listing import Listing
         from rmqtx_cli.output.port import chosen_format, open_stream
@@ -133,6 +136,9 @@ class _Page:
         is_page = chosen_format(self.format, self.output) is OutputFormat.TABLE
         rows = reading.table()
         found = rows.to_pylist()
+        shown = {row["store"] for row in found}
+        for line in check_lines([stop for stop in reading.check_stops if stop.store in shown], None, self.live):
+            self.voice.note(line)
         table = rows if is_page else with_events(found, places, schema)
         now_ms = self.at_ms if self.at_ms is not None else time.time_ns() // 1_000_000
         view = transactions_view(now_ms, with_state=True, with_store=len(places) > 1)

@@ -82,7 +82,9 @@ def judge(
         number = count(numbers.commit_without_op_count, "transaction")
         outcome.add(WARNING, f"{number} committed without op: may be delivered again")
     for store in numbers.stores:
-        if _is_frozen(store, numbers.taken_time_ms, before):
+        if store.check_stopped is not None:
+            outcome.add(CRITICAL, store.check_stopped)
+        elif _is_frozen(store, numbers.taken_time_ms, before):
             outcome.add(CRITICAL, f"the check's cursor stands still at half {store.half_next_offset} ({store.store})")
     if numbers.evidence_missing:
         outcome.add(UNKNOWN, f"evidence is missing or damaged: {', '.join(numbers.evidence_missing)}")

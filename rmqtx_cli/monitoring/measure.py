@@ -12,6 +12,7 @@ from readers.cursors import check_cursors
 from readers.errors import SourceError
 from readers.questions import pending
 from readers.store import DISCARD_TOPIC, HALF_TOPIC
+from rmqtx_cli.check_alive import check_sentence, next_command
 from rmqtx_cli.monitoring.remembered import Place, ends_kept
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class StoreNumbers:
     """One store. Units: queue offsets; offsets of the log in bytes; None where it is not known.
 
     `log_end_offset`: the end of the last file that holds anything; how far a file is written is not asked for.
+    `check_stopped`: where the check comes no further and what to type next, in a sentence.
     """
 
     store: str
@@ -44,6 +46,8 @@ class StoreNumbers:
     log_end_offset: int | None = None
     log_begin_offset: int = 0
     half_last_commit_log_offset: int | None = None
+    never_asked_count: int = 0
+    check_stopped: str | None = None
 
     @property
     def half_lag(self) -> int | None:
@@ -102,8 +106,11 @@ def measure(stores: list[Store], settings_of: Callable[[Store], BrokerSettings],
     return measured([_queue_numbers(store, settings_of) for store in stores], pending(stores, settings_of), now_ms)
 
 
-def measured(stores: list[StoreNumbers], reading: Reading, now_ms: int) -> Numbers:
-    """The numbers, where cursors and queues are known: counts what is pending into them."""
+def measured(stores: list[StoreNumbers], reading: Reading, now_ms: int, live: str | None = None) -> Numbers:
+    """The numbers, where cursors and queues are known: counts what is pending into them.
+
+    `live`: the options that lead to the brokers again, None for files.
+    """
     numbers = Numbers(now_ms, stores)
     by_root = {one.store: one for one in stores}
     rows = reading.table().sort_by([("half_store_time_ms", "ascending")])
@@ -117,6 +124,7 @@ def measured(stores: list[StoreNumbers], reading: Reading, now_ms: int) -> Numbe
         if row["state"] != "PENDING":
             continue
         one.pending_count += 1
+        one.never_asked_count += "never_asked" in row["flags"]
         age = now_ms - row["half_store_time_ms"]
         one.oldest_pending_ms = max(one.oldest_pending_ms or age, age)
         identity = row["transaction_id"]
@@ -127,6 +135,10 @@ def measured(stores: list[StoreNumbers], reading: Reading, now_ms: int) -> Numbe
             if row["half_copies"]:
                 newest = max(row["half_copies"], key=lambda copy: copy["commit_log_offset"])
                 numbers.places[identity] = {name: newest[name] for name in ("store", "commit_log_offset")}
+    for stop in reading.check_stops:
+        one = by_root[stop.store]
+        sentence = check_sentence(stop, (one.never_asked_count, one.pending_count))
+        one.check_stopped = f"{sentence}; next: {next_command(stop, live)}"
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
     return numbers
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from rmqtx_cli.monitoring.remembered import Place
 
 
-def measure_live(source: LiveSource, now_ms: int) -> Numbers:
-    """The numbers of the brokers.
+def measure_live(source: LiveSource, now_ms: int, arguments: str) -> Numbers:
+    """The numbers of the brokers. `arguments`: the options that lead to them again.
 
     Raises: Unreachable, NoAnswer, Refused.
     """
-    return measured([_queue_numbers(fact) for fact in source.facts], source.pending(), now_ms)
+    return measured([_queue_numbers(fact) for fact in source.facts], source.pending(), now_ms, arguments)
 
 
 def _queue_numbers(fact: LiveStore) -> StoreNumbers:

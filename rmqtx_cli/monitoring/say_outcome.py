@@ -46,6 +46,7 @@ def performance(numbers: Numbers, thresholds: Thresholds, outcome: Outcome) -> s
         f"newly_lost={len(outcome.newly.get('LOST', []))};;;0",
         f"newly_discarded={outcome.newly_discarded_count};;;0",
         f"commit_without_op={numbers.commit_without_op_count};;;0",
+        f"never_asked={sum(store.never_asked_count for store in numbers.stores)};;;0",
     ])
 
 
@@ -57,6 +58,8 @@ def as_json(numbers: Numbers, outcome: Outcome) -> str:
             "pending_count": store.pending_count,
             "oldest_pending_ms": store.oldest_pending_ms,
             "commit_without_op_count": store.commit_without_op_count,
+            "never_asked_count": store.never_asked_count,
+            "check_stopped": store.check_stopped,
             "half_next_offset": store.half_next_offset,
             "half_max_offset": store.half_max_offset,
             "half_lag": store.half_lag,
@@ -87,6 +90,8 @@ _METRICS = {
     "rmqtx_pending_transactions": "Transactions that the broker still has before it.",
     "rmqtx_oldest_pending_seconds": "Age of the oldest pending transaction; 0 if none is pending.",
     "rmqtx_commit_without_op_transactions": "Committed transactions that will be asked again.",
+    "rmqtx_never_asked_transactions": "Pending transactions that the broker's check never comes to.",
+    "rmqtx_check_stopped": "1 if the broker's check is stopped and asks for nothing behind some half, else 0.",
     "rmqtx_half_queue_next_offset": "Queue offset of the next half that the check will read.",
     "rmqtx_half_queue_max_offset": "Queue offset after the last half.",
     "rmqtx_discard_queue_max_offset": "Copies ever written to the discard topic.",
@@ -123,6 +128,8 @@ def _store_lines(numbers: Numbers) -> Iterator[str]:
                 "rmqtx_pending_transactions": store.pending_count,
                 "rmqtx_oldest_pending_seconds": (store.oldest_pending_ms or 0) / 1000,
                 "rmqtx_commit_without_op_transactions": store.commit_without_op_count,
+                "rmqtx_never_asked_transactions": store.never_asked_count,
+                "rmqtx_check_stopped": int(store.check_stopped is not None),
                 "rmqtx_half_queue_next_offset": store.half_next_offset,
                 "rmqtx_half_queue_max_offset": store.half_max_offset,
                 "rmqtx_discard_queue_max_offset": store.discard_max_offset,

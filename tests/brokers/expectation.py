@@ -55,6 +55,11 @@ class Truth:
         """Numbers of rollbacks that named a record outside the half topic: nothing but an op comes of them."""
         cursors = [line["queue_offset"] for line in self.of("after_cursor") if line["topic"] == HALF_TOPIC]
         self.half_cursor: int | None = cursors[-1] if cursors else None
+        passed = [line["queue_offset"] for line in self.of("after_cursor") if line["topic"] == OP_TOPIC]
+        self.passed_numbers = {
+            number for op in self.ops if passed and op["queue_offset"] < (passed[-1] or 0) for number in numbers(op)
+        }
+        """Numbers of ops that the second run's check has left behind: they hide nothing from it any more."""
         self.log_end: int = self.of("log_end")[-1]["commit_log_offset"]
         self.op_counts = Counter(number for op in self.ops for number in numbers(op))
         self.op_numbers = set(self.op_counts)
@@ -154,6 +159,8 @@ def expected_row(sent: Event, truth: Truth) -> Row:
         truth.half_cursor is not None and newest is not None and newest >= truth.half_cursor and newest not in marked
     )
     still_open = bool(asked or put_back or stuck)
+    # A check that stops before a half leaves its op behind all the same: whether it asks, nobody has seen.
+    is_unreached = newest in truth.passed_numbers and newest is not None and newest >= (truth.half_cursor or 0)
     state, flags = judge(finals, marks, still_open, discard_copies, logged, truth)
     if finals and any(truth.op_counts[number] > 1 for number in marks.commit & marks.rollback):
         flags.add("conflict")
@@ -180,7 +187,7 @@ def expected_row(sent: Event, truth: Truth) -> Row:
         "plan": sent["plan"],
         "case": sent["case"],
         "state": state,
-        "open": still_open,
+        "open": None if is_unreached and not still_open else still_open,
         "asked_after_restart": bool(asked),
         "flags_at_least": sorted(flags),
         "producer_group": sent["producer_group"],

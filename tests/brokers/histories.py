@@ -154,6 +154,15 @@ def poison(play: Play, count: int, rng: Random) -> None:
     time.sleep(7)
 
 
+@history(phase=2)
+def poison_later(play: Play, count: int, rng: Random) -> None:
+    """Halves that come when a poison half stops the check already: nobody is asked for any, however long it waits."""
+    play.send_all("poison_later", count, rng)
+    for what in ("COMMIT", "ROLLBACK"):
+        play.send_all(f"poison_later_{what.lower()}", 2, rng, first=what)
+    time.sleep(7)
+
+
 @history()
 def bare(play: Play, count: int, rng: Random) -> None:
     """One byte of body, no keys, no tags, no property of ours: as empty as the client permits."""

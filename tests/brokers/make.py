@@ -137,7 +137,7 @@ def tell(rows: list[corpus.Row]) -> str:
     """The rows in a few words."""
     counted = Counter(" or ".join(sorted(states(row))) for row in rows)
     told = ", ".join(f"{state} {count}" for state, count in sorted(counted.items()))
-    return f"{len(rows)} transactions ({told}), {sum(row['open'] for row in rows)} open"
+    return f"{len(rows)} transactions ({told}), {sum(bool(row['open']) for row in rows)} open"
 
 
 def make_all(recipes: Iterable[Recipe], at_once: int = AT_ONCE, keep: bool = False) -> bool:

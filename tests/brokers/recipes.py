@@ -150,6 +150,12 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
             version,
             {"commit": 3, "never_answered": 1, "poison": 2},
         )
+    add(
+        "poison-4.5.0",
+        "A compressed half that was put back, unreadable, and many halves behind it, which are never asked for.",
+        "4.5.0",
+        {"commit": 3, "never_answered": 1, "poison": 6, "poison_later": 12},
+    )
     for version in VERSIONS:
         timer = {"timerWheelEnable": "true", "mappedFileSizeTimerLog": "65536"} if release(version) >= (5, 0) else {}
         delays = {"delayed_level": 2, **({"delayed_timer": 6} if timer else {}), "delayed_ordinary": 2, "commit": 2}

@@ -21,6 +21,7 @@ REASONS: tuple[tuple[str, tuple[int, ...], tuple[int, ...], str], ...] = (
     ("resumed_.*|pending_resumed", (0,), (4, 5, 2), "request 323 exists from 4.5.2 on"),
     ("compressed_checked", (0,), (4, 6), "before 4.6 such a half cannot be read again: see poison"),
     ("poison.*", (4, 6), (99,), "compressed halves survive being put back from 4.6 on"),
+    ("poison_later.*", (4, 3), (4, 6), "played on 4.5.0, whose check stops as that of 4.3.0 and 4.4.0"),
     ("op_batch_lost", (0,), (5, 1), "ops are written at once before 5.1"),
     ("codecs_.*", (0,), (5, 0), "the client knows only zlib"),
     ("delayed_timer", (0,), (5, 0), "timers come with 5.0"),

@@ -29,6 +29,7 @@ from tests.remoting.store_broker import StoreBroker
 NAMES = (
     "common-5.3.3", "common-4.9.7", "common-5.5.0", "killed-5.1.4", "masked-4.9.7", "masked-5.3.3", "masked-5.5.0",
     "delayed-4.4.0", "delayed-5.3.3", "cursorback-5.1.4", "cursoredited-4.9.7", "cursoredited-5.3.3", "poison-4.4.0",
+    "poison-4.3.0", "poison-4.5.0",
     "ipv6-5.3.3",
 )  # fmt: skip
 Row = dict[str, Any]

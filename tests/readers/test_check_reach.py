@@ -1,0 +1,94 @@
+"""Whom a stopped check still asks for, and whom never: held against what the same broker asked when it ran again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from readers.questions import pending, show
+from readers.store import HALF_TOPIC
+from tests.brokers.corpus import expected
+from tests.forge.stores import copy_of, opened, settings_of, unpacked
+from tests.readers.truth import audited
+
+Row = dict[str, Any]
+POISONED = ("poison-4.3.0", "poison-4.4.0", "poison-4.5.0")
+
+
+def asked(name: str) -> set[str]:
+    """Those that the broker asked for when it was started again."""
+    return {row["transaction_id"] for row in expected(name) if row["asked_after_restart"]}
+
+
+@pytest.mark.parametrize("name", POISONED)
+def test_the_advice_says_whom_the_broker_asks(name: str) -> None:
+    rows = audited(name)
+    waiting = {row["transaction_id"] for row in rows if row["advice"] == "wait"}
+    closing = {
+        row["transaction_id"] for row in rows if row["advice"] == "close" and "never_asked" not in row["flags"]
+    }
+    never = {row["transaction_id"] for row in rows if "never_asked" in row["flags"]}
+    assert waiting | closing == asked(name)
+    assert waiting
+    assert closing
+    assert never
+    assert never & asked(name) == set()
+    assert {row["advice"] for row in rows if row["state"] in ("DISCARDED", "LOST")} <= {"decide"}
+    for row in rows:
+        assert ("stopped at half" in row["reason"]) == ("never_asked" in row["flags"])
+
+
+def test_at_least_ten_rows_of_each_advice() -> None:
+    rows = [row for name in POISONED for row in audited(name)]
+    counted = Counter(
+        (row["advice"], row["transaction_id"] in {one for name in POISONED for one in asked(name)}) for row in rows
+    )
+    assert counted["wait", True] >= 10
+    assert counted["close", True] >= 10
+    assert counted["decide", False] >= 10
+    assert counted["wait", False] == counted["decide", True] == 0
+
+
+@pytest.mark.parametrize("name", POISONED)
+def test_pending_and_show_say_the_same_as_an_audit(name: str) -> None:
+    reading = pending([opened(name)], settings_of(name))
+    rows = reading.table().to_pylist()
+    known = {row["transaction_id"]: row for row in audited(name)}
+    assert rows == [known[row["transaction_id"]] for row in rows]
+    (stop,) = reading.check_stops
+    one = next(row for row in rows if "never_asked" in row["flags"])
+    shown = show([opened(name)], settings_of(name), one["transaction_id"])
+    assert shown.table().to_pylist() == [one]
+    assert shown.check_stops == [stop]
+
+
+def test_a_broker_that_passes_over_it_asks_for_all(tmp_path: Path) -> None:
+    from readers.broker_settings import broker_settings
+
+    store = opened("poison-4.5.0")
+    reading = pending([store], lambda one: broker_settings(one, version="4.9.7"))
+    rows = reading.table().to_pylist()
+    assert reading.check_stops == []
+    assert {row["advice"] for row in rows if row["state"] == "PENDING"} == {"wait"}
+
+
+def test_a_time_that_is_over_has_no_stopped_check() -> None:
+    name = "poison-4.5.0"
+    last = max(row["half_store_time_ms"] for row in audited(name))
+    reading = pending([opened(name)], settings_of(name), at_ms=last)
+    assert not any("never_asked" in row["flags"] for row in reading.table().to_pylist())
+    assert reading.check_stops == []
+
+
+def test_without_cursors_nothing_is_claimed(tmp_path: Path) -> None:
+    from readers.store import open_store
+
+    root = copy_of("poison-4.5.0", tmp_path)
+    for file in (root / "config").glob("consumerOffset.json*"):
+        file.unlink()
+    reading = pending([open_store(root)], settings_of("poison-4.5.0"))
+    assert reading.check_stops == []
+    assert (unpacked("poison-4.5.0") / "consumequeue" / HALF_TOPIC).is_dir()
