@@ -76,6 +76,8 @@ def _broken(store: Store, claims: LogClaims, decoded: DecodedLog, log: Segmented
         reach = claim.reach_offset
         if reach is None or (store.in_use and reach > log.end_offset):
             continue
+        if decoded.is_empty and claim.record_offset is not None:
+            return claim  # even one that leads before the log's begin: the file of the newest record never expires
         if reach <= decoded.end_offset or examined == _EXAMINED:
             break
         examined += 1

@@ -155,11 +155,10 @@ class DerivedFiles:
                 self._require_whole_chains()
                 require_slots(self._store, self._half_queue, self._chosen("halves"))
                 self._read_ops()
+        if self._gathered.unreadable_ops:
+            raise Untrusted(f"the op message at commit-log offset {self._gathered.unreadable_ops[0]} cannot be read")
         self._facts.findings.extend(
-            [
-                *self._half_queue.findings, *self._op_queue.findings, *self._index.findings,
-                *self._gathered.findings,
-            ]
+            [*self._half_queue.findings, *self._op_queue.findings, *self._index.findings]
         )
         kept = self._gathered.kept(named)
         self._find_foreign(kept)

@@ -138,16 +138,20 @@ class Index:
 
     def _find_in(self, index: IndexFile, file: OpenFile, hashes: Int64s, lows: Int64s, hits: _Hits) -> None:
         count = index.entries_count
-        if len(hashes) * 8 > count:
-            self._sweep(index, file, hashes, lows, count, hits)
-            return
         numbers = heads_of(file, index, hashes)
         index = index.refreshed(file)  # a broker may have added entries, but no slot can be newer now
-        count = index.entries_count
+        is_swept, count = len(hashes) * 8 > count, index.entries_count
         numbers = self._past_newest(index, file, numbers)
         broken = (numbers < 0) | (numbers > count)
         if broken.any():
             self._doubt(index, f"slots that name entries beyond {count}")
+        if is_swept:
+            led = (numbers > 0) & ~broken
+            first = entries_at(file, index, numbers[led])["key_hash"].astype(np.int64)
+            if not index.are_of_one_slot(first, hashes[led]).all():
+                self._doubt(index, "slots that name entries of other keys")
+            self._sweep(index, file, hashes, lows, count, hits)
+            return
         swept = [(hashes[broken], lows[broken], count)]
         going = (numbers > 0) & (numbers <= count)
         hashes, lows, numbers = hashes[going], lows[going], numbers[going]

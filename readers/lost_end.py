@@ -49,11 +49,14 @@ def lost_end(
     reach = broken.reach_offset
     if reach is None:  # how far is not known: as far as there are files, for nothing says more
         reach = max(decoded.end_offset + 1, store.log().end_offset)
-    end = _behind_known_damage(store, spans, decoded.end_offset, reach)
+    is_empty = decoded.is_empty
+    if is_empty and reach <= decoded.end_offset:  # all that is left begins behind the newest record that is known
+        end, reach = reach - 1, decoded.end_offset
+    else:
+        end = _behind_known_damage(store, spans, decoded.end_offset, reach)
     if end >= reach:
         return None
     segment = store.log().segment_at(end)
-    is_empty = decoded.is_empty
     what = f"{broken.witness} knows {broken.words}, and the log {'holds no record' if is_empty else f'ends at {end}'}"
     return LostEnd(
         MissingRange(store.root, end, reach, what),

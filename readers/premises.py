@@ -122,7 +122,8 @@ class DoubtfulEnd:
 class StoreView:
     """What a store says beside its records.
 
-    `half_cursors` and `op_cursors` are next queue offsets by queue; None where they are unknown. `reference_time_ms` is
+    `half_cursors` and `op_cursors` are next queue offsets by queue; None where they are unknown, and `cursor_doubt` may
+    say why. `reference_time_ms` is
     the moment up to which the store is known: now for a running broker, else the end of its log. `beside` is what the
     tables beside the log say; `is_interrupted`: the broker did not stop cleanly, or runs, so that they may be old.
     `later_hashes` are identities of half and discard copies that were written after `at_ms`, in no order.
@@ -147,5 +148,6 @@ class StoreView:
     doubtful_ids: tuple[DoubtfulId, ...] = field(default=(), repr=False)
     beside: BesideLog = field(default_factory=BesideLog, repr=False)
     is_interrupted: bool = False
+    cursor_doubt: str | None = None
     booted_time_ms: int | None = None
     check_stops: tuple[CheckStop, ...] = ()

@@ -56,10 +56,11 @@ class StoreFacts:
 
     def view(self, at_ms: int | None) -> StoreView:
         """The same as the verdict takes it."""
+        beyond = self._beyond_end()
         return StoreView(
             store=self.store.root,
             settings=self.settings,
-            half_cursors=_from_minimum(self.store, HALF_TOPIC, self.cursors.half),
+            half_cursors=None if beyond else _from_minimum(self.store, HALF_TOPIC, self.cursors.half),
             op_cursors=_from_minimum(self.store, OP_TOPIC, self.cursors.op),
             log_begin_offset=self.store.log_begin_offset,
             reference_time_ms=self.reference_time_ms if at_ms is None else min(at_ms, self.reference_time_ms),
@@ -74,7 +75,18 @@ class StoreFacts:
             beside=self.beside or BesideLog(),
             is_interrupted=self.store.in_use or self.store.aborted,
             check_stops=tuple(self.check_stops) if at_ms is None else (),
+            cursor_doubt=beyond,
         )
+
+    def _beyond_end(self) -> str | None:
+        """Why the half cursor says nothing: it lies beyond its queue, and the next start of the broker resets it.
+
+        Behind a kill queues are made again from the log, and may reach it.
+        """
+        if self.store.aborted or self.store.in_use:
+            return None
+        found = next((one for one in self.findings if one.code == "cursor-beyond-end"), None)
+        return None if found is None else f"{found.actual} is beyond the queue's end, {found.expected}"
 
 
 def _from_minimum(store: Store, topic: str, cursors: dict[int, int] | None) -> dict[int, int] | None:

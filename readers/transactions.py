@@ -305,9 +305,11 @@ class Judgement:
 
         newest_after_discard = halves.has & (self.newest_half_rank > self.last_discard_rank)
         only_cursor = ~is_committed & ~is_marked & newest_after_discard
-        self._undecide(only_cursor & ~cursor_known, "the check cursor is unknown (no config/consumerOffset.json)")
         past = np.zeros(count, np.bool_)
         for name, view in self.views.items():
+            if view.half_cursors is None:
+                why = view.cursor_doubt or "no config/consumerOffset.json"
+                self._undecide(only_cursor & ~cursor_known, f"the check cursor is unknown ({why})")
             if view.at_ms is not None:
                 past |= np.asarray(pc.equal(self.store, name))
         self._undecide(

@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from readers.errors import EvidenceMissing
+from readers.index import entries_at, open_index_file
 from readers.local_engine import audit
 from readers.questions import lookup, open_rows, pending, show
 from readers.reading import Reading
@@ -117,14 +119,64 @@ def test_an_op_slot_before_the_first_that_is_read(tmp_path: Path) -> None:
     require_a_scan_where_it_is_asked_for(root, name, None)
 
 
-def test_a_cursor_beyond_the_end_is_no_premise_of_show(tmp_path: Path) -> None:
-    name = "busystop-4.9.7"
+def test_an_op_message_that_cannot_be_read(tmp_path: Path) -> None:
+    """What it ended was PENDING for `pending` and `show`, and UNDECIDABLE for an audit."""
+    name = "cursorback-4.3.0"
     root = copy_of(name, tmp_path)
-    [row, *_] = audit([opened(name)], settings_of(name)).table().to_pylist()
+    row = next(row for row in audit([opened(name)], settings_of(name)).table().to_pylist()
+               if row["state"] == "ROLLED_BACK" and len(row["op_marks"]) == 1)
+    flip_byte(log_files(root)[0], row["op_marks"][0]["commit_log_offset"] + AT["body_crc"], 1)
+    require_a_scan_where_it_is_asked_for(root, name, row["transaction_id"])
+    [shown] = show([open_store(root)], settings_of(name), row["transaction_id"]).table()["state"].to_pylist()
+    assert shown == "UNDECIDABLE"
+
+
+def test_an_index_entry_with_another_hash(tmp_path: Path) -> None:
+    """One bit of a hash in a small index: the COMMIT record was not found, and its transaction was ROLLED_BACK."""
+    name = "cursoredited-5.1.4"
+    root = copy_of(name, tmp_path)
+    [file] = (root / "index").iterdir()
+    index = open_index_file(open_store(root).index_files[0])
+    with index.segment.open() as opened_file:
+        entries = entries_at(opened_file, index, np.arange(1, index.entries_count + 1))
+    rows = audit([opened(name)], settings_of(name)).table().to_pylist()
+    finals = {record["commit_log_offset"] for row in rows for record in row["final_records"] if row["op_marks"]}
+    hurt = [number for number, entry in enumerate(entries.tolist(), 1)
+            if entry[1] in finals and not entry[3] and number not in entries["previous_entry_number"]]
+    assert hurt
+    for number in hurt:
+        flip_byte(file, index.entry_position(number), 0x40)
+        hanging = pending([open_store(root)], settings_of(name)).table()
+        assert hanging.to_pylist() == open_rows(audit([open_store(root)], settings_of(name)).table()).to_pylist()
+        flip_byte(file, index.entry_position(number), 0x40)
+
+
+def _cursor_beyond_the_end(root: Path) -> None:
     file = root / "config" / "consumerOffset.json"
     text = re.sub(rf'("{HALF_TOPIC}@[^"]*":\{{0:)\d+', r"\g<1>9999", file.read_text())
     assert text != file.read_text()
     file.write_text(text)
+
+
+@pytest.mark.parametrize("name", ["busystop-5.1.4", "poison-4.4.0"])
+def test_a_cursor_beyond_the_end_decides_nothing(tmp_path: Path, name: str) -> None:
+    """All that it seemed to have passed was LOST, and the broker resets it and asks for all of them."""
+    root = copy_of(name, tmp_path)
+    before = audit([opened(name)], settings_of(name)).table()
+    _cursor_beyond_the_end(root)
+    reading = audit([open_store(root)], settings_of(name))
+    states = reading.table()["state"].to_pylist()
+    assert "cursor-beyond-end" in errors(reading)
+    assert "LOST" not in states
+    assert {"PENDING", "UNDECIDABLE"} & set(states) == {"UNDECIDABLE"}
+    assert states.count("COMMITTED") == before["state"].to_pylist().count("COMMITTED")
+
+
+def test_a_cursor_beyond_the_end_is_no_premise_of_show(tmp_path: Path) -> None:
+    name = "busystop-4.9.7"
+    root = copy_of(name, tmp_path)
+    [row, *_] = audit([opened(name)], settings_of(name)).table().to_pylist()
+    _cursor_beyond_the_end(root)
     reading = show([open_store(root)], settings_of(name), row["transaction_id"])
     reading.table()
     assert "cursor-beyond-end" in errors(reading)

@@ -107,6 +107,15 @@ def test_a_log_without_files_is_missing(name: str, tmp_path: Path) -> None:
     ]
 
 
+def test_only_the_file_that_was_made_for_later_is_left(tmp_path: Path) -> None:
+    """A killed broker leaves a file of zeros ready; where the others are gone, all seemed to have expired."""
+    name = "prepared-killed-4.2.0"
+    root = copy_of(name, tmp_path)
+    for file in damage.log_files(root)[:-1]:
+        file.unlink()
+    assert require_heeded(root, name) == ["log-missing"]
+
+
 @pytest.mark.parametrize("name", ["killed-5.3.3", "statetable-killed-3.1.4"])
 def test_records_of_another_segment_say_nothing_of_what_stood_there(name: str, tmp_path: Path) -> None:
     root = copy_of(name, tmp_path)
