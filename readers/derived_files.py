@@ -155,8 +155,9 @@ class DerivedFiles:
                 self._require_whole_chains()
                 require_slots(self._store, self._half_queue, self._chosen("halves"))
                 self._read_ops()
-        if self._gathered.unreadable_ops:
-            raise Untrusted(f"the op message at commit-log offset {self._gathered.unreadable_ops[0]} cannot be read")
+        if self._gathered.findings:
+            offset = self._gathered.findings[0].commit_log_offset
+            raise Untrusted(f"the op message at commit-log offset {offset} cannot be read")
         self._facts.findings.extend(
             [*self._half_queue.findings, *self._op_queue.findings, *self._index.findings]
         )

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from readers.chains import Witnesses, int64s
 from readers.columns import rows_in_order, rows_where
-from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES, marks_of, unreadable_op_offsets, witnesses_of
+from readers.findings import Finding
+from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES, marks_of, op_findings, witnesses_of
 from readers.offset_marks import OFFSET_MARKS
 from readers.record_block import Block
 from readers.spool import identities
@@ -34,13 +35,12 @@ class Names(NamedTuple):
 class Gathered:
     """Half copies, op marks, finals and discard copies of one store.
 
-    Shape: `unreadable_ops` are the commit-log offsets of op messages whose numbers cannot be read. An identity is a
-           UNIQ_KEY, else what stands for one.
+    Shape: `findings` are of op messages that cannot be read. An identity is a UNIQ_KEY, else what stands for one.
     """
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self.unreadable_ops: list[int] = []
+        self.findings: list[Finding] = []
         self.seen: set[int] = set()
         self._rows: dict[str, list[pa.RecordBatch]] = {name: [] for name in _SCHEMAS}
         self._marks: list[pa.RecordBatch] = []
@@ -58,7 +58,7 @@ class Gathered:
 
     def add_ops(self, rows: pa.RecordBatch, wanted: pa.Array | None = None) -> None:
         """Keep the marks of op messages. `wanted`: only those of these half queue offsets."""
-        self.unreadable_ops.extend(unreadable_op_offsets(rows))
+        self.findings.extend(op_findings(rows, self.root))
         self._marks.append(marks_of(rows, wanted))
 
     def table(self, name: str) -> pa.Table:

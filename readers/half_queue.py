@@ -390,19 +390,9 @@ def is_delayed_half(block: Block) -> Bools:
     return waiting
 
 
-def _unreadable(ops: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
-    return ops.filter(pc.equal(ops["body_form"], "unreadable"))
-
-
-def unreadable_op_offsets(ops: pa.RecordBatch) -> list[int]:
-    """The commit-log offsets of op messages whose numbers cannot be read."""
-    offsets: list[int] = _unreadable(ops)["commit_log_offset"].to_pylist()
-    return offsets
-
-
 def op_findings(ops: pa.RecordBatch | pa.Table, store: str) -> list[Finding]:
     """One finding for each op message whose numbers cannot be read."""
-    bad = _unreadable(ops)
+    bad = ops.filter(pc.equal(ops["body_form"], "unreadable"))
     return [
         Finding(
             store, "op-unreadable", row["file"], row["position_bytes"], row["length_bytes"],

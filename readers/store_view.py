@@ -21,6 +21,7 @@ from readers.findings import Finding
 from readers.log_claims import LogClaims, log_claims
 from readers.premises import DoubtfulEnd, DoubtfulId, ForeignDecision, MissingRange, StoreView
 from readers.record_at import block_at
+from readers.segment_scan import SegmentScan
 from readers.spool import UInt64s
 from readers.state_entries import BesideLog
 from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
@@ -81,12 +82,15 @@ class StoreFacts:
     def _beyond_end(self) -> str | None:
         """Why the half cursor says nothing: it lies beyond its queue, and the next start of the broker resets it.
 
-        Behind a kill queues are made again from the log, and may reach it.
+        Behind a kill queues are made again from the log, and reach its last half message.
         """
-        if self.store.aborted or self.store.in_use:
-            return None
         found = next((one for one in self.findings if one.code == "cursor-beyond-end"), None)
-        return None if found is None else f"{found.actual} is beyond the queue's end, {found.expected}"
+        cursor = (self.cursors.half or {}).get(0)
+        if found is None or cursor is None:
+            return None
+        if (self.store.aborted or self.store.in_use) and cursor <= _half_queue_end_by_log(self.store):
+            return None
+        return f"{cursor} is beyond the queue's end, {found.expected}"
 
 
 def _from_minimum(store: Store, topic: str, cursors: dict[int, int] | None) -> dict[int, int] | None:
@@ -98,6 +102,22 @@ def _from_minimum(store: Store, topic: str, cursors: dict[int, int] | None) -> d
             return {**cursors, 0: queue.min_offset}
     except SourceError:
         return {**cursors, 0: 0}
+
+
+def _half_queue_end_by_log(store: Store) -> int:
+    """Where the half queue ends when it is made again from the log, from its last slot on."""
+    end = 0
+    try:
+        with open_queue(store, HALF_TOPIC, 0) as queue:
+            last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
+        begin = last[0] if last else store.log_begin_offset
+        for segment in store.commit_log:
+            for block in SegmentScan(segment, from_position=max(begin - segment.base_offset, 0)):
+                numbers = block.header("queue_offset")[block.topic_is(HALF_TOPIC)]
+                end = max(end, int(numbers.max(initial=-1)) + 1)
+    except SourceError:
+        pass  # the log cannot be read, which the reading itself reports
+    return end
 
 
 def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:

@@ -158,7 +158,7 @@ def _cursor_beyond_the_end(root: Path) -> None:
     file.write_text(text)
 
 
-@pytest.mark.parametrize("name", ["busystop-5.1.4", "poison-4.4.0"])
+@pytest.mark.parametrize("name", ["busystop-5.1.4", "poison-4.4.0", "killed-4.9.7"])
 def test_a_cursor_beyond_the_end_decides_nothing(tmp_path: Path, name: str) -> None:
     """All that it seemed to have passed was LOST, and the broker resets it and asks for all of them."""
     root = copy_of(name, tmp_path)
