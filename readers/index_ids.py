@@ -40,10 +40,17 @@ def doubtful_ids(store: Store, batches: Mapping[str, Sequence[pa.RecordBatch]]) 
     Order: commit-log offset.
     Damage: an index that cannot be read contradicts nothing; a remote one is not asked.
     """
-    if store.is_remote or not store.index_files:
-        return []
-    rows = _lone(batches)
-    if not rows.num_rows:
+    return [] if store.is_remote or not store.index_files else contradicted_ids(store, _lone(batches))
+
+
+def contradicted_ids(store: Store, rows: pa.Table) -> list[DoubtfulId]:
+    """Those of some records that the index knows by another id than they bear.
+
+    `rows`: commit_log_offset, topic and transaction_id of each, in the order of the log.
+    Order: commit-log offset.
+    Damage: an index that cannot be read contradicts nothing; a remote one is not asked.
+    """
+    if store.is_remote or not store.index_files or not rows.num_rows:
         return []
     log = store.log()
     try:

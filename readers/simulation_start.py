@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from readers.broker_settings import BrokerSettings
 from readers.check_rules import CheckRules, check_rules, supposed_version
 from readers.check_state import check_settings
@@ -13,8 +16,10 @@ from readers.check_window import CheckWindow, check_window
 from readers.claim_proofs import unkept_findings
 from readers.cursors import CheckCursors, check_cursors
 from readers.designs import HALF_TOPIC_DESIGN, designs_of
+from readers.doubtful_ends import doubtful_id_findings
 from readers.errors import NotAStore
 from readers.findings import Finding
+from readers.index_ids import contradicted_ids
 from readers.log_claims import log_claims
 from readers.missing import derived_findings
 from readers.simulation import Simulated, SimulatedCheck
@@ -89,6 +94,7 @@ def _half_topic_checks(
                 half, op = (cursors.half or {}).get(queue_id), (cursors.op or {}).get(queue_id)
                 window = windows[rules, queue_id] = check_window(store, rules, queue_id, half, op)
                 findings += window.findings
+                findings += [] if number else _id_findings(store, window)
                 notes += _diverted_note(store, window)
             settings = check_settings(configuration.settings)
             yield Simulated(store.root, configuration.name, window, rules, settings, begin_ms)
@@ -96,6 +102,19 @@ def _half_topic_checks(
             findings += stop_findings(store, configuration.settings, cursors)
             # Where the store's own cursor lies outside its queue, not where somebody wants one to stand.
             findings += derived_findings(store, check_cursors(store).half, has_halves=False)
+
+
+def _id_findings(store: Store, window: CheckWindow) -> Iterator[Finding]:
+    """What the index contradicts of the ids that a single half of the window bears."""
+    words = window.words.select(["commit_log_offset", "transaction_id"])
+    counts = words.group_by("transaction_id").aggregate([([], "count_all")])
+    lone = counts.filter(pc.equal(counts["count_all"], 1))["transaction_id"]
+    rows = words.filter(pc.is_in(words["transaction_id"], value_set=lone.combine_chunks()))
+    rows = rows.append_column("topic", pa.repeat(HALF_TOPIC, rows.num_rows)).sort_by("commit_log_offset")
+    doubtful = contradicted_ids(store, rows)
+    for segment in store.commit_log:
+        inside = [one for one in doubtful if segment.base_offset <= one.commit_log_offset < segment.end_offset]
+        yield from doubtful_id_findings(segment, inside)
 
 
 def _situation_notes(store: Store) -> list[str]:

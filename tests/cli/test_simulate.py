@@ -214,3 +214,17 @@ def test_a_slot_of_another_length_leads_to_no_record(rmqtx: Run, tmp_path: Path)
     result = rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl")
     assert result.status == exit_status.INCOMPLETE
     assert f"1 slots of {HALF_TOPIC}/0, the first number {whole[-1]['half_queue_offset']}" in result.err
+
+
+def test_an_id_that_the_index_contradicts(rmqtx: Run, tmp_path: Path) -> None:
+    """One byte of the UNIQ_KEY of the only copy of a half: a transaction that never was seemed to expire, status 0."""
+    root = copy_of("cursoredited-4.3.0", tmp_path)
+    found = rows(rmqtx("simulate", root, "--show", "transactions", "--at", "2026-12-01T00:00:00Z", "--format", "jsonl",
+                       "--quiet").out)
+    ids = [row["transaction_id"] for row in found]
+    lone = next(row for row in found if ids.count(row["transaction_id"]) == 1)
+    [file] = log_files(root)
+    flip_byte(file, file.read_bytes().index(lone["transaction_id"].encode(), lone["commit_log_offset"]) + 23, 1)
+    result = rmqtx("simulate", root, "--show", "transactions", "--at", "2026-12-01T00:00:00Z", "--format", "jsonl")
+    assert result.status == exit_status.INCOMPLETE
+    assert "words-contradict" in result.err
