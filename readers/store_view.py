@@ -82,13 +82,11 @@ class StoreFacts:
     def _beyond_end(self) -> str | None:
         """Why the half cursor says nothing: it lies beyond its queue, and the next start of the broker resets it.
 
-        Behind a kill queues are made again from the log, and reach its last half message.
+        Not where the log has the half messages that the queue lacks: it is made again from the log.
         """
         found = next((one for one in self.findings if one.code == "cursor-beyond-end"), None)
         cursor = (self.cursors.half or {}).get(0)
-        if found is None or cursor is None:
-            return None
-        if (self.store.aborted or self.store.in_use) and cursor <= _half_queue_end_by_log(self.store):
+        if found is None or cursor is None or cursor <= _half_queue_end_by_log(self.store):
             return None
         return f"{cursor} is beyond the queue's end, {found.expected}"
 

@@ -13,11 +13,13 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from functools import partial
+from pathlib import Path
 
 from tests.brokers import corpus
 from tests.fuzz import single_records, whole_segments
+from tests.fuzz.kept import keep, read_kept
 from tests.fuzz.outcomes import FAILURES, OUTCOMES, UNCHANGED, Case, Played, table
-from tests.fuzz.page import write_section
+from tests.fuzz.page import commit_of_now, write_section
 
 CAMPAIGNS = {"records": single_records, "segments": whole_segments}
 CHUNK = 25
@@ -32,8 +34,8 @@ def _cases(campaign: str, seed: int, name: str) -> list[Case]:
     return list(CAMPAIGNS[campaign].cases_of(name, seed))
 
 
-def _chunk(campaign: str, cases: list[Case]) -> list[Played]:
-    return [CAMPAIGNS[campaign].play(case) for case in cases]
+def _chunk(campaign: str, cases: list[Case]) -> list[tuple[str, Played]]:
+    return [(str(case), CAMPAIGNS[campaign].play(case)) for case in cases]
 
 
 def chosen(cases: list[Case], count: int, seed: int) -> list[Case]:
@@ -53,9 +55,10 @@ def main() -> int:
     parser.add_argument("--store", action="append", help="pattern of names of stores; may be repeated")
     parser.add_argument("--only", default="*", help="pattern of cases: store/target/deed")
     parser.add_argument("--verbose", action="store_true", help="print every case")
+    parser.add_argument("--keep", type=Path, help="add what is played to this file, and go on behind what is in it")
     parser.add_argument("--page", action="store_true", help="write the table into docs/fuzz.md")
     options = parser.parse_args()
-    begin = time.monotonic()
+    begin, commit = time.monotonic(), commit_of_now()
     patterns = options.store or ["*"]
     names = [name for name in corpus.all_names() if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
     with (
@@ -66,11 +69,23 @@ def main() -> int:
         cases = [case for part in listed for case in part if fnmatch.fnmatch(str(case), options.only)]
         cases = chosen(cases, options.cases, options.seed)
         print(f"seed {options.seed}, {len(names)} stores, {len(cases)} damages", flush=True)
-        chunks = [cases[place : place + CHUNK] for place in range(0, len(cases), CHUNK)]
+        known, commits = ({}, Counter[str]()) if options.keep is None else read_kept(options.keep)
+        played = [known[str(case)] for case in cases if str(case) in known]
+        chunks = [
+            [case for case in cases[place : place + CHUNK] if str(case) not in known]
+            for place in range(0, len(cases), CHUNK)
+        ]
         random.Random(options.seed).shuffle(chunks)  # the first minutes show all families
-        parts = [pool.submit(_chunk, options.campaign, chunk) for chunk in chunks]
+        parts = [pool.submit(_chunk, options.campaign, chunk) for chunk in chunks if chunk]
         end = None if options.seconds is None else begin + options.seconds
-        played = list(_reported(parts, begin, end, is_verbose=options.verbose))
+        for part in _finished(parts, begin, end):
+            commits[commit] += len(part)
+            if options.keep is not None:
+                keep(options.keep, commit, part)
+            for _, one in part:
+                if one.complaints or options.verbose:
+                    print(f"{one}\n", flush=True)
+                played.append(one)
     totals = Counter(one.outcome for one in played)
     summary = (
         f"{sum(totals.values()) - totals[UNCHANGED]} of {len(cases)} damages: "
@@ -79,13 +94,14 @@ def main() -> int:
     )
     print(summary, flush=True)
     if options.page:
-        write_section(options.campaign, summary, options.seed, table(played))
+        told = ", ".join(f"{name} ({count} cases)" for name, count in commits.items())
+        write_section(options.campaign, summary, options.seed, table(played), told if len(commits) > 1 else commit)
     return 1 if any(totals[one] for one in FAILURES) else 0
 
 
-def _reported(
-    parts: list[Future[list[Played]]], begin: float, end: float | None, *, is_verbose: bool
-) -> Iterator[Played]:
+def _finished(
+    parts: list[Future[list[tuple[str, Played]]]], begin: float, end: float | None
+) -> Iterator[list[tuple[str, Played]]]:
     done = 0
     for part in as_completed(parts):
         if part.cancelled():
@@ -93,11 +109,8 @@ def _reported(
         if end is not None and time.monotonic() >= end:
             for later in parts:
                 later.cancel()
-        for one in part.result():
-            done += 1
-            if one.complaints or is_verbose:
-                print(f"{one}\n", flush=True)
-            yield one
+        yield part.result()
+        done += len(part.result())
         print(f"# {done} in {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
 from tests.fuzz import single_records, whole_segments
+from tests.fuzz.campaign_run import main
+from tests.fuzz.kept import read_kept
 from tests.fuzz.outcomes import FAILURES, HEEDED, UNCHANGED, Case
 
 #: One of each family, small ones: a segment of theirs is damaged in every way.
@@ -31,3 +34,16 @@ def test_no_damaged_record_is_believed_against_what_a_verification_knows(name: s
     played = [single_records.play(Case(name, "", str(number), 0)) for number in range(RECORDS_COUNT)]
     assert [str(one) for one in played if one.outcome in FAILURES] == []
     assert sum(one.outcome == HEEDED for one in played) > RECORDS_COUNT / 3
+
+
+def test_a_campaign_that_was_broken_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = tmp_path / "kept.jsonl"
+    arguments = ["run", "records", "--store", "masked-4.3.0", "--seed", "22", "--cases", "3", "--keep", str(kept)]
+    arguments += ["--processes", "1"]
+    monkeypatch.setattr("sys.argv", arguments)
+    main()
+    whole = read_kept(kept)[0]
+    assert len(whole) == 3
+    kept.write_text("".join(kept.read_text(encoding="utf-8").splitlines(keepends=True)[:1]), encoding="utf-8")
+    main()
+    assert read_kept(kept)[0] == whole
