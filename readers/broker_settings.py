@@ -8,16 +8,14 @@ write. Every value says where it comes from, because verdicts depend on some of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from readers.checkpoint import checkpoint_values
 from readers.errors import BadRequest
-from readers.fastjson import read_config
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
-
-Version = tuple[int, int, int]
+from readers.paths import Version as Version
+from readers.store import HALF_TOPIC, Store
+from readers.version_signs import DISCARD_COPY_SINCE, VERSION_MARKS, at_least, at_most, rewritten_since, set_back
 
 FROM_CONF = "broker.conf"
 FROM_BROKER = "the broker itself"
@@ -47,43 +45,7 @@ _SETTINGS: dict[str, _Setting] = {
     "max_hash_slots": _Setting("maxHashSlotNum", ((_FIRST, 5_000_000),)),
     "max_index_entries": _Setting("maxIndexNum", ((_FIRST, 20_000_000),)),
 }  # fmt: skip
-_DISCARD_COPY_SINCE: Version = (4, 5, 2)
 _OP_BATCHES_SINCE: Version = (5, 1, 0)
-#: What 4.3.0 alone called the topic that new ones are modelled on; before and after it was TBW102.
-_KEY_TOPIC_4_3_0 = "AUTO_CREATE_TOPIC_KEY"
-#: Files and directories that brokers make from some version on, whatever is in them.
-VERSION_MARKS: dict[str, Version] = {
-    "timerwheel": (5, 0, 0),
-    "config/timermetrics": (5, 0, 0),
-    "config/timercheck": (5, 0, 0),
-    "config/topicQueueMapping.json": (5, 0, 0),
-    "config/consumerOrderInfo.json": (5, 0, 0),
-    "epochFileCheckpoint": (5, 0, 0),
-    "batchconsumequeue": (5, 0, 0),
-    "compaction/position-checkpoint": (5, 1, 0),
-    "brokerIdentity": (5, 1, 1),
-    "config/transactionMetrics": (5, 2, 0),
-    "config/rdb": (5, 3, 2),
-    "rocksdbstore": (5, 4, 0),
-    "config/metadata": (5, 4, 0),
-    "consumequeue_rocksdb": (5, 5, 0),
-    f"consumequeue/{DISCARD_TOPIC}": _DISCARD_COPY_SINCE,
-    f"consumequeue/{HALF_TOPIC}": (4, 3, 0),
-}
-#: Marks of the brokers before 4.3. Seen: 3.1.4 has the state table; 3.2.6 puts topicSysFlag into topics.json, 3.1.4
-#: does not; both misspell the time of a dataVersion, 4.2.0 does not; 4.2.0 makes the files, 3.2.6 does not.
-_OLD_MARKS: dict[str, Version] = {
-    "transaction/statetable": (3, 0, 0),
-    "transaction/redolog": (3, 0, 0),
-    "config/consumerFilter.json": (4, 0, 0),
-}
-_TOPIC_FLAG, _TOPIC_FLAG_SINCE = "topicSysFlag", (3, 2, 0)
-#: A word in config/topics.json of brokers before 4.0.
-MISSPELT_TIME = "timestatmp"
-#: The last releases before what follows them changed.
-_LAST_3_1: Version = (3, 1, 9)
-_LAST_3: Version = (3, 9, 9)
-_LAST_4: Version = (4, 9, 8)
 #: The last known release of each line; of 3.x any number is taken, for some were released outside of Apache.
 _LAST_OF_LINES: tuple[Version, ...] = (
     (3, 0, 999), (3, 1, 999), (3, 2, 999), (3, 4, 999), (3, 5, 999), (4, 0, 0), (4, 1, 0), (4, 2, 0), (4, 3, 2),
@@ -139,6 +101,7 @@ class BrokerSettings:
         """
         causes = dict.fromkeys(self.origin[name] for name in ("version_low", "version_high") if name in self.origin)
         known = f"broker {self.version}" + (f" ({', '.join(causes)})" if causes else "")
+        known += f", once {self.origin['once']}" if "once" in self.origin else ""
         has_check = self.version_high is None or self.version_high >= VERSION_MARKS[f"consumequeue/{HALF_TOPIC}"]
         shown = list(_SETTINGS)[:5] if has_check else ["file_reserved_time_hours"]
         groups: dict[str, list[str]] = {}
@@ -187,7 +150,7 @@ def _settings(
     if batches is False:  # the key means nothing to such a broker
         values["transaction_op_batch_interval_ms"] = 0
         origin["transaction_op_batch_interval_ms"] = "brokers before 5.1.0 write ops at once"
-    copies, copies_why = _since(_DISCARD_COPY_SINCE, low, high)
+    copies, copies_why = _since(DISCARD_COPY_SINCE, low, high)
     origin |= {"batches_ops": batches_why, "writes_discard_copy": copies_why}
     role = conf.get("brokerRole", "")
     is_given = role in ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
@@ -225,7 +188,7 @@ def given_version(store: Store, text: str) -> tuple[Version, str]:
     known = release_before(exact)
     if known is None:
         raise BadRequest(f"no broker {_dotted(exact)} is known", advice="write it like 5.1.4")
-    written = list(_rewritten_since(store))
+    written = list(rewritten_since(store))
     if written and known < max(written)[0]:
         since, name = max(written)
         raise BadRequest(
@@ -234,7 +197,9 @@ def given_version(store: Store, text: str) -> tuple[Version, str]:
         )
     told = ["given"] if known == exact else [f"given as {_dotted(exact)}, which is not known here"]
     low, high, origin = _bounds(store, None, None, None)
-    if low is not None and known < low:
+    if "once" in origin:
+        told.append(f"once it was {origin['once']}")
+    elif low is not None and known < low:
         told.append(f"once it was {_dotted(low)} or later: {origin['version_low']}")
     if high is not None and known > high:
         told.append(f"the last one was {_dotted(high)} or earlier: {origin['version_high']}")
@@ -259,10 +224,10 @@ def _bounds(
     if version is not None:
         exact, why = given_version(store, version)
         return exact, exact, {"version_low": why, "version_high": why}
-    least = list(_at_least(store))
-    most = list(_at_most(store))
+    least = list(at_least(store))
+    most = list(at_most(store))
     if discard_topic_seen:
-        least.append((_DISCARD_COPY_SINCE, "records of the discard topic"))
+        least.append((DISCARD_COPY_SINCE, "records of the discard topic"))
     if batches_ops_seen:
         least.append((_OP_BATCHES_SINCE, "op messages with lists"))
     elif batches_ops_seen is False:
@@ -271,92 +236,17 @@ def _bounds(
     low = high = None
     if least:
         low, origin["version_low"] = max(least, key=lambda found: found[0])
+    back = None if low is None else set_back(store, low)
+    if low is not None and back is not None:
+        origin = {"once": f"{_dotted(low)} or later ({origin['version_low']})"}
+        low, most = None, [back, *most]
+        if written := list(rewritten_since(store)):
+            low, origin["version_low"] = max(written, key=lambda found: found[0])
     # what an older broker left behind says nothing about the one that came after it
     most = [found for found in most if low is None or found[0] >= low]
     if most:
         high, origin["version_high"] = min(most, key=lambda found: found[0])
     return low, high, origin
-
-
-def _at_least(store: Store) -> Iterator[tuple[Version, str]]:
-    """Versions that the store's broker cannot be older than, with what shows it."""
-    for name, since in VERSION_MARKS.items():
-        if store.has(*name.split("/")):
-            yield since, name
-    for name, since in _OLD_MARKS.items():
-        if store.has(*name.split("/")):
-            yield since, name
-    if store.size_bytes("lock"):  # an empty one is what rmqtx leaves in a store that had none
-        yield (4, 0, 0), "lock"
-    if _has_topic_flags(store):
-        yield _TOPIC_FLAG_SINCE, "config/topics.json"
-    values = checkpoint_values(store)
-    # a zero says nothing: brokers on their own (no controller, no slave) leave these at zero
-    for name, since in {
-        "master_flushed_offset": (5, 0, 0), "confirm_offset": (5, 1, 1), "logics_offset": (5, 5, 0),
-    }.items():  # fmt: skip
-        if values.get(name):
-            yield since, "checkpoint"
-    yield from _rewritten_since(store)
-    for since in _topics_since(set(_topics(store))):
-        yield since, "config/topics.json"
-
-
-def _rewritten_since(store: Store) -> Iterator[tuple[Version, str]]:
-    """The same, of files that every broker writes anew while it runs: no older one has run since."""
-    if "dataVersion" in _object(store, "consumerOffset.json"):
-        yield (5, 0, 0), "config/consumerOffset.json"
-    if store.size_bytes("abort"):
-        yield (5, 0, 0), "abort"
-
-
-def _at_most(store: Store) -> Iterator[tuple[Version, str]]:
-    """Versions that the broker which wrote the store last cannot be younger than, with what shows it.
-
-    Only what every younger broker rewrites within seconds is taken, and no file's absence: copies are incomplete.
-    """
-    offsets = _object(store, "consumerOffset.json")
-    if "offsetTable" in offsets and "dataVersion" not in offsets:
-        yield _LAST_4, "config/consumerOffset.json"
-    if store.size_bytes("abort") == 0:
-        yield _LAST_4, "abort"
-    data_version = _object(store, "topics.json").get("dataVersion")
-    if isinstance(data_version, dict) and MISSPELT_TIME in data_version:
-        yield _LAST_3 if _has_topic_flags(store) else _LAST_3_1, "config/topics.json"
-    topics = _topics(store)
-    if _KEY_TOPIC_4_3_0 in topics and "TBW102" not in topics:
-        yield (4, 3, 0), "config/topics.json"
-
-
-def _topics_since(topics: set[str]) -> Iterator[Version]:
-    """What topics that brokers make by themselves say."""
-    if ROCKSDB_HALF_TOPIC in topics:
-        yield 5, 4, 0
-    if any(topic.startswith(("rmq_sys_REVIVE_LOG_", "rmq_sys_SYNC_BROKER_MEMBER_")) for topic in topics):
-        yield 5, 0, 0
-    if SCHEDULE_TOPIC in topics:
-        yield 4, 7, 1
-    suffix = "_REPLY_TOPIC"  # of the cluster, which has a topic too
-    if any(topic.endswith(suffix) and topic.removesuffix(suffix) in topics for topic in topics):
-        yield 4, 6, 0
-    if DISCARD_TOPIC in topics:
-        yield _DISCARD_COPY_SINCE
-    if HALF_TOPIC in topics and "TBW102" in topics and _KEY_TOPIC_4_3_0 not in topics:
-        yield 4, 3, 1
-
-
-def _object(store: Store, name: str) -> dict[str, Any]:
-    value = read_config(store, name).value
-    return value if isinstance(value, dict) else {}
-
-
-def _topics(store: Store) -> dict[str, Any]:
-    table = _object(store, "topics.json").get("topicConfigTable")
-    return table if isinstance(table, dict) else {}
-
-
-def _has_topic_flags(store: Store) -> bool:
-    return any(isinstance(topic, dict) and _TOPIC_FLAG in topic for topic in _topics(store).values())
 
 
 def _since(version: Version, low: Version | None, high: Version | None) -> tuple[bool | None, str]:

@@ -17,6 +17,7 @@ from readers.consume_queue import open_queue
 from readers.errors import SourceError
 from readers.findings import Finding
 from readers.index import entries_at, open_index_file
+from readers.light_queues import further_slots
 from readers.log_claim import INDEX, QUEUE, REDO_LOG, ROCKSDB_QUEUE, STATE_TABLE, LogClaim
 from readers.log_claims import LogClaims
 from readers.missing import SEARCHED_BYTES_MAX, UnfoundSlot, stands_between_its_neighbours
@@ -180,7 +181,9 @@ def _is_kept(log: SegmentedLog, claim: LogClaim) -> bool:
         return True
     topic, queue_id, number = claim.slot
     is_of_queue = block.topic_is(topic)[0] and int(block.header("queue_id")[0]) == queue_id
-    return bool(is_of_queue and int(block.header("queue_offset")[0]) == number)
+    if is_of_queue and int(block.header("queue_offset")[0]) == number:
+        return True
+    return any(tuple(slot) == claim.slot for _, *slot in further_slots(block))
 
 
 def is_there(log: SegmentedLog, offset: int, length_bytes: int | None) -> bool:

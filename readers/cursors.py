@@ -1,4 +1,4 @@
-"""How far consumer groups have come, from config/consumerOffset.json or RocksDB; above all the broker's own check.
+"""How far consumer groups have come, from a file in config/ or from RocksDB; above all the broker's own check.
 
 `offsetTable` holds the cursors. `pullOffsetTable` (5.5.0) has the same form, but says how far groups have pulled, which
 is another number and never used here.
@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
+from readers.cursor_files import chosen_cursor_file
 from readers.fastjson import Config, read_config
 from readers.findings import Finding
+from readers.paths import ALWAYS, Version
 from readers.reading import Coverage, Reading
 from readers.rocksdb_cursors import RocksdbCursors, rocksdb_cursors
 from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 from readers.tables import CURSORS
 
-FILE_NAME = "consumerOffset.json"
 BATCH_ROWS = 65_536
 
 _QUEUE_ID = re.compile(r"[0-9]{1,10}")
@@ -32,13 +33,15 @@ class CheckCursors:
     """Where the transaction check stands: queue number → queue offset of the next half, or op, it will read.
 
     Shape: None where it is not known; empty where the file knows no cursor, and then the check begins at the smallest
-           queue offset that is left (FORMATS 5.7 step 1).
+           queue offset that is left (FORMATS 5.7 step 1). `loaded_since`: the first version that reads them when it
+           starts.
     """
 
     half: dict[int, int] | None
     op: dict[int, int] | None
     findings: list[Finding] = field(default_factory=list)
     file: str | None = None
+    loaded_since: Version = ALWAYS
 
 
 def read_cursors(store: Store) -> Reading:
@@ -47,17 +50,18 @@ def read_cursors(store: Store) -> Reading:
     Shape:  rows of CURSORS, at most 65,536 a batch.
     Order:  the file's.
     Damage: config-missing, config-backup, config-damaged; an entry that is no cursor is left out and found.
-    Source: broker/offset/ConsumerOffsetManager.java; FORMATS 1.7.
+    Source: broker/offset/ConsumerOffsetManager.java, LmqConsumerOffsetManager.java; FORMATS 1.7.
     """
-    config = _read(store)
+    name = chosen_cursor_file(store).file.name
+    config, _ = _read(store)
     reading = Reading(CURSORS, (), findings=list(config.findings))
     cursors, strange = _cursors(store, config)
     reading.findings.extend(strange)
-    for name in (FILE_NAME, f"{FILE_NAME}.bak"):
-        file = store.place("config", name)
-        if name != FILE_NAME and file != config.file:
+    for part in (name, f"{name}.bak"):
+        file = store.place("config", part)
+        if part != name and file != config.file:
             continue
-        size = store.size_bytes("config", name)
+        size = store.size_bytes("config", part)
         if size:
             used, lost = (size, 0) if file == config.file else (0, size)
             reading.coverage.append(Coverage(store.root, file, size, decoded_bytes=used, damaged_bytes=lost))
@@ -71,16 +75,23 @@ def check_cursors(store: Store) -> CheckCursors:
     Damage: config-missing, config-backup, config-damaged.
     Source: broker/transaction/queue/TransactionalMessageBridge.java fetchConsumeOffset; FORMATS 5.7.
     """
-    config = _read(store)
+    config, loaded_since = _read(store)
     cursors, strange = _cursors(store, config)
     findings = [*config.findings, *strange]
     if not _is_known(config):
-        return CheckCursors(None, None, findings, config.file)
+        return CheckCursors(None, None, findings, config.file, loaded_since)
     mine: dict[str, dict[int, int]] = {HALF_TOPIC: {}, OP_TOPIC: {}}
     for topic, group, queue_id, offset in cursors:
         if group == CHECK_GROUP and topic in mine:
             mine[topic][queue_id] = offset
-    return CheckCursors(mine[HALF_TOPIC], mine[OP_TOPIC], findings, config.file)
+    return CheckCursors(mine[HALF_TOPIC], mine[OP_TOPIC], findings, config.file, loaded_since)
+
+
+def cursors_at_start(cursors: CheckCursors, version: Version) -> CheckCursors:
+    """The cursors with which a broker of a version would start: none where it does not read the file that has them."""
+    if version >= cursors.loaded_since or cursors.half is None or cursors.op is None:
+        return cursors
+    return replace(cursors, half={}, op={})
 
 
 def transaction_metrics(store: Store) -> dict[str, int] | None:
@@ -95,23 +106,26 @@ def transaction_metrics(store: Store) -> dict[str, int] | None:
     return {topic: count for topic, count in found.items() if _is_integer(count)}
 
 
-def _read(store: Store) -> Config:
-    config = read_config(store, FILE_NAME)
+def _read(store: Store) -> tuple[Config, Version]:
+    """What holds the cursors, and the first version that reads it when it starts."""
+    chosen = chosen_cursor_file(store)
+    config = chosen.config
     found = rocksdb_cursors(store)
     if found is not None and _is_newer(found, config):
         value = None if found.table is None else {"offsetTable": found.table}
         twice = [] if config.file is None else [_twice(store, found.place, f"not of {config.file}")]
-        return Config(value, [*found.findings, *twice], found.place)
+        return Config(value, [*found.findings, *twice], found.place), ALWAYS
     if config.file is None:
-        return config
+        return config, ALWAYS
+    findings = list(config.findings)
+    if chosen.finding is not None:
+        findings.append(chosen.finding)
     if found is not None:
-        config = config._replace(findings=[*config.findings, _twice(store, config.file, f"not of {found.place}")])
+        findings.append(_twice(store, config.file, f"not of {found.place}"))
     if not _is_known(config):
-        finding = Finding(
-            store.root, "config-damaged", config.file, expected="an object offsetTable", actual="something else"
-        )
-        return config._replace(findings=[*config.findings, finding])
-    return config
+        wanted = "an object offsetTable"
+        findings.append(Finding(store.root, "config-damaged", config.file, expected=wanted, actual="something else"))
+    return config._replace(findings=findings), chosen.file.loaded_since
 
 
 def _is_newer(found: RocksdbCursors, config: Config) -> bool:
@@ -147,6 +161,13 @@ def _cursors(store: Store, config: Config) -> tuple[list[_Cursor], list[Finding]
                 cursors.append((topic, group, int(number), offset))
             else:
                 strange.append(f"{key} queue {number}")
+    light = _entry(config.value, "lmqOffsetTable")  # light queues have one queue, whose number is not written
+    for key, offset in light.items() if isinstance(light, dict) else ():
+        topic, separator, group = key.rpartition("@")
+        if separator and _is_integer(offset):
+            cursors.append((topic, group, 0, offset))
+        else:
+            strange.append(key)
     if not strange:
         return cursors, []
     more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""

@@ -20,6 +20,7 @@ import pyarrow as pa
 from readers.commit_log import last_with_data, written_bytes
 from readers.errors import SourceError
 from readers.findings import as_text
+from readers.paths import CURSOR_FILES
 from readers.places import name_of
 from readers.sources import OpenFile, Segment
 from readers.store import Store
@@ -33,8 +34,8 @@ _READ_BYTES = 4 << 20
 _SMALL_FILE_BYTES_MAX = 64 << 20
 #: Small files beside the log that verdicts rely on.
 _SMALL_FILES = (
-    "checkpoint", "config/consumerOffset.json", "config/consumerOffset.json.bak", "config/transactionMetrics",
-    "config/topics.json",
+    "checkpoint", *(f"config/{one.name}{end}" for one in CURSOR_FILES for end in ("", ".bak")),
+    "config/transactionMetrics", "config/topics.json",
 )
 EDGES, WHOLE = "head, tail and length", "all bytes"
 

@@ -128,6 +128,20 @@ KINDS: dict[str, Kind] = {
         "cursors that are kept in a file and in RocksDB too",
         "those of the higher version are taken, as a broker does that keeps them in RocksDB; any other reads the file",
     ),
+    "cursors-contradict": Kind(
+        "warning",
+        "two files of cursors, of which the older one has come further",
+        "enableLmq was switched, or the store was copied without its files' times: the file written last is believed, "
+        "and what it has before the check may long be behind it",
+        "look which one the broker keeps: enableLmq=true has config/lmqConsumerOffset.json",
+    ),
+    "cursors-not-loaded": Kind(
+        "warning",
+        "cursors that the broker does not read when it starts",
+        "at its next start every half message is before the check again: copies of decided transactions are put back "
+        "and asked about, may be committed a second time, and in the end are discarded",
+        "rmqtx simulate shows which; start it with 4.9.4 or later, which reads them",
+    ),
     "epochs-damaged": Kind(
         "warning",
         "an epoch file whose lines, count and checksum do not fit together",

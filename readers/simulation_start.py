@@ -14,7 +14,7 @@ from readers.check_state import check_settings
 from readers.check_stops import stop_findings
 from readers.check_window import CheckWindow, check_window
 from readers.claim_proofs import unkept_findings
-from readers.cursors import CheckCursors, check_cursors
+from readers.cursors import CheckCursors, check_cursors, cursors_at_start
 from readers.designs import HALF_TOPIC_DESIGN, designs_of
 from readers.doubtful_ends import doubtful_id_findings
 from readers.errors import NotAStore
@@ -22,6 +22,7 @@ from readers.findings import Finding
 from readers.index_ids import contradicted_ids
 from readers.log_claims import log_claims
 from readers.missing import derived_findings
+from readers.paths import ALWAYS, Version
 from readers.simulation import Simulated, SimulatedCheck
 from readers.simulation_beside import beside_tables
 from readers.store import HALF_TOPIC, Store
@@ -88,10 +89,16 @@ def _half_topic_checks(
         if configuration.settings.broker_role == "SLAVE":
             notes.append(f"{store.root}: a slave does not check: this is what it would do as a master")
         rules = check_rules(version)
+        started = cursors if store.in_use else cursors_at_start(cursors, version)
+        if started is not cursors:
+            notes.append(
+                f"{store.root}: broker {_dotted(version)} does not read {cursors.file} when it starts: its check begins"
+                " at the queues' first messages"
+            )
         for queue_id in half_queues(store):
             window = windows.get((rules, queue_id))
             if window is None:
-                half, op = (cursors.half or {}).get(queue_id), (cursors.op or {}).get(queue_id)
+                half, op = (started.half or {}).get(queue_id), (started.op or {}).get(queue_id)
                 window = windows[rules, queue_id] = check_window(store, rules, queue_id, half, op)
                 findings += window.findings
                 findings += [] if number else _id_findings(store, window)
@@ -115,6 +122,10 @@ def _id_findings(store: Store, window: CheckWindow) -> Iterator[Finding]:
     for segment in store.commit_log:
         inside = [one for one in doubtful if segment.base_offset <= one.commit_log_offset < segment.end_offset]
         yield from doubtful_id_findings(segment, inside)
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))
 
 
 def _situation_notes(store: Store) -> list[str]:
@@ -141,4 +152,7 @@ def with_cursors(cursors: CheckCursors, half: int | None, op: int | None) -> Che
             return None if known is None else dict(known)
         return {**(known or {}), 0: wanted}
 
-    return replace(cursors, half=changed(cursors.half, half), op=changed(cursors.op, op))
+    loaded_since = cursors.loaded_since if half is None and op is None else ALWAYS
+    return replace(
+        cursors, half=changed(cursors.half, half), op=changed(cursors.op, op), loaded_since=loaded_since
+    )

@@ -105,6 +105,19 @@ class Store:
             return None
         return None if entry is None else entry.size_bytes
 
+    def modified_ns(self, *names: str) -> int | None:
+        """When a file below the root was last changed, or the newest one in a directory; None where that is not known,
+        as of objects in a remote store, whose time is that of their copying.
+        """
+        place = Path(self.place(*names))
+        if self.is_remote:
+            return None
+        try:
+            files = [one for one in place.iterdir() if one.is_file()] if place.is_dir() else [place]
+            return max((file.stat().st_mtime_ns for file in files), default=None)
+        except OSError:
+            return None
+
     def log(self) -> SegmentedLog:
         """The commit log for reading single records; the caller closes it."""
         return SegmentedLog(self.commit_log)

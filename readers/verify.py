@@ -35,6 +35,7 @@ from readers.splits import Split
 from readers.store import Store
 from readers.tables import FINDINGS
 from readers.transaction_table import TransactionTable
+from readers.unloaded_cursors import unloaded_cursor_findings
 from readers.verify_index import IndexLeftovers
 from readers.verify_index_inside import chain_findings
 from readers.verify_leftovers import Leftovers
@@ -147,6 +148,7 @@ class Verify:
         yield from derived_findings(store, check_cursors(store).half, has_halves)
         conf = dict(self.conf)
         settings = broker_settings(store, conf=conf, version=self.version)
+        yield from unloaded_cursor_findings(store, settings)
         if not is_quick:
             yield from stop_findings(store, settings)
         if is_partial:

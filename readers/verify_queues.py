@@ -8,7 +8,6 @@ record misleads nothing. Queues are derived: where the two differ the log is bel
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -20,6 +19,7 @@ from readers.consume_queue import Slots, open_queue
 from readers.consume_queue_extension import EXTENSION_ADDRESS_MAX
 from readers.errors import SourceError
 from readers.java_hashes import java_hash
+from readers.light_queues import further_slots
 from readers.properties import TAGS
 from readers.record_block import Block
 from readers.record_layout import PREPARED, ROLLBACK, TRANSACTION_MASK
@@ -38,7 +38,6 @@ from readers.store import LEFT_OUT_TOPIC, SCHEDULE_TOPIC, Store
 from readers.verify_ranges import runs_of
 
 _DELAY = "DELAY"
-_DISPATCH, _DISPATCH_OFFSETS = "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"
 _INNER_NUM = "INNER_NUM"
 #: No broker delays a message by more; `messageDelayLevel` is configuration, so any shorter delay can be right.
 _DELAY_MS_MAX = 10 * 366 * 86_400_000
@@ -180,25 +179,15 @@ class QueueClaims:
 
     def _add_dispatched(self, rows: Block, tags: Int64s) -> None:
         """Light queues: one record has further slots in the queues that a property names (4.9.3+)."""
-        if re.search(_DISPATCH.encode(), rows.data) is None:  # type: ignore[call-overload]
-            return
-        names = rows.properties.text(_DISPATCH).to_pylist()
-        places = rows.properties.text(_DISPATCH_OFFSETS).to_pylist()
-        for row, (queues, offsets) in enumerate(zip(names, places, strict=True)):
-            if not queues or not offsets:
-                continue
-            for queue, offset in zip(queues.split(","), offsets.split(","), strict=False):
-                if not re.fullmatch(r"\d{1,18}", offset):
-                    continue
-                one = rows.take(np.array([row]))
-                queue_id = 0 if queue.startswith("%LMQ%") else int(one.header("queue_id")[0])
-                number = self._number((SIMPLE, topic_bytes(queue), queue_id))
-                self._rows.append(
-                    ClaimedRows(
-                        np.array([number]), np.array([int(offset)]), one.commit_log_offsets, one.lengths,
-                        tags[row : row + 1], one.header("store_time_ms"), np.zeros(1, np.bool_), np.ones(1, np.int64),
-                    )
+        for row, queue, queue_id, offset in further_slots(rows):
+            one = rows.take(np.array([row]))
+            number = self._number((SIMPLE, topic_bytes(queue), queue_id))
+            self._rows.append(
+                ClaimedRows(
+                    np.array([number]), np.array([offset]), one.commit_log_offsets, one.lengths,
+                    tags[row : row + 1], one.header("store_time_ms"), np.zeros(1, np.bool_), np.ones(1, np.int64),
                 )
+            )
 
     def taken(self) -> Iterator[tuple[QueueName, ClaimedRows]]:
         """What was added since the last call, queue by queue, and forget it: what their slots should hold.

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from readers.broker_settings import MISSPELT_TIME, VERSION_MARKS
 from readers.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values
-from readers.cursors import FILE_NAME, check_cursors, read_cursors
+from readers.cursor_files import chosen_cursor_file
+from readers.cursors import check_cursors, read_cursors
 from readers.fastjson import read_config
 from readers.java_hashes import java_hash
 from readers.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, Store
 from readers.store_view import StoreFacts
+from readers.version_signs import MISSPELT_TIME, VERSION_MARKS
 from repairs.bundle_files import KeptSlots, PlannedFile, planned_queue
 from repairs.bundle_redaction import OP_TOPICS, SYSTEM_NAMES, Redactor
 from repairs.bundle_selection import Selection
@@ -91,9 +92,10 @@ def small_files(selection: Selection, facts: StoreFacts, redactor: Redactor | No
     raw = frozenset(selection.files if redactor is None else ())
     for name in sorted(raw):
         yield from _whole(store, name)
-    cursors = None if f"config/{FILE_NAME}" in raw else _cursors(selection, name_of)
+    file_name = chosen_cursor_file(store).file.name
+    cursors = None if f"config/{file_name}" in raw else _cursors(selection, name_of)
     if cursors is not None:
-        yield PlannedFile.of(f"store/config/{FILE_NAME}", _json(cursors))
+        yield PlannedFile.of(f"store/config/{file_name}", _json(cursors))
     topics = None if "config/topics.json" in raw else _topics(selection, name_of)
     if topics is not None:
         yield PlannedFile.of("store/config/topics.json", _json(topics))
@@ -162,7 +164,7 @@ def _cursors(selection: Selection, name_of: Naming) -> dict[str, Any] | None:
             key = f"{name_of(row['topic'])}@{name_of(row['group'])}"
             table.setdefault(key, {})[str(row["queue_id"])] = row["next_queue_offset"]
     found: dict[str, Any] = {"offsetTable": table}
-    value = read_config(store, FILE_NAME).value
+    value = chosen_cursor_file(store).config.value
     if isinstance(value, dict) and "dataVersion" in value:  # since 5.0.0
         found["dataVersion"] = {"counter": 0, "stateVersion": 0, "timestamp": 0}
     return found

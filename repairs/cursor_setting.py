@@ -18,13 +18,15 @@ import pyarrow as pa
 
 from readers.broker_settings import BrokerSettings
 from readers.consume_queue import open_queue
-from readers.cursors import FILE_NAME, check_cursors
+from readers.cursor_files import chosen_cursor_file
+from readers.cursors import check_cursors
 from readers.errors import BadRequest, UnsafeStore
 from readers.fastjson import parse
 from readers.local_engine import audit
 from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 from readers.store_view import SettingsOf
 from readers.tables import column
+from readers.unloaded_cursors import starts_without
 from repairs.change_sets import ChangeSet, ReplaceFile
 
 _TABLE = "offsetTable"
@@ -62,15 +64,24 @@ CURSOR_EFFECTS = pa.schema(
 )
 
 
-def moves(store: Store, *, half: int | None, op: int | None) -> list[Move]:
+def moves(store: Store, settings: BrokerSettings, *, half: int | None, op: int | None) -> list[Move]:
     """The ways of the cursors that are to be set.
 
-    Raises: BadRequest where a queue has no such place, or no cursor is to be set; UnsafeStore where they are unknown.
+    Raises: BadRequest where a queue has no such place, or no cursor is to be set; UnsafeStore where they are unknown,
+            or the broker does not read them when it starts.
     """
     known = check_cursors(store)
     if known.half is None or known.op is None or known.file is None:
+        name = chosen_cursor_file(store).file.name
         raise UnsafeStore(
-            f"{store.root} has no config/{FILE_NAME} that can be read", advice="rmqtx decode cursors says what is wrong"
+            f"{store.root} has no config/{name} that can be read", advice="rmqtx decode cursors says what is wrong"
+        )
+    if starts_without(settings, known.loaded_since) is not False:
+        since = ".".join(map(str, known.loaded_since))
+        raise UnsafeStore(
+            f"brokers before {since} do not read {known.file} when they start: cursors that are set there change"
+            f" nothing, and this broker is {settings.version}", file=known.file,
+            advice=f"start {since} or later on the store, and say so: --broker-version",
         )
     wanted = [(HALF_TOPIC, known.half.get(0), half), (OP_TOPIC, known.op.get(0), op)]
     found = []
@@ -93,7 +104,8 @@ def change_set(store: Store, wanted: list[Move]) -> ChangeSet:
     Every other byte stays. Raises: UnsafeStore where a file has another form than brokers write.
     """
     steps = []
-    for name in (FILE_NAME, f"{FILE_NAME}.bak"):
+    file_name = chosen_cursor_file(store).file.name
+    for name in (file_name, f"{file_name}.bak"):
         place = Path(store.place("config", name))
         if not place.exists():
             continue

@@ -69,7 +69,8 @@ def command(
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Set the cursors of the transaction check (CID_RMQ_SYS_TRANS) in config/consumerOffset.json and its backup.
+    """Set the cursors of the transaction check (CID_RMQ_SYS_TRANS) in config/consumerOffset.json and its backup, with
+    enableLmq in config/lmqConsumerOffset.json.
 
     The rows say which transactions the broker would treat otherwise. Refused, unless overridden, are cursors that
     abandon what is undecided, or have decided ones asked for again: a half cursor that goes back wants an op cursor
@@ -86,7 +87,7 @@ def command(
     _check(override, reason)
     listing = Listing(CURSOR_EFFECTS, view(), output_format, output, fields, voice=voice)
     with offline.locked(voice) as (store, settings_of, destination, opened):
-        wanted = moves(store, half=half, op=op)
+        wanted = moves(store, settings_of(store), half=half, op=op)
         changes = change_set(store, wanted)
         for move in wanted:
             voice.note(_way(move))

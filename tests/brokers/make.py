@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.brokers import corpus, rocks_histories, shop
+from tests.brokers import corpus, path_histories, rocks_histories, shop
 from tests.brokers.empty_stage import DESIGN, EmptyPlay
 from tests.brokers.expectation import expected_rows, states
 from tests.brokers.histories import HISTORIES
@@ -23,7 +23,7 @@ from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB, RocksPlay
 from tests.brokers.stage import Act, Play, Script
 
 AT_ONCE = 2
-assert rocks_histories  # importing it registers them
+assert rocks_histories, path_histories  # importing them registers them
 
 
 def play(recipe: Recipe, out: Path, acts: Mapping[str, Act] = HISTORIES) -> Play:
@@ -36,6 +36,8 @@ def play(recipe: Recipe, out: Path, acts: Mapping[str, Act] = HISTORIES) -> Play
     with run.rig:
         run.run(acts)
     run.after()
+    if recipe.script.as_is:
+        run.after_as_is()
     return run
 
 
@@ -110,6 +112,8 @@ def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
         "restart": None if script.restart is None else dict(script.restart),
         "states": dict(sorted(Counter(" or ".join(sorted(states(row))) for row in rows).items())),
     }
+    if script.earlier:
+        described["earlier"] = list(script.earlier)
     if isinstance(script, OldScript) and script.upgrade is not None:
         described |= {"upgrade": script.upgrade, "later": dict(script.later)}
     (to / corpus.RECIPE).write_text(json.dumps(described, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

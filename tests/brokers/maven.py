@@ -12,8 +12,8 @@ from pathlib import Path
 VERSIONS = ("4.3.0", "4.4.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
 MODULES = ("namesrv", "broker", "client", "tools")
 OLD_MODULES = ("broker", "client")
-NAME_SERVERS = {"3.1.4": "3.2.6"}
-"""The name server of 3.1.4 was never published; that of 3.2.6 speaks the same protocol."""
+NAME_SERVERS = {"3.1.4": "3.2.6", "5.3.2": "5.3.3"}
+"""The name servers of these were never published; the next one speaks the same protocol."""
 SCENARIO = Path(__file__).with_name("Scenario.java")
 OLD_SCENARIO = Path(__file__).with_name("OldScenario.java")
 LINES = Path(__file__).with_name("Lines.java")
@@ -75,7 +75,7 @@ def jars(version: str, modules: tuple[str, ...] = ()) -> str:
     """The classpath of a version's name server, broker and client, or of certain modules alone (a Maven run when it is
     asked for the first time).
     """
-    modules = modules or (OLD_MODULES if is_old(version) else MODULES)
+    modules = modules or (OLD_MODULES if has_foreign_name_server(version) else MODULES)
     directory = cache_directory() / (version if modules != ("namesrv",) else f"{version}-namesrv")
     directory.mkdir(parents=True, exist_ok=True)
     listing = directory / "classpath.txt"
@@ -93,9 +93,16 @@ def jars(version: str, modules: tuple[str, ...] = ()) -> str:
     return listing.read_text().strip()
 
 
+def has_foreign_name_server(version: str) -> bool:
+    """Does the name server of a version have a classpath of its own?"""
+    return is_old(version) or version in NAME_SERVERS
+
+
 def names_jars(version: str) -> str:
     """The classpath of the name server that goes with a version."""
-    return jars(NAME_SERVERS.get(version, version), ("namesrv",)) if is_old(version) else jars(version)
+    if not has_foreign_name_server(version):
+        return jars(version)
+    return jars(NAME_SERVERS.get(version, version), ("namesrv",))
 
 
 def scenario(version: str) -> tuple[str, str]:

@@ -73,6 +73,16 @@ SOME = (
     "pending",
 )
 """The histories of a store that is there for its form."""
+LIGHT: Mapping[str, int] = {
+    "commit": 8, "rollback": 4, "commit_at_check_1": 3, "commit_at_check_2": 3, "rollback_at_check_1": 3,
+    "never_answered": 3, "compressed": 2, "late_commit": 2, "light": 3, "pending": 6,
+}  # fmt: skip
+"""The histories of a store with light message queues."""
+DOWNGRADED: Mapping[str, int] = {
+    "commit": 6, "rollback": 3, "commit_at_check_1": 2, "never_answered": 2, "pending_before_restart": 2,
+    "between": 4, "after_restart": 6, "pending": 4,
+}  # fmt: skip
+"""The histories of a store that older versions continue."""
 SEGMENTS: Mapping[str, str] = {"mappedFileSizeCommitLog": str(1 << 14)}
 """Commit-log files so small that there are several."""
 
@@ -236,6 +246,22 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
             {name: count for name, count in halved(common(version)).items() if name in SOME},
             conf={"enabledAppendPropCRC": "true"},
         )
+    for version in ("4.9.3", "5.3.2"):
+        add(
+            f"lmq-{version}",
+            "Light message queues (enableLmq): all cursors are in config/lmqConsumerOffset.json.",
+            version,
+            LIGHT,
+            conf={"enableLmq": "true", "enableMultiDispatch": "true"},
+            as_is=True,
+        )
+    add(
+        "downgraded-5.5.0-5.3.3-4.9.7",
+        "Begun by 5.5.0, continued by 5.3.3, then by 4.9.7: what the younger ones made is still there.",
+        "4.9.7",
+        DOWNGRADED,
+        earlier=("5.5.0", "5.3.3"),
+    )
     for version in ("3.1.4", "3.2.6", "4.3.0", "4.9.7", "5.3.3", "5.5.0"):
         about = "Started and stopped; no message ever came"
         add(f"empty-{version}", f"{about}.", version, {}, design=EMPTY, topics={}, groups=())

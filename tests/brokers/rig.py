@@ -258,7 +258,7 @@ class Rig:
         self.store = self.out / "store"
         (self.home / "conf").mkdir(parents=True, exist_ok=True)
         self.classpath = maven.classpath(version)
-        self.names_classpath = maven.names_jars(version) if maven.is_old(version) else self.classpath
+        self.names_classpath = maven.names_jars(version) if maven.has_foreign_name_server(version) else self.classpath
         self.port, self.names_port, self._claim = claim_ports()
         self.host = host
         self.conf = dict(SMALL) | (SMALL_5 if version.startswith("5.") else {}) | dict(conf or {})
@@ -273,6 +273,10 @@ class Rig:
         for name in ("namesrv", "broker", "tools"):  # 4.x does not start without them
             text = LOGBACK.format(file=self.out / f"{name}-logback.log")
             (self.home / "conf" / f"logback_{name}.xml").write_text(text)
+
+    def become(self, version: str) -> None:
+        """Another version from the next start on, with the same store and settings; the name server stays."""
+        self.version, self.classpath = version, maven.classpath(version)
 
     @property
     def name_server(self) -> str:

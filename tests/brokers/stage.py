@@ -29,7 +29,11 @@ from tests.brokers.store_files import allow_reading_ops, log_end
 Stop = Literal["clean", "kill"]
 DEFAULT_TOPICS = {"orders": 4, "payments": 2}
 DISCARD_COPIES_SINCE = (4, 5, 2)
+FORGETTING = ("4.9.3",)
+"""Versions that do not load config/lmqConsumerOffset.json when they start."""
+CURSORS = "consumerOffset.json"
 NEVER = "100000"
+BETWEEN = 3
 QUIET_SECONDS = 4.0
 
 
@@ -87,6 +91,10 @@ class Script:
     """How the store keeps transactions and records, where readers must know more than the half topic's design."""
     restart: Mapping[str, str] | None = None
     """Stop cleanly after the first phase, and start again with these settings."""
+    earlier: tuple[str, ...] = ()
+    """Versions that the store had before: the first phase is the first one's, `between` that of the others."""
+    as_is: bool = False
+    """Start the same version once more on a copy as it is, with the same settings, and note what it does."""
 
 
 class Play:
@@ -105,7 +113,7 @@ class Play:
         self._changed = threading.Condition(threading.RLock())
         self.log_file = self.out / "broker-logback.log"
         self._log_read = 0
-        self.rig = Rig(script.version, out, script.conf, script.host)
+        self.rig = Rig((*script.earlier, script.version)[0], out, script.conf, script.host)
         self.agent: Agent
         self._agent_number = 0
         self.groups: set[str] = set()
@@ -287,7 +295,7 @@ class Play:
         self.rig.wait_broker(self.agent)
         for topic, queues in self.script.topics.items():
             self.rig.create_topic(self.agent, topic, queues, self.script.attributes.get(topic))
-        self.record("started", version=self.script.version)
+        self.record("started", version=self.rig.version)
         self.agent.do("consumer", group="warehouse", topics=",".join(self.script.topics))
         if self.rig.release >= DISCARD_COPIES_SINCE:
             self.agent.do("consumer", group="watch", topics=DISCARD_TOPIC)
@@ -307,6 +315,12 @@ class Play:
         self.halt("clean")
         self.rig.conf.update(settings)
         self.record("config", **settings)
+        self.boot()
+
+    def become(self, version: str) -> None:
+        """Stop cleanly and start another version on the same store."""
+        self.halt("clean")
+        self.rig.become(version)
         self.boot()
 
     def set_half_cursor(self, to: int, with_backup: bool) -> None:
@@ -388,7 +402,9 @@ class Play:
 
         watcher = threading.Thread(target=watch_log, daemon=True)
         watcher.start()
-        for phase in range(3):
+        phases = [0, *([BETWEEN] * (len(self.script.earlier) - 1)), 1, 2]
+        coming = iter((*self.script.earlier, self.script.version)[1:])
+        for phase in phases:
             parts = [(name, whole(name)) for name in self.script.histories if acts[name].phase == phase]
             parts += self.epilogues if phase == 1 else []
             threads = [threading.Thread(target=guarded, args=part, daemon=True) for part in parts]
@@ -396,10 +412,12 @@ class Play:
                 thread.start()
             for thread in threads:
                 thread.join()
-            if phase == 0:
+            if phase in (0, BETWEEN):
                 self.settle()
                 if self.script.restart is not None:
                     self.restart(self.script.restart)
+                if self.script.earlier:
+                    self.become(next(coming))
         for failed in self.agent.failed:
             failures.append(f"client: {failed}")
         if failures:
@@ -422,6 +440,10 @@ class Play:
         allow_reading_ops(copy / "store" / "config" / "topics.json")
         (copy / "store" / "brokerIdentity").unlink(missing_ok=True)  # the second run's controller has not met it yet
         calm = {"transactionCheckMax": NEVER, "transactionTimeOut": "1000", "transactionCheckInterval": "1000"}
+        if self.script.version in FORGETTING and self.script.conf.get("enableLmq") == "true":
+            # what is open is asked of a broker that starts where the check stood, which this one forgets
+            calm["enableLmq"] = "false"
+            shutil.copyfile(*(copy / "store" / "config" / name for name in ("lmqConsumerOffset.json", CURSORS)))
         with Rig(self.script.version, copy, dict(self.rig.conf) | calm, self.script.host) as rig:
             rig.start_names()
             rig.start_broker()
@@ -440,6 +462,34 @@ class Play:
                         if before or topic == HALF_TOPIC:
                             record.pop("body_crc32" if topic != OP_TOPIC else "keys", None)
                             self.record("after_record" if before else "after_put_back", **record)
+            agent.kill()
+        shutil.rmtree(copy)
+
+    def after_as_is(self, wait_seconds: float = 12) -> None:
+        """Start the same version on a copy, with the same settings and without any client but ours that reads: note
+        what it puts back and what it discards.
+        """
+        copy = self.out / "as-is"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.rig.store, copy / "store")
+        end_of_log = log_end(self.rig.store)
+        with Rig(self.script.version, copy, self.rig.conf, self.script.host) as rig:
+            rig.start_names()
+            rig.start_broker()
+            agent = rig.agent("client.log")
+            rig.wait_broker(agent)
+            cursor, since = rig.cursor(agent, HALF_TOPIC), time.monotonic()
+            self.record("as_is_first_cursor", queue_offset=cursor)
+            while time.monotonic() - since < wait_seconds:  # until it has nothing more to put back
+                time.sleep(0.5)
+                now = rig.cursor(agent, HALF_TOPIC)
+                if now != cursor:
+                    cursor, since = now, time.monotonic()
+            for topic, kind in ((HALF_TOPIC, "as_is_put_back"), (DISCARD_TOPIC, "as_is_discarded")):
+                for record in rig.pull(agent, topic):
+                    if record["commit_log_offset"] >= end_of_log:
+                        record.pop("body_crc32", None)
+                        self.record(kind, **record)
             agent.kill()
         shutil.rmtree(copy)
 
@@ -474,7 +524,7 @@ class Act:
     words: str
     phase: int = 0
     """0: first; 1: what is open when the store ends, with the epilogues of the others; 2: after that, just before the
-    stop.
+    stop; BETWEEN: under each broker between the first and the last.
     """
 
 

@@ -27,6 +27,8 @@ REASONS: tuple[tuple[str, tuple[int, ...], tuple[int, ...], str], ...] = (
     ("delayed_timer", (0,), (5, 0), "timers come with 5.0"),
     ("decision_names_discard", (0,), (4, 5, 2), "no discard copy is written before 4.5.2"),
     ("refused_by_consumer", (0,), (5, 1), "topics over 127 bytes come with 5.1"),
+    ("light", (0,), (99,), "the stores with light message queues are of 4.9.3 and 5.3.2"),
+    ("between|after_restart|pending_before_restart", (0,), (99,), "only a store that several brokers wrote has it"),
     (
         "refused_by_consumer",
         (5, 5),
@@ -85,7 +87,8 @@ def store_table() -> str:
     ]
     for name in corpus.all_names():
         recipe = corpus.recipe(name)
-        version = ", then ".join(recipe[key] for key in ("version", "upgrade") if key in recipe)
+        versions = [*recipe.get("earlier", ()), *(recipe[key] for key in ("version", "upgrade") if key in recipe)]
+        version = ", then ".join(versions)
         rows = corpus.expected(name)
         counted = Counter(" or ".join(sorted(states(row))) for row in rows)
         told = ", ".join(f"{count} {state}" for state, count in sorted(counted.items()))

@@ -141,3 +141,31 @@ def test_a_table_that_is_none_is_not_changed(corpus_store: Callable[[str], Path]
         (store / FILE).write_text(text)
         with pytest.raises(UnsafeStore):
             change_set(open_store(store), [Move(HALF_TOPIC, None, 7)])
+
+
+def test_the_file_that_the_broker_reads_is_changed(
+    rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """enableLmq, 5.3.2."""
+    store, target = corpus_store("lmq-5.3.2"), tmp_path / "target"
+    result = rmqtx(
+        "cursor", "set", "--half", 80, "--store", store, "--to", target, "--broker-version", "5.3.2", "--yes",
+        "--override", "asked-again", "--reason", "a test",
+    )  # fmt: skip
+    assert result.status == DONE, result.err
+    assert check_cursors(open_store(target)).half == {0: 80}
+    before, after = contents(store), contents(target)
+    changed = {name for name in before if before[name] != after[name]}
+    assert {Path(name).name for name in changed} == {"lmqConsumerOffset.json", "lmqConsumerOffset.json.bak"}
+
+
+@pytest.mark.parametrize("version", [(), ("--broker-version", "4.9.3")])
+def test_cursors_that_the_broker_does_not_read_are_not_set(
+    rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path, version: tuple[str, ...]
+) -> None:
+    """enableLmq, 4.9.3."""
+    store, target = corpus_store("lmq-4.9.3"), tmp_path / "target"
+    result = rmqtx("cursor", "set", "--half", 60, "--store", store, "--to", target, *version, "--yes")
+    assert result.status == REFUSED_BY_GUARD
+    assert "brokers before 4.9.4 do not read" in result.err
+    assert not target.exists()

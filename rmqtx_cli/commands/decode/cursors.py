@@ -16,7 +16,9 @@ EXAMPLES = (
 
 @with_rows_options
 def command(store: StoreArguments, topic: TopicOption = None, *, rows: RowsOptions) -> int:
-    """Decode config/consumerOffset.json: how far each consumer group, and the check, has come."""
+    """Decode how far each consumer group, and the check, has come: config/consumerOffset.json, or what the broker keeps
+    instead of it (enableLmq, RocksDB).
+    """
     from readers.cursors import read_cursors
 
     return list_rows(

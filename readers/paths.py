@@ -1,0 +1,109 @@
+"""Every file and directory that a broker keeps below its store's root: since when, and what has it do so.
+
+Read at the tags 4.2.0 to 5.3.3 and in the source jars of 5.3.4, 5.4.0 and 5.5.0: StorePathConfigHelper,
+BrokerPathConfigHelper, MessageStoreConfig, and whatever else joins a name to storePathRootDir. docs/paths.md is made
+from this.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+Version = tuple[int, int, int]
+
+ALWAYS: Version = (0, 0, 0)
+
+
+class StorePath(NamedTuple):
+    """One file or directory below the root.
+
+    Shape: `setting`: what has a broker keep it; empty where every broker does. `is_mark`: that it is there shows that
+           such a broker ran here once. `moved_by`: the setting that has it elsewhere.
+    """
+
+    path: str
+    since: Version
+    what: str
+    setting: str = ""
+    moved_by: str = ""
+    is_mark: bool = False
+    until: Version | None = None
+
+
+PATHS: tuple[StorePath, ...] = (
+    StorePath("commitlog/", ALWAYS, "the commit log", moved_by="storePathCommitLog (several since 4.9.2)"),
+    StorePath("dledger-SELF/data/, dledger-SELF/index/", (4, 5, 0), "the commit log as DLedger entries",
+              "enableDLegerCommitLog=true", "storePathDLedgerCommitLog (4.9.4+): data/ alone, several"),
+    StorePath("consumequeue/", ALWAYS, "queues: 20 bytes an entry, or a RocksDB database (storeType=defaultRocksDB, "
+              "5.2.0+)"),
+    StorePath("consumequeue/%LMQ%NAME/0/", (4, 9, 3), "light queues", "enableLmq, enableMultiDispatch"),
+    StorePath("consumequeue_ext/", ALWAYS, "queue entries' extension", "enableConsumeQueueExt=true"),
+    StorePath("batchconsumequeue", (5, 0, 0), "queues of 46 bytes an entry", "queue.type=BatchCQ of a topic",
+              is_mark=True),
+    StorePath("consumequeue_rocksdb", (5, 5, 0), "the RocksDB queues by themselves",
+              "useSeparateStorePathForRocksdbCQ=true", is_mark=True),
+    StorePath("index/", ALWAYS, "the key index"),
+    StorePath("checkpoint", ALWAYS, "until when what is flushed"),
+    StorePath("abort", ALWAYS, "there while a broker runs; its process in it since 5.0.0"),
+    StorePath("lock", (4, 0, 0), "held by the running broker"),
+    StorePath("timerwheel", (5, 0, 0), "timers by second; `timerwheel.N` a snapshot (timerWheelSnapshotFlush, 5.3.4+)",
+              "timerWheelEnable=true, the default", is_mark=True),
+    StorePath("timerlog/", (5, 0, 0), "what the timers are", "timerWheelEnable=true"),
+    StorePath("compaction/", (5, 1, 0), "compacted topics", "enableCompaction=true, the default"),
+    StorePath("compaction/position-checkpoint", (5, 1, 0), "how far compaction has come", is_mark=True),
+    StorePath("epochFileCheckpoint", (5, 0, 0), "from where on each master wrote", "enableControllerMode=true",
+              "storePathEpochFile", is_mark=True),
+    StorePath("brokerIdentity", (5, 1, 1), "the replica's number; `brokerIdentity-temp` while it is applied for",
+              "enableControllerMode=true", "storePathBrokerIdentity", is_mark=True),
+    StorePath("kvStore/", (5, 3, 2), "RocksDB: pop receipts", "popConsumerKVServiceInit=true"),
+    StorePath("rocksdbstore", (5, 4, 0), "RocksDB: transactions, timers and index by their settings; made by every "
+              "broker", is_mark=True),
+    StorePath("tiered_index_file/", (5, 1, 0), "index of the tiered store", "messageStorePlugIn"),
+    StorePath("transaction/statetable/, transaction/redolog/", (3, 0, 0), "the transaction state table",
+              until=(3, 1, 9)),
+    StorePath("config/topics.json", ALWAYS, "topics"),
+    StorePath("config/consumerOffset.json", ALWAYS, "cursors of all groups and of the check", "enableLmq=false, and "
+              "cursors not in RocksDB"),
+    StorePath("config/lmqConsumerOffset.json", (4, 9, 3), "the same cursors, and light groups'; 4.9.3 writes it and "
+              "never reads it", "enableLmq=true"),
+    StorePath("config/subscriptionGroup.json", ALWAYS, "groups"),
+    StorePath("config/consumerFilter.json", (4, 0, 0), "filters of groups"),
+    StorePath("config/delayOffset.json", ALWAYS, "how far each delay level has come"),
+    StorePath("config/topicQueueMapping.json", (5, 0, 0), "static topics", is_mark=True),
+    StorePath("config/consumerOrderInfo.json", (5, 0, 0), "pop in order", is_mark=True),
+    StorePath("config/messageRequestMode.json", (5, 0, 0), "pop or pull, by group"),
+    StorePath("config/timercheck", (5, 0, 0), "how far the timers have come", "timerWheelEnable=true", is_mark=True),
+    StorePath("config/timermetrics", (5, 0, 0), "timers by topic", "timerWheelEnable=true", is_mark=True),
+    StorePath("config/transactionMetrics", (5, 2, 0), "open transactions by topic, as the broker counts them",
+              is_mark=True),
+    StorePath("config/tieredStoreMetadata.json", (5, 1, 0), "files of the tiered store", "messageStorePlugIn"),
+    StorePath("config/users/, config/acls/", (5, 3, 0), "RocksDB: users and their rights",
+              "authenticationEnabled, authorizationEnabled"),
+    StorePath("config/topics/, config/subscriptionGroups/", (5, 1, 4), "RocksDB: topics, groups",
+              "storeType=defaultRocksDB"),
+    StorePath("config/consumerOffsets/", (5, 1, 4), "RocksDB: the cursors, enableLmq or not",
+              "storeType=defaultRocksDB"),
+    StorePath("config/metadata", (5, 3, 4), "RocksDB: topics, groups and cursors in one database",
+              "useSingleRocksDBForAllConfigs=true", is_mark=True),
+    StorePath("config/rdb", (5, 3, 2), "RocksDB: topics, groups and cursors, second version", "configManagerVersion=v2",
+              is_mark=True),
+)  # fmt: skip
+
+
+class CursorFile(NamedTuple):
+    """A file in config/ in which brokers keep all cursors: since when they read it at their start.
+
+    Shape: `written_since` is None for what every broker has.
+    """
+
+    name: str
+    setting: str
+    loaded_since: Version
+    written_since: Version | None = None
+
+
+#: Real brokers: 4.9.3 has no constructor by which its JSON library could read the second one; 4.9.4 to 5.5.0 do.
+CURSOR_FILES: tuple[CursorFile, ...] = (
+    CursorFile("consumerOffset.json", "enableLmq=false", ALWAYS),
+    CursorFile("lmqConsumerOffset.json", "enableLmq=true", (4, 9, 4), (4, 9, 3)),
+)
