@@ -365,6 +365,12 @@ KINDS: dict[str, Kind] = {
         "all records in it are gone for ever",
         "save a copy before the broker starts; rmqtx audit reads what is in it",
     ),
+    "start-leaves-out": Kind(
+        "error",
+        "a file of the commit log with records that the next start of the broker would not load",
+        "the broker takes the log to end before it, and writes over it when it comes there",
+        "move away what does not belong between the files; replace one of another length from a backup or a slave",
+    ),
     "start-deletes-queues": Kind(
         "error",
         "consume queues that the next start of the broker would delete, for there is no commit log",

@@ -42,6 +42,7 @@ class Start:
 
     Shape: `walk` is None where no log is left, `refused` is not empty where the broker ends. `waits_at`: the commit-log
            offset, in no file, that it waits for before it serves anyone; what it enters until then is not foreseen.
+           `left_out`: files of the log that it does not load, because of an entry named `left_out_for`.
     """
 
     rules: RecoveryRules
@@ -49,6 +50,8 @@ class Start:
     walk: LogWalk | None = None
     fates: Sequence[QueueFate] = ()
     waits_at: int | None = None
+    left_out: Sequence[Segment] = ()
+    left_out_for: str = ""
 
 
 
@@ -70,11 +73,14 @@ def foresee(
         return Start(rules, refused)
     fates = _recovered_queues(store, conf, queues, rules)
     maximum = max((fate.maximum for fate in fates), default=-1)
-    segments = _loaded_log(store, conf, rules)
+    segments, left_out_for = _loaded_log(store, conf, rules)
+    start = Start(rules, [], None, fates, left_out_for=left_out_for)
+    if left_out_for:
+        start.left_out = store.commit_log[len(segments) :]
     if not segments:
-        return Start(rules, [], None, fates)
-    start = _start_file(store, segments, conf, maximum, rules)
-    walk = walk_log(segments, start, log.breaks, rules, is_abnormal=store.aborted)
+        return start
+    first = _start_file(store, segments, conf, maximum, rules)
+    walk = start.walk = walk_log(segments, first, log.breaks, rules, is_abnormal=store.aborted)
     if rules.reads_queues_again and with_dispatch:
         dispatched = _dispatched(store, segments, walk, maximum, maximum, rules)
         for fate in fates:
@@ -82,34 +88,37 @@ def foresee(
         if max((fate.maximum for fate in fates), default=-1) >= walk.end_offset:
             for fate in fates:
                 read_again(fate, walk.end_offset, rules, only_doubted=walk.end_offset >= log.end_offset)
-        return Start(rules, [], walk, fates)
+        return start
     is_cut = maximum >= walk.end_offset if rules.cuts_queues_after_clean_stop else store.aborted
     if is_cut:
         # What a broker before 4.3.2 cuts after a crash it has filled before: a queue without a file has one by then.
         for fate in fates if rules.cuts_queues_after_clean_stop else [one for one in fates if one.segments]:
             cut_at(fate, walk.end_offset, rules, only_doubted=walk.end_offset >= log.end_offset)
     after = max((fate.maximum for fate in fates), default=-1)
-    waits_at = None
     if rules.dispatches == "behind_queues":
-        waits_at = _gap_behind(segments, max(after, segments[0].base_offset), walk.end_offset)
-    if with_dispatch and waits_at is None:
+        start.waits_at = _gap_behind(segments, max(after, segments[0].base_offset), walk.end_offset)
+    if with_dispatch and start.waits_at is None:
         dispatched = _dispatched(store, segments, walk, maximum, after, rules)
         for fate in fates:
             enter(fate, rules, dispatched, walk.end_offset)
-    return Start(rules, [], walk, fates, waits_at)
+    return start
 
 
-def _loaded_log(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> list[Segment]:
-    """The files of the log that a start loads: an empty last one is deleted from 5.1.3 on."""
+def _loaded_log(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> tuple[list[Segment], str]:
+    """The files of the log that a start loads, and the name of the first entry that it leaves out with all behind it.
+
+    An empty last file is deleted from 5.1.3 on.
+    """
     segments = list(store.commit_log)
     if segments and not segments[-1].size_bytes and rules.deletes_empty_last:
         segments.pop()
-    if rules.refuses_other_sizes or not segments:
-        return segments
+    if rules.refuses_other_sizes:
+        return segments, ""
     found = sorted(
         (entry for directory in log_directories(store) for entry in entries(store, directory)), key=lambda one: one.name
     )
-    return loaded(segments, left_out(found, log_file_bytes(store, conf), rules))
+    missing = left_out(found, log_file_bytes(store, conf), rules)
+    return loaded(segments, missing), "" if missing is None else missing.name
 
 
 def _recovered_queues(

@@ -20,6 +20,7 @@ from readers.recovery_queues import QueueFacts, QueueFate
 from readers.recovery_rules import possible_rules
 from readers.recovery_walk import LogWalk
 from readers.slot_files import queue_text
+from readers.sources import Segment
 from readers.store import Store
 
 #: Queues of which one start does the same; what is beyond is told in one.
@@ -88,6 +89,13 @@ def _findings(store: Store, start: Start, log: LogFacts, *, with_dispatch: bool)
     yield from start.refused
     if start.refused:
         return
+    for segment in start.left_out:
+        if segment.base_offset < log.end_offset:
+            yield Finding(
+                store.root, "start-leaves-out", segment.file, 0, segment.size_bytes, segment.base_offset,
+                expected=f"records up to {log.end_offset}",
+                actual=f"the broker leaves out {start.left_out_for}, which has another length, and all behind it",
+            )
     if start.walk is None:
         if start.fates and (start.rules.destroys_queues_without_log or store.aborted):
             yield Finding(store.root, "start-deletes-queues", store.place("consumequeue"),
@@ -98,7 +106,7 @@ def _findings(store: Store, start: Start, log: LogFacts, *, with_dispatch: bool)
             store.root, "start-endless", commit_log_offset=start.waits_at,
             expected=f"a file with commit-log offset {start.waits_at}", actual="none",
         )
-    yield from _log_findings(store, start.walk, log)
+    yield from _log_findings(store, start.walk, store.commit_log[: len(store.commit_log) - len(start.left_out)], log)
     if store.aborted:
         yield from _index_findings(store, store.commit_log[start.walk.start].base_offset)
     if start.walk.end_offset >= log.end_offset:
@@ -107,10 +115,11 @@ def _findings(store: Store, start: Start, log: LogFacts, *, with_dispatch: bool)
         yield from _entered_findings(store, start.fates)
 
 
-def _log_findings(store: Store, walk: LogWalk, log: LogFacts) -> Iterator[Finding]:
+def _log_findings(store: Store, walk: LogWalk, segments: Sequence[Segment], log: LogFacts) -> Iterator[Finding]:
+    """What is cut, and which of the files that are loaded are deleted."""
     if walk.end_offset >= log.end_offset:
         return
-    segment = store.commit_log[walk.stopped_in]
+    segment = segments[walk.stopped_in]
     cut_bytes = min(segment.end_offset, log.end_offset) - walk.end_offset
     meaning = cut_meaning(store, walk.end_offset)
     if cut_bytes > 0:
@@ -119,7 +128,7 @@ def _log_findings(store: Store, walk: LogWalk, log: LogFacts) -> Iterator[Findin
             walk.end_offset, expected=f"records up to {log.end_offset}",
             actual=f"the log ends at {walk.end_offset}, at {walk.why}", meaning=meaning,
         )
-    for later in store.commit_log:
+    for later in segments:
         if walk.end_offset < later.base_offset < log.end_offset:
             yield Finding(
                 store.root, "start-deletes-segment", later.file, 0, later.size_bytes, later.base_offset,

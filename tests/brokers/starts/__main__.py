@@ -32,6 +32,10 @@ both against a start on the same store undamaged.
 Learned here, and foretold since:
 
 - 4.9.7 waits for ever where the file with the place behind its last queue entry is gone.
+- 4.3.0 and 4.4.0 start on a file of another length, and load neither it nor what comes behind it by name: a short file
+  of a queue makes the queue empty ("a short queue file"), and a `.gz` beside a file of the log ends the log there. The
+  files behind it stay on the disk until the log comes there and writes over them (`start-cuts-queue`,
+  `start-leaves-out`). 4.5.0 and later refuse to start; of 4.9.2, which does as 4.4.0, this is known from its source.
 - 5.3.4 and later cut the queues after the walk over the log has entered what they lack, not before, and read the last
   file of each from its begin for that (`ConsumeQueueStore.truncateDirty`, called at the end of `recoverNormally` and
   `recoverAbnormally`; until 5.3.3 the place to which the queues had come was taken before the walk; of 5.3.4 and 5.4.0

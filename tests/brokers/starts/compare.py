@@ -81,7 +81,7 @@ def foreseen(store: Store, version: str, conf: dict[str, str]) -> Outcome:
         return Outcome(None, is_endless=True)
     assert start.walk is not None
     end = start.walk.end_offset
-    kept = [segment for segment in store.commit_log if segment.base_offset <= end]
+    kept = [one for one in store.commit_log if one.base_offset <= end or one in start.left_out]
     return Outcome(
         end, [Path(segment.file).name for segment in kept],
         {(topic_text(fate.facts.name[1]), fate.facts.name[2]): fate.end for fate in start.fates},
