@@ -173,17 +173,21 @@ def place_of(broker: Broker, topic: str, queue_id: int, low: int, high: int, off
     return low
 
 
-def first_kept(broker: Broker, topic: str, begin: int, end: int, log_begin_offset: int) -> int:
-    """The first queue offset in [begin, end) whose record the log still has, for queue 0 of a topic.
+def first_kept(broker: Broker, topic: str, queue_id: int, begin: int, end: int, log_begin_offset: int) -> int:
+    """The first queue offset in [begin, end) whose record the log still has; `end` if it has none of them.
 
-    A broker counts a queue from where its files begin, and these stay longer than those of the log. What it gives for a
-    record that has expired need not be nothing: for the one at commit-log offset 0 a real 4.9.7 gave the first bytes of
-    the log that is left (CommitLog.getData takes the first file where it finds none, if the offset is 0).
+    A broker counts a queue from where its files begin, and these stay longer than those of the log; a queue of which
+    every record has expired counts from its old begin for ever (ConsumeQueue.correctMinOffset, 4.9.7). What a broker
+    gives for a record that has expired need not be nothing: for the one at commit-log offset 0 a real 4.9.7 gave the
+    first bytes of the log that is left (CommitLog.getData takes the first file where it finds none for offset 0).
     """
     if begin >= end or log_begin_offset <= 0:
         return begin
-    found = broker.slots(topic, 0, begin, 1).slots
-    if not found or found[0].commit_log_offset >= log_begin_offset:
+    try:
+        found = broker.slots(topic, queue_id, begin, 1).slots
+        if not found or found[0].commit_log_offset >= log_begin_offset:
+            return begin
+        place = place_of(broker, topic, queue_id, begin + 1, end, log_begin_offset)
+    except Refused:  # an account may pull from a topic and not look at its entries
         return begin
-    place = place_of(broker, topic, 0, begin + 1, end, log_begin_offset)
     return begin if place is None else place

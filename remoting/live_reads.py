@@ -16,7 +16,7 @@ from readers.record_block import Block
 from readers.transactions import FINAL_SLACK_MS
 from remoting.codes import ResponseCode
 from remoting.errors import Refused
-from remoting.live_queues import records
+from remoting.live_queues import first_kept, records
 from remoting.live_records import blocks_of
 from remoting.live_requests import Gap, Pace, queries, views
 from remoting.live_store import LiveStore
@@ -116,6 +116,7 @@ class LiveReads:
         for queue_id in sorted(queue_ids):
             end = self._broker.max_offset(topic, queue_id)
             begin = max(0, self._broker.min_offset(topic, queue_id))
+            begin = first_kept(self._broker, topic, queue_id, begin, end, self._facts.log_begin_offset)
             if begin < end and since_ms:
                 found = self._broker.offset_at(topic, queue_id, since_ms - FINAL_SLACK_MS)
                 begin = min(max(begin, found), end)

@@ -154,7 +154,7 @@ def live_store(broker: Broker) -> LiveStore:
         dispatch_behind_bytes=behind_bytes,
         half_cursor=_cursor(half_cursor, half_begin),
         op_cursor=_cursor(op_cursor, op_begin),
-        half_begin=first_kept(broker, HALF_TOPIC, max(0, half_begin), half_end, log_begin_offset),
+        half_begin=first_kept(broker, HALF_TOPIC, 0, max(0, half_begin), half_end, log_begin_offset),
         half_end=max(0, half_end),
         op_begin=max(0, op_begin),
         taken_time_ms=taken_time_ms,

@@ -14,7 +14,7 @@ from readers.record_block import Block
 from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
 from readers.tables import HALVES, OPS
 from remoting.broker import Broker
-from remoting.live_queues import OpsUnreadable, ops, place_of, records
+from remoting.live_queues import OpsUnreadable, first_kept, ops, place_of, records
 from remoting.live_records import blocks_of
 from remoting.live_requests import Gap, Pace
 from remoting.live_store import rocksdb_range
@@ -75,7 +75,9 @@ def _reading(
         ranges = [(first, max(0, broker.min_offset(first)), max(0, broker.max_offset(first)))]
         is_in_use = broker.config().get("transRocksDBEnable") == "true"
         ranges.append((in_rocksdb, *rocksdb_range(broker, broker.version(), in_rocksdb, is_needed=is_in_use)))
-        for topic, begin, end in ranges:
+        log_begin_offset = int(broker.runtime().get("commitLogMinOffset", "0"))
+        for topic, low, end in ranges:
+            begin = first_kept(broker, topic, 0, low, end, log_begin_offset)
             if begin < end:
                 yield from _rows(reading, broker, topic, (begin, end), make, bounds, pace)
 

@@ -20,10 +20,10 @@ from readers.store import HALF_TOPIC, Store, open_store
 from remoting import live_questions, live_tables
 from remoting.broker import Broker
 from remoting.client import Client
-from remoting.codes import RequestCode
+from remoting.codes import RequestCode, ResponseCode
 from remoting.frames import Frame
 from tests.brokers import corpus
-from tests.remoting.fake import FakeServer
+from tests.remoting.fake import FakeServer, response
 from tests.remoting.store_broker import StoreBroker
 
 NAMES = (
@@ -187,3 +187,41 @@ def test_what_a_broker_gives_for_an_expired_record_hides_no_other(tmp_path: Path
     assert {row["transaction_id"] for row in kept} <= found
     assert len(kept) > 20
     assert [finding for finding in reading.findings if finding.code == "record-damaged"] == []
+
+
+class WithExpiredQueues(WithExpiredRecords):
+    """As a broker whose queues of real topics still begin with entries of deleted files: what it no longer has it says
+    to be on the move, and where all of a queue has expired the queue goes on to count from its old begin.
+    """
+
+    def _pull(self, request: Frame) -> Frame:
+        begin, (low, high) = int(request.fields["queueOffset"]), self._range(request)
+        places = self._places(request, begin, high)
+        kept = [number for number, offset in enumerate(places) if offset >= self.store.log_begin_offset]
+        if kept and not kept[0]:
+            return super()._pull(request)
+        following = begin + kept[0] if kept else high
+        return response(
+            request, ResponseCode.PULL_RETRY_IMMEDIATELY, nextBeginOffset=str(following), minOffset=str(low),
+            maxOffset=str(high),
+        )  # fmt: skip
+
+
+def test_what_has_expired_from_a_queue_is_no_missing_evidence(tmp_path: Path, client: Client) -> None:
+    """4.9.7 and 5.x after the first files of the log were deleted: plans and acts were refused for entries that nothing
+    can rest on any more (tests/brokers/forcing, test_plans behind test_guards_slow).
+    """
+    one = Served("killed-4.9.7", tmp_path, client)
+    for segment in one.store.commit_log[:3]:
+        Path(segment.file).unlink()
+    store = open_store(tmp_path / "store")
+    with FakeServer(WithExpiredQueues(store, one.settings, "4.9.7")) as server:
+        brokers = [Broker(client, server.address, "broker-a", "c")]
+        reading = live_questions.audit(brokers)
+        rows = {row["transaction_id"]: row for row in reading.table().to_pylist()}
+        assert [finding.line() for finding in reading.findings if finding.code == "entries-unread"] == []
+        committed = [name for name, row in rows.items() if row["state"] == "COMMITTED"]
+        looked_up = live_questions.lookup(brokers, committed)
+        assert {row["transaction_id"] for row in looked_up.table().to_pylist()} == set(committed)
+        assert [finding.line() for finding in looked_up.findings if finding.code == "entries-unread"] == []
+    assert len(committed) > 5

@@ -21,10 +21,13 @@ _BODY_LENGTH_AT = 84
 def op_numbers(broker: Broker) -> set[int]:
     """The half queue offsets that op messages name; by consume queue and single records, which 4.x has too."""
     found: set[int] = set()
-    place = max(0, broker.min_offset(OP_TOPIC))  # before it there is nothing, once files of the log were deleted
+    place = max(0, broker.min_offset(OP_TOPIC))
+    log_begin_offset = int(broker.runtime()["commitLogMinOffset"])
     while True:
         part = broker.slots(OP_TOPIC, 0, place, _SLOTS_AT_ONCE)
         for slot in part.slots:
+            if slot.commit_log_offset < log_begin_offset:
+                continue  # its file of the log was deleted; the queue may still begin with it
             record = broker.view(slot.commit_log_offset)
             assert record is not None
             length = int.from_bytes(record[_BODY_LENGTH_AT : _BODY_LENGTH_AT + 4], "big")

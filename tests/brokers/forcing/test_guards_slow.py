@@ -148,9 +148,11 @@ def expire(stage: Stage, transactions: list[Transaction]) -> None:
     """Have the broker discard them by age and delete the log files that hold their half copies."""
     shop = stage.shop("g-fill")
     shop.fill(640)
-    stage.config(fileReservedTime="0", deleteWhen=f"{time.localtime().tm_hour:02}")
+    hour = time.localtime().tm_hour
+    stage.config(fileReservedTime="0", deleteWhen=f"{(hour + 12) % 24:02}")
     try:
-        stage.until_discarded(transactions)
+        stage.until_discarded(transactions)  # what is deleted before the check comes is never discarded
+        stage.config(deleteWhen=f"{hour:02}")
         end = time.monotonic() + 90
         while stage.copies_counts(transactions).total():
             assert time.monotonic() < end, "the broker deletes nothing"
