@@ -9,14 +9,14 @@ from readers.consume_queue import open_queue
 from readers.cursors import check_cursors
 from readers.errors import SourceError
 from readers.findings import Finding
-from readers.paths import Version
+from readers.paths import ALWAYS, Version
 from readers.store import HALF_TOPIC, Store
 
 
 def starts_without(settings: BrokerSettings, loaded_since: Version) -> bool | None:
     """Whether a broker starts without cursors that are read since some version only; None where it may."""
     low, high = settings.version_low, settings.version_high
-    if low is not None and low >= loaded_since:
+    if loaded_since == ALWAYS or (low is not None and low >= loaded_since):
         return False
     return True if high is not None and high < loaded_since else None
 

@@ -55,7 +55,11 @@ def test_queues_are_byte_for_byte_the_brokers(name: str, tmp_path: Path) -> None
     assert not built.findings
 
 
-@pytest.mark.parametrize("name", [name for name in corpus.corpus_names() if not name.startswith("killed-4.4")])
+#: The brokers of one store did not index alike: 5.5.0 has tags among the keys.
+ONE_INDEX = [name for name in corpus.corpus_names() if not name.startswith(("killed-4.4", "downgraded"))]
+
+
+@pytest.mark.parametrize("name", ONE_INDEX)
 def test_the_index_is_byte_for_byte_the_brokers(name: str, tmp_path: Path) -> None:
     root = corpus.unpack(name, tmp_path)
     made(root, tmp_path / "new", "index", "checkpoint")

@@ -28,8 +28,11 @@ from tests.brokers.corpus import corpus_names, recipe, unpack
 from tests.forge.records import Message
 from tests.repairs.log_records import at_its_place, number, records, rules_of
 
-#: Stores of the old designs have neither half messages nor ops.
-NAMES = [name for name in corpus_names() if parse_version(recipe(name)["version"]) >= (4, 3, 0)]
+#: Stores of the old designs have neither half messages nor ops; several versions did not write all of a store alike.
+NAMES = [
+    name for name in corpus_names()
+    if parse_version(recipe(name)["version"]) >= (4, 3, 0) and not recipe(name).get("earlier")
+]  # fmt: skip
 
 
 WITHOUT_FINALS = {f"fifteen-{version}" for version in ("4.3.0", "4.4.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")}
