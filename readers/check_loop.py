@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from readers.check_decisions import is_expired, is_spent, is_stored_since, is_waited_for, is_younger, wait_for_ops_ms
 from readers.check_rules import CheckRules
 from readers.check_state import CheckSettings, CheckState, HalfCopy, Op
 from readers.check_steps import Action, Round, Step, Stop
@@ -22,7 +23,6 @@ ROUND_LIMIT_MS = 60_000
 OPS_PER_PULL = 32
 #: maxTransferBytesOnMessageInMemory: no pull of several messages is larger.
 PULL_BYTES_MAX = 262_144
-_SLEEP_WITHOUT_OPS_MS = 1_000
 _LONGER_TOPIC_BYTES = len(DISCARD_TOPIC) - len(HALF_TOPIC)
 
 
@@ -165,31 +165,28 @@ class _Pass:
     def _visit(self, place: int, half: HalfCopy) -> tuple[int, Stop | None]:
         """A half that no op has ended: how many slots to go on (0: look at it again), or why the round ends."""
         checks = half.checks_count
-        if checks is not None and checks >= self.settings.check_max:
+        if checks is not None and is_spent(checks, self.settings):
             return self._discard(Action.DISCARDED, place, half, half)
         counted = half._replace(checks_count=1 if checks is None else checks + 1)
         age_ms = self.now_ms - half.born_time_ms
-        if age_ms > self.settings.reserved_ms:
+        if is_expired(age_ms, self.settings):
             return self._discard(Action.EXPIRED, place, half, counted)
-        if half.store_time_ms >= self.begin_ms:
+        if is_stored_since(half.store_time_ms, self.begin_ms):
             return 0, Stop.OWN_COPY if place in self.appended else Stop.YOUNG
         immunity_ms = self.settings.time_out_ms
         if half.immunity_seconds is not None:
             if half.immunity_seconds != -1:
                 immunity_ms = half.immunity_seconds * 1_000
-            if self._is_younger(age_ms, immunity_ms) and self._put_back_immune(place, half, counted):
+            if is_younger(age_ms, immunity_ms, self.rules) and self._put_back_immune(place, half, counted):
                 return 1, None
-        elif age_ms >= 0 and self._is_younger(age_ms, immunity_ms):
+        elif is_waited_for(age_ms, self.settings, self.rules):
             return 0, Stop.YOUNG
         if self._is_due(age_ms, immunity_ms):
             return self._check(place, half, counted)
         self._pull_ops(self.pulled.next_offset)
         if self.pulled.found is None:
-            self.elapsed_ms += _SLEEP_WITHOUT_OPS_MS if self.rules.reads_lists else 1
+            self.elapsed_ms += wait_for_ops_ms(self.rules)
         return 0, None
-
-    def _is_younger(self, age_ms: int, immunity_ms: int) -> bool:
-        return age_ms < immunity_ms or (self.rules.age_may_equal and age_ms == immunity_ms)
 
     def _is_due(self, age_ms: int, immunity_ms: int) -> bool:
         """Whether to check now, rather than to look for more ops first."""

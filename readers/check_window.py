@@ -37,7 +37,8 @@ _WAIT, _WAIT_VALUE = "WAIT", "false"
 _DELAY_LEVEL = "DELAY"
 _TIMERS = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 _OP_TAG = "d"
-_ABSENT = np.iinfo(np.int64).min
+#: What stands for an absent property in a column.
+ABSENT = np.iinfo(np.int64).min
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ class StoredHalves:
     """The half copies of a range of slots, by column.
 
     Shape: `rows` gives the place in the other columns for each slot from `begin` on, -1 where it cannot be read.
-           An absent property is the smallest 64-bit number.
+           An absent property is ABSENT. `are_diverted`: their copies go to a delay or timer topic first.
     """
 
     begin: int
@@ -53,6 +54,7 @@ class StoredHalves:
     numbers: dict[str, Int64s]
     words: pa.Table
     diverted_count: int
+    are_diverted: Bools
 
     def copy_at(self, queue_offset: int) -> HalfCopy | None:
         """The copy in a slot; None where it cannot be read."""
@@ -63,7 +65,7 @@ class StoredHalves:
 
     def _number(self, name: str, row: int) -> int | None:
         value = int(self.numbers[name][row])
-        return None if value == _ABSENT else value
+        return None if value == ABSENT else value
 
 
 @dataclass(slots=True)
@@ -153,12 +155,15 @@ def halves_of_records(
     rows = np.full(max(0, end - begin), -1, np.int64)
     columns: list[dict[str, Int64s]] = []
     words: list[pa.RecordBatch] = []
+    diverted: list[Bools] = [np.zeros(0, np.bool_)]
     count = diverted_count = 0
     for block, numbers in records:
-        diverted_count += int(_are_diverted(block, rules).sum())
+        are_diverted = _are_diverted(block, rules)
+        diverted_count += int(are_diverted.sum())
         inflated = _inflated_lengths(block) if rules.inflates else block.body_lengths
         good = inflated >= 0
         block, numbers, inflated = block.take(good), numbers[good], inflated[good]
+        diverted.append(are_diverted[good])
         rows[numbers - begin] = np.arange(count, count + len(block))
         count += len(block)
         columns.append(_numbers(block, rules, inflated))
@@ -175,7 +180,8 @@ def halves_of_records(
     names = HalfCopy._fields[1:]
     empty = np.zeros(0, np.int64)
     values = {name: np.concatenate([empty, *(part[name] for part in columns)]) for name in names}
-    return StoredHalves(begin, rows, values, pa.Table.from_batches(words, _WORDS), diverted_count)
+    table = pa.Table.from_batches(words, _WORDS)
+    return StoredHalves(begin, rows, values, table, diverted_count, np.concatenate(diverted))
 
 
 def _are_diverted(block: Block, rules: CheckRules) -> Bools:
@@ -217,7 +223,7 @@ def _property_number(block: Block, name: str) -> Int64s:
     """A property as the broker reads it: -1 for what is no number."""
     is_there = block.properties.locate(name)[2]
     values = np.asarray(pc.fill_null(integers(block.properties.text(name), pa.int64()), -1))
-    return np.where(is_there, values, _ABSENT)
+    return np.where(is_there, values, ABSENT)
 
 
 def properties_bytes(block: Block, rules: CheckRules) -> Int64s:

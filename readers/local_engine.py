@@ -22,6 +22,9 @@ from readers.chains import Witnesses
 from readers.columns import Int64s
 from readers.commit_log import log_bytes
 from readers.conclusion import Conclusion, conclude, without_stale
+from readers.discard_times import with_discard_times
+from readers.foretelling import foretold_of_files, moment_ms
+from readers.foretold import Foretold
 from readers.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed, use_accelerator
 from readers.premises import StoreView
 from readers.reading import Reading
@@ -133,6 +136,7 @@ class _Verdict:
     spool: Spool
     numbers: tuple[int, ...]
     views: dict[str, StoreView]
+    foretold: dict[str, Foretold] = field(default_factory=dict)
 
     def witnesses(self) -> Witnesses:
         """Their witnesses, in log order."""
@@ -147,7 +151,8 @@ class _Verdict:
 
 
 def _judge_partition(task: _Verdict) -> list[pa.RecordBatch]:
-    return list(judge(task.witnesses(), task.views).combine_chunks().to_batches())
+    rows = with_discard_times(judge(task.witnesses(), task.views), task.foretold)
+    return list(rows.combine_chunks().to_batches())
 
 
 def _judge_to_file(task: _Verdict) -> Path:
@@ -194,6 +199,10 @@ def _audit(
 ) -> Iterator[pa.RecordBatch]:
     stores = plan.stores
     facts = {store.root: store_facts(store, settings_of) for store in stores}
+    reading.foretold |= {
+        root: foretold_of_files(fact.store, fact.settings, fact.cursors, moment_ms(fact.store), at_ms)
+        for root, fact in facts.items()
+    }
     reading.notes += [f"{root}: {fact.claims.note}" for root, fact in facts.items() if fact.claims.note]
     if at_ms is None:
         reading.check_stops += [stop for fact in facts.values() for stop in fact.check_stops]
@@ -231,7 +240,7 @@ def _audit(
                 ties.extend(conclusion.ties)
                 _spread_marks(mine, spool, _damaged_halves(conclusion, mine, spool))
             views = {root: fact.view(at_ms) for root, fact in facts.items()}
-            tasks = [_Verdict(spool, numbers, views) for numbers in tied_partitions(ties, count)]
+            tasks = [_Verdict(spool, numbers, views, reading.foretold) for numbers in tied_partitions(ties, count)]
             if directory is None:
                 yield from _judge_partition(tasks[0])
             else:

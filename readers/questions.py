@@ -15,8 +15,10 @@ from readers.columns import rows_where
 from readers.commit_log import written_end_offset
 from readers.derived_files import DerivedFiles, offset_of
 from readers.derived_trust import Untrusted, sound_blocks
+from readers.discard_times import is_open_row, with_discard_times
 from readers.errors import UnreadableFile
 from readers.findings import Finding
+from readers.foretelling import foretold_of_files, moment_ms
 from readers.local_engine import audit
 from readers.not_found import not_found
 from readers.reading import Reading
@@ -64,7 +66,7 @@ def pending(
     if table is None:
         reading.batches = _scanned(reading, stores, settings_of, at_ms, progress, open_rows)
     else:
-        reading.batches = open_rows(table).to_batches()
+        reading.batches = _foretold(open_rows(table), reading, facts).to_batches()
     return reading
 
 
@@ -103,7 +105,9 @@ def show(
     if table is not None and _is_damaged_behind(table, reading, facts, _SHOWN_BYTES_MAX):
         table = None
     shortened: list[pa.Table] = []
-    if table is None:
+    if table is not None:
+        table = _foretold(table, reading, facts)
+    else:
         def chosen(rows: pa.Table) -> pa.Table:
             if short and len(identity) >= SHORT_ID_LENGTH_MIN:
                 shortened.append(_rows_of_short_id(rows, identity))
@@ -152,8 +156,18 @@ def lookup(
     if table is None:
         reading.batches = _scanned(reading, stores, settings_of, None, None, chosen)
     else:
-        reading.batches = chosen(table).to_batches()
+        reading.batches = _foretold(chosen(table), reading, facts).to_batches()
     return reading
+
+
+def _foretold(rows: pa.Table, reading: Reading, facts: dict[str, StoreFacts]) -> pa.Table:
+    """Rows with the time of their discard: the check is played only where something is open."""
+    are_open = is_open_row(rows)
+    roots = pc.unique(rows["store"].filter(are_open)).to_pylist()
+    for root, fact in facts.items():
+        if root in roots:
+            reading.foretold[root] = foretold_of_files(fact.store, fact.settings, fact.cursors, moment_ms(fact.store))
+    return with_discard_times(rows, reading.foretold)
 
 
 def _rests_on_most_checks(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
@@ -236,6 +250,7 @@ def _scanned(
     whole = audit(stores, settings_of, at_ms=at_ms, progress=progress)
     reading.findings, reading.coverage, reading.missing = whole.findings, whole.coverage, whole.missing
     reading.check_stops = whole.check_stops
+    reading.foretold = whole.foretold
     undecidable: Counter[tuple[str, str]] = Counter()
     for batch in whole:
         rows = pa.Table.from_batches([batch])
@@ -263,7 +278,7 @@ def _undecidable_findings(undecidable: Counter[tuple[str, str]]) -> list[Finding
 
 def open_rows(rows: pa.Table) -> pa.Table:
     """The rows that the broker still has before it: PENDING, and decided ones that it will ask again."""
-    return rows_where(rows, pc.or_(pc.equal(rows["state"], "PENDING"), pc.equal(rows["advice"], "close")))
+    return rows_where(rows, is_open_row(rows))
 
 
 def _rows_of_short_id(rows: pa.Table, part: str) -> pa.Table:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from readers.findings import Finding
+from readers.foretold import Foretold
 from readers.tables import COVERAGE
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ class Reading:
     """Batches of one table, to be iterated once; all that is said beside them is complete when it has ended.
 
     `missing`: what an audit knows to be missing of the logs, whether a row rests on it or not. `check_stops`: where
-    the broker's check comes no further, of every store whose transactions were judged as they are now.
+    the broker's check comes no further, of every store whose transactions were judged as they are now. `foretold`: what
+    the check of each store will give up on, where rows of transactions were asked for.
     """
 
     schema: pa.Schema
@@ -83,6 +85,7 @@ class Reading:
     notes: list[str] = field(default_factory=list)
     missing: list[MissingLike] = field(default_factory=list)
     check_stops: list[CheckStop] = field(default_factory=list)
+    foretold: dict[str, Foretold] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return iter(self.batches)

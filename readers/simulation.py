@@ -17,11 +17,10 @@ from readers.check_state import CheckSettings
 from readers.check_steps import Action, Round, Step, Stop
 from readers.check_window import CheckWindow
 from readers.designs import HALF_TOPIC_DESIGN
+from readers.foretold import ROUNDS_MAX
 from readers.simulation_beside import BesideSimulated
 from readers.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
 
-#: The default file reservation of 72 hours, at a round every 30 seconds, ends every half before this.
-ROUNDS_MAX = 10_000
 #: Rounds in a row that end in an exception before nothing else is expected: each writes the same copies again.
 _ABORTED_ROUNDS_MAX = 3
 _BATCH_ROWS = 65_536

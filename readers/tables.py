@@ -230,16 +230,21 @@ TRANSACTIONS = pa.schema(
         column("final_records", FINAL_RECORD, "every COMMIT record of it"),
         column("discard_copies", DISCARD_COPY, "its copies in the discard topic"),
         column("state_entries", STATE_ENTRY, "what tables beside the log say; empty for half/op topics"),
+        column(
+            "discard_at_ms", pa.int64(),
+            "when the broker will have given up on it, if nothing happens before; null where it never does, or where "
+            "that is not foretold (rmqtx show says why)",
+        ),
     ]
 )
 
 #: What live brokers say of their transactions.
-LIVE_TRANSACTIONS = TRANSACTIONS.append(
-    column(
-        "producer_alive", pa.bool_(),
-        "whether a producer of the group is connected to the broker, to answer its checks; null where it is not known",
-    )
+_PRODUCER_ALIVE = column(
+    "producer_alive", pa.bool_(),
+    "whether a producer of the group is connected to the broker, to answer its checks; null where it is not known",
 )
+_ADDED_LATER = TRANSACTIONS.get_field_index("discard_at_ms")
+LIVE_TRANSACTIONS = TRANSACTIONS.insert(_ADDED_LATER, _PRODUCER_ALIVE)
 
 FINDINGS = pa.schema(
     [

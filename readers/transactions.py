@@ -579,6 +579,7 @@ class Judgement:
             "checks_count": pa.array(self.checks_count, pa.int64(), mask=self.has_unknown_checks).cast(pa.int32()),
             **self.chains.evidence(),
             "state_entries": state_entries_of(self.chains, self.views, TRANSACTIONS.field("state_entries").type),
+            "discard_at_ms": pa.nulls(self.chains.count, pa.int64()),
         }
         return pa.Table.from_arrays([columns[name] for name in TRANSACTIONS.names], schema=TRANSACTIONS)
 
@@ -586,7 +587,7 @@ class Judgement:
 def judge(witnesses: Witnesses, views: Mapping[str, StoreView]) -> pa.Table:
     """The verdict on every transaction that the witnesses are of.
 
-    Shape: one row of TRANSACTIONS per transaction.
+    Shape: one row of TRANSACTIONS per transaction; `discard_times.with_discard_times` gives them their `discard_at_ms`.
     Order: first half copy, then those known by discard copies or finals alone.
     """
     believed = without_doubtful(witnesses, views)

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.chains import Witnesses
+from readers.discard_times import is_open_row, with_discard_times
 from readers.errors import NoSuchTransaction
+from readers.foretold import Foretold
 from readers.questions import open_rows, undecidable_findings
 from readers.reading import Reading
 from readers.tables import LIVE_TRANSACTIONS, TRANSACTIONS
@@ -19,6 +21,7 @@ from readers.transactions import judge
 from remoting.answers import BrokerAddresses
 from remoting.broker import Broker
 from remoting.errors import NoAnswer, Refused, Unreachable
+from remoting.live_foretold import foretold_of_live
 from remoting.live_requests import Pace
 from remoting.live_stops import live_stops
 from remoting.live_store import LiveStore, live_store
@@ -36,14 +39,14 @@ def lookup(
     """What the brokers have now of exactly these transactions; ids that none of them knows have no row.
 
     `members`: all addresses of the brokers' sets, whose producers are asked for. `facts`: of each broker, asked before.
-    Shape:  rows of LIVE_TRANSACTIONS. Order: first half copy.
+    Shape:  rows of LIVE_TRANSACTIONS, without `discard_at_ms`. Order: first half copy.
     Raises: Unreachable, NoAnswer, Refused.
     """
 
     def by_ids(sources: list[LiveWitnesses]) -> Named:
         return _named(sources, transaction_ids, only_ids=True)
 
-    return _reading(brokers, members, pace, by_ids, facts=facts, with_stops=False)
+    return _reading(brokers, members, pace, by_ids, facts=facts, with_check=False)
 
 
 def pending(
@@ -126,10 +129,10 @@ def _reading(
     *,
     choose: Callable[[pa.Table], pa.Table] = lambda rows: rows,
     facts: Sequence[LiveStore] | None = None,
-    with_stops: bool = True,
+    with_check: bool = True,
 ) -> Reading:
     known = list(facts) if facts is not None else [live_store(broker) for broker in brokers]
-    for fact in known if with_stops else ():
+    for fact in known if with_check else ():
         fact.check_stops[:] = live_stops(fact, pace or Pace())
     sources = [LiveWitnesses(fact, pace) for fact in known]
     named = name(sources)
@@ -140,18 +143,33 @@ def _reading(
             for kind in ("halves", "marks", "finals", "discards", "offset_marks")
         )
     )
-    del sources, parts, named  # with many transactions memory is what the rows take, once
+    del parts, named  # with many transactions memory is what the rows take, once
     judged = judge(witnesses, {fact.root: fact.view() for fact in known}) if known else _none()
     del witnesses
     rows = choose(judged)
+    foretold = _foretold(rows, known, sources) if with_check else {}
+    del sources
     unlisted = undecidable_findings(judged) if rows.num_rows < judged.num_rows else []
     reading = Reading(LIVE_TRANSACTIONS, [], findings=[finding for fact in known for finding in fact.findings])
     reading.findings.extend(unlisted)
     reading.check_stops.extend(stop for fact in known for stop in fact.check_stops)
+    reading.foretold = foretold
     rows = _with_what_cannot_be_known(rows, known)
+    rows = with_discard_times(rows, foretold)
     alive = _producers_alive(brokers, members, rows)
-    reading.batches = rows.append_column(LIVE_TRANSACTIONS.field("producer_alive"), alive).to_batches()
+    rows = rows.append_column(LIVE_TRANSACTIONS.field("producer_alive"), alive)
+    reading.batches = rows.select(LIVE_TRANSACTIONS.names).to_batches()
     return reading
+
+
+def _foretold(rows: pa.Table, known: Sequence[LiveStore], sources: Sequence[LiveWitnesses]) -> dict[str, Foretold]:
+    """What the brokers' checks will give up on, of those that have any of the rows before them."""
+    roots = pc.unique(rows["store"].filter(is_open_row(rows))).to_pylist()
+    return {
+        fact.root: foretold_of_live(fact, source)
+        for fact, source in zip(known, sources, strict=True)
+        if fact.root in roots
+    }
 
 
 def _none() -> pa.Table:

@@ -18,11 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.chains import Witnesses
+from readers.check_rules import CheckRules
+from readers.check_state import CheckState
+from readers.check_window import CheckWindow, halves_of_records, ops_of_records
 from readers.derived_files import offset_of
 from readers.findings import Finding
 from readers.gathered import Names, incomplete_chains
 from readers.half_queue import is_delayed_half, ops_of
 from readers.properties import TRANSACTION_ID
+from readers.record_block import Block
 from readers.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
@@ -62,6 +66,10 @@ class LiveWitnesses:
         #: From which half queue offset on all copies are known.
         self._halves_known_from = facts.half_end
         self._halves_asked_for: set[str] = set()
+        #: What the check has before it, as far as it was read; and from which op queue offset on all ops are known.
+        self._check_halves: list[Block] = []
+        self._check_ops: list[Block] = []
+        self._ops_known_from: int | None = None
         self._knows_rocksdb_halves = self._knows_rocksdb_ops = False
         self._known_as: dict[str, list[Names]] = {}
 
@@ -185,6 +193,7 @@ class LiveWitnesses:
         self._halves_known_from = begin
         for block in self._reads.queue(HALF_TOPIC, 0, begin, end):
             self._gathered.add(block)
+            self._check_halves.append(block.take(block.header("queue_offset") >= self._facts.half_cursor))
 
     def _read_diverted(self) -> None:
         """Half messages that a delay level diverted and that are not due yet (clients before 4.6.1; FORMATS 5.12)."""
@@ -274,6 +283,7 @@ class LiveWitnesses:
         if end > begin:
             place = place_of(self._broker, OP_TOPIC, 0, begin, end, first)
             begin = begin if place is None else place
+        self._ops_known_from = begin
         try:
             self._add_ops(ops(self._broker, begin, end, self._pace, self._reads.gaps), wanted)
         except OpsUnreadable:
@@ -281,7 +291,9 @@ class LiveWitnesses:
 
     def _add_ops(self, bodies: Iterator[bytes], wanted: pa.Array) -> None:
         for block in blocks_of(bodies, self._facts.root, self._facts.findings):
-            self._gathered.add_ops(ops_of(block.take(block.topic_is(OP_TOPIC)), self._facts.root), wanted)
+            block = block.take(block.topic_is(OP_TOPIC))
+            self._gathered.add_ops(ops_of(block, self._facts.root), wanted)
+            self._check_ops.append(block.take(block.header("queue_offset") >= self._facts.op_cursor))
 
     def _walk_to_ops(self, offset: int, count: int, wanted: pa.Array) -> None:
         """The ops of a broker that shows no queue of them: all records from the first half copy on, if they are few."""
@@ -291,6 +303,33 @@ class LiveWitnesses:
         except LogTooLong:
             facts.findings.append(Finding(facts.root, "ops-unreadable", actual=f"{count} entries"))
             facts.miss("this broker shows its op queue to nobody")
+
+    # -- the check ------------------------------------------------------------------------------------------------
+
+    def check_window(self, rules: CheckRules) -> CheckWindow:
+        """What the check has before it: half and op messages from its cursors on; what was read is not read again.
+
+        Raises: OpsUnreadable where this broker shows its op queue to nobody (4.3.0).
+        """
+        facts = self._facts
+        begin = max(facts.half_cursor, facts.half_begin)
+        self._read_halves_from(begin)
+        op_begin, known_from = max(facts.op_cursor, facts.op_begin), self._ops_known_from
+        if known_from is None or known_from > op_begin:
+            end = self._broker.max_offset(OP_TOPIC) if known_from is None else known_from
+            bodies = ops(self._broker, op_begin, end, self._pace, self._reads.gaps)
+            self._check_ops += blocks_of(bodies, facts.root, facts.findings)
+            self._ops_known_from = op_begin
+        halves = [(block, block.header("queue_offset")) for block in self._check_halves if len(block)]
+        found = [(block, block.header("queue_offset")) for block in self._check_ops if len(block)]
+        op_end = max((int(numbers.max()) + 1 for _, numbers in found), default=op_begin)
+        least = facts.half_cursor if facts.half_cursor <= facts.half_end else 0
+        stored = halves_of_records(halves, rules, begin, max(begin, facts.half_end))
+        state = CheckState(
+            0, facts.half_cursor, facts.half_begin, facts.half_end, facts.op_cursor, facts.op_begin, op_end, stored,
+            ops_of_records(found, rules, op_begin, op_end, least),
+        )
+        return CheckWindow(state, stored.words, stored.diverted_count)
 
     # -- finals and discard copies --------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from rmqtx_cli.near import did_you_mean
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TIME = "time_ms"
+_TIMES = ("time_ms", "_at_ms")
 
 Heads = Mapping[str, str]
 _NO_HEADS: Heads = {}
@@ -49,7 +49,7 @@ class Path:
 
 def is_time(name: str) -> bool:
     """Whether a column holds points in time (epoch milliseconds) rather than a duration or a count."""
-    return name.endswith(_TIME)
+    return name.endswith(_TIMES)
 
 
 def resolve(name: str, schema: pa.Schema, heads: Heads = _NO_HEADS) -> Path:

@@ -38,6 +38,9 @@ def derived_columns(schema: pa.Schema) -> dict[str, Derived]:
                 for name, part in (("half", "queue_offset"), ("log_offset", "commit_log_offset"))
             ),
         ]
+    if "discard_at_ms" in schema.names:
+        left = column("discard_in_ms", pa.int64(), "time until the broker has given up on it; negative once it is over")
+        found.append(Derived(left, "discard_at_ms", lambda values, now_ms: _left(values, now_ms)))
     return {one.field.name: one for one in found if one.field.name not in schema.names}
 
 
@@ -83,6 +86,12 @@ def _passed(values: pa.Array, now_ms: int) -> pa.Array:
     import pyarrow.compute as pc
 
     return pc.subtract(now_ms, values)
+
+
+def _left(values: pa.Array, now_ms: int) -> pa.Array:
+    import pyarrow.compute as pc
+
+    return pc.subtract(values, now_ms)
 
 
 def _newest(part: str) -> Callable[[pa.Array, int], pa.Array]:

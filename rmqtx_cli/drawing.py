@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from readers.discard_times import Deadline, deadline_of
 from readers.flags import FLAGS
 from readers.store import HALF_TOPIC
 from readers.timeline import CONSUMERS, TIMELINE, Surroundings, consumers_past, timeline
 from readers.transactions import advice_sentence
+from rmqtx_cli.deadlines import deadline_text
 from rmqtx_cli.durations import duration_text
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.text import escaped
@@ -17,15 +19,19 @@ from rmqtx_cli.views import ALWAYS, Column, View, plain
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from readers.foretold import Foretold
+
 Transaction = dict[str, Any]
 _ALIVE: dict[bool | None, str] = {
     True: ", a producer of it is connected", False: ", no producer of it is connected: nobody answers the checks"
 }  # fmt: skip
 
 
-def draw(transaction: Transaction, places: Sequence[Surroundings], stream: IO[bytes]) -> None:
-    """Write the page."""
-    _write(stream, _head(transaction))
+def draw(
+    transaction: Transaction, places: Sequence[Surroundings], stream: IO[bytes], deadline: Deadline | None, now_ms: int
+) -> None:
+    """Write the page. `deadline`: what is foretold of it, where the broker still has it before it."""
+    _write(stream, _head(transaction, "" if deadline is None else deadline_text(deadline, now_ms)))
     events = timeline(transaction, places)
     _write_table(stream, events, _timeline_view(_sent_ms(transaction), with_store=len(places) > 1))
     checks = list(_check_lines(transaction, places))
@@ -38,22 +44,33 @@ def draw(transaction: Transaction, places: Sequence[Surroundings], stream: IO[by
         _write(stream, ["", "no consumer group has a cursor on the queue of its final: not known to be consumed"])
 
 
-def with_events(transactions: list[Transaction], places: Sequence[Surroundings], schema: pa.Schema) -> pa.Table:
-    """The transactions as rows with two more columns: `timeline` and `consumers`, lists of their events and groups."""
+def with_events(
+    transactions: list[Transaction], places: Sequence[Surroundings], schema: pa.Schema, foretold: Mapping[str, Foretold]
+) -> pa.Table:
+    """The transactions as rows with more columns: `timeline` and `consumers`, lists of their events and groups, and
+    `discard_reason`, why one that the broker has before it has no `discard_at_ms`.
+    """
     import pyarrow as pa
 
     wider = schema
     for name, part in (("timeline", TIMELINE), ("consumers", CONSUMERS)):
         wider = wider.append(pa.field(name, pa.list_(pa.struct(list(part)))))
+    wider = wider.append(pa.field("discard_reason", pa.string()))
     rows = [
         transaction
         | {
             "timeline": timeline(transaction, places).to_pylist(),
             "consumers": consumers_past(transaction, places).to_pylist(),
+            "discard_reason": _why_not(transaction, foretold),
         }
         for transaction in transactions
     ]
     return pa.Table.from_pylist(rows, schema=wider)
+
+
+def _why_not(transaction: Transaction, foretold: Mapping[str, Foretold]) -> str | None:
+    deadline = deadline_of(transaction, foretold)
+    return None if deadline is None or deadline.why is None else deadline.why.text
 
 
 def views() -> tuple[View, View]:
@@ -66,7 +83,7 @@ def _sent_ms(transaction: Transaction) -> int | None:
     return stored
 
 
-def _head(transaction: Transaction) -> Iterator[str]:
+def _head(transaction: Transaction, discard: str) -> Iterator[str]:
     def named(label: str, value: Any) -> str:
         return f"{label:<8}{escaped(str(value))}"
 
@@ -76,6 +93,8 @@ def _head(transaction: Transaction) -> Iterator[str]:
         yield named("flag", f"{flag}: {FLAGS.get(flag, '')}")
     advice = transaction["advice"]
     yield named("advice", f"{advice}: {advice_sentence(advice, transaction['state'])}")
+    if discard:
+        yield named("discard", discard)
     if transaction["producer_group"] is not None:
         yield named("group", f"{transaction['producer_group']}{_ALIVE.get(transaction.get('producer_alive'), '')}")
     if transaction["topic"] is not None:

@@ -51,6 +51,7 @@ class Order(StrEnum):
     GROUP = "group"
     TOPIC = "topic"
     STORE = "store"
+    DEADLINE = "deadline"
 
 
 StoreArguments = Annotated[

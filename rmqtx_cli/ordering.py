@@ -15,6 +15,7 @@ _KEYS: dict[Order, list[tuple[str, str]]] = {
     Order.GROUP: [("producer_group", "ascending")],
     Order.TOPIC: [("topic", "ascending")],
     Order.STORE: [("store", "ascending")],
+    Order.DEADLINE: [("discard_at_ms", "ascending")],
 }
 _TIE = [("half_store_time_ms", "ascending"), ("transaction_id", "ascending")]
 

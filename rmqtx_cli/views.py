@@ -126,9 +126,20 @@ def _age(now_ms: int) -> Callable[[Row], str]:
     return text
 
 
-def transactions_view(now_ms: int, *, with_state: bool, with_store: bool, with_producers: bool = False) -> View:
+def _left(now_ms: int) -> Callable[[Row], str]:
+    def text(row: Row) -> str:
+        time_ms = row["discard_at_ms"]
+        return "" if time_ms is None else duration_text(max(0, time_ms - now_ms))
+
+    return text
+
+
+def transactions_view(
+    now_ms: int, *, with_state: bool, with_store: bool, with_producers: bool = False, with_deadline: bool = False
+) -> View:
     """Transactions: `half` and `log_offset` are those of the newest copy, which the broker would check next.
 
+    `with_deadline`: when each is discarded is what was asked for.
     `with_producers`: whether a producer of the group is connected, where live brokers were asked.
     """
     columns = [
@@ -144,6 +155,8 @@ def transactions_view(now_ms: int, *, with_state: bool, with_store: bool, with_p
         Column("log_offset", ("half_copies",), _newest("commit_log_offset"), 1, is_number=True),
         Column("flags", ("flags",), _flags, 3, may_be_cut=True),
         plain("advice", 9),
+        Column("discard_in", ("discard_at_ms",), _left(now_ms), ALWAYS if with_deadline else 10, is_number=True),
+        *([plain("discard_at_ms", 10)] if with_deadline else []),
         *([plain("store", 4, may_be_cut=True)] if with_store else []),
     ]
     return View(tuple(columns), "no transactions")

@@ -20,6 +20,8 @@ from readers.check_stop import CheckStop
 from readers.columns import Int64s
 from readers.commit_log import last_with_data, log_bytes
 from readers.conclusion import Conclusion, conclude, without_stale
+from readers.foretelling import foretold_of_files, moment_ms
+from readers.foretold import Foretold
 from readers.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed
 from readers.local_engine import tied_partitions
 from readers.reading import Reading
@@ -142,6 +144,7 @@ class _Audit:
         self.findings: list[Any] = []
         self.notes: list[str] = []
         self.check_stops: list[CheckStop] = []
+        self.foretold: dict[str, Foretold] = {}
 
     def tell(self, reading: Reading) -> None:
         """What has to be said about the stores, when they are scanned."""
@@ -149,6 +152,7 @@ class _Audit:
         reading.findings.extend(self.findings)
         reading.notes.extend(self.notes)
         reading.check_stops.extend(self.check_stops)
+        reading.foretold |= self.foretold
 
     def release(self) -> None:
         """Let Spark forget the scan."""
@@ -176,17 +180,19 @@ class _Audit:
             self.coverage.extend(conclusion.coverage)
             self.findings.extend(conclusion.facts.findings)
         ties = [pair for conclusion in conclusions for pair in conclusion.ties]
-        judge = Judge(tuple(store.root for store in self._stores), views, form)
+        judge = Judge(tuple(store.root for store in self._stores), views, self.foretold, form)
         return _together(scan, ties, self.partitions_count).mapInArrow(judge, schema)
 
     def _begin(self) -> tuple[list[StoreFacts], SplitPlan]:
-        begun = results(self.spark, functools.partial(_begin_store, self._settings), self._stores)
-        facts = [fact for fact, _, _ in begun]
-        total = sum(size for _, _, size in begun)
+        moments = [(store, moment_ms(store)) for store in self._stores]
+        begun = results(self.spark, functools.partial(_begin_store, self._settings, self._at_ms), moments)
+        facts = [fact for fact, _, _, _ in begun]
+        self.foretold |= {fact.store.root: foretold for fact, foretold, _, _ in begun}
+        total = sum(size for _, _, _, size in begun)
         split_bytes, partition_bytes = sizes_for(total)
         self.partitions_count = max(PARTITIONS_MIN, -(-total // partition_bytes))
         self._total_bytes = total
-        last_bases = tuple(last for _, last, _ in begun)
+        last_bases = tuple(last for _, _, last, _ in begun)
         plan = SplitPlan(tuple(self._stores), last_bases, self._split_bytes or split_bytes)
         return facts, plan
 
@@ -220,10 +226,14 @@ class _Audit:
         return results(self.spark, _conclude_store, tasks)
 
 
-def _begin_store(settings: dict[str, Any], store: Store) -> tuple[StoreFacts, int, int]:
-    """The facts of a store, the base offset of its last segment with data, and how much is written."""
+def _begin_store(
+    settings: dict[str, Any], at_ms: int | None, moment: tuple[Store, int]
+) -> tuple[StoreFacts, Foretold, int, int]:
+    """The facts of a store, what its check gives up on, the last segment's base offset, and how much is written."""
+    store, now_ms = moment
     facts = store_facts(store, lambda opened: settings[opened.root])
-    return facts, last_with_data(store.commit_log), log_bytes(store.commit_log)
+    foretold = foretold_of_files(store, facts.settings, facts.cursors, now_ms, at_ms)
+    return facts, foretold, last_with_data(store.commit_log), log_bytes(store.commit_log)
 
 
 def _conclude_store(task: tuple[StoreFacts, list[Scanned], tuple[Int64s, Int64s]]) -> Conclusion:

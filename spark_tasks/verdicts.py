@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.chains import Witnesses
+from readers.discard_times import with_discard_times
+from readers.foretold import Foretold
 from readers.premises import StoreView
 from readers.tables import MARKS
 from readers.transactions import judge
@@ -52,6 +54,7 @@ class Judge:
 
     roots: tuple[str, ...]
     views: dict[str, StoreView]
+    foretold: dict[str, Foretold]
     form: Form
 
     @property
@@ -64,6 +67,7 @@ class Judge:
         if given:
             with marked():
                 verdicts = judge(self._witnesses(pa.Table.from_batches(given)), self.views)
+                verdicts = with_discard_times(verdicts, self.foretold)
                 yield from self.form(given[0]["partition"][0].as_py(), verdicts.combine_chunks())
 
     def _witnesses(self, rows: pa.Table) -> Witnesses:

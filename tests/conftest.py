@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import time
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -15,6 +17,16 @@ settings.load_profile("quick")
 # What a script starts with `&` ignores Ctrl-C, and so would every program that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_moment() -> Iterator[None]:
+    """What a stopped broker would discard depends on when it starts: here all stores are read at one moment."""
+    now_ms = time.time_ns() // 1_000_000
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("readers.local_engine", "readers.questions", "spark_tasks.audit"):
+            patch.setattr(f"{module}.moment_ms", lambda _store: now_ms)
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -34,6 +34,7 @@ SHORT = "one line for Nagios, Prometheus or JSON"
 EXAMPLES = (
     Example("rmqtx check STORE", "warns from 10m, critical from 1h"),
     Example("rmqtx check STORE --warning 5m --critical 30m --critical-count 1000", "thresholds of one's own"),
+    Example("rmqtx check -n 10.0.0.1:9876 --deadline 5m", "critical five minutes before the broker discards the first"),
     Example("rmqtx check -n 10.0.0.1:9876", "live brokers; UNKNOWN where one cannot be reached"),
     Example("rmqtx check STORE --textfile /var/lib/node_exporter/rmqtx.prom", "for Prometheus"),
 )
@@ -60,6 +61,12 @@ WarningCountOption = Annotated[
 ]
 CriticalCountOption = Annotated[
     int | None, typer.Option("--critical-count", min=1, metavar="N", help="Pending transactions that are critical.")
+]
+DeadlineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--deadline", metavar="DURATION", help="Critical where the broker discards a pending transaction so soon: 5m."
+    ),
 ]
 StateDirectoryOption = Annotated[
     Path | None,
@@ -88,6 +95,7 @@ def command(
     critical: CriticalOption = "1h",
     warning_count: WarningCountOption = None,
     critical_count: CriticalCountOption = None,
+    deadline: DeadlineOption = None,
     state_directory: StateDirectoryOption = None,
     textfile: TextfileOption = None,
     output_format: CheckFormatOption = CheckFormat.NAGIOS,
@@ -102,7 +110,8 @@ def command(
     """Check a store, or live brokers, for cron, Nagios and Prometheus: one line, and an exit status from 0 to 3.
 
     Looks at the oldest and the number of pending transactions, and, compared with the last run, at transactions newly
-    lost or discarded, a check cursor that stands still, commits without op, and a log that reaches less far.
+    lost or discarded, a check cursor that stands still, commits without op, and a log that reaches less far. --deadline
+    is for the time before: the broker gives up on what nobody answers, and says nothing.
     """
     from rmqtx_cli.live_reading import refuse_with_live, refuse_without_live
     from rmqtx_cli.monitoring.judge import Thresholds, judge
@@ -110,7 +119,10 @@ def command(
     from rmqtx_cli.monitoring.say_outcome import as_json, nagios_line, outcome_text, performance, prometheus_text
     from rmqtx_cli.output.port import written_whole
 
-    thresholds = Thresholds(parse_duration_ms(warning), parse_duration_ms(critical), warning_count, critical_count)
+    thresholds = Thresholds(
+        parse_duration_ms(warning), parse_duration_ms(critical), warning_count, critical_count,
+        None if deadline is None else parse_duration_ms(deadline),
+    )
     _refuse_reversed(thresholds.warning_age_ms, thresholds.critical_age_ms, "--warning", "--critical")
     _refuse_reversed(warning_count, critical_count, "--warning-count", "--critical-count")
     timeout_ms = parse_duration_ms(timeout)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from readers.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.durations import parse_duration_ms
 from rmqtx_cli.live import LiveOptions, with_live_options
@@ -42,6 +43,7 @@ SHORT = "transactions that hang, oldest first"
 EXAMPLES = (
     Example("rmqtx pending STORE", "what hangs, oldest first"),
     Example("rmqtx pending STORE --older-than 10m --group shop --sort checks", "only what should be over by now"),
+    Example("rmqtx pending STORE --deadline-within 10m --sort deadline", "what the broker discards next"),
     Example("rmqtx pending STORE --format jsonl | jq -r .transaction_id", "the ids, for a script"),
     Example("rmqtx pending -n 10.0.0.1:9876 --older-than 10m", "live brokers, asked over the wire"),
     Example("rmqtx pending BROKER_A BROKER_B --all-open", "two brokers, and what is decided but asked again"),
@@ -51,6 +53,12 @@ OlderThanOption = Annotated[
     str | None, typer.Option("--older-than", metavar="DURATION", help="Only those whose first copy is older: 10m, 2h.")
 ]
 SortOption = Annotated[Order, typer.Option("--sort", help="What comes first; age puts the oldest first.")]
+DeadlineWithinOption = Annotated[
+    str | None,
+    typer.Option(
+        "--deadline-within", metavar="DURATION", help="Only those that the broker will have discarded by then: 10m, 2h."
+    ),
+]
 AllOpenOption = Annotated[
     bool, typer.Option("--all-open", help="Also those that are decided, but that the broker will ask again.")
 ]
@@ -67,6 +75,7 @@ def command(
     topic: TopicOption = None,
     where: WhereOption = None,
     sort: SortOption = Order.AGE,
+    deadline_within: DeadlineWithinOption = None,
     limit: LimitOption = None,
     all_open: AllOpenOption = False,
     at: AtOption = None,
@@ -98,6 +107,7 @@ def command(
     from readers.tables import LIVE_TRANSACTIONS, TRANSACTIONS
     from rmqtx_cli.check_alive import check_lines, never_asked_counts
     from rmqtx_cli.custody import carry_custody
+    from rmqtx_cli.deadlines import deadline_lines
     from rmqtx_cli.listing import Listing
     from rmqtx_cli.live_reading import arguments, live_source, refuse_with_live, refuse_without_live, say_producers
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
@@ -109,6 +119,10 @@ def command(
     voice = Voice(verbose, quiet)
     at_ms = asked_time_ms("--at", at, voice)
     now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
+    within_ms = None if deadline_within is None else parse_duration_ms(deadline_within)
+    with_deadline = within_ms is not None or sort is Order.DEADLINE
+    if with_deadline and at_ms is not None:
+        raise BadRequest("a deadline is foretold from now on: --at goes with neither --deadline-within nor its order")
     is_live = live.instead_of(store or [], "rmqtx pending STORE, or rmqtx pending -n HOST:PORT")
     age_ms = None if older_than is None else parse_duration_ms(older_than)
     if is_live:
@@ -116,7 +130,9 @@ def command(
             "--at": at, "--scan": scan, "--commitlog": commit_log, "--broker-conf": broker_conf,
             "--broker-version": broker_version, "--transaction-table": database.address,
         })
-        view = transactions_view(now_ms, with_state=all_open, with_store=True, with_producers=True)
+        view = transactions_view(
+            now_ms, with_state=all_open, with_store=True, with_producers=True, with_deadline=with_deadline
+        )
         listing = Listing(
             LIVE_TRANSACTIONS, view, output_format, output, fields, where, fail_on, limit, voice, now_ms=now_ms
         )
@@ -126,7 +142,9 @@ def command(
     else:
         refuse_without_live(rate)
         places = expand(store or [])
-        view = transactions_view(now_ms, with_state=all_open, with_store=len(places) > 1)
+        view = transactions_view(
+            now_ms, with_state=all_open, with_store=len(places) > 1, with_deadline=with_deadline
+        )
         listing = Listing(
             TRANSACTIONS, view, output_format, output, fields, where, fail_on, limit, voice, now_ms=now_ms
         )
@@ -140,7 +158,10 @@ def command(
             rows = reading.table()
         if table is not None:
             rows = pa.Table.from_batches(with_entries(rows.to_batches(), table), rows.schema)
-    chosen = _chosen(rows, all_open=all_open, group=group, topic=topic, stored_before_ms=_before(now_ms, age_ms))
+    chosen = _chosen(
+        rows, all_open=all_open, group=group, topic=topic, stored_before_ms=_before(now_ms, age_ms),
+        discarded_by_ms=None if within_ms is None else now_ms + within_ms,
+    )
     say_unknown_names(rows, {"--topic": ("topic", topic), "--group": ("producer_group", group)}, voice)
     for line in check_lines(
         reading.check_stops, functools.partial(never_asked_counts, rows), arguments(live) if is_live else None
@@ -148,6 +169,8 @@ def command(
         voice.note(line)
     listing.write(iter(ordered(chosen, sort).to_batches()), to_the_end=True)
     voice.note(listing.listed("transaction"))
+    for line in deadline_lines(chosen, reading.foretold, now_ms):
+        voice.note(line)
     if not all_open:
         _say_hidden(rows.filter(pc.not_equal(rows["state"], "PENDING")), voice)
     if is_live:
@@ -176,7 +199,8 @@ def _before(now_ms: int, age_ms: int | None) -> int | None:
 
 
 def _chosen(
-    rows: pa.Table, *, all_open: bool, group: str | None, topic: str | None, stored_before_ms: int | None
+    rows: pa.Table, *, all_open: bool, group: str | None, topic: str | None, stored_before_ms: int | None,
+    discarded_by_ms: int | None,
 ) -> pa.Table:
     import pyarrow.compute as pc
 
@@ -190,4 +214,6 @@ def _chosen(
         rows = rows.filter(pc.equal(rows["topic"], topic))
     if stored_before_ms is not None:
         rows = rows.filter(pc.less_equal(rows["half_store_time_ms"], stored_before_ms))
+    if discarded_by_ms is not None:
+        rows = rows.filter(pc.less_equal(rows["discard_at_ms"], discarded_by_ms))
     return rows

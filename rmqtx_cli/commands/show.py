@@ -127,6 +127,7 @@ class _Page:
 
     def write(self, reading: Reading, schema: pa.Schema, places: Sequence[Surroundings]) -> int:
         """One transaction as a page, several as a list; gives the status."""
+        from readers.discard_times import deadline_of
         from rmqtx_cli.check_alive import check_lines
         from rmqtx_cli.drawing import draw, with_events
         from rmqtx_cli.listing import Listing
@@ -139,13 +140,13 @@ class _Page:
         shown = {row["store"] for row in found}
         for line in check_lines([stop for stop in reading.check_stops if stop.store in shown], None, self.live):
             self.voice.note(line)
-        table = rows if is_page else with_events(found, places, schema)
+        table = rows if is_page else with_events(found, places, schema, reading.foretold)
         now_ms = self.at_ms if self.at_ms is not None else time.time_ns() // 1_000_000
         view = transactions_view(now_ms, with_state=True, with_store=len(places) > 1)
         listing = Listing(table.schema, view, self.format, self.output, voice=self.voice)
         if is_page and len(found) == 1:
             with open_stream(self.output) as stream:
-                draw(found[0], places, stream)
+                draw(found[0], places, stream, deadline_of(found[0], reading.foretold), now_ms)
         else:
             listing.write(iter(table.to_batches()))
         if len(found) > 1:

@@ -249,7 +249,8 @@ def _rows(
     show: Shown, simulated: SimulatedCheck, rounds: int | None, voice: Voice, *, with_name: bool
 ) -> Iterator[pa.RecordBatch]:
     from readers.check_asking import AskingRound
-    from readers.simulation import ROUNDS_MAX, Simulated, check_rows, round_rows, transaction_rows
+    from readers.foretold import ROUNDS_MAX
+    from readers.simulation import Simulated, check_rows, round_rows, transaction_rows
     from rmqtx_cli.simulation_views import asking_line, endless_line, ends_line, round_line, stuck_line, table_name
 
     prefix = f"{simulated.configuration}: " if with_name else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from rmqtx_cli.deadlines import IF_STARTED, in_text
 from rmqtx_cli.durations import duration_text
 from rmqtx_cli.monitoring.measure import Numbers, StoreNumbers
 from rmqtx_cli.monitoring.remembered import Became, ends_gone
@@ -20,12 +21,13 @@ _FROZEN_MS_MIN = 120_000
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Ages in milliseconds; None where nothing is asked."""
+    """Ages in milliseconds, `deadline_ms` the time before the first discard; None where nothing is asked."""
 
     warning_age_ms: int | None
     critical_age_ms: int | None
     warning_count: int | None = None
     critical_count: int | None = None
+    deadline_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -59,6 +61,8 @@ def judge(
     pending = numbers.pending_count
     if (status := _passed(pending, thresholds.warning_count, thresholds.critical_count)) != OK:
         outcome.add(status, f"{pending} pending")
+    if thresholds.deadline_ms is not None:
+        _judge_deadline(outcome, numbers, thresholds.deadline_ms)
     for identity, state in became.states.items():
         outcome.newly.setdefault(state, []).append(identity)
     if lost := outcome.newly.get("LOST"):
@@ -89,6 +93,19 @@ def judge(
     if numbers.evidence_missing:
         outcome.add(UNKNOWN, f"evidence is missing or damaged: {', '.join(numbers.evidence_missing)}")
     return outcome
+
+
+def _judge_deadline(outcome: Outcome, numbers: Numbers, deadline_ms: int) -> None:
+    first = numbers.first_discard
+    if first is not None and first.first_discard_ms is not None:
+        left_ms = first.first_discard_ms - numbers.taken_time_ms
+        if left_ms <= deadline_ms:
+            started = "" if first.is_in_use else f", {IF_STARTED}"
+            when = in_text(first.first_discard_ms, numbers.taken_time_ms)
+            outcome.add(CRITICAL, f"the broker discards the first pending {when}{started} ({numbers.first_discard_id})")
+    if numbers.unforetold_count:
+        number = count(numbers.unforetold_count, "pending transaction")
+        outcome.add(UNKNOWN, f"when {number} will be discarded is not known: {numbers.unforetold_why}")
 
 
 def _passed(value: int | None, warning: int | None, critical: int | None) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from readers.commit_log import last_with_data
 from readers.consume_queue import open_queue
 from readers.cursors import check_cursors
+from readers.discard_times import deadline_of
 from readers.errors import SourceError
 from readers.questions import pending
 from readers.store import DISCARD_TOPIC, HALF_TOPIC
@@ -17,6 +18,7 @@ from rmqtx_cli.monitoring.remembered import Place, ends_kept
 
 if TYPE_CHECKING:
     from readers.broker_settings import BrokerSettings
+    from readers.foretold import Foretold
     from readers.reading import Reading
     from readers.store import Store
 
@@ -29,6 +31,8 @@ REMEMBERED_MAX = 1_000
 class StoreNumbers:
     """One store. Units: queue offsets; offsets of the log in bytes; None where it is not known.
 
+    `first_discard_ms`: when the broker gives up on the first of what is pending; None where it gives up on nothing.
+    `unforetold_count`: what is pending of which that is not known.
     `log_end_offset`: the end of the last file that holds anything; how far a file is written is not asked for.
     `check_stopped`: where the check comes no further and what to type next, in a sentence.
     """
@@ -48,6 +52,8 @@ class StoreNumbers:
     half_last_commit_log_offset: int | None = None
     never_asked_count: int = 0
     check_stopped: str | None = None
+    first_discard_ms: int | None = None
+    unforetold_count: int = 0
 
     @property
     def half_lag(self) -> int | None:
@@ -62,7 +68,8 @@ class Numbers:
     """All stores at one moment.
 
     `hanging`: ids of what hung at least REMEMBERED_AGE_MS, oldest first; `places`: where their newest half copies
-    stand. `pending_ids`: all that hangs, however young.
+    stand. `pending_ids`: all that hangs, however young. `first_discard_id`: what the brokers give up on first.
+    `unforetold_why`: why that is not known of some.
     """
 
     taken_time_ms: int
@@ -72,6 +79,8 @@ class Numbers:
     evidence_missing: list[str] = field(default_factory=list)
     places: dict[str, Place] = field(default_factory=dict)
     pending_ids: set[str] = field(default_factory=set)
+    first_discard_id: str | None = None
+    unforetold_why: str | None = None
 
     @property
     def pending_count(self) -> int:
@@ -82,6 +91,17 @@ class Numbers:
     def oldest_pending_ms(self) -> int | None:
         """Age of the oldest pending transaction."""
         return max((s.oldest_pending_ms for s in self.stores if s.oldest_pending_ms is not None), default=None)
+
+    @property
+    def first_discard(self) -> StoreNumbers | None:
+        """The store whose broker gives up on something first."""
+        known = [store for store in self.stores if store.first_discard_ms is not None]
+        return min(known, key=lambda store: store.first_discard_ms or 0, default=None)
+
+    @property
+    def unforetold_count(self) -> int:
+        """Pending transactions of which it is not known when their brokers give up on them."""
+        return sum(store.unforetold_count for store in self.stores)
 
     @property
     def commit_without_op_count(self) -> int:
@@ -114,7 +134,9 @@ def measured(stores: list[StoreNumbers], reading: Reading, now_ms: int, live: st
     numbers = Numbers(now_ms, stores)
     by_root = {one.store: one for one in stores}
     rows = reading.table().sort_by([("half_store_time_ms", "ascending")])
-    columns = ["store", "transaction_id", "state", "flags", "half_store_time_ms", "half_copies"]
+    columns = [
+        "store", "transaction_id", "state", "advice", "flags", "half_store_time_ms", "half_copies", "discard_at_ms"
+    ]
     for row in rows.select(columns).to_pylist():
         one = by_root[row["store"]]
         if "commit_without_op" in row["flags"]:
@@ -130,6 +152,7 @@ def measured(stores: list[StoreNumbers], reading: Reading, now_ms: int, live: st
         identity = row["transaction_id"]
         numbers.oldest_id = numbers.oldest_id or identity
         numbers.pending_ids.add(identity)
+        _count_deadline(numbers, one, row, reading.foretold)
         if age >= REMEMBERED_AGE_MS and len(numbers.hanging) < REMEMBERED_MAX:
             numbers.hanging.append(identity)
             if row["half_copies"]:
@@ -141,6 +164,22 @@ def measured(stores: list[StoreNumbers], reading: Reading, now_ms: int, live: st
         one.check_stopped = f"{sentence}; next: {next_command(stop, live)}"
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
     return numbers
+
+
+def _count_deadline(
+    numbers: Numbers, one: StoreNumbers, row: dict[str, Any], foretold: Mapping[str, Foretold]
+) -> None:
+    time_ms = row["discard_at_ms"]
+    if time_ms is None:
+        deadline = deadline_of(row, foretold)
+        if deadline is not None and deadline.why is not None and not deadline.why.is_known:
+            one.unforetold_count += 1
+            numbers.unforetold_why = numbers.unforetold_why or deadline.why.text
+        return
+    first = numbers.first_discard
+    if first is None or first.first_discard_ms is None or time_ms < first.first_discard_ms:
+        numbers.first_discard_id = row["transaction_id"]
+    one.first_discard_ms = min(one.first_discard_ms or time_ms, time_ms)
 
 
 def _queue_numbers(store: Store, settings_of: Callable[[Store], BrokerSettings]) -> StoreNumbers:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rmqtx_cli.durations import duration_text
 from rmqtx_cli.monitoring.judge import NAMES, Outcome, Thresholds
-from rmqtx_cli.monitoring.measure import Numbers
+from rmqtx_cli.monitoring.measure import Numbers, StoreNumbers
 from rmqtx_cli.text import escaped
 from rmqtx_cli.times import time_text
 
@@ -24,7 +24,22 @@ def outcome_text(numbers: Numbers, outcome: Outcome) -> str:
     if outcome.reasons:
         return "; ".join(reason for _, reason in outcome.reasons)
     oldest = numbers.oldest_pending_ms
-    return f"{numbers.pending_count} pending" + ("" if oldest is None else f", oldest {duration_text(oldest)}")
+    text = f"{numbers.pending_count} pending" + ("" if oldest is None else f", oldest {duration_text(oldest)}")
+    left_ms = _first_discard_left_ms(numbers)
+    return text if left_ms is None else f"{text}, first discard in {duration_text(max(0, left_ms))}"
+
+
+def _first_discard_left_ms(numbers: Numbers, store: StoreNumbers | None = None) -> int | None:
+    """Time until a store's broker, or the first of all, gives up on something that is pending."""
+    first = store or numbers.first_discard
+    if first is None or first.first_discard_ms is None:
+        return None
+    return first.first_discard_ms - numbers.taken_time_ms
+
+
+def _seconds_left(numbers: Numbers, store: StoreNumbers | None = None) -> float | None:
+    left_ms = _first_discard_left_ms(numbers, store)
+    return None if left_ms is None else left_ms / 1000
 
 
 def performance(numbers: Numbers, thresholds: Thresholds, outcome: Outcome) -> str:
@@ -37,7 +52,9 @@ def performance(numbers: Numbers, thresholds: Thresholds, outcome: Outcome) -> s
         return "" if value is None else str(value)
 
     oldest = numbers.oldest_pending_ms or 0
+    deadline = "" if thresholds.deadline_ms is None else f"{seconds(thresholds.deadline_ms)}:"  # critical below it
     lag = sum(store.half_lag or 0 for store in numbers.stores)
+    left = _seconds_left(numbers)
     return " ".join([
         f"oldest_pending={oldest / 1000:.3f}s;{seconds(thresholds.warning_age_ms)};"
         f"{seconds(thresholds.critical_age_ms)};0",
@@ -47,6 +64,7 @@ def performance(numbers: Numbers, thresholds: Thresholds, outcome: Outcome) -> s
         f"newly_discarded={outcome.newly_discarded_count};;;0",
         f"commit_without_op={numbers.commit_without_op_count};;;0",
         f"never_asked={sum(store.never_asked_count for store in numbers.stores)};;;0",
+        *([] if left is None else [f"first_discard={left:.3f}s;;{deadline}"]),
     ])
 
 
@@ -64,6 +82,9 @@ def as_json(numbers: Numbers, outcome: Outcome) -> str:
             "half_max_offset": store.half_max_offset,
             "half_lag": store.half_lag,
             "discard_max_offset": store.discard_max_offset,
+            "first_discard_at_ms": store.first_discard_ms,
+            "seconds_until_first_discard": _seconds_left(numbers, store),
+            "unforetold_count": store.unforetold_count,
         }
         for store in numbers.stores
     ]
@@ -81,6 +102,8 @@ def as_json(numbers: Numbers, outcome: Outcome) -> str:
             "newly_discarded_count": outcome.newly_discarded_count,
             "newly_vanished": outcome.newly_vanished,
             "commit_without_op_count": numbers.commit_without_op_count,
+            "seconds_until_first_discard": _seconds_left(numbers),
+            "first_discard_id": numbers.first_discard_id,
             "stores": stores,
         }
     )
@@ -95,6 +118,7 @@ _METRICS = {
     "rmqtx_half_queue_next_offset": "Queue offset of the next half that the check will read.",
     "rmqtx_half_queue_max_offset": "Queue offset after the last half.",
     "rmqtx_discard_queue_max_offset": "Copies ever written to the discard topic.",
+    "rmqtx_seconds_until_first_discard": "Until the broker gives up on a pending transaction; absent if it never does.",
 }
 
 
@@ -133,6 +157,7 @@ def _store_lines(numbers: Numbers) -> Iterator[str]:
                 "rmqtx_half_queue_next_offset": store.half_next_offset,
                 "rmqtx_half_queue_max_offset": store.half_max_offset,
                 "rmqtx_discard_queue_max_offset": store.discard_max_offset,
+                "rmqtx_seconds_until_first_discard": _seconds_left(numbers, store),
             }[name]
             if value is not None:
                 label = escaped(store.store).replace("\\", "\\\\").replace('"', '\\"')

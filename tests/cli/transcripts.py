@@ -20,6 +20,9 @@ _PROMPT = "$ "
 #: Ages, which are measured from now. Durations that follow a sign, as in timelines, do not change.
 _AGE = re.compile(r"(?<![+\-\w.:;=])\d+(?:\.\d+)?(?:ms|[smhdw])(?:\d+(?:ms|[smhd]))?(?![\w-])")
 
+#: When a transaction is discarded if its broker starts now.
+_DISCARD_TIME = re.compile(r'(?:(?<=^discard )|(?<=, at ))\S+Z|(?<="discard_at_ms":)\d+|(?<="discard_at":")[^"]+', re.M)
+
 
 @dataclass(slots=True)
 class Step:
@@ -50,6 +53,7 @@ def text_of(head: list[str], steps: list[Step]) -> str:
 
 def masked(text: str) -> str:
     """The text without what depends on the clock: ages, and the blanks that align them."""
+    text = _DISCARD_TIME.sub("TIME", text)
     return "\n".join(re.sub(r" +", " ", _AGE.sub("AGE", line)).rstrip() for line in text.splitlines())
 
 
