@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.columns import Bools
-from readers.foretold import NOT_BEFORE, OUT_OF_REACH, Foretold, Why
+from readers.foretold import ASKED_FOR_EVER, NEVER_ASKED, NO_SLOT, NOT_BEFORE, OUT_OF_REACH, Foretold, Why
 from readers.give_up import NEVER
 
 #: The flag of what the check never comes to (`check_reach.py`).
@@ -75,9 +75,10 @@ def deadline_of(transaction: Mapping[str, Any], foretold: Mapping[str, Foretold]
     """What is foretold of a row of TRANSACTIONS; None where the broker has not it before it any more."""
     if transaction["state"] != "PENDING" and transaction["advice"] != "close":
         return None
-    if NEVER_ASKED_FLAG in transaction["flags"]:
-        return Deadline(None, why=OUT_OF_REACH)
     known = foretold.get(transaction["store"])
+    if NEVER_ASKED_FLAG in transaction["flags"]:
+        of_table = {ASKED_FOR_EVER: NO_SLOT, NEVER_ASKED: NEVER_ASKED}
+        return Deadline(None, why=of_table.get(known.why if known else NOT_BEFORE, OUT_OF_REACH))
     if known is None:
         return Deadline(None, why=NOT_BEFORE)
     offsets = [copy["commit_log_offset"] for copy in transaction["half_copies"]]

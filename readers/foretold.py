@@ -26,6 +26,7 @@ class Why(NamedTuple):
 NOT_BEFORE = Why("no copy of it is before the check")
 OUT_OF_REACH = Why("the check is stopped before it, and never comes to it")
 ASKED_FOR_EVER = Why("the timer of 3.0 and 3.1 asks for it again and again, without a limit")
+NO_SLOT = Why("no slot of the state table is its own: nothing ever asks for it, or gives up on it")
 NEVER_ASKED = Why("brokers from 3.2 on have no check for prepared records: nothing ever asks for it, or gives up on it")
 SLAVE = Why("this broker is a slave, whose check does nothing; its master may discard it", is_known=False)
 NO_HALF_QUEUE = Why("its half queue is missing, so the check reads nothing")
