@@ -55,6 +55,9 @@ def judge(
     `before`: what the last run left, in the file `memory`; `became`: of what hung then and does no more.
     """
     outcome = Outcome()
+    for store in numbers.stores:
+        if store.check_stopped is not None:
+            outcome.add(CRITICAL, store.check_stopped)
     age = numbers.oldest_pending_ms
     if (status := _passed(age, thresholds.warning_age_ms, thresholds.critical_age_ms)) != OK:
         outcome.add(status, f"oldest pending is {duration_text(age)} old ({numbers.oldest_id})")
@@ -86,9 +89,7 @@ def judge(
         number = count(numbers.commit_without_op_count, "transaction")
         outcome.add(WARNING, f"{number} committed without op: may be delivered again")
     for store in numbers.stores:
-        if store.check_stopped is not None:
-            outcome.add(CRITICAL, store.check_stopped)
-        elif _is_frozen(store, numbers.taken_time_ms, before):
+        if store.check_stopped is None and _is_frozen(store, numbers.taken_time_ms, before):
             outcome.add(CRITICAL, f"the check's cursor stands still at half {store.half_next_offset} ({store.store})")
     if numbers.evidence_missing:
         outcome.add(UNKNOWN, f"evidence is missing or damaged: {', '.join(numbers.evidence_missing)}")

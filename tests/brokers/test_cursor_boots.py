@@ -21,7 +21,8 @@ from tests.repairs.acting import act, medium_of
 
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "").split()
 WHY_NOT = maven.why_not() or (None if VERSIONS else "RMQTX_BROKER_VERSIONS is not set")
-POISONED = [version for version in VERSIONS if f"poison-{version}" in corpus.corpus_names()]
+#: 4.5.0 is played beside the other two.
+POISONED = [version for version in ("4.3.0", "4.4.0", "4.5.0") if {"4.3.0", "4.4.0", "4.5.0"} & set(VERSIONS)]
 
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]
 
@@ -78,7 +79,8 @@ def poison_place(store: Path, tmp_path: Path, version: str) -> list[int]:
 def test_a_check_that_steps_over_poison_halves_goes_on(version: str, tmp_path: Path) -> None:
     name = f"poison-{version}"
     root, place = corpus.unpack(name, tmp_path / "source"), 0
-    for number in range(2):
+    poisons = sum(row["plan"] == "poison" for row in corpus.expected(name))
+    for number in range(poisons):
         (poison,) = poison_place(root, tmp_path, version)
         (tmp_path / str(number)).mkdir()
         target = tmp_path / str(number) / "store"
@@ -87,11 +89,13 @@ def test_a_check_that_steps_over_poison_halves_goes_on(version: str, tmp_path: P
         root, place = target, poison + 1
     assert poison_place(root, tmp_path, version) == []
     booted = Boot(root.parent, version, name)
-    waiting = {f"{case}.{number}" for case in ("poison_before", "poison_after") for number in range(2)}
+    # Decided ones that came behind it too: the stopped check had read their ops, and left them behind.
+    plans = ("poison_before", "poison_after", "poison_later", "poison_later_commit", "poison_later_rollback")
+    waiting = {row["case"] for row in corpus.expected(name) if row["plan"] in plans}
     assert waiting <= booted.put_back
     assert not {one for one in booted.put_back if one.startswith("poison.")}
     assert booted.half_cursor > place
-    print(f"BOOTED | {version} | poison | copy | cursor set over 2 halves | half cursor {booted.half_cursor} |")
+    print(f"BOOTED | {version} | poison | copy | cursor set over {poisons} halves | half cursor {booted.half_cursor} |")
     assert complaints(root, tmp_path) == []
 
 
@@ -102,18 +106,19 @@ def test_a_check_goes_on_when_its_poison_halves_are_settled(version: str, tmp_pa
     source, store = corpus.unpack(name, tmp_path / "source"), tmp_path / "rig" / "store"
     store.parent.mkdir()
     poisons = {row["transaction_id"]: row["case"] for row in rows if row["case"].startswith("poison.")}
-    orders = dict(zip(poisons, ("commit", "rollback"), strict=True))
+    orders = {identity: ("commit", "rollback")[number % 2] for number, identity in enumerate(poisons)}
     receipts = act(
         medium_of(source, version, Destination(copy=store), made["broker_conf"]), Journal(tmp_path / "r.jsonl"), orders
     )
     assert {receipt.outcome for receipt in receipts} == {"proved"}
     assert poison_place(store, tmp_path, version) == []
     booted = Boot(store.parent, version, name)
-    committed, rolled_back = poisons.values()
-    assert (booted.seen.delivered[committed], booted.seen.delivered[rolled_back]) == (1, 0)
-    assert not {committed, rolled_back} & (booted.put_back | booted.seen.checks)
-    assert {"poison_before.0", "poison_before.1", "poison_after.0", "poison_after.1"} <= booted.put_back
-    print(f"BOOTED | {version} | poison | copy | 1 commit, 1 rollback of poison | half cursor {booted.half_cursor} |")
+    delivered = {case: booted.seen.delivered[case] for case in poisons.values()}
+    assert delivered == {poisons[identity]: int(what == "commit") for identity, what in orders.items()}
+    assert not set(poisons.values()) & (booted.put_back | booted.seen.checks)
+    assert {row["case"] for row in rows if row["plan"] in ("poison_before", "poison_after")} <= booted.put_back
+    print(f"BOOTED | {version} | poison | copy | {len(poisons)} poison halves settled | "
+          f"half cursor {booted.half_cursor} |")
     assert complaints(store, tmp_path) == []
 
 

@@ -1,0 +1,54 @@
+"""Whom a real broker asks whose check is stopped: those that `pending -n` says, on 4.3.0, 4.4.0 and 4.5.0.
+
+Only where `RMQTX_BROKER_VERSIONS` is set, as by `make test-brokers`; 4.5.0 is played beside 4.3.0 and 4.4.0.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmqtx_cli.main import status_of
+from tests.brokers import corpus, maven
+from tests.brokers.rig import Rig
+from tests.brokers.watching import CALM, Seen, booted
+
+VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "").split()
+WHY_NOT = maven.why_not() or (None if VERSIONS else "RMQTX_BROKER_VERSIONS is not set")
+POISONED = [version for version in ("4.3.0", "4.4.0", "4.5.0") if {"4.3.0", "4.4.0", "4.5.0"} & set(VERSIONS)]
+
+pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]
+
+
+@pytest.mark.parametrize("version", POISONED)
+def test_a_live_broker_asks_those_that_wait_and_no_others(version: str, tmp_path: Path) -> None:
+    name = f"poison-{version}"
+    made = corpus.recipe(name)
+    corpus.unpack(name, tmp_path / "rig")
+    cases = {row["transaction_id"]: row["case"] for row in corpus.expected(name)}
+    seen = Seen(cases)
+    with Rig(version, tmp_path / "rig", {**made["broker_conf"], **CALM}) as rig:
+        rig.start_names()
+        with booted(rig, seen.take) as agent:
+            seen.meet_clients(agent, made)
+            rows = live_rows(rig, tmp_path / "rows.json")
+            assert status_of(["check", "--broker", rig.address, "--state-dir", str(tmp_path)]) == 2
+    by_advice: dict[tuple[str, bool], set[str]] = {}
+    for row in rows:
+        by_advice.setdefault((row["advice"], "never_asked" in row["flags"]), set()).add(cases[row["transaction_id"]])
+    told = ", ".join(f"{advice}{' never' * never} {len(found)}" for (advice, never), found in by_advice.items())
+    print(f"ALIVE | {version} | asked {len(seen.checks)} | {told} |")
+    assert seen.checks == by_advice["wait", False] | by_advice["close", False]
+    assert by_advice["decide", True]
+    assert not seen.checks & by_advice["decide", True]
+
+
+def live_rows(rig: Rig, output: Path) -> list[dict[str, Any]]:
+    """What `pending` says of the broker, decided ones too."""
+    assert status_of(["pending", "--broker", rig.address, "--all-open", "-o", str(output)]) == 0
+    rows: list[dict[str, Any]] = json.loads(output.read_text())
+    return rows
