@@ -48,6 +48,7 @@ def told(reading: Reading) -> dict[str, list[str]]:
         "rows": rows,
         "findings": sorted(finding.line() for finding in reading.findings),
         "coverage": sorted(json.dumps(row) for row in reading.coverage_table().to_pylist()),
+        "check_stops": sorted(map(repr, reading.check_stops)),
     }
 
 
