@@ -68,7 +68,8 @@ def _of_queue(store: Store, log: SegmentedLog, block: Block) -> Iterator[Finding
             if not queue.exists:  # a queue that the broker deletes, of another kind, or in RocksDB
                 return
             name, begin, end = as_text(store.queue_directory(topic, queue_id)), queue.min_offset, queue.max_offset
-            places = queue.read(number, number + 1)[1].tolist() if begin <= number < end else []
+            read = queue.read(number, number + 1) if begin <= number < end else None
+            places = [] if read is None else list(zip(read[1].tolist(), read[2].tolist(), strict=True))
     except SourceError as error:
         yield Finding(store.root, "unreadable-file", error.file, error.position_bytes, actual=error.message)
         return
@@ -77,8 +78,13 @@ def _of_queue(store: Store, log: SegmentedLog, block: Block) -> Iterator[Finding
         return
     if not places:
         yield _finding(store, log, offset, "slot-missing", expected, "no slot")
-    elif places[0] != offset:
-        yield _finding(store, log, offset, "slot-mismatch", expected, f"a slot that points at {places[0]}")
+    elif places[0][0] != offset:
+        yield _finding(store, log, offset, "slot-mismatch", expected, f"a slot that points at {places[0][0]}")
+    elif places[0][1] != int(block.lengths[0]):  # a broker reads just so many bytes
+        length = int(block.lengths[0])
+        yield _finding(
+            store, log, offset, "slot-mismatch", f"{expected} of {length} bytes", f"a slot of {places[0][1]} bytes"
+        )
 
 
 def _of_index(store: Store, log: SegmentedLog, index: Index, block: Block) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ import pytest
 
 from readers.plan import read_plan
 from readers.planning import witnesses_of
+from readers.store import HALF_TOPIC
 from repairs.applying import missing_stores
 from repairs.journal import Journal
 from repairs.receipts import Receipt, answered
@@ -26,7 +27,8 @@ from rmqtx_cli.exit_status import (
 )
 from tests.brokers import corpus
 from tests.cli.conftest import Run
-from tests.forge.stores import contents
+from tests.forge import damage
+from tests.forge.stores import contents, copy_of
 
 NAME = "common-5.3.3"
 
@@ -308,3 +310,24 @@ def test_an_unreadable_journal_is_one_line(rmqtx: Run, journal_directory: Path) 
     result = rmqtx("receipts")
     assert (result.status, result.err.count("\n")) == (UNREADABLE, 1)
     assert os.fspath(journal_directory) in result.err
+
+
+@pytest.mark.parametrize("witness", ["queue", "index"])
+def test_what_the_store_contradicts_is_not_planned(rmqtx: Run, tmp_path: Path, witness: str) -> None:
+    """A plan of files may be applied live, where its broker is asked nothing of slots and index."""
+    store = copy_of(NAME, tmp_path)
+    row = expected("PENDING")
+    if witness == "queue":  # the slot's length is another: it still points at its record
+        file = store / "consumequeue" / HALF_TOPIC / "0" / f"{0:020}"
+        places = [20 * row["half_copies"][-1]["queue_offset"] + 8]
+    else:
+        (file,) = (store / "index").iterdir()
+        data, offset = file.read_bytes(), row["half_copies"][-1]["commit_log_offset"].to_bytes(8, "big")
+        places = [at + 4 for at in range(40, len(data), 4) if data[at : at + 8] == offset]
+    for place in places:
+        damage.flip_byte(file, place + 3, 0x01)
+    words = ("plan", "commit", row["transaction_id"], "--store", store, "--reason", "x", "-o", tmp_path / "p.json")
+    result = rmqtx(*words)
+    assert result.status == REFUSED_BY_GUARD, result.err
+    assert "not planned, refused by evidence-incomplete: what the store says of it cannot all be right" in result.err
+    assert not (tmp_path / "p.json").exists()
