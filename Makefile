@@ -74,9 +74,10 @@ contracts: $(INSTALLED) ## which package may import which
 	@$(BIN)/lint-imports
 
 .PHONY: man
-man: $(INSTALLED) ## write the manual pages and docs/tables.md again, from the commands and the declarations
+man: $(INSTALLED) ## write the manual pages, docs/tables.md and docs/paths.md again, from the commands and the declarations
 	@$(BIN)/python -m rmqtx_cli.manual man
 	@$(BIN)/python -m spark_tasks.schema_page docs/tables.md
+	@$(BIN)/python -m rmqtx_cli.paths_page docs/paths.md
 
 .PHONY: rewrite
 rewrite: $(INSTALLED) ## write the transcripts and the README's session again; review the diff

@@ -48,7 +48,9 @@ def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
         reading.findings.append(Finding(store.root, "epochs-damaged", place, actual=error.message))
         return
     if text is None:
-        reading.notes.append(f"{store.root} has no {FILE_NAME}: no controller manages it")
+        reading.notes.append(
+            f"{store.root} has no {FILE_NAME}: no controller manages it, or storePathEpochFile has it elsewhere"
+        )
         return
     lines = text.splitlines()
     entries = [match for line in lines[2:] if (match := _ENTRY.fullmatch(line.strip()))]

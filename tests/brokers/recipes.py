@@ -78,6 +78,11 @@ LIGHT: Mapping[str, int] = {
     "never_answered": 3, "compressed": 2, "late_commit": 2, "light": 3, "pending": 6,
 }  # fmt: skip
 """The histories of a store with light message queues."""
+SWITCHED: Mapping[str, int] = {
+    "commit": 6, "rollback": 3, "commit_at_check_1": 2, "never_answered": 2, "pending_before_restart": 2,
+    "after_restart": 6, "pending": 4,
+}  # fmt: skip
+"""The histories of a store whose broker was started again with light message queues."""
 DOWNGRADED: Mapping[str, int] = {
     "commit": 6, "rollback": 3, "commit_at_check_1": 2, "never_answered": 2, "pending_before_restart": 2,
     "between": 4, "after_restart": 6, "pending": 4,
@@ -255,6 +260,13 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
             conf={"enableLmq": "true", "enableMultiDispatch": "true"},
             as_is=True,
         )
+    add(
+        "lmq-switched-5.3.3",
+        "enableLmq was switched on: config/consumerOffset.json is there from before, and the check began again.",
+        "5.3.3",
+        SWITCHED,
+        restart={"enableLmq": "true", "enableMultiDispatch": "true"},
+    )
     add(
         "downgraded-5.5.0-5.3.3-4.9.7",
         "Begun by 5.5.0, continued by 5.3.3, then by 4.9.7: what the younger ones made is still there.",
