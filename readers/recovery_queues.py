@@ -102,7 +102,8 @@ def recovered(facts: QueueFacts, rules: RecoveryRules, first_left_out: Entry | N
     is_cut = False
     reason = ""
     if first_left_out is not None and len(segments) < len(facts.files.segments):
-        reason = f"the broker leaves out {first_left_out.name}, which has another length, and all behind it"
+        name = first_left_out.name
+        reason = f"the broker leaves out {name}, which has another length, and every file behind it"
     for segment in segments[max(0, len(segments) - 3) :]:
         begin = segment.base_offset // size
         past = segment.end_offset // size
