@@ -94,7 +94,7 @@ def _findings(store: Store, start: Start, log: LogFacts, *, with_dispatch: bool)
             yield Finding(
                 store.root, "start-leaves-out", segment.file, 0, segment.size_bytes, segment.base_offset,
                 expected=f"records up to {log.end_offset}",
-                actual=f"the broker leaves out {start.left_out_for}, which has another length, and every file behind it",
+                actual=f"the broker leaves out {start.left_out_for}, which has another length, and every later file",
             )
     if start.walk is None:
         if start.fates and (start.rules.destroys_queues_without_log or store.aborted):

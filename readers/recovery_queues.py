@@ -103,7 +103,7 @@ def recovered(facts: QueueFacts, rules: RecoveryRules, first_left_out: Entry | N
     reason = ""
     if first_left_out is not None and len(segments) < len(facts.files.segments):
         name = first_left_out.name
-        reason = f"the broker leaves out {name}, which has another length, and every file behind it"
+        reason = f"the broker leaves out {name}, which has another length, and every later file"
     for segment in segments[max(0, len(segments) - 3) :]:
         begin = segment.base_offset // size
         past = segment.end_offset // size
