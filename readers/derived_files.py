@@ -29,7 +29,7 @@ from readers.derived_trust import (
     sound_blocks,
 )
 from readers.fastjson import read_config
-from readers.foreign import foreign_decision
+from readers.foreign import foreign_decision, named_offsets
 from readers.gathered import Gathered, incomplete_chains
 from readers.half_queue import is_delayed_half, ops_of
 from readers.index_search import open_index
@@ -367,5 +367,5 @@ class DerivedFiles:
         return [
             foreign_decision(self._store.root, named, block)
             for block in blocks
-            if block is not None and int(block.header("prepared_transaction_offset")[0]) == offset != 0
+            if block is not None and int(named_offsets(block)[0]) == offset
         ]

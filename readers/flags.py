@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from readers.chains import int64s
 from readers.columns import Bools
 from readers.state_entries import NONE
+from readers.undecided_ops import may_be_decided
 
 if TYPE_CHECKING:
     from readers.transactions import Judgement
@@ -40,8 +41,8 @@ FLAGS: dict[str, str] = {
     f"of {CHECK_PASS_MS_MAX // 1000} s without being checked",
     "never_checked": "pending, older than the timeout and one check interval, and no copy shows a check",
     "immune": "pending, and the immunity time its producer asked for is not over",
-    "resumed": "a half copy is later than a discard copy, or was put into RocksDB with its checks set back: somebody "
-    "had it checked again",
+    "resumed": "a half copy was made by RESUME_CHECK_HALF_MESSAGE (its checks set back to 0): somebody had it checked "
+    "again",
     "escaped": "half copies were stored by different brokers (a slave acting as master handed it on, 5.1.0+)",
     "expires_soon": f"pending, and less than {EXPIRES_SOON_MS // 3_600_000} h of fileReservedTime are left: "
     "then the check discards it unasked",
@@ -53,6 +54,10 @@ FLAGS: dict[str, str] = {
     "consumers cannot read it",
     "clock_skew": f"born more than {CLOCK_AHEAD_MS // 1000} s after or {CLOCK_BEHIND_MS // 60_000} min before it was "
     "stored: ages are not what they seem, and checks come at once or too late",
+    "checked_again_after_restart": "a half copy is later than a discard copy, and no resume made it: the check began "
+    "again at an older cursor (a kill, a failover, a cursor set back), so it is asked for and given up on once more",
+    "may_be_decided": "pending or discarded, and a rollback of it may be lost, or not written yet: brokers from 5.1.0 "
+    "on keep ops in memory for transactionOpBatchInterval, and this one was killed, or runs",
     "without_copy": "discarded by a version or design that writes no copy of what it discards (4.3.0 to 4.5.1, "
     "transactions in RocksDB)",
 }
@@ -67,6 +72,7 @@ def flags_of(judged: Judgement) -> dict[str, Bools]:
     Order: that of FLAGS, in which rows name them.
     """
     found = _of_decisions(judged) | _of_waiting(judged) | _of_copies(judged)
+    found["may_be_decided"] = may_be_decided(judged, found["checked_again_after_restart"])
     return {name: found[name] for name in FLAGS}
 
 
@@ -136,15 +142,19 @@ def _of_copies(judged: Judgement) -> dict[str, Bools]:
     """What is odd about its copies, whatever its state."""
     halves, discards, others = judged.halves, judged.discards, judged.others
     born, stored = int64s(judged.born_time_ms), int64s(judged.half_store_time_ms)
-    is_put_back = others.is_rocksdb & np.asarray(pc.is_valid(halves.table["checks_count"]))
+    # The check counts from 1 on, and what a client sends has no count; what is put into RocksDB again has one.
+    has_count = np.asarray(pc.is_valid(halves.table["checks_count"]))
+    is_resumed = halves.any_of(has_count & (others.is_rocksdb | (halves.integers("checks_count") == 0)))
+    is_delayed = halves.any_of(judged.chains.is_diverted)  # its timer brings the half back, whatever became of copies
     has_later_half = discards.has & (judged.newest_half_rank > judged.first_discard_rank)
     host = halves.integers("store_host_number")
     return {
         "unanswerable": halves.any_of(others.is_unanswerable),
-        "resumed": has_later_half | halves.any_of(is_put_back),
+        "resumed": is_resumed,
+        "checked_again_after_restart": has_later_half & ~is_resumed & ~is_delayed,
         "escaped": halves.has & (halves.highest(host, _LOWEST) != halves.lowest(host, _HIGHEST)),
         "orphan_op": halves.any_of(_are_damaged(judged) & judged.is_marked_per_copy),
-        "delayed_half": halves.any_of(judged.chains.is_diverted),
+        "delayed_half": is_delayed,
         "bad_body": halves.any_of(~_are_readable(halves.table)) | discards.any_of(~_are_readable(discards.table)),
         "clock_skew": halves.has & ((born - stored > CLOCK_AHEAD_MS) | (stored - born > CLOCK_BEHIND_MS)),
     }

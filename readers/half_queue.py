@@ -19,6 +19,8 @@ from readers import compression
 from readers.columns import Bools, Int64s, integers
 from readers.commit_log import record_columns
 from readers.findings import Finding
+from readers.foreign import named_offsets
+from readers.naming import NO_PLACE
 from readers.offset_marks import TRANS_OFFSET, rocksdb_marks, rollback_marks
 from readers.prepared_log import is_prepared, is_rollback, prepared_names
 from readers.properties import (
@@ -63,6 +65,7 @@ _HALF_COLUMNS: dict[str, _Column] = {
     "body_is_readable": lambda block: pa.array(_bodies_are_readable(block)),
     "fingerprint": lambda block: _lone(block, _fingerprints),
     "lone_message_id": lambda block: _lone(block, Block.message_ids),
+    "named_commit_log_offset": lambda block: _named_by_commits(block),
     "store_host_number": lambda block: pa.array(block.store_host_numbers()),
     "prepared_message_id": lambda block: block.message_ids_of(_prepared_offsets(block)),
     "lone_prepared_id": lambda block: _lone(block, lambda rows: rows.message_ids_of(_prepared_offsets(rows))),
@@ -71,6 +74,12 @@ _HALF_COLUMNS: dict[str, _Column] = {
 
 def _prepared_offsets(block: Block) -> Int64s:
     return block.header("prepared_transaction_offset")
+
+
+def _named_by_commits(block: Block) -> pa.Array:
+    """What a commit of a diverted half message names, that went to the half topic again; null for any other half."""
+    named = named_offsets(block)
+    return pa.array(named, mask=named == NO_PLACE)
 
 
 def _lone(block: Block, make: Callable[[Block], pa.Array]) -> pa.Array:
@@ -144,7 +153,7 @@ JUDGED_HALVES = _judged(
         "prepared_queue_offset", "body_is_readable",
     ),
     pa.field("lone_message_id", pa.string()),
-    pa.field("prepared_transaction_offset", pa.int64()),
+    pa.field("named_commit_log_offset", pa.int64()),
     pa.field("store_host_number", pa.int64()),
     pa.field("is_indexed", pa.bool_()),
 )

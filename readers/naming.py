@@ -14,7 +14,7 @@ from readers.spool import UInt64s
 
 #: What an end repeats of its half, where both say it.
 _REPEATED = ("transaction_id", "born_time_ms", "producer_group")
-#: What an op message names that says no place.
+#: What an end names that says no place, and what is no end.
 NO_PLACE = -1
 
 

@@ -23,6 +23,7 @@ from readers.reasons_of_designs import (
     text,
     where_half_was,
 )
+from readers.undecided_ops import lost_ops_words
 
 if TYPE_CHECKING:
     from readers.transactions import Judgement
@@ -140,10 +141,15 @@ def _with_oddities(judged: Judgement, reasons: pa.Array) -> pa.Array:
         ),
         ("commit_after_discard", "; committed after it was discarded"),
         ("discarded_though_decided", "; discarded although it was decided"),
-        ("resumed", "; checked again after it was discarded"),
+        ("resumed", "; a resume had it checked again"),
+        (
+            "checked_again_after_restart",
+            "; after it was discarded the check came to another copy of it: it began again at an older cursor",
+        ),
         ("masked", "; an op number of another record hides it from the check"),
         ("poison", "; the check cannot ask for it"),
         ("expires_soon", "; it nears fileReservedTime"),
+        ("may_be_decided", lost_ops_words(judged)),
     ]
     for flag, sentence in additions:
         rows = judged.flags[flag]

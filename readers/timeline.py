@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 
+from readers.columns import integers
 from readers.cursors import CheckCursors, check_cursors, read_cursors
+from readers.properties import CHECK_TIMES, IMMUNITY
 from readers.record_at import block_at
 from readers.record_block import Block
+from readers.record_layout import COMMIT, TRANSACTION_MASK
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 
 TIMELINE = pa.schema(
@@ -26,6 +30,9 @@ TIMELINE = pa.schema(
         pa.field("detail", pa.string()),
     ]
 )
+#: The place in a message id, after the broker's host.
+_OFFSET_DIGITS = 16
+_ROUND = "its commit, which went to the half topic: a delay had diverted the half (no consumer reads it there)"
 CONSUMERS = pa.schema(
     [
         pa.field("store", pa.string()),
@@ -40,15 +47,28 @@ CONSUMERS = pa.schema(
 
 
 class RecordName(NamedTuple):
-    """What a record is called: its offset message id, and its topic."""
+    """What a record is called: its offset message id, and its topic; and what a half copy says of how it came there.
+
+    Shape: `is_resumed`: a resume set its checks back to 0. `is_immune`: written while its producer's immunity lasted,
+           so its producer was not asked. `is_commit`: the commit of a diverted half message.
+    """
 
     message_id: str
     topic: str
+    is_resumed: bool = False
+    is_immune: bool = False
+    is_commit: bool = False
 
 
 def record_names(block: Block) -> dict[int, RecordName]:
     """Those of the records of a block, by commit-log offset."""
-    names = zip(block.message_ids().to_pylist(), block.topic_texts().to_pylist(), strict=True)
+    age_ms = block.header("store_time_ms") - block.header("born_time_ms")
+    immunity = np.asarray(integers(block.properties.text(IMMUNITY), pa.int64()).fill_null(0))
+    names = zip(
+        block.message_ids().to_pylist(), block.topic_texts().to_pylist(),
+        (checks == "0" for checks in block.properties.text(CHECK_TIMES).to_pylist()),
+        (age_ms < immunity * 1000).tolist(), (block.sys_flag & TRANSACTION_MASK == COMMIT).tolist(), strict=True,
+    )  # fmt: skip
     return {
         offset: RecordName(*name) for offset, name in zip(block.commit_log_offsets.tolist(), names, strict=True)
     }
@@ -106,22 +126,18 @@ class StoreSurroundings:
 def timeline(transaction: dict[str, Any], places: Sequence[Surroundings]) -> pa.Table:
     """What happened to a transaction (a row of TRANSACTIONS as a dictionary), one row an event.
 
-    Shape: TIMELINE. The first copy is `sent`; a copy with more checks than the one before is a `check` (the broker put
-           it back and asked), one with a restarted count a `resumed`, any other a `put back`. A prepared record is
-           `prepared`, and a ROLLBACK record a `rollback`.
+    Shape: TIMELINE. The first copy is `sent`; one with a check behind it is a `check` (the broker put it back and
+           asked), whatever other copies count: where the check began again at an older cursor, chains go on side by
+           side. One that a resume made is `resumed`, any other a `put back`. A prepared record is `prepared`, and a
+           ROLLBACK record a `rollback`.
     Order: time, then place in the log.
     """
     events: list[dict[str, Any]] = []
     born = transaction["born_time_ms"]
     if born is not None:
         events.append({"time_ms": born, "event": "born", "detail": "producer clock"})
-    first_discard = min((copy["store_time_ms"] for copy in transaction["discard_copies"]), default=None)
-    before = 0
-    for number, copy in enumerate(transaction["half_copies"]):
-        is_late = first_discard is not None and copy["store_time_ms"] > first_discard
-        event, detail = _copy_event(number, before, copy["checks_count"], is_late=is_late)
-        events.append(_event(copy, event, HALF_TOPIC, detail))
-        before = copy["checks_count"]
+    names = _record_names(transaction, places)
+    events.extend(_copy_events(transaction["half_copies"], names))
     for mark in transaction["op_marks"]:
         number = mark["half_queue_offset"]
         named = "the half message" if number is None else f"half queue offset {number}"
@@ -131,19 +147,58 @@ def timeline(transaction: dict[str, Any], places: Sequence[Surroundings]) -> pa.
         events.append(_event(final, "commit", final["topic"], detail))
     for copy in transaction["discard_copies"]:
         events.append(_event(copy, "discard", DISCARD_TOPIC, "the broker gave up on it"))
-    _add_names(events, places)
+    _add_names(events, names)
     events.sort(key=lambda event: (event["time_ms"], event.get("commit_log_offset") or -1))
     return pa.Table.from_pylist(events, schema=TIMELINE)
 
 
-def _copy_event(number: int, before: int, checks: int, *, is_late: bool) -> tuple[str, str]:
+def _record_names(
+    transaction: dict[str, Any], places: Sequence[Surroundings]
+) -> dict[tuple[str, int], RecordName]:
+    """What the records of a transaction are called, by store and commit-log offset."""
+    kinds = ("half_copies", "op_marks", "final_records", "discard_copies")
+    entries = [entry for kind in kinds for entry in transaction[kind]]
+    return {
+        (place.root, offset): name
+        for place in places
+        for offset, name in place.records(
+            [entry["commit_log_offset"] for entry in entries if entry["store"] == place.root]
+        ).items()
+    }
+
+
+def _copy_events(
+    copies: Sequence[dict[str, Any]], names: dict[tuple[str, int], RecordName]
+) -> Iterator[dict[str, Any]]:
+    """Each half copy as what it is. Order: that of the copies."""
+    highest = 0
+    hosts: set[str] = set()
+    for number, copy in enumerate(copies):
+        name = names.get((copy["store"], copy["commit_log_offset"]), RecordName("", HALF_TOPIC))
+        checks = copy["checks_count"]
+        host = name.message_id[:-_OFFSET_DIGITS]
+        is_handed_on = bool(hosts) and host not in hosts and checks <= highest
+        event, detail = _copy_event(number, checks, highest, name, is_handed_on=is_handed_on)
+        yield _event(copy, event, HALF_TOPIC, detail)
+        highest = 0 if event == "resumed" else max(highest, checks)
+        hosts.add(host)
+
+
+def _copy_event(number: int, checks: int, highest: int, name: RecordName, *, is_handed_on: bool) -> tuple[str, str]:
+    """What a half copy is, after others of which the highest count of checks is known."""
     if number == 0:
+        if name.is_commit:
+            return "sent", _ROUND
         return "sent", f"first copy left in the log, {checks} checks before it" if checks else "half message stored"
-    if checks == 0 and is_late:
-        return "resumed", "put back after the discard, with no checks behind it"
-    if checks > before:
-        return "check", f"check {checks}: put back and asked"
-    return "put back", "copied to the end of the half queue"
+    if name.is_resumed:
+        return "resumed", "put back by a resume, with no checks behind it"
+    if is_handed_on:
+        return "put back", "handed on by another broker (a slave acting as master)"
+    if not checks:
+        return "put back", _ROUND if name.is_commit else "came to the half queue again, as after a delay"
+    if name.is_immune:
+        return "put back", f"check {checks}: put back and not asked, its producer's immunity was not over"
+    return "check", f"check {checks}: put back and asked{', in a chain of its own' if checks <= highest else ''}"
 
 
 def _event(entry: dict[str, Any], event: str, topic: str, detail: str) -> dict[str, Any]:
@@ -159,19 +214,21 @@ def _event(entry: dict[str, Any], event: str, topic: str, detail: str) -> dict[s
     }
 
 
-def _add_names(events: list[dict[str, Any]], places: Sequence[Surroundings]) -> None:
+def _add_names(events: list[dict[str, Any]], names: dict[tuple[str, int], RecordName]) -> None:
     """The message id of each record, and where it is of another design than the half topic, what it is there."""
-    for place in places:
-        here = [event for event in events if event.get("store") == place.root and "commit_log_offset" in event]
-        names = place.records(event["commit_log_offset"] for event in here)
-        first = next((event["commit_log_offset"] for event in here if event["topic"] == HALF_TOPIC), None)
-        for event in here:
-            name = names.get(event["commit_log_offset"])
-            if name is None:
-                continue
-            event["message_id"] = name.message_id
-            if event["topic"] in (HALF_TOPIC, OP_TOPIC) and name.topic != event["topic"]:
-                event |= _of_other_design(event, name.topic, is_first=event["commit_log_offset"] == first)
+    firsts: dict[str, int] = {}
+    for event in events:
+        if "commit_log_offset" not in event:
+            continue
+        store, offset = event["store"], event["commit_log_offset"]
+        if event["topic"] == HALF_TOPIC:
+            firsts.setdefault(store, offset)
+        name = names.get((store, offset))
+        if name is None:
+            continue
+        event["message_id"] = name.message_id
+        if event["topic"] in (HALF_TOPIC, OP_TOPIC) and name.topic != event["topic"]:
+            event |= _of_other_design(event, name.topic, is_first=offset == firsts.get(store))
 
 
 def _of_other_design(event: dict[str, Any], topic: str, *, is_first: bool) -> dict[str, Any]:

@@ -175,7 +175,7 @@ class Judgement:
 
     def _is_mark_of_a_commit_that_went_round(self) -> Bools:
         """Op marks of commits of diverted half messages: their COMMIT record went to the half topic again (F9)."""
-        named = self.halves.integers("prepared_transaction_offset", 0)
+        named = self.halves.integers("named_commit_log_offset", 0)
         return self._marks_a_named_copy(self.halves, named, named > 0)
 
     def _marks_a_named_copy(self, naming: Group, named: Int64s, is_naming: Bools) -> Bools:

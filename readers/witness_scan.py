@@ -20,7 +20,7 @@ from readers.half_queue import marks_of, op_findings, witnesses_of
 from readers.header_doubts import header_findings
 from readers.index_ids import doubtful_ids
 from readers.missing import UnfoundSlot, unfound_slots
-from readers.naming import Naming
+from readers.naming import NO_PLACE, Naming
 from readers.premises import DoubtfulId
 from readers.record_block import Block
 from readers.segment_scan import Span
@@ -196,10 +196,10 @@ def _look_for_strays(result: SplitWitnesses) -> None:
         finals.strays("prepared_transaction_offset", halves),
         marks.strays("half_commit_log_offset", halves),
     ]
-    named = halves.integers("prepared_transaction_offset")
+    named = halves.integers("named_commit_log_offset")
     here = [np.asarray(pc.equal(rows["topic"], HALF_TOPIC)) for rows in result.halves]
     is_half = np.concatenate([np.empty(0, np.bool_), *here])
-    is_other: Bools = (named > 0) & ~np.isin(named, places[is_half])
+    is_other: Bools = (named != NO_PLACE) & ~np.isin(named, places[is_half])
     strays.append((places[is_other], named[is_other], np.zeros(int(is_other.sum()), np.uint64)))
     scanned = result.scanned
     scanned.stray_offsets, scanned.stray_prepared_offsets, scanned.stray_hashes = (

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from readers.chains import Witnesses, int64s
 from readers.findings import Finding
-from readers.foreign import foreign_decision
+from readers.foreign import foreign_decision, named_offsets
 from readers.premises import ForeignDecision
 from readers.properties import PRODUCER_GROUP, REAL_TOPIC, UNIQ_KEY
 from readers.record_block import Block
@@ -50,11 +50,11 @@ def find_foreign(facts: LiveStore, kept: Witnesses, pace: Pace) -> None:
     for block in blocks_of(queries(facts.broker, dict.fromkeys(keys), pace), facts.root, []):
         for row in range(len(block)):
             one = block.take(np.array([row]))
-            finals[int(one.header("prepared_transaction_offset")[0])].append(one)
+            finals[int(named_offsets(one)[0])].append(one)
     found: list[ForeignDecision] = []
     for block in named:
         offset = int(block.commit_log_offsets[0])
-        found.extend(foreign_decision(facts.root, block, final) for final in finals.get(offset, ()) if offset)
+        found.extend(foreign_decision(facts.root, block, final) for final in finals.get(offset, ()))
     facts.foreign_decisions.extend(sorted(set(found), key=lambda decision: decision.final_offset))
 
 

@@ -147,6 +147,17 @@ def _close_or_nothing(situation: Situation) -> str:
     return "nothing is left to do"
 
 
+def op_in_memory(situation: Situation, wish: Wish) -> Found:
+    """A rollback of it may have been in the memory of a broker that was killed; a commit would be in the log."""
+    if wish.action != "commit" or "may_be_decided" not in situation.row["flags"]:
+        return None
+    asks = "start the broker" if situation.state == "PENDING" else f"rmqtx resume {situation.transaction_id}"
+    return (
+        "its producer may have rolled it back: ops that were in its broker's memory when that was killed are lost",
+        f"{asks}: then the producer is asked again; or ask the application, and --override op-in-memory",
+    )
+
+
 def not_open(situation: Situation, wish: Wish) -> Found:
     """Nobody asks for it any more, or nobody decided it yet."""
     if prepared_record(situation, wish) is not None:

@@ -74,6 +74,10 @@ GUARDS: tuple[Guard, ...] = (
         "consumers get a message whose transaction failed", guard_rules.already_decided,
     ),
     Guard(
+        "op-in-memory", "delivering what was rolled back just before its broker was killed (5.1.0+ hold ops in memory)",
+        "consumers get a message whose transaction failed", guard_rules.op_in_memory,
+    ),
+    Guard(
         "not-open", "closing what nobody will ask for again", "an op message that means nothing", guard_rules.not_open,
     ),
     Guard(

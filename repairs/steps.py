@@ -16,7 +16,7 @@ from repairs.situation import NamedRecord, Situation
 __all__ = ["is_live_store", "live_plan_store", "staleness", "step_of", "step_of_situation"]
 
 #: Guards that ask what holds only at the moment of the act: a plan is made without them, `apply` asks them.
-ASKED_WHEN_APPLIED = ("producer-connected", "another-rmqtx", "decision-in-flight")
+ASKED_WHEN_APPLIED = ("producer-connected", "another-rmqtx", "decision-in-flight", "op-in-memory")
 _WORDS = {
     "op_marks": "an op mark", "final_records": "a final record", "discard_copies": "a discard copy",
     "half_copies": "a half copy",

@@ -251,7 +251,11 @@ def _agreed(deeds: Sequence[Deed], warning: str) -> bool:
     if not sys.stdin.isatty():
         raise BadRequest("nobody can be asked here", advice="say --yes to act without asking, or --dry-run to look")
     actions = ", ".join(dict.fromkeys(deed.order.wish.action for deed in deeds))
-    say.line(f"rmqtx: {warning}: {actions} {count(len(deeds), 'transaction')}? [y/N]")
+    doubted = sum(
+        deed.order.wish.action == "commit" and "may_be_decided" in deed.situation.row["flags"] for deed in deeds
+    )
+    doubt = f" ({doubted} may have been rolled back: op-in-memory)" if doubted else ""
+    say.line(f"rmqtx: {warning}: {actions} {count(len(deeds), 'transaction')}{doubt}? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

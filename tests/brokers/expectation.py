@@ -162,6 +162,9 @@ def expected_row(sent: Event, truth: Truth) -> Row:
     # A check that stops before a half leaves its op behind all the same: whether it asks, nobody has seen.
     is_unreached = newest in truth.passed_numbers and newest is not None and newest >= (truth.half_cursor or 0)
     state, flags = judge(finals, marks, still_open, discard_copies, logged, truth)
+    resumes = [event for event in truth.of("resumed") if event["case"] == sent["case"] and event["code"] == 0]
+    if state == "PENDING" and discard_copies and not delayed:
+        flags.add("resumed" if resumes else "checked_again_after_restart")
     if finals and any(truth.op_counts[number] > 1 for number in marks.commit & marks.rollback):
         flags.add("conflict")
     if delayed:
@@ -239,8 +242,6 @@ def judge(
             flags.add("discarded_though_decided")
         return "ROLLED_BACK", flags
     if still_open:
-        if discard_copies:
-            flags.add("resumed")
         return "PENDING", flags
     if discard_copies:
         return "DISCARDED", flags

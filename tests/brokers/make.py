@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.brokers import corpus, path_histories, rocks_histories, shop
+from tests.brokers import chain_histories, corpus, path_histories, rocks_histories, shop
 from tests.brokers.empty_stage import DESIGN, EmptyPlay
 from tests.brokers.expectation import expected_rows, states
 from tests.brokers.histories import HISTORIES
@@ -23,7 +23,7 @@ from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB, RocksPlay
 from tests.brokers.stage import Act, Play, Script
 
 AT_ONCE = 2
-assert rocks_histories, path_histories  # importing them registers them
+assert chain_histories, (path_histories, rocks_histories)  # importing them registers theirs
 
 
 def play(recipe: Recipe, out: Path, acts: Mapping[str, Act] = HISTORIES) -> Play:

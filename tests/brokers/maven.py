@@ -12,7 +12,7 @@ from pathlib import Path
 VERSIONS = ("4.3.0", "4.4.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
 MODULES = ("namesrv", "broker", "client", "tools")
 OLD_MODULES = ("broker", "client")
-NAME_SERVERS = {"3.1.4": "3.2.6", "5.3.2": "5.3.3"}
+NAME_SERVERS = {"3.1.4": "3.2.6", "5.3.0": "5.3.3", "5.3.2": "5.3.3"}
 """The name servers of these were never published; the next one speaks the same protocol."""
 SCENARIO = Path(__file__).with_name("Scenario.java")
 OLD_SCENARIO = Path(__file__).with_name("OldScenario.java")

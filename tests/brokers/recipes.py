@@ -274,6 +274,37 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
         DOWNGRADED,
         earlier=("5.5.0", "5.3.3"),
     )
+    add(
+        "timer-5.3.0",
+        "Timers on halves, the first of which is the log's first record; committed or not, every check unanswered.",
+        "5.3.0",
+        {"timer_unanswered": 6},
+        conf={"timerWheelEnable": "true", "mappedFileSizeTimerLog": "65536", "transactionCheckMax": "3"},
+    )
+    seldom = {"flushConsumerOffsetInterval": "60000"}
+    add(
+        "parallel-5.3.3",
+        "Killed between checks and started at older cursors: chains of copies go on side by side. Killed again.",
+        "5.3.3",
+        {"killed_between_checks": 12},
+        stop="kill",
+        conf=seldom,
+    )
+    add(
+        "opslost-5.3.3",
+        "The ops of the last decisions were in its memory when it was killed; nothing else was open.",
+        "5.3.3",
+        {"commit": 2, "rollback": 2, "op_batch_lost": 20, "pending": 4},
+        stop="kill",
+    )
+    add(
+        "rollbackslost-5.3.3",
+        "Rolled back, asked again and discarded while the ops were in its memory; then it was killed.",
+        "5.3.3",
+        {"commit": 2, "never_answered": 2, "rolled_back_then_discarded": 10},
+        stop="kill",
+        conf={"transactionCheckMax": "3", "flushConsumerOffsetInterval": "1000"},
+    )
     for version in ("3.1.4", "3.2.6", "4.3.0", "4.9.7", "5.3.3", "5.5.0"):
         about = "Started and stopped; no message ever came"
         add(f"empty-{version}", f"{about}.", version, {}, design=EMPTY, topics={}, groups=())

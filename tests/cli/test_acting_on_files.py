@@ -165,3 +165,20 @@ def test_a_plan_is_carried_out_on_files_once_for_each_store(rmqtx: Run, store: P
     again = rmqtx(*apply, "--in-place", "--undo", tmp_path / "another")
     assert {row["transaction_id"] for row in receipts(again.out)} == done
     assert state_of(rmqtx, store, min(done)) == "COMMITTED"
+
+
+def test_what_may_have_been_rolled_back_is_committed_only_by_an_override(
+    rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Rolled back just before a kill, the op in memory (5.3.3): nothing in the store shows it."""
+    store = corpus_store("opslost-5.3.3")
+    rolled_back = str(next(
+        row["transaction_id"] for row in corpus.expected("opslost-5.3.3")
+        if row["case"].startswith("op_batch_lost") and row["state"] == "PENDING"
+    ))  # fmt: skip
+    where = ("--store", store, "--to", tmp_path / "settled", *VERSION, "--dry-run")
+    refused = rmqtx("commit", rolled_back, *where)
+    assert refused.status == REFUSED_BY_GUARD
+    assert "refused by op-in-memory: its producer may have rolled it back" in refused.err
+    assert rmqtx("rollback", rolled_back, *where).status == DONE
+    assert rmqtx("commit", rolled_back, *where, "--override", "op-in-memory", "--reason", "asked").status == DONE

@@ -52,6 +52,10 @@ CASES: dict[str, list[tuple[Situation, Wish]]] = {
         (replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "state": state, "op_marks": [OTHER_HALF]}), Wish("commit"))
         for state in ("PENDING", "UNDECIDABLE")
     ],
+    "op-in-memory": [
+        (situation(row(flags=["may_be_decided"])), Wish("commit")),
+        (situation({**DISCARDED, "flags": ["may_be_decided"]}), Wish("commit")),
+    ],
     "not-open": [
         (situation(), Wish("close")),
         (IN_ROCKSDB, Wish("close")),
@@ -118,6 +122,8 @@ ALLOWED: list[tuple[Situation, str]] = [
     (situation(row("LOST")), "resume"),
     (situation({**DISCARDED, "half_copies": []}), "commit"),
     (situation(row(flags=["masked"])), "resume"),
+    (situation(row(flags=["may_be_decided"])), "rollback"),
+    (situation({**DISCARDED, "flags": ["may_be_decided"]}), "resume"),
     (situation(DISCARDED, around(version=(4, 4, 0))), "commit"),
     *((IN_ROCKSDB, action) for action in ("commit", "rollback", "discard")),
     (replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "op_marks": [OTHER_HALF]}), "rollback"),

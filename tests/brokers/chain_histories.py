@@ -1,0 +1,64 @@
+"""Histories that make chains which are not one line: halves that a timer kept, cursors older than what was checked."""
+
+from __future__ import annotations
+
+import signal
+import time
+from random import Random
+
+from tests.brokers.histories import history
+from tests.brokers.stage import Play
+
+TIMER_MS = 3000
+
+
+@history()
+def timer_unanswered(play: Play, count: int, rng: Random) -> None:
+    """TIMER_DELAY_MS on a half (5.x), committed at once or not at all; every check is answered UNKNOW.
+
+    The first one is the first record of the log. The op number of its commit is the timer queue's, as those of the
+    others are; halves without a timer, never answered, are among those of the half queue that have such a number too.
+    """
+    for number in range(count):
+        first = "UNKNOWN" if number % 5 == 4 else "COMMIT"
+        one = play.send("timer_unanswered", number, rng, first=first, **{"p.TIMER_DELAY_MS": TIMER_MS})
+        play.until_sent([one])
+        if number == 1:
+            play.send_all("timer_neighbour", 2, rng)
+    time.sleep(TIMER_MS / 1000 + 12)
+
+
+@history()
+def killed_between_checks(play: Play, count: int, rng: Random) -> None:
+    """The broker is killed between two checks and started again, at cursors that are older than what it did.
+
+    What it had put back goes on, and beside that further chains of the same halves begin. It is stopped again when the
+    first chain was given up on and others are still asked for. Every fourth one is rolled back late, one committed.
+    """
+    play.until("cursors flushed", lambda: (play.rig.store / "config" / "consumerOffset.json").exists())
+    plans = ("chain_unanswered", "chain_unanswered", "chain_rollback", "chain_commit")
+    answers = {"chain_rollback": "UNKNOW,UNKNOW,UNKNOW,ROLLBACK", "chain_commit": "UNKNOW,UNKNOW,COMMIT"}
+    sent = []
+    for number in range(count):
+        plan = plans[number % len(plans)]
+        sent.append(play.send(plan, number, rng, checks=answers.get(plan)))
+    play.until_sent(sent)
+    play.until_checked(sent, 2)
+    play.record("stopping", how="kill")
+    play.rig.stop("broker", signal.SIGKILL)
+    play.rig.start_broker()  # the clients stay, and find it again
+    play.record("started", version=play.script.version)
+    play.until_checked([one for one in sent if one.plan == "chain_unanswered"], 14)
+
+
+@history(phase=1)
+def rolled_back_then_discarded(play: Play, count: int, rng: Random) -> None:
+    """Rolled back at once or at the first check, and discarded while the ops still wait in the broker's memory."""
+    play.config(transactionOpBatchInterval="60000")
+    time.sleep(2)
+    sent = []
+    for number in range(count):
+        words = {"first": "ROLLBACK"} if number % 2 else {"checks": "ROLLBACK"}
+        sent.append(play.send("rolled_back_then_discarded", number, rng, **words))
+    play.until_discarded(sent)
+    time.sleep(2)  # and the check's cursor is written
