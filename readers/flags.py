@@ -56,8 +56,8 @@ FLAGS: dict[str, str] = {
     "stored: ages are not what they seem, and checks come at once or too late",
     "checked_again_after_restart": "a half copy is later than a discard copy, and no resume made it: the check began "
     "again at an older cursor (a kill, a failover, a cursor set back), so it is asked for and given up on once more",
-    "may_be_decided": "pending or discarded, and a rollback of it may be lost, or not written yet: brokers from 5.1.0 "
-    "on keep ops in memory for transactionOpBatchInterval, and this one was killed, or runs",
+    "may_be_decided": "pending or discarded, and its producer may have rolled it back: brokers from 5.1.0 on keep ops "
+    "in memory for transactionOpBatchInterval, and those are lost when one is killed",
     "without_copy": "discarded by a version or design that writes no copy of what it discards (4.3.0 to 4.5.1, "
     "transactions in RocksDB)",
 }

@@ -126,6 +126,7 @@ class StoreView:
     say why. `reference_time_ms` is
     the moment up to which the store is known: now for a running broker, else the end of its log. `beside` is what the
     tables beside the log say; `is_interrupted`: the broker did not stop cleanly, or runs, so that they may be old.
+    `was_killed`: it did not stop cleanly, and does not run.
     `later_hashes` are identities of half and discard copies that were written after `at_ms`, in no order.
     `now_ms` is the time by which a broker that started now would measure immunity: that of reading, or `at_ms`; None
     where it is the reference time. `booted_time_ms` is when a live broker started, None for files, which do not say it.
@@ -149,5 +150,6 @@ class StoreView:
     beside: BesideLog = field(default_factory=BesideLog, repr=False)
     is_interrupted: bool = False
     cursor_doubt: str | None = None
+    was_killed: bool = False
     booted_time_ms: int | None = None
     check_stops: tuple[CheckStop, ...] = ()

@@ -41,6 +41,8 @@ LEFT_OUT_TOPIC = "RMQTX_LEFT_OUT"
 
 #: Files whose names begin so are ours, and there only while rmqtx changes a store; no part of it.
 OWN_PREFIX = ".rmqtx-"
+#: What rmqtx writes into `abort`, where a broker from 5.0 on writes its process: no broker was killed with that one.
+OWN_ABORT = b"0"
 #: In the root of a store whose files rmqtx is changing, or was when it was stopped; `repairs.begun_marks` keeps it.
 BEGUN_MARK = f"{OWN_PREFIX}begun"
 
@@ -75,6 +77,19 @@ class Store:
     def in_use(self) -> bool:
         """Whether a running broker holds the store's lock."""
         return self.used_by_process is not None
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether its broker neither runs nor stopped cleanly; a store that only rmqtx marked so was not killed."""
+        if not self.aborted or self.in_use:
+            return False
+        try:
+            is_ours = self.size_bytes("abort") == len(OWN_ABORT) and (
+                self.files.content(self.place("abort"), len(OWN_ABORT)) == OWN_ABORT
+            )
+        except (OSError, UnreadableFile):
+            return True
+        return not is_ours
 
     @property
     def is_remote(self) -> bool:

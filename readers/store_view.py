@@ -77,6 +77,7 @@ class StoreFacts:
             is_interrupted=self.store.in_use or self.store.aborted,
             check_stops=tuple(self.check_stops) if at_ms is None else (),
             cursor_doubt=beyond,
+            was_killed=self.store.was_killed,
         )
 
     def _beyond_end(self) -> str | None:

@@ -26,8 +26,8 @@ def may_be_decided(judged: Judgement, is_checked_again: Bools) -> Bools:
 
     Its occasion is a copy's: the half itself, or the check that put it back. From then on the broker gives it
     transactionTimeOut, or the immunity that it asked for, before it asks (again). Ops of the last
-    transactionOpBatchInterval before the log's end were in memory when the broker was killed, or still are in that of
-    one that runs; those of an earlier kill are lost too, where the check began again at an older cursor since.
+    transactionOpBatchInterval before the log's end were in memory when the broker was killed; those of an earlier kill
+    are lost too, where the check began again at an older cursor since.
     """
     halves = judged.halves
     if not len(halves):
@@ -69,4 +69,4 @@ def _held_ms(view: StoreView) -> int:
 def _is_cut(view: StoreView) -> bool:
     """Whether ops that are not in the log may have been in memory at the time that is asked about."""
     is_at_end = view.at_ms is None or view.at_ms >= view.reference_time_ms
-    return view.is_interrupted and is_at_end
+    return view.was_killed and is_at_end

@@ -13,7 +13,7 @@ from readers.cursor_files import chosen_cursor_file
 from readers.cursors import check_cursors, read_cursors
 from readers.fastjson import read_config
 from readers.java_hashes import java_hash
-from readers.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, Store
+from readers.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, OWN_ABORT, SCHEDULE_TOPIC, Store
 from readers.store_view import StoreFacts
 from readers.version_signs import MISSPELT_TIME, VERSION_MARKS
 from repairs.bundle_files import KeptSlots, PlannedFile, planned_queue
@@ -103,7 +103,7 @@ def small_files(selection: Selection, facts: StoreFacts, redactor: Redactor | No
         values = checkpoint_times(store, facts.reference_time_ms)
         yield PlannedFile.of("store/checkpoint", CHECKPOINT_FIELDS.pack(**values).ljust(SIZE_BYTES, b"\0"))
     if store.aborted:
-        yield PlannedFile.of("store/abort", b"1" if store.size_bytes("abort") else b"")
+        yield PlannedFile.of("store/abort", _abort_of(store))
     for mark in _ROCKSDB_MARKS:
         if store.size_bytes(*mark.split("/")):
             yield PlannedFile.of(f"store/{mark}", b"\n")
@@ -199,6 +199,13 @@ def _topic(name: str, config: Any) -> dict[str, Any]:
     kept: Mapping[str, Any] = config if isinstance(config, dict) else {}
     numbers = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
     return {"topicName": name, **{key: kept[key] for key in numbers if isinstance(kept.get(key), int)}}
+
+
+def _abort_of(store: Store) -> bytes:
+    """What stands for the process that a broker from 5.0 on has in this file; what rmqtx wrote there stays."""
+    if not store.size_bytes("abort"):
+        return b""
+    return b"1" if store.in_use or store.was_killed else OWN_ABORT
 
 
 def checkpoint_times(store: Store, reference_time_ms: int) -> dict[str, int]:

@@ -20,7 +20,7 @@ from readers.errors import RmqtxError
 from readers.findings import Finding
 from readers.other_designs import NEVER_ASK_SINCE
 from readers.questions import lookup
-from readers.store import Store
+from readers.store import OWN_ABORT, Store
 from readers.store_view import SettingsOf
 from remoting.answers import Answer
 from remoting.codes import COMMIT, ROLLBACK, ResponseCode
@@ -97,7 +97,7 @@ class FileMedium:
         self._topics = topic_table(store)
         self._version = version
         # A 5.x broker writes its process into the file, a 4.x one nothing; that it is there is all that counts.
-        abort: bytes | None = b"0" if version >= _PROCESS_IN_ABORT_SINCE else b""
+        abort: bytes | None = OWN_ABORT if version >= _PROCESS_IN_ABORT_SINCE else b""
         #: Whether what is appended is entered into queues and tables here, and not by the broker when it starts.
         self._enters_itself = version < NEVER_ASK_SINCE and not store.aborted
         if self._enters_itself:
