@@ -86,7 +86,7 @@ def test_what_is_appended_stands_where_it_says_and_undo_takes_it_back(
     waiting = [name for name, row in rows_of(root, version).items() if row["state"] == "PENDING"]
     orders = dict.fromkeys(waiting, "commit")
     undo_file = tmp_path / "undo"
-    override = Conduct(overrides=("immunity",))
+    override = Conduct(overrides=("immunity", "op-in-memory"))
     receipts = act(medium_of(root, version, Destination(undo_file=undo_file)), journal, orders, override)
     assert {receipt.outcome for receipt in receipts} == {"proved"}
     after = content(root)
