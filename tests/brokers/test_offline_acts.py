@@ -145,7 +145,7 @@ def test_a_broker_delivers_what_was_committed_while_it_was_down(
     begin = log_end(open_store(source)).segment.base_offset
     receipts = act(
         medium_of(source, version, destination, made["broker_conf"]), Journal(tmp_path / "receipts.jsonl"), orders,
-        Conduct(overrides=("immunity",)),
+        Conduct(overrides=("immunity", "op-in-memory")),
     )
     assert {receipt.outcome for receipt in receipts} <= {"proved", "accepted"}, [one.notes for one in receipts]
     new_end = log_end(open_store(store))
