@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow as pa
 from readers.cursor_files import chosen_cursor_file
 from readers.fastjson import Config, read_config
 from readers.findings import Finding
-from readers.paths import ALWAYS, Version
+from readers.paths import CursorFile
 from readers.reading import Coverage, Reading
 from readers.rocksdb_cursors import RocksdbCursors, rocksdb_cursors
 from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
@@ -33,15 +33,16 @@ class CheckCursors:
     """Where the transaction check stands: queue number → queue offset of the next half, or op, it will read.
 
     Shape: None where it is not known; empty where the file knows no cursor, and then the check begins at the smallest
-           queue offset that is left (FORMATS 5.7 step 1). `loaded_since`: the first version that reads them when it
-           starts.
+           queue offset that is left (FORMATS 5.7 step 1). `name`: the file in config/ that a broker with these settings
+           keeps them in, None where it is a database. `is_supposed`: somebody wants them so.
     """
 
     half: dict[int, int] | None
     op: dict[int, int] | None
     findings: list[Finding] = field(default_factory=list)
     file: str | None = None
-    loaded_since: Version = ALWAYS
+    name: str | None = None
+    is_supposed: bool = False
 
 
 def read_cursors(store: Store) -> Reading:
@@ -75,23 +76,24 @@ def check_cursors(store: Store) -> CheckCursors:
     Damage: config-missing, config-backup, config-damaged.
     Source: broker/transaction/queue/TransactionalMessageBridge.java fetchConsumeOffset; FORMATS 5.7.
     """
-    config, loaded_since = _read(store)
+    return _check_cursors(store, *_read(store))
+
+
+def cursors_of_file(store: Store, file: CursorFile) -> CheckCursors:
+    """The cursors of the transaction check by one of the files, whichever the broker goes by."""
+    return _check_cursors(store, read_config(store, file.name), file.name)
+
+
+def _check_cursors(store: Store, config: Config, name: str | None) -> CheckCursors:
     cursors, strange = _cursors(store, config)
     findings = [*config.findings, *strange]
     if not _is_known(config):
-        return CheckCursors(None, None, findings, config.file, loaded_since)
+        return CheckCursors(None, None, findings, config.file, name)
     mine: dict[str, dict[int, int]] = {HALF_TOPIC: {}, OP_TOPIC: {}}
     for topic, group, queue_id, offset in cursors:
         if group == CHECK_GROUP and topic in mine:
             mine[topic][queue_id] = offset
-    return CheckCursors(mine[HALF_TOPIC], mine[OP_TOPIC], findings, config.file, loaded_since)
-
-
-def cursors_at_start(cursors: CheckCursors, version: Version) -> CheckCursors:
-    """The cursors with which a broker of a version would start: none where it does not read the file that has them."""
-    if version >= cursors.loaded_since or cursors.half is None or cursors.op is None:
-        return cursors
-    return replace(cursors, half={}, op={})
+    return CheckCursors(mine[HALF_TOPIC], mine[OP_TOPIC], findings, config.file, name)
 
 
 def transaction_metrics(store: Store) -> dict[str, int] | None:
@@ -106,17 +108,17 @@ def transaction_metrics(store: Store) -> dict[str, int] | None:
     return {topic: count for topic, count in found.items() if _is_integer(count)}
 
 
-def _read(store: Store) -> tuple[Config, Version]:
-    """What holds the cursors, and the first version that reads it when it starts."""
+def _read(store: Store) -> tuple[Config, str | None]:
+    """What holds the cursors, and the name of the file; None where it is a database."""
     chosen = chosen_cursor_file(store)
     config = chosen.config
     found = rocksdb_cursors(store)
     if found is not None and _is_newer(found, config):
         value = None if found.table is None else {"offsetTable": found.table}
         twice = [] if config.file is None else [_twice(store, found.place, f"not of {config.file}")]
-        return Config(value, [*found.findings, *twice], found.place), ALWAYS
+        return Config(value, [*found.findings, *twice], found.place), None
     if config.file is None:
-        return config, ALWAYS
+        return config, chosen.file.name
     findings = list(config.findings)
     if chosen.finding is not None:
         findings.append(chosen.finding)
@@ -125,7 +127,7 @@ def _read(store: Store) -> tuple[Config, Version]:
     if not _is_known(config):
         wanted = "an object offsetTable"
         findings.append(Finding(store.root, "config-damaged", config.file, expected=wanted, actual="something else"))
-    return config._replace(findings=findings), chosen.file.loaded_since
+    return config._replace(findings=findings), chosen.file.name
 
 
 def _is_newer(found: RocksdbCursors, config: Config) -> bool:

@@ -140,7 +140,8 @@ KINDS: dict[str, Kind] = {
         "cursors that the broker does not read when it starts",
         "at its next start every half message is before the check again: copies of decided transactions are put back "
         "and asked about, may be committed a second time, and in the end are discarded",
-        "rmqtx simulate shows which; start it with 4.9.4 or later, which reads them",
+        "rmqtx simulate shows which; 4.9.4 and later read config/lmqConsumerOffset.json, and where enableLmq was "
+        "switched a copy of the cursors under the other name has the check go on",
     ),
     "epochs-damaged": Kind(
         "warning",

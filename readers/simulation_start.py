@@ -14,7 +14,7 @@ from readers.check_state import check_settings
 from readers.check_stops import stop_findings
 from readers.check_window import CheckWindow, check_window
 from readers.claim_proofs import unkept_findings
-from readers.cursors import CheckCursors, check_cursors, cursors_at_start
+from readers.cursors import CheckCursors, check_cursors
 from readers.designs import HALF_TOPIC_DESIGN, designs_of
 from readers.doubtful_ends import doubtful_id_findings
 from readers.errors import NotAStore
@@ -22,9 +22,9 @@ from readers.findings import Finding
 from readers.index_ids import contradicted_ids
 from readers.log_claims import log_claims
 from readers.missing import derived_findings
-from readers.paths import ALWAYS, Version
 from readers.simulation import Simulated, SimulatedCheck
 from readers.simulation_beside import beside_tables
+from readers.starting_cursors import Start, starting_cursors
 from readers.store import HALF_TOPIC, Store
 
 
@@ -82,24 +82,21 @@ def _half_topic_checks(
         )  # fmt: skip
     findings += cursors.findings
     notes += _situation_notes(store)
-    windows: dict[tuple[CheckRules, int], CheckWindow] = {}
+    windows: dict[tuple[CheckRules, int, int | None, int | None], CheckWindow] = {}
     for number, configuration in enumerate(configurations):
         version, note = supposed_version(configuration.settings)
         notes += [] if note is None else [note]
         if configuration.settings.broker_role == "SLAVE":
             notes.append(f"{store.root}: a slave does not check: this is what it would do as a master")
         rules = check_rules(version)
-        started = cursors if store.in_use else cursors_at_start(cursors, version)
-        if started is not cursors:
-            notes.append(
-                f"{store.root}: broker {_dotted(version)} does not read {cursors.file} when it starts: its check begins"
-                " at the queues' first messages"
-            )
+        start = Start(cursors, None) if store.in_use else starting_cursors(store, cursors, version, configuration.conf)
+        started, why = start
+        notes += [] if why is None else [f"{store.root}: {why}"]
         for queue_id in half_queues(store):
-            window = windows.get((rules, queue_id))
+            half, op = (started.half or {}).get(queue_id), (started.op or {}).get(queue_id)
+            window = windows.get((rules, queue_id, half, op))
             if window is None:
-                half, op = (started.half or {}).get(queue_id), (started.op or {}).get(queue_id)
-                window = windows[rules, queue_id] = check_window(store, rules, queue_id, half, op)
+                window = windows[rules, queue_id, half, op] = check_window(store, rules, queue_id, half, op)
                 findings += window.findings
                 findings += [] if number else _id_findings(store, window)
                 notes += _diverted_note(store, window)
@@ -122,10 +119,6 @@ def _id_findings(store: Store, window: CheckWindow) -> Iterator[Finding]:
     for segment in store.commit_log:
         inside = [one for one in doubtful if segment.base_offset <= one.commit_log_offset < segment.end_offset]
         yield from doubtful_id_findings(segment, inside)
-
-
-def _dotted(version: Version) -> str:
-    return ".".join(map(str, version))
 
 
 def _situation_notes(store: Store) -> list[str]:
@@ -152,7 +145,7 @@ def with_cursors(cursors: CheckCursors, half: int | None, op: int | None) -> Che
             return None if known is None else dict(known)
         return {**(known or {}), 0: wanted}
 
-    loaded_since = cursors.loaded_since if half is None and op is None else ALWAYS
     return replace(
-        cursors, half=changed(cursors.half, half), op=changed(cursors.op, op), loaded_since=loaded_since
-    )
+        cursors, half=changed(cursors.half, half), op=changed(cursors.op, op),
+        is_supposed=half is not None or op is not None,
+    )  # fmt: skip

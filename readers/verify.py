@@ -32,10 +32,10 @@ from readers.scan_job import SplitResult
 from readers.segment_scan import Span, merged_spans
 from readers.slot_files import close_slot_files
 from readers.splits import Split
+from readers.starting_cursors import starting_findings
 from readers.store import Store
 from readers.tables import FINDINGS
 from readers.transaction_table import TransactionTable
-from readers.unloaded_cursors import unloaded_cursor_findings
 from readers.verify_index import IndexLeftovers
 from readers.verify_index_inside import chain_findings
 from readers.verify_leftovers import Leftovers
@@ -148,7 +148,7 @@ class Verify:
         yield from derived_findings(store, check_cursors(store).half, has_halves)
         conf = dict(self.conf)
         settings = broker_settings(store, conf=conf, version=self.version)
-        yield from unloaded_cursor_findings(store, settings)
+        yield from starting_findings(store, settings, conf)
         if not is_quick:
             yield from stop_findings(store, settings)
         if is_partial:

@@ -139,6 +139,8 @@ def set_back(store: Store, once: Version) -> tuple[Version, str] | None:
     another JSON library, which puts the first queue of a group behind its brace. Of a broker that was killed it may
     still be the file of the one before it; then what the younger one made must be older than the file.
     """
+    if once <= _LAST_4:
+        return None
     if any(store.has("config", name, "CURRENT") for name in ("consumerOffsets", "metadata", "rdb")):
         return None  # a broker that keeps its cursors there leaves the file as it was
     chosen = chosen_cursor_file(store)

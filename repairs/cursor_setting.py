@@ -23,10 +23,10 @@ from readers.cursors import check_cursors
 from readers.errors import BadRequest, UnsafeStore
 from readers.fastjson import parse
 from readers.local_engine import audit
+from readers.starting_cursors import not_read
 from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 from readers.store_view import SettingsOf
 from readers.tables import column
-from readers.unloaded_cursors import starts_without
 from repairs.change_sets import ChangeSet, ReplaceFile
 
 _TABLE = "offsetTable"
@@ -64,8 +64,10 @@ CURSOR_EFFECTS = pa.schema(
 )
 
 
-def moves(store: Store, settings: BrokerSettings, *, half: int | None, op: int | None) -> list[Move]:
-    """The ways of the cursors that are to be set.
+def moves(
+    store: Store, settings: BrokerSettings, conf: Mapping[str, str], *, half: int | None, op: int | None
+) -> list[Move]:
+    """The ways of the cursors that are to be set. `conf`: the broker's configuration as far as it is known.
 
     Raises: BadRequest where a queue has no such place, or no cursor is to be set; UnsafeStore where they are unknown,
             or the broker does not read them when it starts.
@@ -76,12 +78,11 @@ def moves(store: Store, settings: BrokerSettings, *, half: int | None, op: int |
         raise UnsafeStore(
             f"{store.root} has no config/{name} that can be read", advice="rmqtx decode cursors says what is wrong"
         )
-    if starts_without(settings, known.loaded_since) is not False:
-        since = ".".join(map(str, known.loaded_since))
+    other = not_read(store, known, settings, conf)
+    if other is not None:
         raise UnsafeStore(
-            f"brokers before {since} do not read {known.file} when they start: cursors that are set there change"
-            f" nothing, and this broker is {settings.version}", file=known.file,
-            advice=f"start {since} or later on the store, and say so: --broker-version",
+            f"cursors that are set in {known.file} change nothing: {other[0].why}", file=known.file,
+            advice="say which broker will run: --broker-version, --broker-conf",
         )
     wanted = [(HALF_TOPIC, known.half.get(0), half), (OP_TOPIC, known.op.get(0), op)]
     found = []

@@ -76,6 +76,7 @@ def command(
     abandon what is undecided, or have decided ones asked for again: a half cursor that goes back wants an op cursor
     that goes back behind the decisions too. `rmqtx simulate` says what the next rounds would do.
     """
+    from readers.broker_conf import read_broker_conf
     from readers.cursors import check_cursors
     from repairs.cursor_receipts import receipt_of_moves
     from repairs.cursor_setting import CURSOR_EFFECTS, change_set, effects, moves
@@ -86,8 +87,9 @@ def command(
     voice = Voice(verbose, quiet)
     _check(override, reason)
     listing = Listing(CURSOR_EFFECTS, view(), output_format, output, fields, voice=voice)
+    conf = {} if offline.broker_conf is None else read_broker_conf(offline.broker_conf)
     with offline.locked(voice) as (store, settings_of, destination, opened):
-        wanted = moves(store, settings_of(store), half=half, op=op)
+        wanted = moves(store, settings_of(store), conf, half=half, op=op)
         changes = change_set(store, wanted)
         for move in wanted:
             voice.note(_way(move))

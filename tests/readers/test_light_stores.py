@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from readers.broker_settings import broker_settings, parse_version
+from readers.broker_settings import broker_settings
 from readers.check_steps import Action
-from readers.cursors import check_cursors, cursors_at_start, read_cursors
+from readers.cursors import check_cursors, read_cursors
 from readers.simulation import Simulated
 from readers.simulation_start import Configuration, simulated_checks, with_cursors
-from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store, open_store
-from readers.unloaded_cursors import unloaded_cursor_findings
+from readers.starting_cursors import starting_cursors, starting_findings
+from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 
@@ -73,34 +72,47 @@ def test_a_broker_that_forgets_its_cursors_gives_up_on_what_was_settled() -> Non
     assert given_up["lmq-5.3.2"] == {row["transaction_id"] for row in corpus.expected("lmq-5.3.2") if row["open"]}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_verify_foretells_it_of_the_version_that_does_it(name: str) -> None:
-    store = opened(name)
-    version = version_of(name)
-    known, half = next(_told(store, version), None), (check_cursors(store).half or {})[0]
-    assert (known is None) == (version == "5.3.2")
-    if known is not None:
-        assert known.startswith("broker 4.9.3 begins at the first half")
-        assert f"{half} half copies" in known
-        assert list(_told(store, "4.9.4")) == []
-        assert "which this one may be" in next(_told(store, None))
+def told(name: str, version: str | None, **conf: str) -> list[str]:
+    found = list(starting_findings(opened(name), broker_settings(opened(name), version=version), conf))
+    assert {finding.code for finding in found} <= {"cursors-not-loaded"}
+    return [str(finding.actual).replace(opened(name).root, "STORE") for finding in found]
 
 
-def _told(store: Store, version: str | None) -> Iterator[str]:
-    for finding in unloaded_cursor_findings(store, broker_settings(store, version=version)):
-        assert finding.code == "cursors-not-loaded"
-        yield str(finding.actual)
+UNREAD = "broker 4.9.3 does not read STORE/config/lmqConsumerOffset.json when it starts: "
+AT_BEGIN = "its check begins at the queues' first messages; 67 half copies are before it again"
+
+
+def test_verify_foretells_it_of_the_version_that_does_it() -> None:
+    assert told("lmq-4.9.3", "4.9.3") == [UNREAD + AT_BEGIN]
+    assert told("lmq-4.9.3", None) == ["perhaps (--broker-version): " + UNREAD + AT_BEGIN]
+    assert told("lmq-4.9.3", "4.9.4") == []
+    assert told("lmq-5.3.2", None) == []
+
+
+def test_a_broker_whose_setting_was_switched_reads_the_other_file() -> None:
+    """Seen when a 5.3.3 was started with enableLmq for the first time: it began at the first half."""
+    words = "with enableLmq=true the broker reads STORE/config/lmqConsumerOffset.json when it starts, which has no"
+    (found,) = told("common-5.3.3", None, enableLmq="true")
+    assert found.startswith(f"{words} cursors: its check begins at the queues' first messages; ")
+    assert told("common-5.3.3", None, enableLmq="false") == []
+    assert told("common-4.4.0", "4.4.0", enableLmq="true") == [], "no broker before 4.9.3 knows the setting"
+    assert told("lmq-switched-5.3.3", None, enableLmq="TRUE") == []
+    assert told("lmq-switched-5.3.3", None, enableLmq="false") == [
+        "with enableLmq=false the broker reads STORE/config/consumerOffset.json when it starts: its check begins at"
+        " half 37; 88 half copies are before it again"
+    ]
 
 
 def test_a_broker_starts_without_what_it_does_not_read() -> None:
-    cursors = check_cursors(opened("lmq-4.9.3"))
+    store = opened("lmq-4.9.3")
+    cursors = check_cursors(store)
     assert (cursors.half, cursors.op) == ({0: 67}, {0: 25})
-    started = cursors_at_start(cursors, (4, 9, 3))
+    started, why = starting_cursors(store, cursors, (4, 9, 3))
     assert (started.half, started.op) == ({}, {})
-    assert cursors_at_start(cursors, (4, 9, 4)) is cursors
+    assert why is not None
+    assert starting_cursors(store, cursors, (4, 9, 4)) == (cursors, None)
     wanted = with_cursors(cursors, 60, None)
-    assert cursors_at_start(wanted, (4, 9, 3)) is wanted, "as if they stood there"
-    assert parse_version("4.9.4") == cursors.loaded_since
+    assert starting_cursors(store, wanted, (4, 9, 3)) == (wanted, None), "as if they stood there"
 
 
 @pytest.mark.parametrize("name", NAMES)
