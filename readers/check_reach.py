@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from readers.check_decisions import is_spent
+from readers.check_state import check_settings
 from readers.columns import Bools
 
 if TYPE_CHECKING:
@@ -22,24 +24,35 @@ class CheckReach:
     """How far the checks of the stores come, for each transaction of a judgement.
 
     Shape: `is_stopped`: the check of its store comes no further than some place, `places` says where, in words.
-           `is_never_asked`: the check has a copy before it, and comes to none. Both are False for those in designs
-           beside the half topic: other loops ask for them.
+           `is_never_asked`: the check has a copy before it, and comes to none. `is_spent`: it comes to copies that had
+           all their checks alone, and gives them up without asking. All are False for those in designs beside the half
+           topic: other loops ask for them.
     """
 
     def __init__(self, judged: Judgement) -> None:
         count = judged.chains.count
         self.is_stopped: Bools = np.zeros(count, np.bool_)
-        self.is_never_asked: Bools = np.zeros(count, np.bool_)
         self.places: npt.NDArray[np.object_] = np.full(count, "", np.object_)
+        halves, others = judged.halves, judged.others
+        is_open = judged.is_open_per_copy & ~others.is_other
+        is_behind = self._behind_stops(judged)
+        is_reached = halves.any_of(is_open & ~is_behind)
+        is_pending = judged.state == "PENDING"
+        is_unreached = halves.any_of(is_open & is_behind) & ~is_reached
+        self.is_never_asked: Bools = self.is_stopped & is_unreached & (is_pending | judged.is_closable)
+        is_left = halves.any_of(is_open & ~is_behind & ~_are_spent(judged))
+        self.is_spent: Bools = is_pending & is_reached & ~is_left & ~judged.newest_is(others.is_other)
+
+    def _behind_stops(self, judged: Judgement) -> Bools:
+        """Half copies that stopped checks do not come to."""
+        halves = judged.halves
+        is_behind: Bools = np.zeros(len(halves), np.bool_)
         stopped = [view for view in judged.views.values() if view.check_stops]
         if not stopped:
-            return
-        halves, others = judged.halves, judged.others
+            return is_behind
         queue_ids, queue_offsets = halves.integers("queue_id"), halves.integers("queue_offset")
         stores = np.asarray(pc.fill_null(judged.store, ""))
-        is_beside = judged.newest_is(others.is_other)
-        is_open = judged.is_open_per_copy & ~others.is_other
-        is_behind: Bools = np.zeros(len(halves), np.bool_)
+        is_beside = judged.newest_is(judged.others.is_other)
         for view in stopped:
             here = np.asarray(pc.equal(halves.table["store"], view.store))
             mine = (stores == view.store) & ~is_beside
@@ -48,5 +61,15 @@ class CheckReach:
                 is_behind |= np.where(judged.is_in_half_topic, in_queue, here)
                 self.is_stopped |= mine
                 self.places[mine] = stop.place
-        is_unreached = halves.any_of(is_open & is_behind) & ~halves.any_of(is_open & ~is_behind)
-        self.is_never_asked = self.is_stopped & is_unreached & ((judged.state == "PENDING") | judged.is_closable)
+        return is_behind
+
+
+def _are_spent(judged: Judgement) -> Bools:
+    """Half copies that had all their checks."""
+    halves = judged.halves
+    spent: Bools = np.zeros(len(halves), np.bool_)
+    checks = halves.integers("checks_count", 0)
+    for view in judged.views.values():
+        here = np.asarray(pc.equal(halves.table["store"], view.store))
+        spent |= here & (checks > 0) & is_spent(checks, check_settings(view.settings))
+    return spent

@@ -162,6 +162,10 @@ def _with_oddities(judged: Judgement, reasons: pa.Array) -> pa.Array:
         )
     stopped = joined("; the check is stopped at ", pa.array(judged.reach.places.tolist(), pa.string()))
     never = judged.reach.is_never_asked
+    if (spent := judged.reach.is_spent).any():
+        last = joined(reasons, "; it had all its ", text(judged.checks_count),
+                      " checks: the next round gives it up without asking")
+        reasons = pc.if_else(pa.array(spent), last, reasons)
     if (waiting := never & (judged.state == "PENDING")).any():
         reasons = pc.if_else(pa.array(waiting), joined(reasons, stopped, " and never comes to it"), reasons)
     if judged.is_closable.any():

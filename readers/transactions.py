@@ -538,7 +538,8 @@ class Judgement:
                     self.is_closable,
                     (self.state == "PENDING") & self.newest_is(self.others.is_prepared) & ~is_asked,
                     # What is resumed goes behind everything else: a check that is stopped does not come to it either.
-                    self.reach.is_never_asked & (self.state == "PENDING") | self.reach.is_stopped & is_resumable,
+                    self.reach.is_never_asked & (self.state == "PENDING") | self.reach.is_stopped & is_resumable
+                    | self.reach.is_spent,
                     is_resumable,
                     self.state == "PENDING",
                 ],

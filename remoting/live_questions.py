@@ -132,8 +132,6 @@ def _reading(
     with_check: bool = True,
 ) -> Reading:
     known = list(facts) if facts is not None else [live_store(broker) for broker in brokers]
-    for fact in known if with_check else ():
-        fact.check_stops[:] = live_stops(fact, pace or Pace())
     sources = [LiveWitnesses(fact, pace) for fact in known]
     named = name(sources)
     parts = [source.witnesses(named) for source in sources]
@@ -143,6 +141,8 @@ def _reading(
             for kind in ("halves", "marks", "finals", "discards", "offset_marks")
         )
     )
+    for fact, source in zip(known, sources, strict=True) if with_check else ():
+        fact.check_stops[:] = live_stops(fact, source)
     del parts, named  # with many transactions memory is what the rows take, once
     judged = judge(witnesses, {fact.root: fact.view() for fact in known}) if known else _none()
     del witnesses

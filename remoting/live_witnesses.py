@@ -70,6 +70,7 @@ class LiveWitnesses:
         self._check_halves: list[Block] = []
         self._check_ops: list[Block] = []
         self._ops_known_from: int | None = None
+        self._ops_walked_from: int | None = None
         self._knows_rocksdb_halves = self._knows_rocksdb_ops = False
         self._known_as: dict[str, list[Names]] = {}
 
@@ -283,9 +284,9 @@ class LiveWitnesses:
         if end > begin:
             place = place_of(self._broker, OP_TOPIC, 0, begin, end, first)
             begin = begin if place is None else place
-        self._ops_known_from = begin
         try:
             self._add_ops(ops(self._broker, begin, end, self._pace, self._reads.gaps), wanted)
+            self._ops_known_from = begin
         except OpsUnreadable:
             self._walk_to_ops(first, end - begin, wanted)
 
@@ -309,27 +310,52 @@ class LiveWitnesses:
     def check_window(self, rules: CheckRules) -> CheckWindow:
         """What the check has before it: half and op messages from its cursors on; what was read is not read again.
 
-        Raises: OpsUnreadable where this broker shows its op queue to nobody (4.3.0).
+        Raises: OpsUnreadable where this broker shows its op queue to nobody (4.3.0), and the log from the first of
+                these halves on is too long to be walked.
         """
         facts = self._facts
         begin = max(facts.half_cursor, facts.half_begin)
         self._read_halves_from(begin)
-        op_begin, known_from = max(facts.op_cursor, facts.op_begin), self._ops_known_from
-        if known_from is None or known_from > op_begin:
-            end = self._broker.max_offset(OP_TOPIC) if known_from is None else known_from
-            bodies = ops(self._broker, op_begin, end, self._pace, self._reads.gaps)
-            self._check_ops += blocks_of(bodies, facts.root, facts.findings)
-            self._ops_known_from = op_begin
+        op_cursor, op_begin = self._read_check_ops()
         halves = [(block, block.header("queue_offset")) for block in self._check_halves if len(block)]
         found = [(block, block.header("queue_offset")) for block in self._check_ops if len(block)]
         op_end = max((int(numbers.max()) + 1 for _, numbers in found), default=op_begin)
         least = facts.half_cursor if facts.half_cursor <= facts.half_end else 0
         stored = halves_of_records(halves, rules, begin, max(begin, facts.half_end))
         state = CheckState(
-            0, facts.half_cursor, facts.half_begin, facts.half_end, facts.op_cursor, facts.op_begin, op_end, stored,
-            ops_of_records(found, rules, op_begin, op_end, least),
+            0, facts.half_cursor, facts.half_begin, facts.half_end, op_cursor, op_begin, op_end, stored,
+            ops_of_records(found, rules, max(op_cursor, op_begin), op_end, least),
         )
         return CheckWindow(state, stored.words, stored.diverted_count)
+
+    def _read_check_ops(self) -> tuple[int, int]:
+        """Read the ops from the check's cursor on; gives its cursor and the queue's begin.
+
+        A broker that shows no queue of them gives those behind the first half of the check: none before names any.
+        """
+        facts = self._facts
+        if self._ops_walked_from is not None:
+            return self._ops_walked_from, self._ops_walked_from
+        op_begin, known_from = max(facts.op_cursor, facts.op_begin), self._ops_known_from
+        if known_from is not None and known_from <= op_begin:
+            return facts.op_cursor, facts.op_begin
+        end = self._broker.max_offset(OP_TOPIC) if known_from is None else known_from
+        try:
+            bodies = ops(self._broker, op_begin, end, self._pace, self._reads.gaps)
+            self._check_ops += blocks_of(bodies, facts.root, facts.findings)
+        except OpsUnreadable as error:
+            first = min((int(block.commit_log_offsets.min()) for block in self._check_halves if len(block)), default=0)
+            try:
+                blocks = blocks_of(walked(self._broker, first, facts.log_file_bytes, self._pace), facts.root, [])
+                mine = [block.take(block.topic_is(OP_TOPIC) & (block.header("queue_id") == 0)) for block in blocks]
+            except LogTooLong:
+                raise error from None
+            self._check_ops = [block.take(block.header("queue_offset") >= op_begin) for block in mine]
+            numbers = [int(block.header("queue_offset").min()) for block in self._check_ops if len(block)]
+            self._ops_walked_from = min(numbers, default=end)
+            return self._ops_walked_from, self._ops_walked_from
+        self._ops_known_from = op_begin
+        return facts.op_cursor, facts.op_begin
 
     # -- finals and discard copies --------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from tests.brokers.watching import CALM, Seen, booted
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "").split()
 WHY_NOT = maven.why_not() or (None if VERSIONS else "RMQTX_BROKER_VERSIONS is not set")
 POISONED = [version for version in ("4.3.0", "4.4.0", "4.5.0") if {"4.3.0", "4.4.0", "4.5.0"} & set(VERSIONS)]
+SPENDING = [version for version in VERSIONS if f"common-{version}" in corpus.corpus_names()]
 
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]
 
@@ -45,6 +46,32 @@ def test_a_live_broker_asks_those_that_wait_and_no_others(version: str, tmp_path
     assert seen.checks == by_advice["wait", False] | by_advice["close", False]
     assert by_advice["decide", True]
     assert not seen.checks & by_advice["decide", True]
+
+
+@pytest.mark.parametrize("version", SPENDING)
+def test_what_had_all_its_checks_is_given_up_without_asking(version: str, tmp_path: Path) -> None:
+    """A broker that makes one check, started on a store whose halves had that and more."""
+    name = f"common-{version}"
+    made, rows = corpus.recipe(name), corpus.expected(name)
+    root = corpus.unpack(name, tmp_path / "rig")
+    conf = {**made["broker_conf"], **CALM, "transactionCheckMax": "1"}
+    (tmp_path / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in conf.items()))
+    output = tmp_path / "rows.json"
+    told = ["--broker-version", version, "--broker-conf", str(tmp_path / "broker.conf")]
+    assert status_of(["pending", str(root), *told, "-o", str(output)]) == 0
+    cases = {row["transaction_id"]: row["case"] for row in rows}
+    foretold: list[dict[str, Any]] = json.loads(output.read_text())
+    spent = {cases[row["transaction_id"]] for row in foretold if row["advice"] == "decide"}
+    seen = Seen(cases)
+    with Rig(version, tmp_path / "rig", conf) as rig:
+        rig.start_names()
+        with booted(rig, seen.take) as agent:
+            seen.meet_clients(agent, made)
+    print(f"SPENT | {version} | {len(spent)} given up, {len(foretold) - len(spent)} wait | asked {len(seen.checks)} |")
+    assert spent
+    assert not spent & seen.checks
+    assert status_of(["pending", str(root), *told, "-o", str(output)]) == 0
+    assert not spent & {cases[row["transaction_id"]] for row in json.loads(output.read_text())}
 
 
 def live_rows(rig: Rig, output: Path) -> list[dict[str, Any]]:

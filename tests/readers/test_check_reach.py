@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from readers.broker_settings import broker_settings
+from readers.check_stops import check_stops
 from readers.questions import pending, show
-from readers.store import HALF_TOPIC
+from readers.store import HALF_TOPIC, open_store
 from tests.brokers.corpus import expected
 from tests.forge.stores import copy_of, opened, settings_of, unpacked
 from tests.readers.truth import audited
@@ -66,8 +70,6 @@ def test_pending_and_show_say_the_same_as_an_audit(name: str) -> None:
 
 
 def test_a_broker_that_passes_over_it_asks_for_all(tmp_path: Path) -> None:
-    from readers.broker_settings import broker_settings
-
     store = opened("poison-4.5.0")
     reading = pending([store], lambda one: broker_settings(one, version="4.9.7"))
     rows = reading.table().to_pylist()
@@ -83,9 +85,35 @@ def test_a_time_that_is_over_has_no_stopped_check() -> None:
     assert reading.check_stops == []
 
 
-def test_without_cursors_nothing_is_claimed(tmp_path: Path) -> None:
-    from readers.store import open_store
+def test_what_had_all_its_checks_is_given_up_and_not_asked() -> None:
+    """The broker that runs next may make fewer checks: then the copies that had them are spent."""
+    store, conf = opened("common-4.9.7"), {"transactionCheckMax": "1"}
+    reading = pending([store], lambda one: broker_settings(one, conf=conf, version="4.9.7"))
+    rows = [row for row in reading.table().to_pylist() if row["state"] == "PENDING"]
+    spent = [row for row in rows if "gives it up without asking" in row["reason"]]
+    assert {row["advice"] for row in spent} == {"decide"}
+    assert {row["advice"] for row in rows if row not in spent} == {"wait"}
+    assert [row["checks_count"] for row in spent] == [row["checks_count"] for row in rows if row["checks_count"] >= 1]
+    assert spent
 
+
+@pytest.mark.parametrize(("up_ms", "stands"), [(30_000, False), (3_600_000, True)])
+def test_the_cursor_of_a_running_broker_stands_still(tmp_path: Path, up_ms: int, stands: bool) -> None:
+    name = "common-4.9.7"
+    root = copy_of(name, tmp_path)
+    store = open_store(root)
+    started_s = (store.taken_time_ms - up_ms) / 1_000
+    os.utime(root / "lock", (started_s, started_s))  # a broker writes it as it starts
+    running = replace(store, used_by_process=1)
+    found = check_stops(running, settings_of(name)(store))
+    assert bool(found) == stands
+    for stop in found:
+        assert "stands still" in stop.why
+        assert stop.transaction_id
+    assert check_stops(store, settings_of(name)(store)) == []  # what starts next goes on from there
+
+
+def test_without_cursors_nothing_is_claimed(tmp_path: Path) -> None:
     root = copy_of("poison-4.5.0", tmp_path)
     for file in (root / "config").glob("consumerOffset.json*"):
         file.unlink()
