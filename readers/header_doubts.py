@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from readers.columns import Bools, Int64s
 from readers.findings import Finding
-from readers.prepared_log import is_prepared
+from readers.prepared_log import CLUSTER, is_prepared
+from readers.properties import REAL_TOPIC
 from readers.record_block import Block
 from readers.record_layout import PREPARED, TRANSACTION_MASK
 
@@ -21,10 +22,17 @@ _LONE = {"halves": "lone_message_id", "finals": "lone_prepared_id", "offset_mark
 _PORT_MAX = 65_535
 
 
-def names_and_is_prepared(block: Block) -> Bools:
-    """Prepared records, by their flag, that name another record."""
-    rows: Bools = (block.sys_flag & TRANSACTION_MASK == PREPARED) & (block.header("prepared_transaction_offset") != 0)
-    return rows & is_prepared(block) if rows.any() else rows
+def are_no_prepared(block: Block) -> Bools:
+    """Prepared records, by their flag, that name another record, or have the words of a COMMIT record of 4.3 and later.
+
+    The log's first record has the name 0, as what names nothing.
+    """
+    rows: Bools = block.sys_flag & TRANSACTION_MASK == PREPARED
+    if not rows.any():
+        return rows
+    rows = rows & is_prepared(block)
+    later = block.properties.locate(REAL_TOPIC)[2] | block.properties.locate(CLUSTER)[2]
+    return rows & ((block.header("prepared_transaction_offset") != 0) | later)
 
 
 def has_port(host_numbers: Int64s) -> Bools:
@@ -42,11 +50,11 @@ def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: s
     """
     found: list[Finding] = []
     if "halves" in witnesses:
-        both = block.take(names_and_is_prepared(block))
+        both = block.take(are_no_prepared(block))
         for row, named in enumerate(both.header("prepared_transaction_offset").tolist()):
             found.append(_finding(
                 store, both, row, "words-contradict", "a prepared record, as its flag says, which names no other",
-                f"it names commit-log offset {named}",
+                f"it names commit-log offset {named}" if named else "the words of a COMMIT record of 4.3 or later",
             ))  # fmt: skip
     lone = [
         np.asarray(rows["commit_log_offset"].filter(pc.is_valid(rows[_LONE[name]])))

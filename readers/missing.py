@@ -16,7 +16,7 @@ from readers.consume_queue import open_queue
 from readers.errors import SourceError
 from readers.findings import Finding, as_text
 from readers.half_queue import are_halves
-from readers.header_doubts import names_and_is_prepared
+from readers.header_doubts import are_no_prepared
 from readers.mended_records import mended_blocks, mended_op_numbers, with_topic
 from readers.premises import MissingRange
 from readers.prepared_log import is_prepared, is_rollback
@@ -192,15 +192,15 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
 
 
 def _may_be_an_end(store: Store, block: Block) -> bool:
-    """Whether a record with a prepared flag names a prepared record: else its name is what is damaged."""
-    if not names_and_is_prepared(block)[0]:
+    """Whether a record with a prepared flag names one that it may have ended: else its name is what is damaged."""
+    if not are_no_prepared(block)[0]:
         return False
     log = store.log()
     try:
         named = block_at(log, int(block.header("prepared_transaction_offset")[0]))
     finally:
         log.close()
-    return named is not None and bool(is_prepared(named)[0])
+    return named is not None and bool(are_halves(named)[0])
 
 
 def _range_of(finding: Finding, store: Store, offset: int, what: str) -> tuple[MissingRange, Block | None]:

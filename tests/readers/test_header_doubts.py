@@ -93,6 +93,25 @@ def test_it_is_found(
     assert complaints == []
 
 
+@pytest.mark.parametrize("name", ["busystop-4.3.0", "cursorback-5.5.0"])
+def test_a_commit_record_of_the_first_half_seems_prepared(name: str, tmp_path: Path) -> None:
+    """It names offset 0, as what names nothing, and was a half: its transaction was ROLLED_BACK."""
+    root = copy_of(name, tmp_path)
+    before, _ = read(root, name)
+    [record] = [
+        record for record in scan_records(open_store(root), columns=COLUMNS).table().to_pylist()
+        if record["sys_flag"] & TRANSACTION_MASK == COMMIT and not record["prepared_transaction_offset"]
+    ]
+    file, place = Path(record["file"]), record["position_bytes"] + AT["sys_flag"]
+    data = file.read_bytes()
+    file.write_bytes(data[:place] + (7).to_bytes(4, "big") + data[place + 4 :])
+    after, errors = read(root, name)
+    assert "words-contradict" in errors
+    assert {key: (state, after[key]) for key, state in before.items() if after[key] != state} == {
+        dict(record["properties"])["UNIQ_KEY"]: ("COMMITTED", "UNDECIDABLE")
+    }
+
+
 def test_an_audit_that_follows_knows_it_too(tmp_path: Path) -> None:
     name = "statetable-3.1.4"
     root = copy_of(name, tmp_path)
