@@ -16,7 +16,7 @@ from readers.check_slots import checked_slots, records_of, unmet_slots, unqueued
 from readers.check_state import CheckState, HalfCopy, Op
 from readers.columns import Bools, Int64s, integers
 from readers.consume_queue import open_queue
-from readers.findings import Finding
+from readers.findings import Finding, as_text
 from readers.half_queue import parse_op_bodies
 from readers.properties import (
     CHECK_TIMES,
@@ -121,6 +121,13 @@ def check_window(
             stored_halves, stored_ops,
         )  # fmt: skip
         findings += [*halves.findings, *ops.findings]
+        findings += [
+            Finding(
+                store.root, "slot-invalid", as_text(store.queue_directory(queue.topic, queue_id)),
+                expected=f"nothing behind slot {queue.max_offset - 1}", actual="slots that cannot be",
+            )
+            for queue in (halves, ops) if queue.has_rubbish_behind
+        ]  # fmt: skip
         for topic, slots in ((HALF_TOPIC, half_slots), (OP_TOPIC, op_slots)):
             unmet = unmet_slots(store, topic, queue_id, slots)
             findings += [] if unmet is None else [unmet]

@@ -148,6 +148,7 @@ class DerivedFiles:
         self._names = list(named)
         if named:
             self._follow_index(named)
+            self._require_half_copies(self._chosen("halves"))
             for kind in ("halves", "discards"):
                 require_readable_copies(self._chosen(kind))
             if self._chosen("halves").num_rows:
@@ -183,6 +184,10 @@ class DerivedFiles:
         queue, begin = self._half_queue, self._log.begin_offset
         places = queue.read(queue.min_offset, queue.min_offset + 1)[1].tolist()
         first = places[0] if places else self._log.end_offset
+        if places and first == begin:
+            block = block_at(self._log, first)
+            if block is None or not block.topic_is(HALF_TOPIC)[0]:
+                raise Untrusted(f"the half queue's first slot leads to commit-log offset {first}, to no half message")
         if queue.min_offset > 0 or first <= begin:
             return  # half messages were written before the log begins
         # Only a broker before 4.3 writes prepared records, and it wrote the log's begin before this one came.
@@ -197,7 +202,7 @@ class DerivedFiles:
 
     @staticmethod
     def _require_half_copies(halves: pa.Table) -> None:
-        """That half copies which were found by name are of the half topic."""
+        """That half copies which were found by name or by the index are of the half topic."""
         topics = pa.array([HALF_TOPIC, *WAITING_TOPICS])
         if not pc.all(pc.is_in(halves["topic"], value_set=topics), min_count=0).as_py():
             raise Untrusted("it is of another design than the half topic: no queue leads to all of it")

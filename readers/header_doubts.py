@@ -30,9 +30,9 @@ def are_no_prepared(block: Block) -> Bools:
     rows: Bools = block.sys_flag & TRANSACTION_MASK == PREPARED
     if not rows.any():
         return rows
-    rows = rows & is_prepared(block)
-    later = block.properties.locate(REAL_TOPIC)[2] | block.properties.locate(CLUSTER)[2]
-    return rows & ((block.header("prepared_transaction_offset") != 0) | later)
+    later: Bools = block.properties.locate(REAL_TOPIC)[2] | block.properties.locate(CLUSTER)[2]
+    doubtful: Bools = is_prepared(block) & rows & (later | (block.header("prepared_transaction_offset") != 0))
+    return doubtful
 
 
 def has_port(host_numbers: Int64s) -> Bools:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from readers.store import HALF_TOPIC
+from readers.consume_queue import open_queue
+from readers.store import HALF_TOPIC, open_store
 from rmqtx_cli import exit_status
 from rmqtx_cli.times import parse_time_ms
 from tests.brokers import corpus
@@ -228,3 +229,15 @@ def test_an_id_that_the_index_contradicts(rmqtx: Run, tmp_path: Path) -> None:
     result = rmqtx("simulate", root, "--show", "transactions", "--at", "2026-12-01T00:00:00Z", "--format", "jsonl")
     assert result.status == exit_status.INCOMPLETE
     assert "words-contradict" in result.err
+
+
+def test_a_last_slot_that_cannot_be(rmqtx: Run, tmp_path: Path) -> None:
+    """The queue seemed to end before it, and its half was not asked for, status 0."""
+    root = copy_of("codecs-5.5.0", tmp_path)
+    with open_queue(open_store(root), HALF_TOPIC, 0) as queue:
+        last = queue.max_offset - 1
+    [file] = queue_files(root, HALF_TOPIC)
+    data = file.read_bytes()
+    file.write_bytes(data[: last * SLOT_BYTES] + b"\xff" * 8 + data[last * SLOT_BYTES + 8 :])
+    result = rmqtx("simulate", root, "--show", "transactions", "--format", "jsonl")
+    assert (result.status, "slot-invalid" in result.err) == (exit_status.INCOMPLETE, True)

@@ -131,6 +131,26 @@ def test_an_op_message_that_cannot_be_read(tmp_path: Path) -> None:
     assert shown == "UNDECIDABLE"
 
 
+def test_a_first_half_slot_that_leads_to_the_log_s_begin(tmp_path: Path) -> None:
+    """Half messages seemed as old as the log, so that no prepared record was looked for, and eight were pending."""
+    name = "upgraded-4.2.0-4.3.0"
+    root = copy_of(name, tmp_path)
+    [file, *_] = sorted((root / "consumequeue" / HALF_TOPIC / "0").iterdir())
+    data = file.read_bytes()
+    file.write_bytes(bytes(8) + data[8:])
+    require_a_scan_where_it_is_asked_for(root, name, None)
+
+
+def test_a_commit_record_that_seems_prepared(tmp_path: Path) -> None:
+    """By the index it was one more half copy, of another design, and the transaction was ROLLED_BACK."""
+    name = "busystop-4.3.0"
+    root = copy_of(name, tmp_path)
+    row = next(row for row in audit([opened(name)], settings_of(name)).table().to_pylist()
+               if row["final_records"] and not row["half_copies"][0]["commit_log_offset"])
+    flip_byte(log_files(root)[0], row["final_records"][0]["commit_log_offset"] + AT["sys_flag"] + 3, 0x0F)
+    require_a_scan_where_it_is_asked_for(root, name, row["transaction_id"])
+
+
 def test_an_index_entry_with_another_hash(tmp_path: Path) -> None:
     """One bit of a hash in a small index: the COMMIT record was not found, and its transaction was ROLLED_BACK."""
     name = "cursoredited-5.1.4"
