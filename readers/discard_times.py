@@ -62,11 +62,13 @@ class Deadline:
     """What is foretold of one transaction; `why` says why nothing is, and then the rest is empty.
 
     Shape: `checks_to_come`: how often the producer is still asked, or the half put back for its immunity.
+           `may_be_later`: it may also be a round later.
     """
 
     discard_at_ms: int | None
     checks_to_come: int = 0
     is_expired: bool = False
+    may_be_later: bool = False
     is_running: bool = False
     why: Why | None = None
 
@@ -88,5 +90,6 @@ def deadline_of(transaction: Mapping[str, Any], foretold: Mapping[str, Foretold]
     places = np.flatnonzero(np.isin(known.offsets, offsets) & (known.times_ms == time_ms))
     place = int(places[0])
     return Deadline(
-        time_ms, int(known.checks_to_come[place]), bool(known.are_expired[place]), known.is_running
+        time_ms, int(known.checks_to_come[place]), bool(known.are_expired[place]), bool(known.may_be_later[place]),
+        known.is_running,
     )

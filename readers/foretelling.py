@@ -116,12 +116,13 @@ def of_window(
     `booted_time_ms`: when a running broker started, if that is known.
     """
     how, state = check_settings(settings), window.state
-    halves = state.halves
-    assert isinstance(halves, StoredHalves)
+    halves = _stored(window)
     begin_ms = now_ms + how.interval_ms
     if is_running:
         begun = [time_ms for time_ms in (_last_round_ms(halves), booted_time_ms) if time_ms is not None]
         begin_ms = _next_round_ms(max(begun, default=None), how.interval_ms, now_ms)
+        window = _come_so_far(window)
+        state, halves = window.state, _stored(window)
     are_open, is_plain = _open_slots(window, rules)
     rows = halves.rows[are_open]
     offsets = np.asarray(halves.words["commit_log_offset"]).astype(np.int64)
@@ -130,10 +131,36 @@ def of_window(
             return Foretold(is_running, begin_ms, why=TOO_MANY)
         return _without(played(Simulated(root, "as is", window, rules, how, begin_ms), is_running),
                         offsets[halves.are_diverted])
-    wait_ms = wait_for_ops_ms(rules) if state.op_begin <= state.op_cursor < state.op_end else 0
+    wait_ms = wait_for_ops_ms(rules) if not is_running and state.op_begin <= state.op_cursor < state.op_end else 0
     ends = give_up_times(_halves_of(halves, rows), rules, how, begin_ms, wait_ms)
     given_up = _of_ends(is_running, begin_ms, offsets[rows], ends)
     return _without(given_up, offsets[halves.are_diverted])
+
+
+def _stored(window: CheckWindow) -> StoredHalves:
+    halves = window.state.halves
+    assert isinstance(halves, StoredHalves)
+    return halves
+
+
+def _come_so_far(window: CheckWindow) -> CheckWindow:
+    """The window from where a running check stands: cursors are kept only now and then, and after a round.
+
+    What it has put back lies behind it, and so does all that stands before.
+    """
+    halves = _stored(window)
+    slots = np.flatnonzero(halves.rows >= 0)
+    rows = halves.rows[slots]
+    names = np.asarray(halves.words["transaction_id"].combine_chunks().dictionary_encode().indices)[rows]
+    last = np.zeros(int(names.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(last, names, np.arange(len(slots)))
+    is_put_back = halves.numbers["checks_count"][rows][last[names]] != ABSENT
+    passed = slots[(last[names] > np.arange(len(slots))) & is_put_back]
+    if not len(passed):
+        return window
+    begin = halves.begin + int(passed.max()) + 1
+    left = replace(halves, begin=begin, rows=halves.rows[begin - halves.begin :])
+    return replace(window, state=replace(window.state, half_cursor=begin, halves=left))
 
 
 def _last_round_ms(halves: StoredHalves) -> int | None:
@@ -143,10 +170,13 @@ def _last_round_ms(halves: StoredHalves) -> int | None:
 
 
 def _next_round_ms(last_ms: int | None, interval_ms: int, now_ms: int) -> int:
-    """When a running broker makes its next round; at once, where no earlier one tells."""
-    if last_ms is None or last_ms > now_ms:
-        return now_ms
+    """When a running broker makes its next round; at once, where no earlier one tells.
+
+    A round may have put its copies back since `now_ms`, the moment at which the store was opened.
+    """
     interval_ms = max(1, interval_ms)
+    if last_ms is None or last_ms > now_ms + interval_ms:
+        return now_ms
     late_ms = min(_LATE_MS_MAX, interval_ms // 10)
     rounds = max(1, -(-(now_ms - last_ms - late_ms) // interval_ms))
     return max(now_ms, last_ms + rounds * interval_ms)
@@ -155,8 +185,7 @@ def _next_round_ms(last_ms: int | None, interval_ms: int, now_ms: int) -> int:
 def _open_slots(window: CheckWindow, rules: CheckRules) -> tuple[Bools, bool]:
     """Which slots hold halves that no op ends; and whether the check has nothing in its way among them."""
     state = window.state
-    halves, ops = state.halves, state.ops
-    assert isinstance(halves, StoredHalves)
+    halves, ops = _stored(window), state.ops
     assert isinstance(ops, StoredOps)
     numbers: list[int] = []
     are_ops_plain = True
@@ -195,7 +224,8 @@ def _of_ends(is_running: bool, begin_ms: int, offsets: Int64s, ends: GivenUp) ->
     order = np.argsort(offsets[done], kind="stable")
     return Foretold(
         is_running, begin_ms, offsets[done][order], ends.time_ms[done][order], ends.checks_to_come[done][order],
-        ends.is_expired[done][order], dict.fromkeys(offsets[~done].tolist(), ENDLESS),
+        ends.is_expired[done][order], ends.may_be_later[done][order],
+        dict.fromkeys(offsets[~done].tolist(), ENDLESS),
     )  # fmt: skip
 
 
@@ -216,6 +246,7 @@ def played(simulated: SimulatedCheck, is_running: bool) -> Foretold:
         np.array([row["end_time_ms"] for row in done], np.int64),
         np.array([row["checks_to_come_count"] for row in done], np.int64),
         np.array([row["end"] == "expired" for row in done], np.bool_),
+        np.array([row["may_be_a_round_later"] for row in done], np.bool_),
         {row["commit_log_offset"]: why for row in rows if row["end_time_ms"] is None},
     )  # fmt: skip
 
@@ -228,6 +259,7 @@ def _without(foretold: Foretold, diverted: Int64s) -> Foretold:
     return replace(
         foretold, offsets=foretold.offsets[kept], times_ms=foretold.times_ms[kept],
         checks_to_come=foretold.checks_to_come[kept], are_expired=foretold.are_expired[kept],
+        may_be_later=foretold.may_be_later[kept],
         whys={**foretold.whys, **dict.fromkeys(diverted.tolist(), DIVERTED)},
     )  # fmt: skip
 
@@ -246,6 +278,7 @@ def _together(parts: list[Foretold], is_running: bool, why: Why) -> Foretold:
         np.concatenate([part.times_ms for part in parts])[order],
         np.concatenate([part.checks_to_come for part in parts])[order],
         np.concatenate([part.are_expired for part in parts])[order],
+        np.concatenate([part.may_be_later for part in parts])[order],
         {offset: why for part in parts for offset, why in part.whys.items()},
         reasons[0] if reasons else why,
     )

@@ -23,7 +23,7 @@ class Why(NamedTuple):
     is_known: bool = True
 
 
-NOT_BEFORE = Why("no copy of it is before the check")
+NOT_BEFORE = Why("the check has no copy of it before it that it can read")
 OUT_OF_REACH = Why("the check is stopped before it, and never comes to it")
 ASKED_FOR_EVER = Why("the timer of 3.0 and 3.1 asks for it again and again, without a limit")
 NO_SLOT = Why("no slot of the state table is its own: nothing ever asks for it, or gives up on it")
@@ -49,8 +49,8 @@ class Foretold:
     """What the check of one broker will do with the half copies that it has before it.
 
     Shape: `offsets` are commit-log offsets of those that it gives up on, ascending; at the same places stand the time,
-           the number of times that it puts each back before, and whether its age is what ends it. `whys`: why it does
-           not, by commit-log offset of others; `why` of all the rest.
+           the number of times that it puts each back before, whether its age is what ends it, and whether it may also
+           come a round later. `whys`: why it does not, by commit-log offset of others; `why` of all the rest.
     """
 
     is_running: bool = False
@@ -59,5 +59,6 @@ class Foretold:
     times_ms: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     checks_to_come: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     are_expired: Bools = field(default_factory=lambda: np.empty(0, np.bool_))
+    may_be_later: Bools = field(default_factory=lambda: np.empty(0, np.bool_))
     whys: Mapping[int, Why] = field(default_factory=dict, repr=False)
     why: Why = NOT_BEFORE

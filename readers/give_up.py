@@ -43,12 +43,14 @@ class GivenUp:
     """What becomes of each of some open halves.
 
     Shape: `time_ms` is NEVER where no round gave up on it; `checks_to_come` counts the rounds that put it back until
-           then; `is_expired`: because of its age, not because its checks are spent.
+           then; `is_expired`: because of its age, not because its checks are spent. `may_be_later`: its last check
+           comes in the same round, so that it may also be a round later, where the queue lags behind.
     """
 
     time_ms: Int64s
     checks_to_come: Int64s
     is_expired: Bools
+    may_be_later: Bools
 
 
 def give_up_times(
@@ -62,7 +64,7 @@ def give_up_times(
     ends = np.full(count, NEVER, np.int64)
     begun = halves.checks.copy()
     last = halves.checks.copy()
-    expiry = np.zeros(count, np.bool_)
+    expiry, later = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     rows: Int64s = np.arange(count)
     stored, checks, fresh = halves.store_time_ms.copy(), halves.checks.copy(), halves.is_fresh.copy()
     now_ms = begin_ms
@@ -86,6 +88,7 @@ def give_up_times(
             own = np.flatnonzero(~is_spent(counted, settings))
             done = int(own[0]) if len(own) else len(counted)
             ends[put_back[:done]] = now_ms
+            later[put_back[:done]] = True
             put_back, counted = put_back[done:], counted[done:]
         skipped = _quiet_rounds(age, counted, settings) if stop == len(rows) == len(put_back) else 0
         rows = np.concatenate([rows[stop:], put_back])
@@ -94,7 +97,7 @@ def give_up_times(
         fresh = np.concatenate([fresh[stop:], np.zeros(len(put_back), np.bool_)])
         last[put_back] += skipped
         now_ms += (1 + skipped) * max(1, settings.interval_ms)
-    return GivenUp(ends, last - begun, expiry)
+    return GivenUp(ends, last - begun, expiry, later)
 
 
 def _quiet_rounds(age_ms: Int64s, checks: Int64s, settings: CheckSettings) -> int:

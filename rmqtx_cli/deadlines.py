@@ -27,7 +27,8 @@ def deadline_text(deadline: Deadline, now_ms: int) -> str:
     when = f"{time_text(deadline.discard_at_ms)}, {in_text(deadline.discard_at_ms, now_ms)}"
     cause = "it is older than fileReservedTime then" if deadline.is_expired else "its checks are spent then"
     started = "" if deadline.is_running else f", {IF_STARTED}"
-    return f"{when}{started}: {cause}, after {count(deadline.checks_to_come, 'more check')} without an answer"
+    later = " or a round later" if deadline.may_be_later else ""
+    return f"{when}{later}{started}: {cause}, after {count(deadline.checks_to_come, 'more check')} without an answer"
 
 
 def in_text(time_ms: int, now_ms: int) -> str:

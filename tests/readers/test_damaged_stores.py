@@ -17,7 +17,7 @@ from readers.errors import NotAStore, UnreadableFile
 from readers.findings import KINDS, Finding
 from readers.local_engine import audit
 from readers.questions import pending, show
-from readers.reading import Coverage
+from readers.reading import Coverage, Reading
 from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, open_store
 from tests.forge import damage
 from tests.forge.comparing import cited, parts_of
@@ -311,16 +311,21 @@ def test_a_flipped_index_is_no_reason_to_lose_a_transaction(clean: Path) -> None
         damage.flip_byte(file, position, mask)
 
 
+def without_deadlines(reading: Reading) -> list[dict[str, Any]]:
+    """The rows; deadlines are the check's, which does read the slot."""
+    return [row | {"discard_at_ms": None} for row in reading.table().to_pylist()]
+
+
 @pytest.mark.parametrize("topic", [HALF_TOPIC, OP_TOPIC])
 def test_a_flipped_slot_is_no_reason_to_lose_a_transaction(clean: Path, topic: str) -> None:
     (file,) = queue_files(clean, topic)
     chance = random.Random(6)
     written = len(file.read_bytes().rstrip(b"\0"))
-    wanted = pending([open_store(clean)], settings_of(CLEAN), scan=True).table().to_pylist()
+    wanted = without_deadlines(pending([open_store(clean)], settings_of(CLEAN), scan=True))
     for position in [chance.randrange(written * 2 // 3, written) for _ in range(40)]:
         mask = 1 << chance.randrange(8)
         damage.flip_byte(file, position, mask)
-        assert pending([open_store(clean)], settings_of(CLEAN)).table().to_pylist() == wanted, (position, mask)
+        assert without_deadlines(pending([open_store(clean)], settings_of(CLEAN))) == wanted, (position, mask)
         damage.flip_byte(file, position, mask)
 
 

@@ -1,0 +1,191 @@
+"""When real brokers give up on transactions, held against what was foretold; `python -m tests.brokers.deadlines`.
+
+A broker gets transactions that nobody answers, some of them with an immunity of their own. Its deadlines are foretold
+four times: over the wire, from the files of the running broker, from those of a copy that is taken after a clean stop,
+and from those of a killed one. What counts is the store time of the copy in the discard topic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from readers.broker_settings import broker_settings
+from readers.cursors import check_cursors
+from readers.discard_times import with_discard_times
+from readers.foretelling import foretold_of_files
+from readers.questions import pending
+from readers.store import open_store
+from remoting import live_questions
+from remoting.broker import Broker
+from remoting.client import Client
+from tests.brokers.histories import IMMUNITY
+from tests.brokers.rig import DISCARD_TOPIC, now_ms
+from tests.brokers.stage import Play, Script, Transaction
+
+#: Settings that brokers are held against; short, so that checks are soon spent.
+SETTINGS: dict[str, dict[str, str]] = {
+    "2s-3": {"transactionCheckInterval": "2000", "transactionCheckMax": "3", "transactionTimeOut": "1000"},
+    "5s-5": {"transactionCheckInterval": "5000", "transactionCheckMax": "5", "transactionTimeOut": "3000"},
+}
+VERSIONS = ("4.9.7", "5.1.4", "5.3.3")
+_OTHERS = {"transactionOpBatchInterval": "300", "fileReservedTime": "48"}
+#: No broker starts within such a time, however busy the machine is.
+_DISCARDED_SECONDS = 120.0
+
+Times = Mapping[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One transaction: when it was foretold to be discarded, and when it was.
+
+    Units: epoch milliseconds. `read_ms`: when that was foretold; of a broker that was stopped, when it had started.
+    """
+
+    version: str
+    setting: str
+    source: str
+    plan: str
+    read_ms: int
+    foretold_ms: int | None
+    discarded_ms: int
+
+    @property
+    def late_ms(self) -> int | None:
+        """How much later than foretold."""
+        return None if self.foretold_ms is None else self.discarded_ms - self.foretold_ms
+
+    @property
+    def interval_ms(self) -> int:
+        """The check's interval."""
+        return int(SETTINGS[self.setting]["transactionCheckInterval"])
+
+
+def held(version: str, setting: str, out: Path) -> list[Held]:
+    """Every transaction of one broker, four times foretold."""
+    conf = _OTHERS | SETTINGS[setting]
+    interval_seconds = int(conf["transactionCheckInterval"]) / 1000
+    play = Play(Script(version, 15, {}, conf=conf, topics={"orders": 2}), out, say=lambda _line: None)
+    rng = Random(f"{version} {setting}")
+    found: list[Held] = []
+    with play.rig as rig, Client() as client:
+        rig.start_names()
+        play.boot()
+        play.send_all("committed", 2, rng, first="COMMIT")
+        sent = _send(play, "running", rng, interval_seconds)
+        broker = Broker(client, rig.address, "broker-a", "rmqtx", 0)
+        foretold = {"live": (now_ms(), _times_live(broker))}
+        foretold["files of the running broker"] = now_ms(), _times_of_files(rig.store, conf, version)
+        found += _compared(play, version, setting, foretold, sent)
+        for how in ("clean", "kill"):
+            sent = _send(play, how, rng, interval_seconds)
+            play.halt("clean" if how == "clean" else "kill")
+            copy = out / f"copy-{how}"
+            shutil.copytree(rig.store, copy)
+            play.boot()
+            started_ms = _started_ms(out)
+            times = _times_of_files(copy, conf, version, started_ms)
+            word = "files after a clean stop" if how == "clean" else "files of a killed broker"
+            found += _compared(play, version, setting, {word: (started_ms, times)}, sent)
+        play.halt("clean")
+    return found
+
+
+def _send(play: Play, plan: str, rng: Random, interval_seconds: float) -> list[Transaction]:
+    """Transactions that nobody answers: at once, after half a round and after one and a half; two are immune."""
+    sent = play.send_all(f"{plan}", 3, rng)
+    sent += play.send_all(f"{plan}, immune", 2, rng, **{f"p.{IMMUNITY}": round(1.5 * interval_seconds)})
+    time.sleep(0.5 * interval_seconds)
+    sent += play.send_all(f"{plan}, later", 2, rng)
+    time.sleep(interval_seconds)
+    return sent + play.send_all(f"{plan}, last", 2, rng)
+
+
+def _started_ms(out: Path) -> int:
+    """When the broker said that it had started: the last that it writes there."""
+    log = out / "broker.log"
+    while not log.read_text(errors="replace").rstrip().rpartition("\n")[2].startswith("The broker["):
+        time.sleep(0.1)
+    return log.stat().st_mtime_ns // 1_000_000
+
+
+def _times_live(broker: Broker) -> Times:
+    rows = live_questions.pending([broker]).table()
+    return dict(zip(rows["transaction_id"].to_pylist(), rows["discard_at_ms"].to_pylist(), strict=True))
+
+
+def _times_of_files(root: Path, conf: Mapping[str, str], version: str, started_ms: int | None = None) -> Times:
+    """`started_ms`: when its broker really started; else as of the moment of reading."""
+    store = open_store(root)
+    settings = broker_settings(store, conf=conf, version=version)
+    rows = pending([store], lambda _: settings).table()
+    if started_ms is not None:
+        foretold = foretold_of_files(store, settings, check_cursors(store), started_ms)
+        rows = with_discard_times(rows, {store.root: foretold})
+    return dict(zip(rows["transaction_id"].to_pylist(), rows["discard_at_ms"].to_pylist(), strict=True))
+
+
+def _compared(
+    play: Play, version: str, setting: str, foretold: Mapping[str, tuple[int, Times]], sent: list[Transaction]
+) -> Iterator[Held]:
+    """What became of the transactions: waits until all are discarded."""
+    play.until_discarded(sent, seconds=_DISCARDED_SECONDS)
+    copies = {one["transaction_id"]: one["store_time_ms"] for one in play.rig.pull(play.agent, DISCARD_TOPIC)}
+    for source, (read_ms, times) in foretold.items():
+        for one in sent:
+            yield Held(version, setting, source, one.plan, read_ms, times.get(one.id), copies[one.id])
+
+
+def table(rows: list[Held]) -> str:
+    """What was foretold and what came, as docs/deadlines.md has it; times in seconds."""
+    groups: dict[tuple[str, str, str], list[Held]] = {}
+    for row in rows:
+        groups.setdefault((row.version, row.setting, row.source), []).append(row)
+    lines = [
+        "| broker | interval, checks | foretold from | transactions | foretold after | discarded after | late by |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (version, setting, source), some in groups.items():
+        foretold = [(row.foretold_ms or 0) - row.read_ms for row in some]
+        real = [row.discarded_ms - row.read_ms for row in some]
+        late = [row.late_ms or 0 for row in some]
+        interval, checks = setting.split("-")
+        lines.append(
+            f"| {version} | {interval.removesuffix('s')} s, {checks} | {source} | {len(some)} | {_span(foretold)} |"
+            f" {_span(real)} | {_span(late)} |"
+        )
+    return "\n".join(lines)
+
+
+def _span(times_ms: list[int]) -> str:
+    low, high = min(times_ms) / 1000, max(times_ms) / 1000
+    return f"{low:.1f} to {high:.1f} s"
+
+
+def main() -> None:
+    """Hold brokers against what is foretold of them, and print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("versions", nargs="*", default=VERSIONS)
+    parser.add_argument("--setting", choices=SETTINGS, action="append")
+    arguments = parser.parse_args()
+    rows: list[Held] = []
+    for version in arguments.versions:
+        for setting in arguments.setting or SETTINGS:
+            with tempfile.TemporaryDirectory() as directory:
+                found = held(version, setting, Path(directory))
+                rows += found
+                for one in found:
+                    print(one, one.late_ms, file=sys.stderr, flush=True)
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Deadlines on the command line: what the broker discards next, how long that is off, and why it never comes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from readers.broker_settings import broker_settings
+from readers.store import open_store
+from tests.cli.conftest import Run
+
+Stores = Callable[[str], Path]
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    """A broker.conf: rounds every ten seconds, three checks."""
+    file = tmp_path / "broker.conf"
+    file.write_text("transactionCheckInterval=10000\ntransactionCheckMax=3\n")
+    return file
+
+
+def test_pending_by_deadline(rmqtx: Run, corpus_store: Stores, conf: Path) -> None:
+    store = corpus_store("common-5.3.3")
+    now_ms = time.time_ns() // 1_000_000
+    words = ["--broker-conf", conf, "--sort", "deadline", "--format", "jsonl"]
+    rows = [json.loads(line) for line in rmqtx("pending", store, *words).out.splitlines()]
+    times = [row["discard_at_ms"] for row in rows]
+    assert times == sorted(times)
+    assert rows[0]["discard_at"].endswith("Z")
+    # Its first round comes ten seconds after the start, and each half has at most three more checks.
+    assert now_ms + 9_000 < times[0] <= times[-1] < now_ms + 60_000
+    assert len(set(times)) > 1
+    middle = (min(times) + max(times)) // 2 - now_ms
+    soon = rmqtx("pending", store, *words, "--deadline-within", f"{middle // 1000}s").out.splitlines()
+    assert 0 < len(soon) < len(rows)
+    by_condition = rmqtx("pending", store, *words, "--where", f"discard_in < {middle // 1000}s").out.splitlines()
+    assert [json.loads(line)["transaction_id"] for line in by_condition] == [
+        json.loads(line)["transaction_id"] for line in soon
+    ]
+    result = rmqtx("pending", store, "--broker-conf", conf, "--sort", "deadline")
+    assert "discard_in" in result.out
+    assert "discard_at" in result.out
+    assert "the broker discards the first of them in " in result.err
+    assert result.err.count("if its broker starts now") == 1
+
+
+def test_a_deadline_is_no_question_about_the_past(rmqtx: Run, corpus_store: Stores) -> None:
+    store = corpus_store("common-5.3.3")
+    for words in (["--sort", "deadline"], ["--deadline-within", "10m"]):
+        result = rmqtx("pending", store, "--at", "-1h", *words)
+        assert result.status == 2
+        assert "foretold from now on" in result.err
+
+
+def test_show_says_when_and_why_not(rmqtx: Run, corpus_store: Stores, conf: Path) -> None:
+    store = corpus_store("common-5.3.3")
+    rows = [json.loads(line) for line in rmqtx("pending", store, "--format", "jsonl").out.splitlines()]
+    page = rmqtx("show", rows[0]["transaction_id"], store, "--broker-conf", conf).out
+    [line] = [line for line in page.splitlines() if line.startswith("discard ")]
+    assert "if its broker starts now: its checks are spent then, after " in line
+    conf.write_text("fileReservedTime=1\n")
+    page = rmqtx("show", rows[0]["transaction_id"], store, "--broker-conf", conf).out
+    assert "it is older than fileReservedTime then, after 0 more checks" in page
+    old = corpus_store("statetable-3.1.4")
+    found = json.loads(rmqtx("pending", old, "--format", "jsonl").out.splitlines()[0])
+    page = rmqtx("show", found["transaction_id"], old).out
+    assert "\ndiscard never: the timer of 3.0 and 3.1 asks for it again and again, without a limit\n" in page
+    [shown] = json.loads(rmqtx("show", found["transaction_id"], old, "--format", "json").out)
+    assert (shown["discard_at_ms"], shown["discard_at"]) == (None, None)
+    assert shown["discard_reason"].startswith("the timer of 3.0 and 3.1")
+
+
+def test_check_is_critical_before_the_first_discard(
+    rmqtx: Run, corpus_store: Stores, conf: Path, tmp_path: Path
+) -> None:
+    store = corpus_store("common-5.3.3")
+    words = ["--state-dir", tmp_path, "--warning", "5000d", "--critical", "5000d"]
+    well = rmqtx("check", store, *words, "--broker-conf", conf, "--deadline", "1s", "--textfile", tmp_path / "x.prom")
+    assert well.status == 0, well.out
+    assert ", first discard in " in well.out
+    assert ";;1:\n" in well.out
+    metric = (tmp_path / "x.prom").read_text().splitlines()
+    [value] = [line.split()[-1] for line in metric if line.startswith("rmqtx_seconds_until_first_discard{")]
+    assert 1 < float(value) < 60
+    late = rmqtx("check", store, *words, "--broker-conf", conf, "--deadline", "5m")
+    assert late.status == 2
+    assert "RMQTX CRITICAL - the broker discards the first pending in " in late.out
+    told = json.loads(rmqtx("check", store, *words, "--broker-conf", conf, "--format", "json").out)
+    assert told["status"] == "OK"
+    assert told["first_discard_id"]
+    assert 1 < told["stores"][0]["seconds_until_first_discard"] < 60
+
+
+def test_a_deadline_that_is_not_known_is_no_good_news(rmqtx: Run, corpus_store: Stores, tmp_path: Path) -> None:
+    store = corpus_store("rocksdb-queues-5.5.0")
+    words = ["--state-dir", tmp_path, "--warning", "5000d", "--critical", "5000d"]
+    assert rmqtx("check", store, *words).status == 0
+    result = rmqtx("check", store, *words, "--deadline", "5m")
+    assert result.status == 3
+    assert "will be discarded is not known: its half queue is in RocksDB" in result.out
+
+
+def test_the_settings_are_those_of_the_release(rmqtx: Run, corpus_store: Stores) -> None:
+    """Sixteen rounds of 5.1.1 and later take eight minutes; before, they took sixteen."""
+    for name, seconds in (("common-5.1.4", 30), ("common-4.9.7", 60)):
+        store = corpus_store(name)
+        settings = broker_settings(open_store(store), version=name.rpartition("-")[2])
+        assert settings.transaction_check_interval_ms == seconds * 1_000
+        now_ms = time.time_ns() // 1_000_000
+        version = name.rpartition("-")[2]
+        lines = rmqtx("pending", store, "--broker-version", version, "--format", "jsonl").out.splitlines()
+        last_ms = max(json.loads(line)["discard_at_ms"] for line in lines)
+        assert 14 * seconds * 1_000 <= last_ms - now_ms <= 18 * seconds * 1_000
