@@ -9,11 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from readers import foretelling
 from readers.broker_settings import broker_settings
 from readers.store import open_store
 from tests.cli.conftest import Run
 
 Stores = Callable[[str], Path]
+
+
+@pytest.fixture(autouse=True)
+def moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These commands read their stores when they run, not at the one moment of other tests."""
+    for module in ("local_engine", "questions"):
+        monkeypatch.setattr(f"readers.{module}.moment_ms", foretelling.moment_ms)
 
 
 @pytest.fixture
