@@ -27,14 +27,14 @@ _DIRECTORIES: tuple[tuple[str, tuple[_Level, ...]], ...] = (
     (r"commitlog[-_\w]*", ((_SEGMENT, ""),)),
     (r"dledger-[^/]+", ((r"(checkpoint|currterm)(\.bak)?", "data|index"), (_SEGMENT, ""))),
     (r"consumequeue(_ext)?|batchconsumequeue", _QUEUES),
-    (r"consumequeue_rocksdb|rocksdbstore", ((_ROCKSDB, ""),)),
+    (r"consumequeue_rocksdb|rocksdbstore|kvStore", ((_ROCKSDB, ""),)),
     (r"index", ((r"\d{17}", ""),)),
     (r"transaction", (("", r"statetable|redolog"), (_SEGMENT, ""))),
     (r"timerlog", ((_SEGMENT, ""),)),
-    (r"config", ((_CONFIG, r"rdb|metadata|topics|subscriptionGroups|consumerOffsets"), (_ROCKSDB, ""))),
+    (r"config", ((_CONFIG, r"rdb|metadata|topics|subscriptionGroups|consumerOffsets|users|acls"), (_ROCKSDB, ""))),
     (r"compaction", ()),
 )
-_FILES = r"(abort|checkpoint|timerwheel|epochFileCheckpoint|brokerIdentity)(\.bak)?"
+_FILES = r"(abort|checkpoint|timerwheel(\.\d+)?|epochFileCheckpoint|brokerIdentity(-temp)?)(\.bak)?"
 
 
 def is_own_path(path: str) -> bool:

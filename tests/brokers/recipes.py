@@ -268,6 +268,13 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
         restart={"enableLmq": "true", "enableMultiDispatch": "true"},
     )
     add(
+        "downgraded-5.5.0-5.3.3",
+        "Begun by 5.5.0 and continued by 5.3.3.",
+        "5.3.3",
+        {name: count for name, count in DOWNGRADED.items() if name != "between"},
+        earlier=("5.5.0",),
+    )
+    add(
         "downgraded-5.5.0-5.3.3-4.9.7",
         "Begun by 5.5.0, continued by 5.3.3, then by 4.9.7: what the younger ones made is still there.",
         "4.9.7",

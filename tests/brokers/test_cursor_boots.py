@@ -122,10 +122,13 @@ def test_a_check_goes_on_when_its_poison_halves_are_settled(version: str, tmp_pa
     assert complaints(store, tmp_path) == []
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_cursor_that_goes_back_asks_those_again_that_were_foretold(version: str, tmp_path: Path) -> None:
-    """With the op cursor: those that were put back before they were decided, for only their last copy has an op."""
-    name = f"common-{version}"
+@pytest.mark.parametrize("name", [*(f"common-{version}" for version in VERSIONS), "lmq-5.3.2"])
+def test_a_cursor_that_goes_back_asks_those_again_that_were_foretold(name: str, tmp_path: Path) -> None:
+    """With the op cursor: those that were put back before they were decided, for only their last copy has an op.
+
+    With enableLmq the cursors are in another file, which the broker reads too.
+    """
+    version = str(corpus.recipe(name)["version"])
     source, store = corpus.unpack(name, tmp_path / "source"), tmp_path / "rig" / "store"
     store.parent.mkdir()
     override = ("--override", "asked-again")
@@ -137,7 +140,8 @@ def test_a_cursor_that_goes_back_asks_those_again_that_were_foretold(version: st
     booted = Boot(store.parent, version, name)
     open_before = {row["case"] for row in corpus.expected(name) if row["open"]}
     assert booted.put_back & set(cases.values()) == open_before | again
-    print(f"BOOTED | {version} | common | copy | cursor set --half 0 --op 0 | {len(again)} asked again |")
+    kind = name.rpartition("-")[0]
+    print(f"BOOTED | {version} | {kind} | copy | cursor set --half 0 --op 0 | {len(again)} asked again |")
     # Brokers before 4.6.0 spoil compressed halves as they put them back, decided ones too.
     spoils = tuple(map(int, version.split("."))) < (4, 6, 0)
     # Whether one of them was put back before the stop is a matter of chance.

@@ -29,6 +29,14 @@ def test_the_last_broker_is_told_by_what_every_broker_rewrites() -> None:
     assert supposed_version(found)[0] == (4, 9, 8)
 
 
+def test_within_one_line_the_json_library_tells_it() -> None:
+    found = broker_settings(opened("downgraded-5.5.0-5.3.3"))
+    assert found.describe().startswith(
+        "broker 5.0.0 or later and 5.3.4 or earlier (config/consumerOffset.json), once 5.4.0 or later (rocksdbstore); "
+    )
+    assert supposed_version(found)[0] == (5, 3, 4)
+
+
 def test_a_named_version_may_be_the_older_one() -> None:
     found = broker_settings(opened(NAME), version="4.9.7")
     assert found.version == "4.9.7"
@@ -88,4 +96,4 @@ def test_a_broker_with_its_cursors_in_rocksdb_leaves_the_file_as_it_was(name: st
 
 def test_no_other_store_of_one_broker_seems_set_back() -> None:
     told = {name for name in corpus.all_names() if "once" in broker_settings(opened(name)).origin}
-    assert told == {NAME}
+    assert told == {NAME, "downgraded-5.5.0-5.3.3"}

@@ -124,7 +124,10 @@ def test_reading_says_so(store: Path, elsewhere: Path) -> None:
 
 
 def test_what_a_store_s_own_paths_are(store: Path, elsewhere: Path) -> None:
-    for path in ("abort", "checkpoint", "commitlog-b/0", "config/rdb/CURRENT", "transaction/statetable/0"):
+    for path in (
+        "abort", "checkpoint", "timerwheel.4096", "brokerIdentity-temp", "commitlog-b/0", "config/rdb/CURRENT",
+        "kvStore/CURRENT", "transaction/statetable/0",
+    ):  # fmt: skip
         assert is_own_path(path), path
     for path in ("etc/passwd", "authorized_keys", ".ssh/id_rsa", "commitlog", "lock"):
         assert not is_own_path(path), path
