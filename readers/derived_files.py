@@ -38,7 +38,7 @@ from readers.premises import ForeignDecision
 from readers.prepared_log import CLUSTER, is_prepared, is_rollback
 from readers.record_at import block_at, blocks_at
 from readers.record_block import Block
-from readers.record_keys import key_pairs, tag_pairs
+from readers.record_keys import key_pairs, tag_pairs, unique_key_pairs
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, WAITING_TOPICS
 from readers.store_view import StoreFacts
 
@@ -280,10 +280,15 @@ class DerivedFiles:
         begin, end = self._log.begin_offset, self._log.end_offset
         left = [offset for offset in np.unique(offsets).tolist() if begin <= offset < end]
         unseen = [offset for offset in left if offset not in self._gathered.seen]
+        led = np.flatnonzero(np.isin(offsets, unseen))
+        led = led[np.argsort(offsets[led], kind="stable")]
+        offsets, hashes = offsets[led], hashes[led]
         found = 0
         for block in blocks_at(self._log, unseen):
             found += len(block)
-            self._require_keys(block, offsets, hashes)
+            first, last = block.commit_log_offsets[[0, -1]]
+            rows = slice(np.searchsorted(offsets, first), np.searchsorted(offsets, last, "right"))
+            self._require_keys(block, offsets[rows], hashes[rows])
             self._gathered.add(block)
         if found != len(unseen):
             raise Untrusted(f"{len(unseen) - found} records that the index points at are none")
@@ -292,12 +297,15 @@ class DerivedFiles:
     def _require_keys(block: Block, offsets: Int64s, hashes: Int64s) -> None:
         """That records have the keys by which the index led to them: it was made of what the log said then."""
         places = block.commit_log_offsets
-        led = np.isin(offsets, places)
-        wanted = _packed(places, offsets[led], hashes[led])
+        wanted = _packed(places, offsets, hashes)
+        wanted = wanted[~np.isin(wanted, _packed(places, *unique_key_pairs(block)))]
+        if not len(wanted):
+            return
+        rest = block.take(np.unique(wanted >> _HASH_BITS))
         for pairs in (key_pairs, tag_pairs):  # tags stand in the index from 5.5.0 on
-            wanted = wanted[~np.isin(wanted, _packed(places, *pairs(block)))]
-            if not len(wanted):
-                return
+            wanted = wanted[~np.isin(wanted, _packed(places, *pairs(rest)))]
+        if not len(wanted):
+            return
         offset = int(places[wanted[0] >> _HASH_BITS])
         raise Untrusted(f"the record at commit-log offset {offset} has not the key that the index knows it by")
 

@@ -23,18 +23,29 @@ from readers.decided_numbers import doubtful_number
 from readers.end_candidates import EndCandidates
 from readers.findings import Finding
 from readers.foreign import foreign_decision
-from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES, are_halves, finals_of, halves_of, is_delayed_half, is_final
+from readers.half_queue import (
+    JUDGED_FINALS,
+    JUDGED_HALVES,
+    are_halves,
+    finals_of,
+    halves_of,
+    is_delayed_half,
+    is_final,
+    witnesses_of,
+)
 from readers.many_findings import one_by_one
+from readers.naming import naming_of
 from readers.offset_marks import rocksdb_marks, rollback_marks
 from readers.premises import DoubtfulEnd, ForeignDecision, MissingRange
 from readers.prepared_log import is_rollback, prepared_names
-from readers.record_at import block_at
+from readers.record_at import block_at, blocks_at
 from readers.record_block import Block
 from readers.record_words import words_of
 from readers.sources import SegmentedLog
 from readers.spool import identities
 from readers.store import DISCARD_TOPIC, ROCKSDB_OP_TOPIC, Store
 
+_ENDS_AT_ONCE = 4096
 _COMMIT, _ROLLBACK, _OP = "COMMIT record", "ROLLBACK record", "op message"
 
 
@@ -85,11 +96,33 @@ def examined_ends(
     try:
         work = _Examination(store, log, unreadable_files, missing)
         order = np.argsort(offsets, kind="stable")
-        for offset, named in zip(offsets[order].tolist(), named_offsets[order].tolist(), strict=True):
-            work.look_at(offset, named)
+        pairs = [
+            pair for pair in zip(offsets[order].tolist(), named_offsets[order].tolist(), strict=True)
+            if not work.cannot_be_read(pair[1], pair[0])
+        ]  # fmt: skip
+        for first in range(0, len(pairs), _ENDS_AT_ONCE):
+            portion = pairs[first : first + _ENDS_AT_ONCE]
+            settled = _settled(log, store.root, portion)
+            for offset, named in portion:
+                if offset not in settled:
+                    work.look_at(offset, named)
         return work.result()
     finally:
         log.close()
+
+
+def _settled(log: SegmentedLog, store: str, pairs: Sequence[tuple[int, int]]) -> set[int]:
+    """The ends that name a half copy with the same words: most do, and need no look of their own."""
+    own, named = (
+        [witnesses_of(block, store) for block in blocks_at(log, sorted(places))]
+        for places in ({offset for offset, _ in pairs}, {place for offset, place in pairs if 0 <= place < offset})
+    )
+    halves = naming_of([found["halves"] for found in named if "halves" in found])
+    return {
+        offset
+        for kind, name in (("finals", "prepared_transaction_offset"), ("offset_marks", "half_commit_log_offset"))
+        for offset in naming_of([found[kind] for found in own if kind in found]).settled(name, halves).tolist()
+    }
 
 
 class _Examination:
@@ -107,7 +140,7 @@ class _Examination:
     def look_at(self, offset: int, named_offset: int) -> None:
         """One end and what it names."""
         end = block_at(self._log, offset)
-        if end is None or self._cannot_be_read(named_offset, offset):
+        if end is None:
             return
         kind, is_before = _kind_of(end), 0 <= named_offset < offset
         named = block_at(self._log, named_offset) if is_before else None
@@ -150,7 +183,7 @@ class _Examination:
                 ))  # fmt: skip
         return self._found
 
-    def _cannot_be_read(self, named_offset: int, offset: int) -> bool:
+    def cannot_be_read(self, named_offset: int, offset: int) -> bool:
         """Whether what is named has left the log, or is missing from it: then the name may be right."""
         if not 0 <= named_offset < offset:
             return False

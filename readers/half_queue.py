@@ -290,36 +290,48 @@ def is_final(block: Block) -> Bools:
     The header has no CRC, so no single field of it decides: a record that names a copy and has the words of a final is
     one whatever its flag says (designs before 4.3 know no REAL_TOPIC); without a named copy its flag alone makes none.
     """
+    finals = np.zeros(len(block), np.bool_)
+    rows, _, own = _candidates(block)
+    finals[rows[own]] = True
+    return finals
+
+
+def _finals_in(block: Block) -> Block:
+    """The records of a block that `is_final` chooses; what was looked up to choose them is kept where all are."""
+    _, candidates, own = _candidates(block)
+    return candidates if own.all() else candidates.take(own)
+
+
+def _candidates(block: Block) -> tuple[Int64s, Block, Bools]:
+    """The records that have the flag of a final or name a copy: their rows, themselves, and which are finals."""
     kinds = block.sys_flag & TRANSACTION_MASK
     flagged = kinds == COMMIT
     names_copy = block.header("prepared_transaction_offset") != 0
-    finals: Bools = flagged | names_copy
-    rows = np.flatnonzero(finals)
-    if len(rows):
-        candidates = block.take(rows)
-        flagged, names_copy = flagged[rows], names_copy[rows]
-        has_body = candidates.body_lengths > 0
-        is_first = candidates.header("reconsume_times") == 0
-        own = ~(candidates.topic_is(HALF_TOPIC) | candidates.topic_is(DISCARD_TOPIC) | is_delayed_half(candidates))
-        doubtful = np.flatnonzero(own & ~(flagged & names_copy & is_first & has_body))
-        if len(doubtful):
-            alone = candidates.take(doubtful)
-            words = (PRODUCER_GROUP, REAL_TOPIC, TRANSACTION_ID, HALF_MARK)
-            has = {name: alone.properties.locate(name)[2] for name in words}
-            # Before 4.3 a final keeps TRAN_MSG, and so does the ROLLBACK record, which has no body.
-            is_old = has[HALF_MARK] & ~has[REAL_TOPIC] & ~has[TRANSACTION_ID]
-            is_old_final = is_old & has_body[doubtful] & (kinds[rows][doubtful] != PREPARED)
-            is_sent_back = alone.data[alone.topic_starts] == ord("%")  # %RETRY%, %DLQ%
-            for topic in WAITING_TOPICS:
-                is_sent_back |= alone.topic_is(topic) & ~is_first[doubtful]
-            own[doubtful] = has[PRODUCER_GROUP] & np.where(
-                names_copy[doubtful],
-                ~is_sent_back
-                & ((flagged[doubtful] & ~is_old) | has[REAL_TOPIC] | has[TRANSACTION_ID] | is_old_final),
-                is_first[doubtful],
-            )
-        finals[rows] = own & ~_is_elsewhere(candidates, own, names_copy)
-    return finals
+    rows = np.flatnonzero(flagged | names_copy)
+    candidates = block.take(rows)
+    flagged, names_copy = flagged[rows], names_copy[rows]
+    has_body = candidates.body_lengths > 0
+    is_first = candidates.header("reconsume_times") == 0
+    own = ~(candidates.topic_is(HALF_TOPIC) | candidates.topic_is(DISCARD_TOPIC) | is_delayed_half(candidates))
+    doubtful = np.flatnonzero(own & ~(flagged & names_copy & is_first & has_body))
+    if len(doubtful):
+        alone = candidates.take(doubtful)
+        words = (PRODUCER_GROUP, REAL_TOPIC, TRANSACTION_ID, HALF_MARK)
+        has = {name: alone.properties.locate(name)[2] for name in words}
+        # Before 4.3 a final keeps TRAN_MSG, and so does the ROLLBACK record, which has no body.
+        is_old = has[HALF_MARK] & ~has[REAL_TOPIC] & ~has[TRANSACTION_ID]
+        is_old_final = is_old & has_body[doubtful] & (kinds[rows][doubtful] != PREPARED)
+        is_sent_back = alone.data[alone.topic_starts] == ord("%")  # %RETRY%, %DLQ%
+        for topic in WAITING_TOPICS:
+            is_sent_back |= alone.topic_is(topic) & ~is_first[doubtful]
+        own[doubtful] = has[PRODUCER_GROUP] & np.where(
+            names_copy[doubtful],
+            ~is_sent_back
+            & ((flagged[doubtful] & ~is_old) | has[REAL_TOPIC] | has[TRANSACTION_ID] | is_old_final),
+            is_first[doubtful],
+        )
+    own &= ~_is_elsewhere(candidates, own, names_copy)
+    return rows, candidates, own
 
 
 def _is_elsewhere(block: Block, rows: Bools, names_copy: Bools) -> Bools:
@@ -334,6 +346,8 @@ def _is_elsewhere(block: Block, rows: Bools, names_copy: Bools) -> Bools:
     _, lengths, has = block.properties.locate(REAL_TOPIC)
     may_be_half = np.isin(lengths, [len(topic) for topic in (HALF_TOPIC, ROCKSDB_HALF_TOPIC)])
     chosen = np.flatnonzero(rows & has & (may_be_half | ~names_copy) & (block.data[block.topic_starts] != ord("%")))
+    if not len(chosen):
+        return found
     alone = block.take(chosen)
     is_waiting = alone.topic_is(WAITING_TOPICS[0]) | alone.topic_is(WAITING_TOPICS[1])
     chosen, alone = chosen[~is_waiting], alone.take(~is_waiting)
@@ -357,9 +371,9 @@ def witnesses_of(block: Block, store: str) -> dict[str, pa.RecordBatch]:
     is_op = block.topic_is(OP_TOPIC)
     if is_op.any():
         found["ops"] = ops_of(block.take(is_op), store)
-    commits = is_final(block)
-    if commits.any():
-        found["finals"] = finals_of(block.take(commits), store, JUDGED_FINALS)
+    finals = _finals_in(block)
+    if len(finals):
+        found["finals"] = finals_of(finals, store, JUDGED_FINALS)
     is_discard = block.topic_is(DISCARD_TOPIC)
     if is_discard.any():
         found["discards"] = halves_of(block.take(is_discard), store, JUDGED_HALVES)

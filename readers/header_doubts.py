@@ -58,7 +58,7 @@ def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: s
             ))  # fmt: skip
     lone = [
         np.asarray(rows["commit_log_offset"].filter(pc.is_valid(rows[_LONE[name]])))
-        for name, rows in witnesses.items() if name in _LONE
+        for name, rows in witnesses.items() if name in _LONE and rows[_LONE[name]].null_count < len(rows)
     ]  # fmt: skip
     places = np.concatenate([np.empty(0, np.int64), *lone])
     if not len(places):

@@ -273,13 +273,14 @@ def _gather(file: OpenFile, positions: Int64s, width: int) -> npt.NDArray[np.uin
         if file.is_remote and begin % _PREPARED_POSITIONS == 0:
             file.prepare((position, width) for position in unique[begin : begin + _PREPARED_POSITIONS].tolist())
         while begin < cut:
-            end = min(cut, int(np.searchsorted(unique, unique[begin] + _BLOCK_BYTES)))
-            first = int(unique[begin])
+            end, first = cut, int(unique[begin])
+            if int(unique[cut - 1]) - first >= _BLOCK_BYTES:
+                end = int(np.searchsorted(unique, first + _BLOCK_BYTES))
             data = np.frombuffer(file.read(first, int(unique[end - 1]) - first + width), np.uint8)
             if end == begin + 1:
                 rows[begin] = data
             else:
-                windows = np.lib.stride_tricks.sliding_window_view(data, width)
+                windows = np.ndarray((len(data) - width + 1, width), np.uint8, data, 0, (1, 1))
                 rows[begin:end] = windows[unique[begin:end] - first]
             begin = end
     return rows[places]

@@ -23,7 +23,7 @@ from readers.properties import UNIQ_KEY
 from readers.record_at import block_at
 from readers.record_keys import key_pairs, tag_pairs
 from readers.sources import OpenFile, SegmentedLog
-from readers.spool import identities
+from readers.spool import UInt64s
 from readers.store import Store
 
 #: A split in which more records contradict the index has another log's index.
@@ -33,14 +33,16 @@ _BEARERS = ("halves", "finals", "discards")
 _NAMERS = ("offset_marks",)
 
 
-def doubtful_ids(store: Store, batches: Mapping[str, Sequence[pa.RecordBatch]]) -> list[DoubtfulId]:
+def doubtful_ids(
+    store: Store, batches: Mapping[str, Sequence[pa.RecordBatch]], hashes: Mapping[str, UInt64s]
+) -> list[DoubtfulId]:
     """The witnesses of one split whose id no other of them bears, and that the index knows by another id.
 
-    `batches`: the witnesses by kind.
+    `batches`: the witnesses by kind. `hashes`: those of their identities, all batches of a kind together.
     Order: commit-log offset.
     Damage: an index that cannot be read contradicts nothing; a remote one is not asked.
     """
-    return [] if store.is_remote or not store.index_files else contradicted_ids(store, _lone(batches))
+    return [] if store.is_remote or not store.index_files else contradicted_ids(store, _lone(batches, hashes))
 
 
 def contradicted_ids(store: Store, rows: pa.Table) -> list[DoubtfulId]:
@@ -63,17 +65,18 @@ def contradicted_ids(store: Store, rows: pa.Table) -> list[DoubtfulId]:
         log.close()
 
 
-def _lone(batches: Mapping[str, Sequence[pa.RecordBatch]]) -> pa.Table:
+def _lone(batches: Mapping[str, Sequence[pa.RecordBatch]], hashes: Mapping[str, UInt64s]) -> pa.Table:
     """The half copies, finals and discard copies whose identity no other witness has."""
     schema = pa.schema([JUDGED_HALVES.field(name) for name in ("commit_log_offset", "topic", "transaction_id")])
     found = [batch.select(schema.names) for name in _BEARERS for batch in batches[name]]
-    if not found:
-        return schema.empty_table()
-    names = [identities(batch) for kind in (*_BEARERS, *_NAMERS) for batch in batches[kind]]
-    numbers = np.asarray(pa.chunked_array(names).combine_chunks().dictionary_encode().indices.fill_null(-1)) + 1
-    is_lone = np.bincount(numbers)[numbers[: sum(map(len, found))]] == 1
+    numbers = np.concatenate([hashes[name] for name in (*_BEARERS, *_NAMERS)])
+    order = np.argsort(numbers)
+    in_order = numbers[order]
+    is_first = np.append(True, in_order[1:] != in_order[:-1])
+    is_lone = np.empty(len(numbers), np.bool_)
+    is_lone[order] = is_first & np.append(is_first[1:], True)
     table = pa.Table.from_batches(found, schema)
-    return table.filter(pa.array(is_lone)).sort_by("commit_log_offset")
+    return table.filter(pa.array(is_lone[: table.num_rows])).sort_by("commit_log_offset")
 
 
 def _suspects(index: Index, rows: pa.Table) -> list[int]:
@@ -87,10 +90,15 @@ def _suspects(index: Index, rows: pa.Table) -> list[int]:
     is_known, is_same = np.zeros(len(offsets), np.bool_), np.zeros(len(offsets), np.bool_)
     for file in index.files:
         for places, found in _entries_between(file, int(offsets[0]), int(offsets[-1])):
-            rows_of = np.minimum(np.searchsorted(offsets, places), len(offsets) - 1)
-            hit = np.flatnonzero(offsets[rows_of] == places)
-            is_known[rows_of[hit]] = True
-            is_same[rows_of[hit[own[rows_of[hit]] == found[hit]]]] = True
+            if (places[1:] < places[:-1]).any():  # only in a damaged index
+                order = np.argsort(places, kind="stable")
+                places, found = places[order], found[order]
+            first = np.searchsorted(places, offsets)
+            counts = np.searchsorted(places, offsets, "right") - first
+            is_known |= counts > 0
+            rows_of = np.repeat(np.arange(len(offsets)), counts)
+            entries = np.arange(len(rows_of)) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+            is_same[rows_of[found[entries] == own[rows_of]]] = True
     suspects: list[int] = offsets[is_known & ~is_same].tolist()
     return suspects if len(suspects) <= _SUSPECTS_MAX else []
 

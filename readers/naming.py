@@ -1,4 +1,4 @@
-"""The ends of one split held against the half copies of the same split that they name."""
+"""Ends held against the half copies that they name: those of one split, or some of a whole log."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.columns import Bools, Int64s
-from readers.spool import UInt64s
+from readers.spool import UInt64s, identities, identity_hashes
 
-#: What an end repeats of its half, where both say it.
-_REPEATED = ("transaction_id", "born_time_ms", "producer_group")
+#: What an end repeats of its half beside the identity, where both say it.
+_REPEATED = ("born_time_ms", "producer_group")
 #: What an end names that says no place, and what is no end.
 NO_PLACE = -1
 
 
 class Naming:
-    """Half copies, or ends, of one split.
+    """Half copies, or ends, of one log.
 
     Shape: one value per row, all batches together.
     Order: commit-log offset.
@@ -57,6 +57,11 @@ class Naming:
         hashes = np.where(is_by_place | is_contradicted, np.uint64(0), self._hashes)
         return self._offsets[rows], named[rows], hashes[rows]
 
+    def settled(self, named_by: str, halves: Naming) -> Int64s:
+        """Where the ends stand that name a half copy with the same words."""
+        is_settled, _ = self._settled_by(self.integers(named_by), halves)
+        return self._offsets[is_settled]
+
     def _settled_by(self, named: Int64s, halves: Naming) -> tuple[Bools, Bools]:
         """Whether each end names a half copy with the same words, and whether one that has others."""
         settled, contradicted = np.zeros(len(named), np.bool_), np.zeros(len(named), np.bool_)
@@ -72,10 +77,16 @@ class Naming:
         return settled, contradicted
 
     def _agrees(self, name: str, rows: Int64s, halves: Naming, half_rows: Int64s) -> Bools:
-        mine, its = (
-            pa.chunked_array([batch[name] for batch in some._batches], some._batches[0].schema.field(name).type)
-            .take(pa.array(chosen))
-            for some, chosen in ((self, rows), (halves, half_rows))
-        )
-        agrees: Bools = np.asarray(pc.fill_null(pc.equal(mine, its), True))
+        # Numbers for the values of both, as gathering texts by place costs more than comparing them.
+        ends = [batch[name] for batch in self._batches]
+        values = pa.chunked_array([*ends, *(batch[name] for batch in halves._batches)])
+        numbers = np.asarray(values.combine_chunks().dictionary_encode().indices.fill_null(-1))
+        mine, its = numbers[rows], numbers[len(self._offsets) :][half_rows]
+        agrees: Bools = (mine == its) | (mine < 0) | (its < 0)
         return agrees
+
+
+def naming_of(batches: list[pa.RecordBatch]) -> Naming:
+    """Some half copies, or ends, with the hashes of their identities."""
+    hashes = [identity_hashes(identities(rows)) for rows in batches]
+    return Naming(batches, np.concatenate([np.empty(0, np.uint64), *hashes]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,18 +18,28 @@ def key_pairs(block: Block) -> tuple[Int64s, Int64s]:
 
     Source: store/index/IndexService.java buildIndex; FORMATS 4.2.
     """
-    rows = block.take((block.sys_flag & TRANSACTION_MASK) != ROLLBACK)
-    if not len(rows):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
+    rows = _indexed(block)
+    pairs = [_pairs(rows, *keys) for keys in (_unique_keys(rows), _business_keys(rows))]
+    return np.concatenate([offsets for offsets, _ in pairs]), np.concatenate([hashes for _, hashes in pairs])
+
+
+def unique_key_pairs(block: Block) -> tuple[Int64s, Int64s]:
+    """The same of the unique keys alone."""
+    rows = _indexed(block)
+    return _pairs(rows, *_unique_keys(rows))
+
+
+def _indexed(block: Block) -> Block:
+    """The records that the broker enters: all but ROLLBACK records."""
+    rows = (block.sys_flag & TRANSACTION_MASK) != ROLLBACK
+    return block if rows.all() else block.take(rows)
+
+
+def _pairs(rows: Block, keys: pa.Array, owners: Int64s) -> tuple[Int64s, Int64s]:
     topics = rows.topics().cast(pa.binary()).dictionary_encode()
     prefixes = [topic + b"#" for topic in topics.dictionary.to_pylist()]
-    owners_of_prefix = np.asarray(topics.indices).astype(np.int64)
-    offsets, hashes = [], []
-    for keys, owners in _keys_of(rows):
-        mine = owners_of_prefix[owners]
-        offsets.append(rows.commit_log_offsets[owners])
-        hashes.append(_hashes(keys, mine, prefixes))
-    return np.concatenate(offsets), np.concatenate(hashes)
+    numbers = np.asarray(topics.indices).astype(np.int64)[owners]
+    return rows.commit_log_offsets[owners], _hashes(keys, numbers, prefixes)
 
 
 def may_lack_entries(block: Block) -> Bools:
@@ -42,17 +50,20 @@ def may_lack_entries(block: Block) -> Bools:
     return commits & ~block.properties.locate(UNIQ_KEY)[2] if commits.any() else commits
 
 
-def _keys_of(rows: Block) -> Iterator[tuple[pa.Array, Int64s]]:
-    """Unique keys, then the words of the business keys: the keys as bytes, and the record of each."""
+def _unique_keys(rows: Block) -> tuple[pa.Array, Int64s]:
+    """The unique keys as bytes, and the record of each."""
     unique = rows.properties.value(UNIQ_KEY).cast(pa.binary())
-    has = np.flatnonzero(np.asarray(pc.is_valid(unique)))
-    yield unique.drop_null(), has
+    return unique.drop_null(), np.flatnonzero(np.asarray(pc.is_valid(unique)))
+
+
+def _business_keys(rows: Block) -> tuple[pa.Array, Int64s]:
+    """The words of the business keys as bytes, and the record of each."""
     business = rows.properties.value(KEYS).cast(pa.binary())
     has = np.flatnonzero(np.asarray(pc.is_valid(business)))
     lists = pc.split_pattern(business.drop_null(), b" ")
     words, owners = lists.flatten(), np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
     full = np.asarray(pc.binary_length(words)) > 0
-    yield words.filter(pa.array(full)), has[owners[full]]
+    return words.filter(pa.array(full)), has[owners[full]]
 
 
 def _hashes(keys: pa.Array, prefix_numbers: Int64s, prefixes: list[bytes]) -> Int64s:

@@ -138,7 +138,7 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
     scanned.checks_seen_max = int(column(result.halves, "checks_count").max(initial=0))
     _look_for_strays(result)
     witnesses = {name: getattr(result, name) for name in IDENTIFIED}
-    scanned.doubtful_ids.extend(doubtful_ids(split.store, witnesses))
+    scanned.doubtful_ids.extend(doubtful_ids(split.store, witnesses, result.hashes))
     if at_ms is None:
         _compare_with_queues(result, ops)
         _compare_with_redo_log(result)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
+from readers.pandas_left_out import leave_pandas_out
+
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
@@ -24,8 +26,9 @@ def workers_count(total_bytes: int, processes: int | None) -> int:
     return 1 if total_bytes <= ONE_PROCESS_BYTES_MAX else processes or os.cpu_count() or 1
 
 
-def _end_with_parent() -> None:
+def _begin() -> None:
     """Have this process end when the one that started it was killed: it would wait for tasks for ever."""
+    leave_pandas_out()
     threading.Thread(target=_wait_for_parents_end, daemon=True).start()
 
 
@@ -43,7 +46,7 @@ class Workers:
         # Spawned, not forked: Arrow's threads do not survive a fork.
         context = multiprocessing.get_context("spawn")
         self._pool = (
-            ProcessPoolExecutor(processes, mp_context=context, initializer=_end_with_parent) if processes > 1 else None
+            ProcessPoolExecutor(processes, mp_context=context, initializer=_begin) if processes > 1 else None
         )
 
     def __enter__(self) -> Workers:

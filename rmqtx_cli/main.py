@@ -22,6 +22,7 @@ from readers.errors import (
     StoreInUse,
     UnsafeStore,
 )
+from readers.pandas_left_out import leave_pandas_out
 from remoting.errors import Refused, RemotingError
 from repairs.interruption import Interrupted
 from rmqtx_cli import exit_status, say
@@ -127,6 +128,7 @@ STATUSES: tuple[tuple[type[RmqtxError], int], ...] = (
 
 def run() -> None:
     """The console script."""
+    leave_pandas_out()
     status = status_of(sys.argv[1:])
     try:
         sys.stdout.flush()

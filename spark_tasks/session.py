@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from readers.pandas_left_out import let_pandas_in
 from spark_tasks.driver import own_session, temporary_files_in
 from spark_tasks.errors import SparkUnavailable
 
@@ -33,6 +34,7 @@ def session(
     """
     if find_spec("pyspark") is None:
         raise SparkUnavailable("pyspark is not installed", advice="pip install 'rmqtx[spark]'")
+    let_pandas_in()
     remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
     given = given_session()
     if given is not None:

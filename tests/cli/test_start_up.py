@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -25,3 +27,16 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     program = f"import sys, rmqtx_cli, rmqtx_cli.main; print(sorted(set({HEAVY!r}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_pyarrow_does_not_load_pandas(corpus_store: Callable[[str], Path]) -> None:
+    """It looks for it at its first conversion, and takes longer to load than all else."""
+    root = str(corpus_store("common-5.3.3"))
+    program = (
+        "import sys; from rmqtx_cli.main import run\n"
+        f"sys.argv = ['rmqtx', 'pending', {root!r}]\n"
+        "try: run()\n"
+        "finally: print({'pandas', 'pyarrow'} & set(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "{'pyarrow'}"
