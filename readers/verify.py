@@ -149,8 +149,7 @@ class Verify:
         conf = dict(self.conf)
         settings = broker_settings(store, conf=conf, version=self.version)
         yield from starting_findings(store, settings, conf)
-        if not is_quick:
-            yield from stop_findings(store, settings)
+        yield from stop_findings(store, settings)
         if is_partial:
             if not store.in_use:
                 yield Finding(store.root, "start-unforeseen", actual="not all of its log was read")

@@ -106,6 +106,8 @@ class LiveStore:
     def describe(self) -> str:
         """One line: what it is, and its settings, which come from itself."""
         role = f"{self.role.lower().replace('_', ' ')}, " if self.role != "ASYNC_MASTER" else ""
+        if self.is_slave:
+            role = "slave, which asks nobody (its master does, as long as it runs), "
         return f"a live broker, {role}asked over the wire; {self.settings.describe()}"
 
 

@@ -60,18 +60,22 @@ def test_what_had_all_its_checks_is_given_up_without_asking(version: str, tmp_pa
     told = ["--broker-version", version, "--broker-conf", str(tmp_path / "broker.conf")]
     assert status_of(["pending", str(root), *told, "-o", str(output)]) == 0
     cases = {row["transaction_id"]: row["case"] for row in rows}
-    foretold: list[dict[str, Any]] = json.loads(output.read_text())
-    spent = {cases[row["transaction_id"]] for row in foretold if row["advice"] == "decide"}
+    foretold = {cases[row["transaction_id"]]: row for row in json.loads(output.read_text())}
+    spent = {case for case, row in foretold.items() if row["advice"] == "decide"}
+    waiting = {case for case, row in foretold.items() if row["advice"] == "wait"}
     seen = Seen(cases)
     with Rig(version, tmp_path / "rig", conf) as rig:
         rig.start_names()
         with booted(rig, seen.take) as agent:
             seen.meet_clients(agent, made)
-    print(f"SPENT | {version} | {len(spent)} given up, {len(foretold) - len(spent)} wait | asked {len(seen.checks)} |")
+    assert status_of(["audit", str(root), *told, "-q", "-o", str(output)]) == 0
+    after = {cases[row["transaction_id"]]: row for row in json.loads(output.read_text())}
+    asked = {case for case in foretold if len(after[case]["half_copies"]) > len(foretold[case]["half_copies"])}
+    print(f"SPENT | {version} | {len(spent)} given up, {len(waiting)} wait | put back and asked {len(asked)} |")
     assert spent
-    assert not spent & seen.checks
-    assert status_of(["pending", str(root), *told, "-o", str(output)]) == 0
-    assert not spent & {cases[row["transaction_id"]] for row in json.loads(output.read_text())}
+    assert not spent & asked
+    assert waiting <= asked
+    assert {after[case]["state"] for case in spent} == {"DISCARDED"}
 
 
 def live_rows(rig: Rig, output: Path) -> list[dict[str, Any]]:
