@@ -10,7 +10,7 @@ from readers.broker_settings import broker_settings
 from readers.check_stops import stop_findings
 from readers.findings import Finding
 from readers.store import HALF_TOPIC, Store, open_store
-from tests.brokers.corpus import corpus_names, expected
+from tests.brokers.corpus import corpus_names, expected, recipe
 from tests.forge.stores import copy_of, unpacked
 
 
@@ -22,7 +22,7 @@ def poisons(name: str) -> set[str]:
     return {row["transaction_id"] for row in expected(name) if row["case"].startswith("poison.")}
 
 
-@pytest.mark.parametrize("name", ["poison-4.3.0", "poison-4.4.0"])
+@pytest.mark.parametrize("name", ["poison-4.3.0", "poison-4.4.0", "poison-4.5.0"])
 def test_the_half_at_which_real_brokers_stopped(name: str) -> None:
     store = open_store(unpacked(name))
     (found,) = stops(store, name.split("-")[1])
@@ -36,7 +36,8 @@ def test_the_half_at_which_real_brokers_stopped(name: str) -> None:
 def test_no_other_store_has_one() -> None:
     for name in corpus_names():
         if not name.startswith("poison"):
-            assert stops(open_store(unpacked(name)), name.split("-")[1]) == [], name
+            made = recipe(name)
+            assert stops(open_store(unpacked(name)), str(made.get("upgrade", made["version"]))) == [], name
 
 
 @pytest.mark.parametrize(("version", "is_stopped"), [("4.3.0", True), ("4.9.4", True), ("4.9.7", False), (None, True)])
