@@ -31,7 +31,8 @@ class Chosen:
 def chosen_cursor_file(store: Store) -> Chosen:
     """The file in which the store's broker keeps its cursors; the usual one where there is none.
 
-    Damage: cursors-contradict where the older file's check has come further than the younger one's.
+    Damage: cursors-contradict where the older file's check has come further than the younger one's, or one of two
+            cannot be read and no time says which is younger.
     """
     there = [file for file in CURSOR_FILES if _is_there(store, file)]
     if len(there) < 2:
@@ -42,19 +43,25 @@ def chosen_cursor_file(store: Store) -> Chosen:
     apart_ns = written_ns[1] - written_ns[0]
     further = _further(light.config.value, usual.config.value)
     if abs(apart_ns) < _APART_NS:
-        return light if further is True else usual
+        chosen, other = (light, usual) if further is True else (usual, light)
+        return chosen if other.config.value is not None else _contradicted(store, chosen, other, "cannot be read")
     younger, older = (light, usual) if apart_ns > 0 else (usual, light)
     if further is None or further == (younger is light):
         return younger
+    return _contradicted(store, younger, older, "is older, and its check has come further")
+
+
+def _contradicted(store: Store, chosen: Chosen, other: Chosen, words: str) -> Chosen:
     finding = Finding(
-        store.root, "cursors-contradict", younger.config.file, expected="the later cursors in the file written last",
-        actual=f"{older.config.file} is older, and its check has come further",
+        store.root, "cursors-contradict", store.place("config", chosen.file.name),
+        expected="the later cursors in the file written last",
+        actual=f"{store.place('config', other.file.name)} {words}",
     )  # fmt: skip
-    return Chosen(younger.file, younger.config, finding)
+    return Chosen(chosen.file, chosen.config, finding)
 
 
 def _is_there(store: Store, file: CursorFile) -> bool:
-    return any(store.size_bytes("config", name) for name in (file.name, f"{file.name}.bak"))
+    return any(store.has("config", name) for name in (file.name, f"{file.name}.bak"))
 
 
 def _further(light: Any, usual: Any) -> bool | None:

@@ -255,7 +255,7 @@ KINDS: dict[str, Kind] = {
         "warning",
         "a configuration file of the broker is not there",
         "cursors are unknown: what only they decide is UNDECIDABLE",
-        "give the store's config/consumerOffset.json",
+        "give the store's config/consumerOffset.json, with enableLmq config/lmqConsumerOffset.json",
     ),
     "config-backup": Kind(
         "warning",

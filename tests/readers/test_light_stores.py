@@ -162,3 +162,25 @@ def test_the_backup_of_the_light_file_is_read_as_brokers_do(tmp_path: Path) -> N
     found = check_cursors(open_store(root))
     assert found.half is not None
     assert [finding.code for finding in found.findings] == ["config-backup"]
+
+
+@pytest.mark.parametrize(("age_ns", "codes"), [(0, ["config-damaged"]), (HOUR_NS, [])])
+def test_a_kill_that_left_the_young_file_empty_leaves_the_old_one_no_truth(
+    age_ns: int, codes: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "config").mkdir()
+    file_with(tmp_path, USUAL, 40, 9, HOUR_NS - age_ns)
+    file_with(tmp_path, LIGHT, 0, 0, age_ns)
+    now_ns = (tmp_path / "config" / LIGHT).stat().st_mtime_ns
+    (tmp_path / "config" / LIGHT).write_bytes(b"")
+    os.utime(tmp_path / "config" / LIGHT, ns=(now_ns, now_ns))
+    found = check_cursors(open_store(tmp_path))
+    assert [finding.code for finding in found.findings] == codes
+    assert found.half == ({0: 40} if age_ns else None)
+
+
+def test_of_two_files_without_times_the_one_that_can_be_read_is_no_proof(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    file_with(tmp_path, USUAL, 40, 9, 0)
+    (tmp_path / "config" / LIGHT).write_bytes(b"")
+    assert [finding.code for finding in check_cursors(open_store(tmp_path)).findings] == ["cursors-contradict"]
