@@ -165,6 +165,8 @@ class LocalFiles:
 
     def entries(self, directory: str) -> list[Entry]:
         """What a directory holds."""
+        if "\0" in directory:  # a topic of damaged bytes: no file has such a name
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
         with os.scandir(directory) as found:
             entries = [_local_entry(entry) for entry in found]
         return sorted(entries, key=lambda entry: entry.name)
@@ -174,6 +176,8 @@ class LocalFiles:
 
     def entry(self, place: str) -> Entry | None:
         """What stands at a place."""
+        if "\0" in place:
+            return None
         try:
             status = Path(place).stat()
         except OSError as error:

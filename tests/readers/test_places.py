@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from readers.errors import BadRequest, NotAStore
-from readers.places import expand, identity_of, is_uri, joined, name_of, normalised, parent_of, uri_of
+from readers.places import expand, files_of, identity_of, is_uri, joined, name_of, normalised, parent_of, uri_of
 
 
 @pytest.mark.parametrize(
@@ -116,3 +116,10 @@ def test_a_local_store_loads_no_file_systems(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_no_file_has_a_name_with_a_zero_in_it(tmp_path: Path) -> None:
+    files = files_of(str(tmp_path), 0)
+    assert files.entry(str(tmp_path / "a\0b")) is None
+    with pytest.raises(FileNotFoundError):
+        files.entries(str(tmp_path / "a\0b"))
