@@ -131,7 +131,9 @@ def of_window(
             return Foretold(is_running, begin_ms, why=TOO_MANY)
         return _without(played(Simulated(root, "as is", window, rules, how, begin_ms), is_running),
                         offsets[halves.are_diverted])
-    wait_ms = wait_for_ops_ms(rules) if not is_running and state.op_begin <= state.op_cursor < state.op_end else 0
+    # A running broker's files have old cursors: what they have before them says nothing of its next round.
+    has_ops = state.op_begin <= state.op_cursor < state.op_end and (not is_running or booted_time_ms is not None)
+    wait_ms = wait_for_ops_ms(rules) if has_ops else 0
     ends = give_up_times(_halves_of(halves, rows), rules, how, begin_ms, wait_ms)
     given_up = _of_ends(is_running, begin_ms, offsets[rows], ends)
     return _without(given_up, offsets[halves.are_diverted])
