@@ -80,6 +80,7 @@ def test_the_contract_of_pending_and_audit(rmqtx: Run, common: Path) -> None:
                 "store", "transaction_id", "state", "flags", "reason", "advice", "producer_group", "topic", "queue_id",
                 "keys", "born_time_ms", "born_time", "half_store_time_ms", "half_store_time", "decided_time_ms",
                 "decided_time", "checks_count", "half_copies", "op_marks", "final_records", "discard_copies",
+                "discard_at_ms", "discard_at",
                 "state_entries",
             } == set(row)
             assert row["transaction_id"]
