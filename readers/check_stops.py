@@ -7,10 +7,11 @@ check of a running broker, and it stands still all the same, or never starts, no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from readers.check_window import CheckWindow, StoredHalves, StoredOps, check_win
 from readers.consume_queue import open_queue
 from readers.cursors import CheckCursors, check_cursors
 from readers.errors import SourceError
+from readers.fastjson import read_config
 from readers.findings import Finding
 from readers.properties import UNIQ_KEY
 from readers.record_at import block_at
@@ -41,6 +43,10 @@ _LOOKED_THROUGH_BYTES = 4 << 20
 _GROWTH_BYTES = 128
 
 
+#: Where a bundle says what stops the check of its store: what a slice leaves out does not show that.
+SLICE_FILE = "rmqtxCheckStops.json"
+
+
 def check_stops(store: Store, settings: BrokerSettings, cursors: CheckCursors | None = None) -> list[CheckStop]:
     """Where the check of each half queue of a store comes no further; nothing for a queue whose check goes on.
 
@@ -49,6 +55,8 @@ def check_stops(store: Store, settings: BrokerSettings, cursors: CheckCursors | 
     """
     if store.has_rocksdb_queues:
         return []
+    if store.size_bytes("config", SLICE_FILE):
+        return _of_slice(store)
     cursors = cursors or check_cursors(store)
     if cursors.half is None or cursors.op is None:
         return []
@@ -60,6 +68,32 @@ def check_stops(store: Store, settings: BrokerSettings, cursors: CheckCursors | 
             continue
         found += [] if stop is None else [stop]
     return found
+
+
+def words_of_slice(stops: Sequence[CheckStop]) -> dict[str, Any]:
+    """What a bundle says of them, without any name out of the store."""
+    kept = ("queue_id", "queue_offset", "is_op", "reach_end", "why", "since_ms", "is_readable")
+    return {"checkStops": [{name: getattr(stop, name) for name in kept} for stop in stops]}
+
+
+def _of_slice(store: Store) -> list[CheckStop]:
+    value = read_config(store, SLICE_FILE).value
+    entries = value.get("checkStops") if isinstance(value, dict) else None
+    try:
+        return [_stop_of_words(store.root, entry) for entry in entries or ()]
+    except (KeyError, TypeError, ValueError):  # it is none of ours
+        return []
+
+
+def _stop_of_words(root: str, words: Mapping[str, Any]) -> CheckStop:
+    numbers = [int(words[name]) for name in ("queue_id", "queue_offset", "reach_end")]
+    since_ms = None if words["since_ms"] is None else int(words["since_ms"])
+    if not all(0 <= number < 1 << 62 for number in (*numbers, since_ms or 0)):
+        raise ValueError("it is no queue offset")
+    return CheckStop(
+        root, numbers[0], numbers[1], bool(words["is_op"]), numbers[2], str(words["why"]), since_ms,
+        is_readable=bool(words["is_readable"]),
+    )
 
 
 def stop_findings(

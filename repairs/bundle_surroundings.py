@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from readers.check_stops import SLICE_FILE, words_of_slice
 from readers.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values
 from readers.cursor_files import chosen_cursor_file
 from readers.cursors import check_cursors, read_cursors
@@ -99,6 +100,8 @@ def small_files(selection: Selection, facts: StoreFacts, redactor: Redactor | No
     topics = None if "config/topics.json" in raw else _topics(selection, name_of)
     if topics is not None:
         yield PlannedFile.of("store/config/topics.json", _json(topics))
+    if facts.check_stops:
+        yield PlannedFile.of(f"store/config/{SLICE_FILE}", _json(words_of_slice(facts.check_stops)))
     if "checkpoint" not in raw:
         values = checkpoint_times(store, facts.reference_time_ms)
         yield PlannedFile.of("store/checkpoint", CHECKPOINT_FIELDS.pack(**values).ljust(SIZE_BYTES, b"\0"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from readers.broker_settings import broker_settings
-from readers.check_stops import check_stops
+from readers.check_stops import SLICE_FILE, check_stops, words_of_slice
 from readers.questions import pending, show
 from readers.store import HALF_TOPIC, open_store
 from tests.brokers.corpus import expected
@@ -120,3 +121,21 @@ def test_without_cursors_nothing_is_claimed(tmp_path: Path) -> None:
     reading = pending([open_store(root)], settings_of("poison-4.5.0"))
     assert reading.check_stops == []
     assert (unpacked("poison-4.5.0") / "consumequeue" / HALF_TOPIC).is_dir()
+
+
+@pytest.mark.parametrize("words", ["[]", "{}", '{"checkStops": 7}', '{"checkStops": [{"queue_id": 1}]}', "no JSON"])
+def test_a_file_that_only_looks_like_a_bundles_says_nothing(words: str, tmp_path: Path) -> None:
+    root = copy_of("common-4.9.7", tmp_path)
+    (root / "config" / SLICE_FILE).write_text(words)
+    store = open_store(root)
+    assert check_stops(store, settings_of("common-4.9.7")(store)) == []
+
+
+def test_a_bundle_says_where_the_check_of_its_store_is_stopped(tmp_path: Path) -> None:
+    name = "poison-4.5.0"
+    store = opened(name)
+    (stop,) = check_stops(store, settings_of(name)(store))
+    root = copy_of("common-4.9.7", tmp_path)
+    (root / "config" / SLICE_FILE).write_text(json.dumps(words_of_slice([stop])))
+    (told,) = check_stops(open_store(root), settings_of(name)(store))
+    assert told == replace(stop, store=told.store, transaction_id=None, commit_log_offset=None)
