@@ -130,7 +130,7 @@ def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
         store=store,
         settings=settings_of(store),
         cursors=cursors,
-        reference_time_ms=store.taken_time_ms if store.in_use else _known_until_ms(store),
+        reference_time_ms=store.taken_time_ms if store.in_use else known_until_ms(store),
     )
     if store.in_use and may_have_rocksdb_halves(store):
         facts.beside = beside_log(store, facts.findings, has_prepared=False, has_rocksdb_halves=True)
@@ -140,7 +140,7 @@ def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
     return facts
 
 
-def _known_until_ms(store: Store) -> int:
+def known_until_ms(store: Store) -> int:
     """The moment at which a stopped store ends: its last flush, or the last half or op message if that is later.
 
     A broker that stopped cleanly has flushed all, so there a record that claims to be much later is damaged (5.5.0

@@ -16,6 +16,7 @@ from readers.record_at import block_at
 from readers.record_block import Block
 from readers.record_layout import COMMIT, TRANSACTION_MASK
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from readers.store_view import known_until_ms
 
 TIMELINE = pa.schema(
     [
@@ -90,6 +91,9 @@ class Surroundings(Protocol):
     def check_cursors(self) -> CheckCursors:
         """Where the transaction check stands."""
 
+    def stopped_time_ms(self) -> int | None:
+        """When its broker stopped, as far as its files tell; None where it runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoreSurroundings:
@@ -121,6 +125,10 @@ class StoreSurroundings:
     def check_cursors(self) -> CheckCursors:
         """Read from the same file."""
         return check_cursors(self.store)
+
+    def stopped_time_ms(self) -> int | None:
+        """By its checkpoint and its last records."""
+        return None if self.store.in_use else known_until_ms(self.store)
 
 
 def timeline(transaction: dict[str, Any], places: Sequence[Surroundings]) -> pa.Table:

@@ -58,3 +58,7 @@ class LiveSurroundings:
     def check_cursors(self) -> CheckCursors:
         """As they were when the reading began."""
         return CheckCursors({0: self.facts.half_cursor}, {0: self.facts.op_cursor})
+
+    def stopped_time_ms(self) -> int | None:
+        """It runs."""
+        return None

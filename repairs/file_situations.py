@@ -13,7 +13,7 @@ from readers.index_search import open_index
 from readers.record_at import block_at
 from readers.sources import SegmentedLog
 from readers.store import Store
-from readers.store_view import SettingsOf
+from readers.store_view import SettingsOf, known_until_ms
 from repairs.neighbourhood import contradictions
 from repairs.rocksdb_halves import copies_left, is_in_rocksdb
 from repairs.situation import NamedRecord, Situation, Surroundings, named_record
@@ -59,6 +59,7 @@ def _surroundings(store: Store, settings_of: SettingsOf) -> Surroundings:
         settle_ms=0, settled_ms=0,
         file_reserved_time_hours=settings.file_reserved_time_hours,
         now_ms=time.time_ns() // 1_000_000, producers=(), is_of_files=True,
+        stopped_time_ms=None if store.in_use else known_until_ms(store),
     )  # fmt: skip
 
 

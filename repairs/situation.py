@@ -85,7 +85,7 @@ class Surroundings:
            that could not be read are in `unread`, what contradicts the transaction's own records in `contradictions`.
            `is_stopped`: the broker does not run, and its files are acted on. `is_of_files`: files were looked at, and
            no broker was asked. `unwritable`: actions for which the broker would write what cannot be appended to its
-           files, and why.
+           files, and why. `stopped_time_ms`: when the broker of files that were looked at stopped.
     Units: `settle_ms` is how long a decision made before now may take to show; `settled_ms` how long was waited.
     """
 
@@ -104,6 +104,7 @@ class Surroundings:
     is_stopped: bool = False
     is_of_files: bool = False
     unwritable: Mapping[str, str] = field(default_factory=dict)
+    stopped_time_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

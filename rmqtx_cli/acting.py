@@ -11,7 +11,7 @@ import typer
 
 from readers.errors import BadRequest
 from rmqtx_cli import exit_status, say
-from rmqtx_cli.durations import duration_text, parse_duration_ms
+from rmqtx_cli.durations import age_text, parse_duration_ms
 from rmqtx_cli.identities import identities
 from rmqtx_cli.live import LiveOptions, open_live, with_live_options
 from rmqtx_cli.offline import OfflineOptions, resolved_in_files, with_offline_options
@@ -226,7 +226,8 @@ def carry_out_deeds(
 def say_deed(deed: Deed, voice: Voice) -> None:
     """What will be done to a transaction, in one line; and why not, in one more for each guard."""
     row, named = deed.situation.row, deed.named
-    age = duration_text(deed.situation.around.now_ms - row["half_store_time_ms"]) if row["half_store_time_ms"] else "?"
+    around, sent_ms = deed.situation.around, row["half_store_time_ms"]
+    age = age_text(sent_ms, around.now_ms, around.stopped_time_ms) if sent_ms else "?"
     checks = "checks not counted" if row["checks_count"] is None else count(row["checks_count"], "check")
     facts = [
         str(row["state"]), f"age {age}", checks, f"topic {row['topic']}",

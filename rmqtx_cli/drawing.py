@@ -11,7 +11,7 @@ from readers.store import HALF_TOPIC
 from readers.timeline import CONSUMERS, TIMELINE, Surroundings, consumers_past, timeline
 from readers.transactions import advice_sentence
 from rmqtx_cli.deadlines import deadline_text
-from rmqtx_cli.durations import duration_text
+from rmqtx_cli.durations import age_text, duration_text
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.text import escaped
 from rmqtx_cli.views import ALWAYS, Column, View, plain
@@ -31,7 +31,8 @@ def draw(
     transaction: Transaction, places: Sequence[Surroundings], stream: IO[bytes], deadline: Deadline | None, now_ms: int
 ) -> None:
     """Write the page. `deadline`: what is foretold of it, where the broker still has it before it."""
-    _write(stream, _head(transaction, "" if deadline is None else deadline_text(deadline, now_ms)))
+    discard = "" if deadline is None else deadline_text(deadline, now_ms)
+    _write(stream, _head(transaction, discard, _age(transaction, places, now_ms)))
     events = timeline(transaction, places)
     _write_table(stream, events, _timeline_view(_sent_ms(transaction), with_store=len(places) > 1))
     checks = list(_check_lines(transaction, places))
@@ -83,7 +84,16 @@ def _sent_ms(transaction: Transaction) -> int | None:
     return stored
 
 
-def _head(transaction: Transaction, discard: str) -> Iterator[str]:
+def _age(transaction: Transaction, places: Sequence[Surroundings], now_ms: int) -> str:
+    """How old it is, if it waits, and how old it was when its broker stopped: flags are by that."""
+    sent_ms = _sent_ms(transaction)
+    if sent_ms is None or transaction["state"] != "PENDING":
+        return ""
+    stopped = next((place.stopped_time_ms() for place in places if place.root == transaction["store"]), None)
+    return age_text(sent_ms, now_ms, stopped)
+
+
+def _head(transaction: Transaction, discard: str, age: str) -> Iterator[str]:
     def named(label: str, value: Any) -> str:
         return f"{label:<8}{escaped(str(value))}"
 
@@ -93,6 +103,8 @@ def _head(transaction: Transaction, discard: str) -> Iterator[str]:
         yield named("flag", f"{flag}: {FLAGS.get(flag, '')}")
     advice = transaction["advice"]
     yield named("advice", f"{advice}: {advice_sentence(advice, transaction['state'])}")
+    if age:
+        yield named("age", age)
     if discard:
         yield named("discard", discard)
     if transaction["producer_group"] is not None:

@@ -46,3 +46,11 @@ def duration_text(milliseconds: int | None) -> str:
         if len(parts) == 2:
             break
     return sign + "".join(parts)
+
+
+def age_text(sent_ms: int, now_ms: int, stopped_ms: int | None) -> str:
+    """How old something is, and how old it was when its broker stopped, where that is known and was before now."""
+    age = duration_text(now_ms - sent_ms)
+    if stopped_ms is None or not sent_ms <= stopped_ms < now_ms:
+        return age
+    return f"{age}; {duration_text(stopped_ms - sent_ms)} when its broker stopped"
