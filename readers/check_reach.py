@@ -39,7 +39,7 @@ class CheckReach:
         is_reached = halves.any_of(is_open & ~is_behind)
         is_pending = judged.state == "PENDING"
         is_unreached = halves.any_of(is_open & is_behind) & ~is_reached
-        self.is_never_asked: Bools = self.is_stopped & is_unreached & (is_pending | judged.is_closable)
+        self.is_never_asked: Bools = self.is_stopped & is_unreached & (is_pending | judged.is_asked_still)
         is_left = halves.any_of(is_open & ~is_behind & ~_are_spent(judged))
         self.is_spent: Bools = is_pending & is_reached & ~is_left & ~judged.newest_is(others.is_other)
 

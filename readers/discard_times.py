@@ -52,9 +52,14 @@ def _are_never_asked(rows: pa.Table) -> Bools:
     return found
 
 
+#: What is advised for what the broker asks for again, decided or discarded.
+_ASKED_ADVICE = ("close", "wait")
+
+
 def is_open_row(rows: pa.Table) -> pa.Array:
-    """Which rows the broker still has before it: PENDING, and decided ones that it will ask again."""
-    return pc.or_(pc.equal(rows["state"], "PENDING"), pc.equal(rows["advice"], "close"))
+    """Which rows the broker still has before it: PENDING, and decided or discarded ones that it will ask again."""
+    is_asked = pc.is_in(rows["advice"], value_set=pa.array(_ASKED_ADVICE))
+    return pc.or_(pc.equal(rows["state"], "PENDING"), is_asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class Deadline:
 
 def deadline_of(transaction: Mapping[str, Any], foretold: Mapping[str, Foretold]) -> Deadline | None:
     """What is foretold of a row of TRANSACTIONS; None where the broker has not it before it any more."""
-    if transaction["state"] != "PENDING" and transaction["advice"] != "close":
+    if transaction["state"] != "PENDING" and transaction["advice"] not in _ASKED_ADVICE:
         return None
     known = foretold.get(transaction["store"])
     if NEVER_ASKED_FLAG in transaction["flags"]:

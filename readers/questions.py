@@ -277,7 +277,7 @@ def _undecidable_findings(undecidable: Counter[tuple[str, str]]) -> list[Finding
 
 
 def open_rows(rows: pa.Table) -> pa.Table:
-    """The rows that the broker still has before it: PENDING, and decided ones that it will ask again."""
+    """The rows that the broker still has before it: PENDING, and decided or discarded ones that it will ask again."""
     return rows_where(rows, is_open_row(rows))
 
 

@@ -168,7 +168,7 @@ def _with_oddities(judged: Judgement, reasons: pa.Array) -> pa.Array:
         reasons = pc.if_else(pa.array(spent), last, reasons)
     if (waiting := never & (judged.state == "PENDING")).any():
         reasons = pc.if_else(pa.array(waiting), joined(reasons, stopped, " and never comes to it"), reasons)
-    if judged.is_closable.any():
+    if judged.is_asked_still.any():
         asked = pc.if_else(
             pa.array(judged.may_lack_op),
             "; a copy is still before the check: it will be asked again, unless its op message is missing",
@@ -178,6 +178,6 @@ def _with_oddities(judged: Judgement, reasons: pa.Array) -> pa.Array:
             asked = pc.if_else(pa.array(never), joined(stopped, " before a copy of it: it is asked again only once "
                                                        "that is out of the way"), asked)
         again = joined(reasons, pc.if_else(pa.array(judged.is_perhaps_asked), f"; {PERHAPS_ASKED}", asked))
-        reasons = pc.if_else(pa.array(judged.is_closable), again, reasons)
+        reasons = pc.if_else(pa.array(judged.is_asked_still), again, reasons)
     return reasons
 

@@ -225,7 +225,8 @@ class _Advice:
     def _cases_of_not_done(self) -> list[_Case]:
         not_done = _truths(pc.equal(self.words, "not_done"))
         pending, committed = not_done & self._is("PENDING"), not_done & self._is("COMMITTED")
-        ended = not_done & (self._is("DISCARDED") | self._is("LOST") | self._is("ROLLED_BACK"))
+        given_up = not_done & self._is("DISCARDED")
+        ended = given_up | not_done & (self._is("LOST") | self._is("ROLLED_BACK"))
         has_half = self.halves > 0
         again = has_half & self._advised("close")
         return [
@@ -239,6 +240,10 @@ class _Advice:
                 "; it will be asked again and could be delivered once more: close it"
             )),
             _Case(committed, "contradiction", "none", self._delivered_wrongly("; consumers have to compensate")),
+            _Case(given_up & has_half & self._advised("wait"), "act", "rollback", self._with_newest(
+                "given up on, as the ledger says not done, but the broker will ask again, and an answer COMMIT would "
+                "deliver it: roll back, naming its newest half copy"
+            )),
             _Case(ended & again, "act", "close", self._with_newest(
                 "not delivered, as the ledger says, but the broker will ask again, and an answer COMMIT would deliver "
                 "it: close it, naming its newest half copy"

@@ -487,7 +487,12 @@ class Judgement:
         closable = halves.any_of(self.is_open_per_copy & ~others.is_prepared)
         # Where the RocksDB table was not read, a half without op may still be in it, or not: closing it does no harm.
         perhaps = halves.any_of(others.is_unknown & ~self.is_hidden_per_copy)
-        self.is_closable = np.isin(self.state, ["COMMITTED", "ROLLED_BACK", "DISCARDED"]) & (closable | perhaps)
+        is_decided = np.isin(self.state, ["COMMITTED", "ROLLED_BACK"])
+        # Of what was given up on the check asks again where an open copy has checks left; else it gives up once more.
+        left = halves.integers("checks_count", 0) < self.checks_count[halves.number]
+        is_asked = (self.state == "DISCARDED") & halves.any_of(self.is_open_per_copy & ~others.is_prepared & left)
+        self.is_closable = is_decided & (closable | perhaps)
+        self.is_asked_still = self.is_closable | is_asked
         self.is_perhaps_asked = self.is_closable & ~closable
         self.reach = CheckReach(self)
         self.flags = flags_of(self)
@@ -531,6 +536,7 @@ class Judgement:
         # a broker before 3.2 asks for most
         unread = others.may_ask & (~others.has_tables | (others.is_table_damaged & (others.open_slot == NONE)))
         is_resumable = (self.state == "PENDING") & self.flags["masked"] | np.isin(self.state, ["DISCARDED", "LOST"])
+        is_resumable &= ~self.is_asked_still | self.reach.is_never_asked
         is_asked = self.newest_is((others.is_asked & ~others.is_unanswerable) | others.was_asked | unread)
         return pa.array(
             np.select(
@@ -541,7 +547,7 @@ class Judgement:
                     self.reach.is_never_asked & (self.state == "PENDING") | self.reach.is_stopped & is_resumable
                     | self.reach.is_spent,
                     is_resumable,
-                    self.state == "PENDING",
+                    (self.state == "PENDING") | self.is_asked_still,
                 ],
                 ["close", "decide", "decide", "resume", "wait"],
                 "none",

@@ -219,7 +219,8 @@ def _kind(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
         return "asked-again"
     if after["state"] == "PENDING" and before["state"] != "PENDING":
         return "taken-up"
-    return None
+    is_discarded = before["state"] == after["state"] == "DISCARDED"
+    return "taken-up" if is_discarded and after["advice"] == "wait" and before["advice"] != "wait" else None
 
 
 @contextmanager

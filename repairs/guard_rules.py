@@ -158,12 +158,18 @@ def op_in_memory(situation: Situation, wish: Wish) -> Found:
     )
 
 
+def _is_asked_still(situation: Situation) -> bool:
+    """Whether it was given up on, and the check will ask for another copy of it all the same."""
+    row = situation.row
+    return situation.state == "DISCARDED" and row["advice"] == "wait" and "open_after_decision" in row["flags"]
+
+
 def not_open(situation: Situation, wish: Wish) -> Found:
     """Nobody asks for it any more, or nobody decided it yet."""
     if prepared_record(situation, wish) is not None:
         return None
     if wish.action == "close" and situation.row["advice"] != "close":
-        if situation.state == "PENDING" or _is_open_or_dropped(situation):
+        if situation.state == "PENDING" or _is_asked_still(situation) or _is_open_or_dropped(situation):
             return "it is not decided: closing it would roll it back", "say rollback if that is meant"
         return f"it is {situation.state} and no copy of it is before the check: nothing asks again", "nothing to do"
     if wish.action == "discard" and situation.state == "DISCARDED":
@@ -173,7 +179,8 @@ def not_open(situation: Situation, wish: Wish) -> Found:
 
 def still_open(situation: Situation, wish: Wish) -> Found:
     """A half copy is still before the check."""
-    if wish.action != "resume" or situation.state != "PENDING" or "masked" in situation.row["flags"]:
+    is_open = situation.state == "PENDING" or _is_asked_still(situation)
+    if wish.action != "resume" or not is_open or "masked" in situation.row["flags"]:
         return None
     if prepared_record(situation, wish) is not None:
         return None

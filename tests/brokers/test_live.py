@@ -48,4 +48,4 @@ def test_a_fresh_store_is_judged_as_its_client_saw_it(version: str, stop: Stop, 
     assert wrong == {}
     assert sorted(set(rows) - {wanted["transaction_id"] for wanted in live.rows}) == []
     listed = pending([store], settings).table().to_pylist()
-    assert listed == [row for row in found if row["state"] == "PENDING" or row["advice"] == "close"]
+    assert listed == [row for row in found if row["state"] == "PENDING" or row["advice"] in ("close", "wait")]

@@ -89,7 +89,7 @@ def test_a_live_broker_gives_the_rows_of_its_files(kind: str, version: str, tmp_
         pending = live_questions.pending([one.broker]).table().to_pylist()
         in_files = questions.pending([one.store], one.settings_of).table().to_pylist()
         assert comparable(pending, one.broker.root) == comparable(in_files, root)
-        assert len(pending) == sum(row["state"] == "PENDING" or row["advice"] == "close" for row in files)
+        assert len(pending) == sum(row["state"] == "PENDING" or row["advice"] in ("close", "wait") for row in files)
         assert files
         ids = [row["transaction_id"] for row in files]
         found = comparable(live_questions.lookup([one.broker], ids).table().to_pylist(), one.broker.root)

@@ -133,7 +133,7 @@ def test_clients_get_what_was_committed_and_are_asked_what_was_open(
     else:
         known = {identity: row for identity, row in rows.items() if identity in cases}
         finals = Counter({cases[key]: len(row["final_records"]) for key, row in known.items() if row["final_records"]})
-        is_open = {key: row["state"] == "PENDING" or row["advice"] == "close" for key, row in known.items()}
+        is_open = {key: row["state"] == "PENDING" or row["advice"] in ("close", "wait") for key, row in known.items()}
         must = {cases[key] for key, row in known.items() if is_open[key] and "masked" not in row["flags"]}
         may = must | {cases[key] for key, row in known.items() if row["state"] == "UNDECIDABLE"}
     before = complaints(store, tmp_path)

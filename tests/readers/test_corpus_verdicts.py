@@ -38,7 +38,7 @@ def test_every_row_is_complete(name: str) -> None:
 
 
 def test_pending_is_the_open_part_of_audit(name: str) -> None:
-    wanted = [row for row in audited(name) if row["state"] == "PENDING" or row["advice"] == "close"]
+    wanted = [row for row in audited(name) if row["state"] == "PENDING" or row["advice"] in ("close", "wait")]
     reading = pending([opened(name)], settings_of(name))
     assert reading.table().to_pylist() == wanted
     # Only halves without UNIQ_KEY, whose id is the place of their first copy, are not in the index.

@@ -104,7 +104,7 @@ def test_every_row_is_complete(name: str) -> None:
 @pytest.mark.parametrize("name", [*OLD, *ROCKSDB])
 def test_pending_and_show_scan_and_say_so(name: str) -> None:
     rows = audited(name)
-    wanted = [row for row in rows if row["state"] == "PENDING" or row["advice"] == "close"]
+    wanted = [row for row in rows if row["state"] == "PENDING" or row["advice"] in ("close", "wait")]
     reading = pending([opened(name)], settings_of(name))
     assert reading.table().to_pylist() == wanted
     assert reading.notes[0].startswith("the log is scanned, because ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ from tests.forge.stores import opened
 from tests.readers.truth import audited
 
 PARALLEL = ("parallel-5.3.3", "timer-5.3.0", "cursorback-5.3.3", "cursorback-4.9.7", "delayed-5.1.4")
+ADVISED = (
+    *PARALLEL, "opslost-5.3.3", "rollbackslost-5.3.3", "killed-5.3.3", "cursoredited-5.3.3", "cursoredited-4.9.7",
+)  # fmt: skip
 ONE_LINE = ("common-4.9.7", "common-5.3.3", "killed-5.3.3", "rollbackslost-5.3.3")
 
 
@@ -103,3 +107,30 @@ def test_the_window_is_that_of_the_interval() -> None:
     assert "3 s (transactionOpBatchInterval, by default)" in next(
         row["reason"] for row in rows if row["transaction_id"] in by_default
     )
+
+
+def test_the_advice_is_what_the_restarted_broker_does() -> None:
+    """The second run of each store is its own broker's: what it asked or put back again was open, all else was not."""
+    is_open: dict[str, Counter[bool]] = {}
+    for name in ADVISED:
+        rows = {row["transaction_id"]: row for row in audited(name)}
+        for wanted in corpus.expected(name):
+            advice = rows[wanted["transaction_id"]]["advice"]
+            is_open.setdefault(advice, Counter())[wanted["open"]] += 1
+    assert {advice: set(counts) for advice, counts in is_open.items()} == {
+        "wait": {True}, "close": {True}, "resume": {False}, "none": {False},
+    }
+    assert min(sum(counts.values()) for counts in is_open.values()) >= 10
+
+
+def test_what_was_given_up_on_is_waited_for_where_a_chain_of_it_has_checks_left() -> None:
+    rows = {row["transaction_id"]: row for row in audited("parallel-5.3.3")}
+    seen = 0
+    for wanted in corpus.expected("parallel-5.3.3"):
+        row = rows[wanted["transaction_id"]]
+        if row["state"] == "DISCARDED":
+            assert wanted["open"]
+            assert row["advice"] == "wait"
+            assert row["reason"].endswith("; a copy is still before the check: it will be asked again")
+            seen += 1
+    assert seen

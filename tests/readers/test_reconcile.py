@@ -187,9 +187,9 @@ def test_a_discarded_one_whose_half_copies_expired_is_resumed_first() -> None:
 
 
 def test_a_discarded_one_that_is_asked_again_is_settled_as_the_ledger_says() -> None:
-    row = verdict("DISCARDED", own="close", discards=1, flags=("open_after_decision",))
+    row = verdict("DISCARDED", own="wait", discards=1, flags=("open_after_decision",))
     assert advised(row, SAYS_DONE)["advice"] == "commit"
-    assert advised(row, SAYS_NOT_DONE)["advice"] == "close"
+    assert advised(row, SAYS_NOT_DONE)["advice"] == "rollback"
 
 
 def test_no_rows_at_all() -> None:

@@ -35,7 +35,7 @@ def places(entries: list[Row], fields: tuple[str, ...]) -> list[tuple[Any, ...]]
 
 def is_open(row: Row) -> bool:
     """Whether the broker will ask the producer again; it never asks for what a foreign op number hides."""
-    return (row["state"] == "PENDING" and "masked" not in row["flags"]) or row["advice"] == "close"
+    return (row["state"] == "PENDING" and "masked" not in row["flags"]) or row["advice"] in ("close", "wait")
 
 
 def is_asked(row: Row) -> bool:
@@ -43,7 +43,7 @@ def is_asked(row: Row) -> bool:
     return (
         (row["state"] == "PENDING" and row["advice"] != "decide")
         or bool({"unanswerable", "open_after_decision"} & set(row["flags"]))
-        or row["advice"] == "close"
+        or row["advice"] in ("close", "wait")
     )
 
 
@@ -87,5 +87,7 @@ def require_judged_as_any_store(name: str) -> list[str]:
     rows = audited(name)
     require_truth(name, rows)
     reading = pending([opened(name)], settings_of(name))
-    assert reading.table().to_pylist() == [row for row in rows if row["state"] == "PENDING" or row["advice"] == "close"]
+    assert reading.table().to_pylist() == [
+        row for row in rows if row["state"] == "PENDING" or row["advice"] in ("close", "wait")
+    ]
     return reading.notes

@@ -87,7 +87,7 @@ def test_the_rows_are_those_of_the_files(name: str, tmp_path: Path, client: Clie
         assert {name for name, row in by_id.items() if row["half_copies"]} <= {row["transaction_id"] for row in found}
         assert [f.line() for f in reading.findings if f.kind.severity == "error"] == []
         pending = one.live(live_questions.pending([one.broker]).table().to_pylist())
-        assert pending == [row for row in files if row["state"] == "PENDING" or row["advice"] == "close"]
+        assert pending == [row for row in files if row["state"] == "PENDING" or row["advice"] in ("close", "wait")]
 
 
 def test_a_lookup_finds_each_one_by_its_id_and_nothing_else(tmp_path: Path, client: Client) -> None:

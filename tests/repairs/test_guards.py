@@ -16,7 +16,7 @@ from repairs.situation import Situation
 from repairs.wishes import Wish
 from tests.repairs.forge import NOW_MS, around, final, mark, place, record, row, situation
 
-DISCARDED = row("DISCARDED", discard_copies=[place(0, 999)])
+DISCARDED = row("DISCARDED", advice="resume", discard_copies=[place(0, 999)])
 #: A half in RocksDB as a live broker shows it once its checks may be over.
 IN_ROCKSDB = situation(
     row("UNDECIDABLE", reason=f"{OPEN_OR_DROPPED}; resumed"), half_copy=replace(record(), topic=ROCKSDB_HALF_TOPIC)
@@ -62,7 +62,10 @@ CASES: dict[str, list[tuple[Situation, Wish]]] = {
         (situation(row("COMMITTED", final_records=[final()], advice="none")), Wish("close")),
         (situation(DISCARDED), Wish("discard")),
     ],
-    "still-open": [(situation(), Wish("resume"))],
+    "still-open": [
+        (situation(), Wish("resume")),
+        (situation({**DISCARDED, "advice": "wait", "flags": ["open_after_decision"]}), Wish("resume")),
+    ],
     "not-a-half": [(situation({**DISCARDED, "half_copies": []}), Wish("rollback"))],
     "cannot-be-written": [(situation(surroundings=around(unwritable={"commit": "it is put off"})), Wish("commit"))],
     "younger-copy": [
