@@ -3,7 +3,8 @@
 A verdict depends on the transaction's own witnesses and on the `StoreView`. Those with a new witness are judged again
 anyway. When only the view has changed, these can come out otherwise (the rules are in `transactions.py`):
 
-- the reference time moved: PENDING only; stalled, never_checked, immune and expires_soon are asked of no other;
+- the reference time moved: PENDING only; stalled, never_checked, immune and expires_soon are asked of no other; and
+  those that may be decided, for the window in which ops were in memory moves with it;
 - the clock alone moved, which it does at every step: immunity alone is measured by it, and ends as it goes on: those
   that are immune; all that are PENDING where it was set back;
 - a check cursor moved: those with a copy at or behind the lower one of where it was and is (`is_before_per_copy`: the
@@ -67,7 +68,9 @@ def mark_unsettled(database: FollowDatabase, number: int, before: dict[str, Any]
     elif before["reference_time_ms"] != now["reference_time_ms"] or _is_earlier(before.get("now_ms"), now["now_ms"]):
         _mark_states(database, "('PENDING')")
     else:
-        _mark_immune(database)
+        _mark_flagged(database, "immune")
+    if before["reference_time_ms"] != now["reference_time_ms"]:
+        _mark_flagged(database, "may_be_decided")
     old, new = ({json.dumps(entry) for entry in words["foreign"]} for words in (before, now))
     for entry in old ^ new:
         database.connection.execute(
@@ -81,10 +84,9 @@ def _mark_states(database: FollowDatabase, states: str) -> None:
     database.connection.execute(f"INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts WHERE state IN {states}")
 
 
-def _mark_immune(database: FollowDatabase) -> None:
+def _mark_flagged(database: FollowDatabase, flag: str) -> None:
     database.connection.execute(
-        "INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts "
-        "WHERE state = 'PENDING' AND ',' || flags || ',' LIKE '%,immune,%'"
+        "INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts WHERE ',' || flags || ',' LIKE ?", (f"%,{flag},%",)
     )
 
 

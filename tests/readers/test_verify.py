@@ -45,7 +45,7 @@ def test_a_sound_store_has_no_finding_but_notes(name: str) -> None:
         late = {"slot-pending", "start-enters", "start-deletes-index"}
         assert told <= {"store-time-backwards", "body-stream", *late}, told
         if told & late:  # only a killed broker leaves records behind
-            assert name.startswith("killed")
+            assert corpus.recipe(name)["stop"] == "kill"
 
 
 @pytest.mark.parametrize("split_bytes", [65_536, 7001])

@@ -22,8 +22,11 @@ from tests.forge import damage
 DERIVED = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 #: Until 4.9 a header counted every entry as a used slot.
 COUNTS_ENTRIES = ("4.3.0", "4.4.0")
-#: The broker was killed before its half queue was complete.
-INCOMPLETE = {"killed-4.4.0": "consumequeue/RMQ_SYS_TRANS_HALF_TOPIC/0/00000000000000000000"}
+#: The broker was killed before a queue was complete.
+INCOMPLETE = {
+    "killed-4.4.0": "consumequeue/RMQ_SYS_TRANS_HALF_TOPIC/0/00000000000000000000",
+    "parallel-5.3.3": "consumequeue/TRANS_CHECK_MAX_TIME_TOPIC/0/00000000000000000000",
+}
 
 
 def made(root: Path, target: Path, *parts: str):  # type: ignore[no-untyped-def]
@@ -55,8 +58,8 @@ def test_queues_are_byte_for_byte_the_brokers(name: str, tmp_path: Path) -> None
     assert not built.findings
 
 
-#: The brokers of one store did not index alike: 5.5.0 has tags among the keys.
-ONE_INDEX = [name for name in corpus.corpus_names() if not name.startswith(("killed-4.4", "downgraded"))]
+#: The brokers of one store did not index alike: 5.5.0 has tags among the keys; two were killed before they had indexed.
+ONE_INDEX = [name for name in corpus.corpus_names() if not name.startswith(("killed-4.4", "downgraded", "parallel"))]
 
 
 @pytest.mark.parametrize("name", ONE_INDEX)

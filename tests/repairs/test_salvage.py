@@ -42,7 +42,11 @@ def salvaged(root: Path, target: Path, *paths: Path) -> Salvaged:
 
 def states(root: Path) -> dict[str, tuple[str, str]]:
     rows = audit([open_store(root)], broker_settings).table().to_pylist()
-    return {row["transaction_id"]: (row["state"], ",".join(row["flags"])) for row in rows}
+    # A salvaged store is one that stopped cleanly: that its broker was killed is not in it any more.
+    return {
+        row["transaction_id"]: (row["state"], ",".join(flag for flag in row["flags"] if flag != "may_be_decided"))
+        for row in rows
+    }
 
 
 def assert_walked(root: Path) -> None:
