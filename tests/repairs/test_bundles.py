@@ -62,8 +62,8 @@ def some_of_each_state(rows: Iterable[Row]) -> list[str]:
 
 
 def placed(row: Row) -> Row:
-    """A row without its store and without names."""
-    names = {"store", "transaction_id", "producer_group", "topic", "keys"}
+    """A row without its store and without names; and without its deadline, which what is left out has a part in."""
+    names = {"store", "transaction_id", "producer_group", "topic", "keys", "discard_at_ms"}
     return {
         column: [{key: part for key, part in entry.items() if key not in names} for entry in value]
         if column in (*WITNESSES, "state_entries") else value
