@@ -59,6 +59,8 @@ BUNDLED = pa.schema(
     ]
 )
 _ARCHIVE_SUFFIXES = (".tar.xz", ".txz")
+#: Columns that count from the moment of reading, and that what is left out has a part in: deadlines.
+_OF_THE_MOMENT = ("discard_at_ms",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +223,7 @@ class _Draft:
                 continue
             mine, others = self._plain(self._renamed(row)), self._plain(other)
             for column in mine:
-                if mine[column] == others[column]:
+                if mine[column] == others[column] or column in _OF_THE_MOMENT:
                     continue
                 if column in bundle_tables.COLUMNS and (tables := bundle_tables.tables_of(self.selection, row)):
                     self._left_out.setdefault(tables, set()).add(name)
