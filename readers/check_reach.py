@@ -37,11 +37,12 @@ class CheckReach:
         is_open = judged.is_open_per_copy & ~others.is_other
         is_behind = self._behind_stops(judged)
         is_reached = halves.any_of(is_open & ~is_behind)
+        is_next = halves.any_of(is_open & ~is_behind & judged.is_in_half_topic)  # none that still waits for its time
         is_pending = judged.state == "PENDING"
         is_unreached = halves.any_of(is_open & is_behind) & ~is_reached
         self.is_never_asked: Bools = self.is_stopped & is_unreached & (is_pending | judged.is_asked_still)
         is_left = halves.any_of(is_open & ~is_behind & ~_are_spent(judged))
-        self.is_spent: Bools = is_pending & is_reached & ~is_left & ~judged.newest_is(others.is_other)
+        self.is_spent: Bools = is_pending & is_next & ~is_left & ~judged.newest_is(others.is_other)
 
     def _behind_stops(self, judged: Judgement) -> Bools:
         """Half copies that stopped checks do not come to."""

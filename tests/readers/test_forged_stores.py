@@ -101,7 +101,7 @@ def test_a_log_that_begins_later(tmp_path: Path) -> None:
     forge.half("COPY", checks=3)
     fresh = forge.half("FRESH")
     forge.op(fresh)
-    rows = judged(forge.write(half_cursor=5))
+    rows = judged(forge.write(half_cursor=2))
     assert rows["FRESH"]["state"] == "ROLLED_BACK"
     assert rows["COPY"]["state"] == "UNDECIDABLE"
     assert "begins later" in rows["COPY"]["reason"]

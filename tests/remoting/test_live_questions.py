@@ -63,6 +63,9 @@ def comparable(rows: list[Row], root: str) -> list[Row]:
         kept["reason"] = re.sub(r"; a rollback of the last .* \(in the broker's memory\)", "", row["reason"])
         # What depends on the moment: files end with their last record, a live broker is read now.
         kept["flags"] = [f for f in row["flags"] if f not in ("stalled", "never_checked", "immune", "expires_soon")]
+        # A broker that runs says nothing of how it ended before.
+        kept["flags"] = [flag for flag in kept["flags"] if flag != "may_be_decided"]
+        kept["reason"] = re.sub(r"; it may have been rolled back: ops of the last [^;]*", "", kept["reason"])
         kept["reason"] = kept["reason"].replace("; it nears fileReservedTime", "")
         plain.append(json.loads(json.dumps(kept).replace(json.dumps(root)[1:-1], "ROOT")))
     return plain
