@@ -140,8 +140,9 @@ def test_what_is_beyond_all_bounds_is_2_and_one_line(rmqtx: Run, common: Path, w
 
 def test_the_largest_number_that_counts_is_taken(rmqtx: Run, common: Path) -> None:
     largest = str(2**63 - 1)
-    assert rmqtx("audit", common, "--limit", largest, "-q").out == rmqtx("audit", common, "-q").out
-    assert rmqtx("pending", common, "--limit", largest, "-q").out == rmqtx("pending", common, "-q").out
+    for command in ("audit", "pending"):
+        words = [command, common, "-q", "--fields", "transaction_id,state,advice"]  # ages go on between two runs
+        assert rmqtx(*words, "--limit", largest).out == rmqtx(*words).out
     assert rmqtx("pending", common, "--older-than", "36525d", "-q").out == ""
 
 
