@@ -1,4 +1,4 @@
-"""What the broker was told and which version it is, as far as a store or its operator says; the rest by default.
+"""The settings of the broker and which version it is, as far as a store or its operator says; the rest by default.
 
 A broker's configuration is not in its store. The operator can give it (broker.conf, or what mqadmin getBrokerConfig
 printed); what is not given is the default of the version. The version is given, or bounded by what only some versions
@@ -182,7 +182,7 @@ def given_version(store: Store, text: str) -> tuple[Version, str]:
 
     A release that is not known is treated as the one before it. One that is older or younger than what files seem to
     be of is believed: a broker may be set back, and the next one may be younger than the last.
-    Raises: BadRequest for what is no version, and for one older than the broker which wrote the store last.
+    Raises: BadRequest if the text is not a version, or names one older than the broker that wrote the store last.
     """
     exact = parse_version(text)
     known = release_before(exact)
@@ -195,15 +195,15 @@ def given_version(store: Store, text: str) -> tuple[Version, str]:
             f"--broker-version {text.strip()} contradicts {store.root}: {name} is as brokers write it since "
             f"{_dotted(since)}, whenever they run", advice="leave it out, or name the version that wrote it last",
         )
-    told = ["given"] if known == exact else [f"given as {_dotted(exact)}, which is not known here"]
+    origins = ["given"] if known == exact else [f"given as {_dotted(exact)}, which is not known here"]
     low, high, origin = _bounds(store, None, None, None)
     if "once" in origin:
-        told.append(f"once it was {origin['once']}")
+        origins.append(f"once it was {origin['once']}")
     elif low is not None and known < low:
-        told.append(f"once it was {_dotted(low)} or later: {origin['version_low']}")
+        origins.append(f"once it was {_dotted(low)} or later: {origin['version_low']}")
     if high is not None and known > high:
-        told.append(f"the last one was {_dotted(high)} or earlier: {origin['version_high']}")
-    return known, ", ".join(told)
+        origins.append(f"the last one was {_dotted(high)} or earlier: {origin['version_high']}")
+    return known, ", ".join(origins)
 
 
 def release_before(version: Version) -> Version | None:

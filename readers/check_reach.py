@@ -1,4 +1,4 @@
-"""What a check that is stopped does not come to: which transactions nobody will ever be asked for.
+"""What a check that is stopped does not come to: which transactions the broker never asks for.
 
 Where it stops is `check_stops.py`'s to say. A copy is asked for if it stands before that place; what comes later, a
 half that was diverted by a delay or that is resumed among it, goes behind it.

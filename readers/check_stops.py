@@ -21,7 +21,7 @@ from readers.check_rules import NEWEST, CheckRules, check_rules
 from readers.check_state import PROPERTIES_BYTES_MAX, CheckSettings
 from readers.check_steps import Action, Stop
 from readers.check_stop import CheckStop
-from readers.check_window import CheckWindow, StoredHalves, StoredOps, check_window
+from readers.check_window import CheckWindow, CheckWindows, StoredHalves, StoredOps
 from readers.consume_queue import open_queue
 from readers.cursors import CheckCursors, check_cursors
 from readers.errors import SourceError
@@ -47,11 +47,13 @@ _GROWTH_BYTES = 128
 SLICE_FILE = "rmqtxCheckStops.json"
 
 
-def check_stops(store: Store, settings: BrokerSettings, cursors: CheckCursors | None = None) -> list[CheckStop]:
+def check_stops(
+    store: Store, settings: BrokerSettings, cursors: CheckCursors | None = None, windows: CheckWindows | None = None
+) -> list[CheckStop]:
     """Where the check of each half queue of a store comes no further; nothing for a queue whose check goes on.
 
-    `cursors`: where the check stands, if not where the store says.
-    Damage: where cursors or queues cannot be read, nothing is said; what cannot be read is told by others.
+    `cursors`: where the check stands, if not where the store says. `windows`: where those of the store are kept.
+    Damage: where cursors or queues cannot be read, nothing is said; whatever reads them reports it.
     """
     if store.has_rocksdb_queues:
         return []
@@ -60,10 +62,11 @@ def check_stops(store: Store, settings: BrokerSettings, cursors: CheckCursors | 
     cursors = cursors or check_cursors(store)
     if cursors.half is None or cursors.op is None:
         return []
-    found = []
+    windows, found = windows or CheckWindows(store), []
     for queue_id in [number for topic, number in store.queues() if topic == HALF_TOPIC]:
         try:
-            stop = _stop_of_queue(store, settings, queue_id, cursors.half.get(queue_id), cursors.op.get(queue_id))
+            half, op = cursors.half.get(queue_id), cursors.op.get(queue_id)
+            stop = _stop_of_queue(store, settings, windows, queue_id, half, op)
         except SourceError:
             continue
         found += [] if stop is None else [stop]
@@ -101,7 +104,7 @@ def stop_findings(
 ) -> Iterator[Finding]:
     """The same as findings. `cursors`: where the check stands, if not where the store says."""
     for stop in check_stops(store, settings, cursors):
-        whose = "" if stop.is_op or stop.is_readable else ", of nobody knows which transaction"
+        whose = "" if stop.is_op or stop.is_readable else ", of an unknown transaction"
         whose = f" of transaction {stop.transaction_id}" if stop.transaction_id else whose
         log = store.log()
         try:
@@ -118,12 +121,12 @@ def stop_findings(
 
 
 def _stop_of_queue(
-    store: Store, settings: BrokerSettings, queue_id: int, half: int | None, op: int | None
+    store: Store, settings: BrokerSettings, windows: CheckWindows, queue_id: int, half: int | None, op: int | None
 ) -> CheckStop | None:
     rules, window = None, None
     for version in _candidates(settings):
         rules = check_rules(version)
-        window = check_window(store, rules, queue_id, half, op)
+        window = windows.read(rules, queue_id, half, op)
         stop = where_it_stops(store.root, window, rules)
         if stop is not None:
             return _of_record(store, blamed(stop, settings, version))

@@ -95,6 +95,32 @@ class CheckWindow:
     findings: list[Finding] = field(default_factory=list)
 
 
+class CheckWindows:
+    """The windows of one store: what is read for one question is there for the next one.
+
+    Of a running broker's store nothing is kept, for its queues grow; nor does anything travel to other processes.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: dict[tuple[CheckRules, int, int | None, int | None], CheckWindow] = {}
+
+    def __reduce__(self) -> tuple[type[CheckWindows], tuple[Store]]:
+        return CheckWindows, (self._store,)
+
+    def read(self, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None) -> CheckWindow:
+        """A window, which stays here until it is taken. Raises: as `check_window`."""
+        window = check_window(self._store, rules, queue_id, half_cursor, op_cursor)
+        if not self._store.in_use:
+            self._kept = {(rules, queue_id, half_cursor, op_cursor): window}
+        return window
+
+    def take(self, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None) -> CheckWindow:
+        """The window that was read before, or a new one; none stays here. Raises: as `check_window`."""
+        kept = self._kept.pop((rules, queue_id, half_cursor, op_cursor), None)
+        return check_window(self._store, rules, queue_id, half_cursor, op_cursor) if kept is None else kept
+
+
 def check_window(
     store: Store, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None
 ) -> CheckWindow:

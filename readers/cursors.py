@@ -34,7 +34,7 @@ class CheckCursors:
 
     Shape: None where it is not known; empty where the file knows no cursor, and then the check begins at the smallest
            queue offset that is left (FORMATS 5.7 step 1). `name`: the file in config/ that a broker with these settings
-           keeps them in, None where it is a database. `is_supposed`: somebody wants them so.
+           keeps them in, None where it is a database. `is_supposed`: the caller wants them so.
     """
 
     half: dict[int, int] | None

@@ -38,28 +38,28 @@ def doubtful_number(
         if is_there and (found, queue_id) == (number, own_id):
             return None
         if is_there:
-            told = f"slot {found} of {topic}, queue {queue_id}"
-            return _doubt(store, log, named, end_offset, (number, found), told)
+            held = f"slot {found} of {topic}, queue {queue_id}"
+            return _doubt(store, log, named, end_offset, (number, found), held)
         is_contradicted |= queue_id == own_id and bool(others)
-    told = f"another record in slot {number} of {topic}, queue {own_id}"
-    return _doubt(store, log, named, end_offset, (number,), told) if is_contradicted else None
+    held = f"another record in slot {number} of {topic}, queue {own_id}"
+    return _doubt(store, log, named, end_offset, (number,), held) if is_contradicted else None
 
 
 def _doubt(
-    store: Store, log: SegmentedLog, named: Block, end_offset: int, numbers: tuple[int, ...], told: str
+    store: Store, log: SegmentedLog, named: Block, end_offset: int, numbers: tuple[int, ...], held: str
 ) -> tuple[MissingRange, Finding]:
     place, length = int(named.commit_log_offsets[0]), int(named.lengths[0])
     segment = log.segment_at(place)
     own = f"{int(named.header('queue_offset')[0])} of queue {int(named.header('queue_id')[0])}"
     what = (
         f"the decision at commit-log offset {end_offset} names the record at {place}, which says number {own}, where "
-        f"its queue has {told}: an op of either number may be its own"
+        f"its queue has {held}: an op of either number may be its own"
     )
     missing = MissingRange(
         store.root, place, place + length, what, is_identified=True, half_queue_offsets=tuple(sorted(set(numbers)))
     )
     return missing, Finding(
         store.root, "slot-mismatch", None if segment is None else segment.file,
-        None if segment is None else place - segment.base_offset, length, commit_log_offset=place, expected=told,
+        None if segment is None else place - segment.base_offset, length, commit_log_offset=place, expected=held,
         actual=f"number {own} in the record that the decision at commit-log offset {end_offset} names",
     )

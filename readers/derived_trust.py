@@ -97,9 +97,9 @@ def require_order_before(queue: Queue, number: int) -> None:
 
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
-    told = len(queue.findings)
+    findings_before = len(queue.findings)
     places = queue.read(max(queue.first_offset, number - _SLOTS_BEFORE), number + 1)[1]
-    if len(queue.findings) > told or (np.diff(places) <= 0).any():
+    if len(queue.findings) > findings_before or (np.diff(places) <= 0).any():
         raise Untrusted(f"the queue of {queue.topic} has slots before {number} that cannot be")
 
 

@@ -159,13 +159,13 @@ class _Examination:
             self._add_tie(named, end, kind)
         is_known = is_copy or bool(is_final(named)[0] | is_delayed_half(named)[0])
         if not is_known or not words.is_of_same(other) or (_is_of_old_design(end) and not is_half):
-            self._add_nothing(end, kind, named_offset, f"what begins there is {_told(named)}")
+            self._add_nothing(end, kind, named_offset, f"what begins there is {_described(named)}")
             return
         for name, mine, its in words.contradictions(other):
             self._wrong.append(_Wrong(
                 "words-contradict", offset, int(end.lengths[0]),
-                f"{name} {its}, as {_told(named, with_id=False)} at commit-log offset {named_offset} says, which this "
-                f"{kind} names", f"{name} {mine}",
+                f"{name} {its}, as {_described(named, with_id=False)} at commit-log offset {named_offset} says, which "
+                f"this {kind} names", f"{name} {mine}",
             ))  # fmt: skip
         if not is_half:
             self._add_decision(named, end)
@@ -194,9 +194,9 @@ class _Examination:
 
     def _add_nothing(self, end: Block, kind: str | None, named_offset: int, what: str) -> None:
         offset = int(end.commit_log_offsets[0])
-        told = "half record" if kind is None else kind
+        name = "half record" if kind is None else kind
         self._wrong.append(_Wrong(
-            "end-names-nothing", offset, int(end.lengths[0]), f"the place of the half that this {told} ends",
+            "end-names-nothing", offset, int(end.lengths[0]), f"the place of the half that this {name} ends",
             f"commit-log offset {named_offset}: {what}",
         ))  # fmt: skip
         if kind is None:  # a half message first of all: it ends nothing by itself
@@ -240,7 +240,7 @@ def _is_of_old_design(end: Block) -> bool:
     return bool(is_rollback(end)[0]) or prepared_names(end)[0].is_valid
 
 
-def _told(named: Block, *, with_id: bool = True) -> str:
+def _described(named: Block, *, with_id: bool = True) -> str:
     """A record that an end names, in words."""
     if are_halves(named)[0]:
         what = "a half record"

@@ -574,7 +574,7 @@ KINDS: dict[str, Kind] = {
     ),
     "ops-unreadable": Kind(
         "error",
-        "a live broker that shows its op queue to nobody (4.3.0)",
+        "a live broker that does not serve its op queue (4.3.0)",
         "what was rolled back cannot be told from what is open: such transactions are UNDECIDABLE",
         "read its store's files",
     ),

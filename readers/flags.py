@@ -36,13 +36,13 @@ FLAGS: dict[str, str] = {
     "unanswerable": "the table's number is not the record's, or will not be when a start after a crash has made the "
     "table anew: every answer is refused (3.1)",
     "never_asked": "open, and the broker never asks for it: its check is stopped and does not come to it; or no table "
-    "entry, or none in the table that a start after a crash makes anew (3.1)",
+    "entry, or none in the table that a start after a crash rebuilds (3.1)",
     "stalled": "pending, and its newest copy has waited longer than two check intervals, the timeout and one pass "
     f"of {CHECK_PASS_MS_MAX // 1000} s without being checked",
     "never_checked": "pending, older than the timeout and one check interval, and no copy shows a check",
     "immune": "pending, and the immunity time its producer asked for is not over",
-    "resumed": "a half copy was made by RESUME_CHECK_HALF_MESSAGE (its checks set back to 0): somebody had it checked "
-    "again",
+    "resumed": "a half copy was made by RESUME_CHECK_HALF_MESSAGE (its checks set back to 0): an operator had it "
+    "checked again",
     "escaped": "half copies were stored by different brokers (a slave acting as master handed it on, 5.1.0+)",
     "expires_soon": f"pending, and less than {EXPIRES_SOON_MS // 3_600_000} h of fileReservedTime are left: "
     "then the check discards it unasked",

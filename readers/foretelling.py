@@ -1,6 +1,6 @@
 """When the broker will give up on the transactions that it still has before it: the deadline of each, foretold.
 
-By the rules of the simulation (`check_loop.py`, `check_asking.py`): nobody answers, nobody sends, and the settings
+By the rules of the simulation (`check_loop.py`, `check_asking.py`): no producer answers, none sends, and the settings
 stay as they are. Rounds begin where the broker's own do: a running one makes the next an interval after the last copy
 that it put back; a stopped one is taken to start at the moment of reading, and makes its first round an interval later
 (its check of RocksDB begins at once). So the deadline of a stopped broker's store moves on with the clock until it
@@ -20,7 +20,7 @@ from readers.check_decisions import wait_for_ops_ms
 from readers.check_rules import CheckRules, check_rules, supposed_version
 from readers.check_state import PROPERTIES_BYTES_MAX, check_settings
 from readers.check_steps import Stop
-from readers.check_window import ABSENT, CheckWindow, StoredHalves, StoredOps, check_window
+from readers.check_window import ABSENT, CheckWindow, CheckWindows, StoredHalves, StoredOps
 from readers.columns import Bools, Int64s
 from readers.cursors import CheckCursors
 from readers.designs import HALF_TOPIC_DESIGN, PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
@@ -55,18 +55,20 @@ _LATE_MS_MAX = 1_000
 
 
 def foretold_of_files(
-    store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int, at_ms: int | None = None
+    store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int, at_ms: int | None = None,
+    windows: CheckWindows | None = None,
 ) -> Foretold:
     """What the next rounds of a store's broker give up on.
 
     It costs what the halves and ops behind the cursors cost. `now_ms`: when a stopped broker is taken to start, and
     behind which a running one makes its next round. `at_ms`: the past time that is asked about, if any.
+    `windows`: where those of the store are kept.
     Damage: where the check cannot be played, nothing is foretold, and `why` says so.
     """
     if at_ms is not None:
         return Foretold(why=PAST)
     try:
-        return _foretold(store, settings, cursors, now_ms)
+        return _foretold(store, settings, cursors, now_ms, windows or CheckWindows(store))
     except SourceError as error:
         return Foretold(is_running=store.in_use, why=Why(error.message, is_known=False))
 
@@ -76,7 +78,9 @@ def moment_ms(store: Store) -> int:
     return store.taken_time_ms
 
 
-def _foretold(store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int) -> Foretold:
+def _foretold(
+    store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int, windows: CheckWindows
+) -> Foretold:
     designs = [seen.word for seen in designs_of(store)]
     why = NOT_BEFORE
     if STATE_TABLE in designs or PREPARED_RECORDS in designs:
@@ -100,7 +104,7 @@ def _foretold(store: Store, settings: BrokerSettings, cursors: CheckCursors, now
         rules = check_rules(supposed_version(settings)[0])
         for queue_id in half_queues(store):
             half, op = cursors.half.get(queue_id), cursors.op.get(queue_id)
-            window = check_window(store, rules, queue_id, half, op)
+            window = windows.take(rules, queue_id, half, op)
             parts.append(
                 of_window(store.root, window, rules, settings, now_ms, is_running=store.in_use)
             )

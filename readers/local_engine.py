@@ -200,7 +200,7 @@ def _audit(
     stores = plan.stores
     facts = {store.root: store_facts(store, settings_of) for store in stores}
     reading.foretold |= {
-        root: foretold_of_files(fact.store, fact.settings, fact.cursors, moment_ms(fact.store), at_ms)
+        root: foretold_of_files(fact.store, fact.settings, fact.cursors, moment_ms(fact.store), at_ms, fact.windows)
         for root, fact in facts.items()
     }
     reading.notes += [f"{root}: {fact.claims.note}" for root, fact in facts.items() if fact.claims.note]

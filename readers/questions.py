@@ -166,7 +166,9 @@ def _foretold(rows: pa.Table, reading: Reading, facts: dict[str, StoreFacts]) ->
     roots = pc.unique(rows["store"].filter(are_open)).to_pylist()
     for root, fact in facts.items():
         if root in roots:
-            reading.foretold[root] = foretold_of_files(fact.store, fact.settings, fact.cursors, moment_ms(fact.store))
+            reading.foretold[root] = foretold_of_files(
+                fact.store, fact.settings, fact.cursors, moment_ms(fact.store), windows=fact.windows
+            )
     return with_discard_times(rows, reading.foretold)
 
 

@@ -13,6 +13,7 @@ from readers.beside_tables import beside_log, may_have_rocksdb_halves
 from readers.broker_settings import BrokerSettings
 from readers.check_stop import CheckStop
 from readers.check_stops import check_stops
+from readers.check_window import CheckWindows
 from readers.checkpoint import flushed_time_ms
 from readers.consume_queue import open_queue
 from readers.cursors import CheckCursors, check_cursors
@@ -54,6 +55,10 @@ class StoreFacts:
     beside: BesideLog | None = None
     claims: LogClaims = field(default_factory=LogClaims)
     check_stops: list[CheckStop] = field(default_factory=list)
+    windows: CheckWindows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.windows = CheckWindows(self.store)
 
     def view(self, at_ms: int | None) -> StoreView:
         """The same as the verdict takes it."""
@@ -136,7 +141,7 @@ def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
         facts.beside = beside_log(store, facts.findings, has_prepared=False, has_rocksdb_halves=True)
     facts.findings.extend(store.findings)
     facts.findings.extend(cursors.findings)
-    facts.check_stops = check_stops(store, facts.settings, cursors)
+    facts.check_stops = check_stops(store, facts.settings, cursors, facts.windows)
     return facts
 
 

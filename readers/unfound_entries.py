@@ -1,8 +1,8 @@
 """Entries of the redo log (3.0, 3.1) that lead to a record which is not what they say: its flag is damaged.
 
-The header has no CRC, and prepared, COMMIT and ROLLBACK records stand in their real topic, told by their flag alone. In
-no queue, a prepared record is known by this log: an entry for each (`redo_log.py`). So a sound record at such a place
-is one, whatever its flag says, and its transaction is listed, in doubt.
+The header has no CRC, and prepared, COMMIT and ROLLBACK records stand in their real topic: their flag alone marks
+them. In no queue, a prepared record is known by this log: an entry for each (`redo_log.py`). So a sound record at such
+a place is one, whatever its flag says, and its transaction is listed, in doubt.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def evidence_of_entries(
     if not mine:
         return result
     log = store.log()
-    told: list[tuple[UnfoundSlot, int]] = []
+    contradicted: list[tuple[UnfoundSlot, int]] = []
     try:
         with Queue(store, TOPIC, 0, _KIND) as entries:
             for slot in mine[:_UNFOUND_MAX]:
@@ -87,14 +87,14 @@ def evidence_of_entries(
                 if block is None or int(block.lengths[0]) != slot.record_length_bytes:
                     continue
                 (tag,) = entries.read(slot.queue_offset, slot.queue_offset + 1)[3].tolist()
-                told.append((slot, tag))
+                contradicted.append((slot, tag))
                 result.ranges.append(_doubt(store, slot, tag))
                 mended = with_kind(block, PREPARED) if tag == PREPARED_TAGS else None
                 if mended is not None and is_prepared(mended)[0]:
                     result.damaged_halves.append(mended)
     finally:
         log.close()
-    for (slot, tag), more in one_by_one(told, "such entries"):
+    for (slot, tag), more in one_by_one(contradicted, "such entries"):
         segment = log.segment_at(slot.commit_log_offset)
         result.findings.append(Finding(
             store.root, "redo-entry-mismatch", None if segment is None else as_text(segment.file),

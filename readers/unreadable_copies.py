@@ -54,7 +54,7 @@ def _are_damaged_ids(names: pa.Array) -> pa.Array:
 def _hold_another_property(values: pa.Array) -> pa.Array:
     """Which values go on into the next property; false for none.
 
-    For ids and groups, which chains are told apart by. Other values may have been written so.
+    For ids and groups, which keep chains apart. Other values may have been written so.
     """
     return pc.fill_null(pc.match_substring(values, _NAME_END), False)
 
@@ -62,7 +62,7 @@ def _hold_another_property(values: pa.Array) -> pa.Array:
 def unreadable_copies(block: Block, store: str) -> Iterator[Finding]:
     """One finding for each half copy whose id or group, and each discard copy whose group, cannot be read.
 
-    No id, and properties that are not names and values; an id that is no text; or either with another property in it.
+    No id, and properties that are not names and values; an id that is not text; or either with another property in it.
     A discard copy with a damaged id is left: it may be of any transaction, and those would all be in doubt.
     """
     copies = block.take(are_halves(block) | block.topic_is(DISCARD_TOPIC))

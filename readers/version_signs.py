@@ -1,7 +1,7 @@
 """What in a store shows which versions of the broker ran on it, and which one ran last.
 
 Files and directories that a version makes stay when an older one is started on the store: they say what once ran. What
-every broker writes anew while it runs says what ran last.
+every broker rewrites while it runs says what ran last.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def at_least(store: Store) -> Iterator[tuple[Version, str]]:
 
 
 def rewritten_since(store: Store) -> Iterator[tuple[Version, str]]:
-    """The same, of files that every broker writes anew while it runs: no older one has run since."""
+    """The same, of files that every broker rewrites while it runs: no older one has run since."""
     chosen = chosen_cursor_file(store)
     if isinstance(chosen.config.value, dict) and "dataVersion" in chosen.config.value:
         yield (5, 0, 0), f"config/{chosen.file.name}"

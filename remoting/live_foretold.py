@@ -13,9 +13,9 @@ from remoting.live_store import LiveStore
 from remoting.live_witnesses import LiveWitnesses
 
 IN_ROCKSDB = Why(
-    "how often it was asked stands in the broker's RocksDB table, which nobody can ask for", is_known=False
+    "how often it was asked stands in the broker's RocksDB table, which no request reads", is_known=False
 )
-OPS_HIDDEN = Why("this broker shows its op queue to nobody", is_known=False)
+OPS_HIDDEN = Why("this broker does not serve its op queue", is_known=False)
 
 
 def foretold_of_live(facts: LiveStore, source: LiveWitnesses) -> Foretold:

@@ -107,7 +107,7 @@ class LiveStore:
         """One line: what it is, and its settings, which come from itself."""
         role = f"{self.role.lower().replace('_', ' ')}, " if self.role != "ASYNC_MASTER" else ""
         if self.is_slave:
-            role = "slave, which asks nobody (its master does, as long as it runs), "
+            role = "slave, which does not check (its master does, as long as it runs), "
         return f"a live broker, {role}asked over the wire; {self.settings.describe()}"
 
 

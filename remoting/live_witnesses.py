@@ -303,14 +303,14 @@ class LiveWitnesses:
             self._add_ops(walked(self._broker, offset, facts.log_file_bytes, self._pace), wanted)
         except LogTooLong:
             facts.findings.append(Finding(facts.root, "ops-unreadable", actual=f"{count} entries"))
-            facts.miss("this broker shows its op queue to nobody")
+            facts.miss("this broker does not serve its op queue")
 
     # -- the check ------------------------------------------------------------------------------------------------
 
     def check_window(self, rules: CheckRules) -> CheckWindow:
         """What the check has before it: half and op messages from its cursors on; what was read is not read again.
 
-        Raises: OpsUnreadable where this broker shows its op queue to nobody (4.3.0), and the log from the first of
+        Raises: OpsUnreadable where this broker does not serve its op queue (4.3.0), and the log from the first of
                 these halves on is too long to be walked.
         """
         facts = self._facts

@@ -114,7 +114,7 @@ RECEIPTS = pa.schema(
         column("state_before", pa.string(), "the transaction's state before", words="states"),
         column("witnesses_before", pa.list_(WITNESS), "what proved that"),
         column(
-            "state_after", pa.string(), "the transaction's state after; null where nobody looked", words="states"
+            "state_after", pa.string(), "the transaction's state after; null if it was not looked up", words="states"
         ),
         column("flags_after", pa.list_(pa.string()), "what is odd about it after", words="flags"),
         column("witnesses_after", pa.list_(WITNESS), "what proves that"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from readers.errors import BadRequest
 from rmqtx_cli import exit_status, say
+from rmqtx_cli.asking import agreed
 from rmqtx_cli.durations import age_text, parse_duration_ms
 from rmqtx_cli.identities import identities
 from rmqtx_cli.live import LiveOptions, open_live, with_live_options
@@ -249,15 +249,12 @@ _DOES = {
 
 
 def _agreed(deeds: Sequence[Deed], warning: str) -> bool:
-    if not sys.stdin.isatty():
-        raise BadRequest("nobody can be asked here", advice="say --yes to act without asking, or --dry-run to look")
     actions = ", ".join(dict.fromkeys(deed.order.wish.action for deed in deeds))
     doubted = sum(
         deed.order.wish.action == "commit" and "may_be_decided" in deed.situation.row["flags"] for deed in deeds
     )
     doubt = f" ({doubted} may have been rolled back: op-in-memory)" if doubted else ""
-    say.line(f"rmqtx: {warning}: {actions} {count(len(deeds), 'transaction')}{doubt}? [y/N]")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return agreed(f"{warning}: {actions} {count(len(deeds), 'transaction')}{doubt}")
 
 
 def _say_outcome(receipt: Any) -> None:

@@ -1,4 +1,4 @@
-"""Whether the broker's check is alive, in a sentence: where it is stopped, since when, whom it will never ask for."""
+"""Whether the broker's check is alive, in a sentence: where it is stopped, since when, what it never asks for."""
 
 from __future__ import annotations
 

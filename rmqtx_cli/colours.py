@@ -11,7 +11,7 @@ _STATES = {
 
 
 def is_coloured() -> bool:
-    """Whether a terminal may be given colours: it knows them, and nobody wants none."""
+    """Whether a terminal may be given colours: it knows them, and neither NO_COLOR nor the user turns them off."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
 
 

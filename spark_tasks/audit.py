@@ -232,7 +232,7 @@ def _begin_store(
     """The facts of a store, what its check gives up on, the last segment's base offset, and how much is written."""
     store, now_ms = moment
     facts = store_facts(store, lambda opened: settings[opened.root])
-    foretold = foretold_of_files(store, facts.settings, facts.cursors, now_ms, at_ms)
+    foretold = foretold_of_files(store, facts.settings, facts.cursors, now_ms, at_ms, facts.windows)
     return facts, foretold, last_with_data(store.commit_log), log_bytes(store.commit_log)
 
 

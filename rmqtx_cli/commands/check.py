@@ -111,7 +111,7 @@ def command(
 
     Looks at the oldest and the number of pending transactions, and, compared with the last run, at transactions newly
     lost or discarded, a check cursor that stands still, commits without op, and a log that reaches less far. --deadline
-    is for the time before: the broker gives up on what nobody answers, and says nothing.
+    is for the time before: the broker discards what gets no answer, and says nothing.
     """
     from rmqtx_cli.live_reading import refuse_with_live, refuse_without_live
     from rmqtx_cli.monitoring.judge import Thresholds, judge

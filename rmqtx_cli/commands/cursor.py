@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ import typer
 from readers.errors import BadRequest
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.acting import DryRunOption, YesOption
+from rmqtx_cli.asking import agreed
 from rmqtx_cli.command_tree import CommandTree
 from rmqtx_cli.commands import Example, epilog
 from rmqtx_cli.csv_safety import with_csv_safe
@@ -100,7 +100,7 @@ def command(
         if dry_run:
             voice.note("nothing was done: --dry-run")
             return exit_status.DONE
-        if not yes and not _agreed(offline.warning):
+        if not yes and not agreed(f"{offline.warning}: set the cursors"):
             say.line("rmqtx: nothing was done")
             return exit_status.INTERRUPTED
         about = [_way(move) for move in wanted]
@@ -146,13 +146,6 @@ def _is_refused(rows: Sequence[dict[str, Any]], override: Sequence[str]) -> bool
             f"--override {kind} --reason TEXT"
         )
     return bool(found)
-
-
-def _agreed(warning: str) -> bool:
-    if not sys.stdin.isatty():
-        raise BadRequest("nobody can be asked here", advice="say --yes to act without asking, or --dry-run to look")
-    say.line(f"rmqtx: {warning}: set the cursors? [y/N]")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _prove(wanted: Sequence[Move], found: Any) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.errors import BadRequest, RmqtxError
+from readers.errors import RmqtxError
 from readers.findings import as_text
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.acting import DryRunOption, YesOption
+from rmqtx_cli.asking import agreed
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import FieldsOption, FormatOption, OutputOption, QuietOption, VerboseOption
 from rmqtx_cli.say import Voice
@@ -144,11 +144,8 @@ def _would(undo_file: UndoFile, resume: bool, differing: list[str]) -> str:
 
 
 def _agreed(undo_file: UndoFile, root: str, resume: bool) -> bool:
-    if not sys.stdin.isatty():
-        raise BadRequest("nobody can be asked here", advice="say --yes to act without asking, or --dry-run to look")
     verb = "make" if resume else "take back"
-    say.line(f"rmqtx: {verb} {count(len(undo_file.edits), 'change')} in {root}? [y/N]")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return agreed(f"{verb} {count(len(undo_file.edits), 'change')} in {root}")
 
 
 def view() -> View:

@@ -1,6 +1,6 @@
 """When real brokers give up on transactions, held against what was foretold; `python -m tests.brokers.deadlines`.
 
-A broker gets transactions that nobody answers, some of them with an immunity of their own. Its deadlines are foretold
+A broker gets transactions without an answer, some of them with an immunity of their own. Its deadlines are foretold
 four times: over the wire, from the files of the running broker, from those of a copy that is taken after a clean stop,
 and from those of a killed one. What counts is the store time of the copy in the discard topic.
 """
@@ -102,7 +102,7 @@ def held(version: str, setting: str, out: Path) -> list[Held]:
 
 
 def _send(play: Play, plan: str, rng: Random, interval_seconds: float) -> list[Transaction]:
-    """Transactions that nobody answers: at once, after half a round and after one and a half; two are immune."""
+    """Transactions without an answer: at once, after half a round and after one and a half; two are immune."""
     sent = play.send_all(f"{plan}", 3, rng)
     sent += play.send_all(f"{plan}, immune", 2, rng, **{f"p.{IMMUNITY}": round(1.5 * interval_seconds)})
     time.sleep(0.5 * interval_seconds)

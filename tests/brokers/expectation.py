@@ -159,7 +159,7 @@ def expected_row(sent: Event, truth: Truth) -> Row:
         truth.half_cursor is not None and newest is not None and newest >= truth.half_cursor and newest not in marked
     )
     still_open = bool(asked or put_back or stuck)
-    # A check that stops before a half leaves its op behind all the same: whether it asks, nobody has seen.
+    # A check that stops before a half leaves its op behind all the same: whether it asks is not known.
     is_unreached = newest in truth.passed_numbers and newest is not None and newest >= (truth.half_cursor or 0)
     state, flags = judge(finals, marks, still_open, discard_copies, logged, truth)
     resumes = [event for event in truth.of("resumed") if event["case"] == sent["case"] and event["code"] == 0]

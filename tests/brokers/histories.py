@@ -156,7 +156,7 @@ def poison(play: Play, count: int, rng: Random) -> None:
 
 @history(phase=2)
 def poison_later(play: Play, count: int, rng: Random) -> None:
-    """Halves that come when a poison half stops the check already: nobody is asked for any, however long it waits."""
+    """Halves that come when a poison half has stopped the check: the broker never asks for them."""
     play.send_all("poison_later", count, rng)
     for what in ("COMMIT", "ROLLBACK"):
         play.send_all(f"poison_later_{what.lower()}", 2, rng, first=what)

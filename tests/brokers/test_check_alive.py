@@ -41,8 +41,8 @@ def test_a_live_broker_asks_those_that_wait_and_no_others(version: str, tmp_path
     by_advice: dict[tuple[str, bool], set[str]] = {}
     for row in rows:
         by_advice.setdefault((row["advice"], "never_asked" in row["flags"]), set()).add(cases[row["transaction_id"]])
-    told = ", ".join(f"{advice}{' never' * never} {len(found)}" for (advice, never), found in by_advice.items())
-    print(f"ALIVE | {version} | asked {len(seen.checks)} | {told} |")
+    counts = ", ".join(f"{advice}{' never' * never} {len(found)}" for (advice, never), found in by_advice.items())
+    print(f"ALIVE | {version} | asked {len(seen.checks)} | {counts} |")
     assert seen.checks == by_advice["wait", False] | by_advice["close", False]
     assert by_advice["decide", True]
     assert not seen.checks & by_advice["decide", True]
@@ -57,8 +57,8 @@ def test_what_had_all_its_checks_is_given_up_without_asking(version: str, tmp_pa
     conf = {**made["broker_conf"], **CALM, "transactionCheckMax": "1"}
     (tmp_path / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in conf.items()))
     output = tmp_path / "rows.json"
-    told = ["--broker-version", version, "--broker-conf", str(tmp_path / "broker.conf")]
-    assert status_of(["pending", str(root), *told, "-o", str(output)]) == 0
+    options = ["--broker-version", version, "--broker-conf", str(tmp_path / "broker.conf")]
+    assert status_of(["pending", str(root), *options, "-o", str(output)]) == 0
     cases = {row["transaction_id"]: row["case"] for row in rows}
     foretold = {cases[row["transaction_id"]]: row for row in json.loads(output.read_text())}
     spent = {case for case, row in foretold.items() if row["advice"] == "decide"}
@@ -68,7 +68,7 @@ def test_what_had_all_its_checks_is_given_up_without_asking(version: str, tmp_pa
         rig.start_names()
         with booted(rig, seen.take) as agent:
             seen.meet_clients(agent, made)
-    assert status_of(["audit", str(root), *told, "-q", "-o", str(output)]) == 0
+    assert status_of(["audit", str(root), *options, "-q", "-o", str(output)]) == 0
     after = {cases[row["transaction_id"]]: row for row in json.loads(output.read_text())}
     asked = {case for case in foretold if len(after[case]["half_copies"]) > len(foretold[case]["half_copies"])}
     print(f"SPENT | {version} | {len(spent)} given up, {len(waiting)} wait | put back and asked {len(asked)} |")

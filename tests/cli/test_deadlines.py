@@ -98,10 +98,10 @@ def test_check_is_critical_before_the_first_discard(
     late = rmqtx("check", store, *words, "--broker-conf", conf, "--deadline", "5m")
     assert late.status == 2
     assert "RMQTX CRITICAL - the broker discards the first pending in " in late.out
-    told = json.loads(rmqtx("check", store, *words, "--broker-conf", conf, "--format", "json").out)
-    assert told["status"] == "OK"
-    assert told["first_discard_id"]
-    assert 1 < told["stores"][0]["seconds_until_first_discard"] < 60
+    checked = json.loads(rmqtx("check", store, *words, "--broker-conf", conf, "--format", "json").out)
+    assert checked["status"] == "OK"
+    assert checked["first_discard_id"]
+    assert 1 < checked["stores"][0]["seconds_until_first_discard"] < 60
 
 
 def test_a_deadline_that_is_not_known_is_no_good_news(rmqtx: Run, corpus_store: Stores, tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def test_nobody_logs_in_to_a_host_that_only_a_file_names(
 
 
 class Terminal:
-    """Somebody who gives one answer to every question."""
+    """A terminal with one answer to every question."""
 
     def __init__(self, answer: str) -> None:
         self._answer = answer
@@ -257,9 +257,9 @@ def test_a_plan_of_rows_asks_before_it_logs_in(
         monkeypatch.setattr("sys.stdin", Terminal("n\n"))
         refused = rmqtx(*words)
         assert (refused.status, location in refused.err) == (exit_status.INTERRUPTED, True), refused.err
-        with pytest.raises(BlockingIOError):  # nobody has knocked
+        with pytest.raises(BlockingIOError):  # no client has connected
             server.accept()
         assert not (tmp_path / "undo").exists()
-    monkeypatch.setattr("sys.stdin", Terminal("y\n"))  # nobody is there any more
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))  # no terminal is there any more
     tried = rmqtx(*words)
     assert (tried.status, "connect" in tried.err) == (exit_status.UNREADABLE, True), tried.err

@@ -28,9 +28,9 @@ def test_verify_warns_of_the_release_that_forgets_alone(rmqtx: Run, corpus_store
     assert rmqtx("verify", corpus_store("lmq-5.3.2")).status == DONE
     store = corpus_store("lmq-4.9.3")
     assert rmqtx("verify", store, "--broker-version", "4.9.4").status == DONE
-    told = rmqtx("verify", store, "--broker-version", "4.9.3", "--format", "jsonl")
-    assert told.status == FINDINGS
-    (finding,) = [json.loads(line) for line in told.out.splitlines()]
+    verified = rmqtx("verify", store, "--broker-version", "4.9.3", "--format", "jsonl")
+    assert verified.status == FINDINGS
+    (finding,) = [json.loads(line) for line in verified.out.splitlines()]
     assert finding["code"] == "cursors-not-loaded"
 
 

@@ -11,14 +11,14 @@ import pytest
 
 from rmqtx_cli import progress
 from rmqtx_cli.say import Voice
-from tests.cli.test_words_given import on_terminal
+from tests.cli.terminal import on_terminal
 
 RMQTX = [sys.executable, "-m", "rmqtx_cli.main"]
 _ERASE = "\x1b[2K"
 
 
 def screen(text: str) -> list[str]:
-    """The lines that stand on a terminal in the end: a carriage return and an erasure begin a line anew."""
+    """The lines that stand on a terminal in the end: a carriage return and an erasure begin the line again."""
     lines = [""]
     for part in re.split(r"(\n|\r|\x1b\[1A|\x1b\[2K)", text):
         if part == "\n":

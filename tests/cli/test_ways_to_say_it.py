@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
+from tests.cli.terminal import on_terminal
 from tests.cli.test_pipes import RMQTX
-from tests.cli.test_words_given import on_terminal
 
 WHOLE = "FD0000000000000000000000000000021A584E0E2F2A683849CD0081"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,30 +14,13 @@ import typer
 from readers.errors import BadRequest, RmqtxError
 from rmqtx_cli.main import app
 from tests.cli.conftest import Run
+from tests.cli.terminal import on_terminal
 
 GROUPS = [[], ["decode"], ["cursor"], ["transaction-table"]]
 PROGRAM = "import sys; {}from rmqtx_cli.main import run; run()"
 #: As where Typer was installed alone, which brings what it needs of click with it.
 WITHOUT_CLICK = PROGRAM.format("sys.modules['click'] = None; ")
 WITH_CLICK = PROGRAM.format("")
-
-
-def on_terminal(words: list[str]) -> tuple[int, str]:
-    """The status, and what stdout and stderr show on a terminal."""
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(words, stdout=follower, stderr=follower, env=os.environ | {"COLUMNS": "80"})
-    os.close(follower)
-    parts = []
-    while True:
-        try:
-            part = os.read(leader, 65536)
-        except OSError:
-            break
-        if not part:
-            break
-        parts.append(part)
-    os.close(leader)
-    return process.wait(), b"".join(parts).decode().replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize("program", [WITH_CLICK, WITHOUT_CLICK], ids=["with_click", "without_click"])

@@ -94,8 +94,8 @@ def main() -> int:
     )
     print(summary, flush=True)
     if options.page:
-        told = ", ".join(f"{name} ({count} cases)" for name, count in commits.items())
-        write_section(options.campaign, summary, options.seed, table(played), told if len(commits) > 1 else commit)
+        commit_names = ", ".join(f"{name} ({count} cases)" for name, count in commits.items())
+        write_section(options.campaign, summary, options.seed, table(played), commit_names if len(commits) > 1 else commit)
     return 1 if any(totals[one] for one in FAILURES) else 0
 
 

@@ -16,8 +16,8 @@ def write_section(name: str, summary: str, seed: int, lines: Iterable[str], comm
     begin, end = f"<!-- {name}: written by make fuzz -->", f"<!-- {name}: end -->"
     before, rest = text.split(begin)
     today = time.strftime("%Y-%m-%d", time.gmtime())
-    told = f"{today}, commit {commit or commit_of_now()}, seed {seed}: {summary}."
-    section = "\n".join([begin, "", told, "", *lines, "", end])
+    heading = f"{today}, commit {commit or commit_of_now()}, seed {seed}: {summary}."
+    section = "\n".join([begin, "", heading, "", *lines, "", end])
     PAGE.write_text(before + section + rest.split(end)[1], encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Whom a stopped check still asks for, and whom never: held against what the same broker asked when it ran again."""
+"""What a stopped check still asks for, and what never: held against what the same broker asked when it ran again."""
 
 from __future__ import annotations
 
@@ -137,5 +137,5 @@ def test_a_bundle_says_where_the_check_of_its_store_is_stopped(tmp_path: Path) -
     (stop,) = check_stops(store, settings_of(name)(store))
     root = copy_of("common-4.9.7", tmp_path)
     (root / "config" / SLICE_FILE).write_text(json.dumps(words_of_slice([stop])))
-    (told,) = check_stops(open_store(root), settings_of(name)(store))
-    assert told == replace(stop, store=told.store, transaction_id=None, commit_log_offset=None)
+    (found,) = check_stops(open_store(root), settings_of(name)(store))
+    assert found == replace(stop, store=found.store, transaction_id=None, commit_log_offset=None)

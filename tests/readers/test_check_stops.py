@@ -53,7 +53,7 @@ def test_a_half_whose_record_is_gone(tmp_path: Path, version: str | None, is_sto
     assert bool(found) == is_stopped
     for one in found:
         assert one.actual is not None
-        assert f"half queue offset {copy['queue_offset']}, of nobody knows" in one.actual
+        assert f"half queue offset {copy['queue_offset']}, of an unknown transaction" in one.actual
         assert f"cursor set --half {copy['queue_offset'] + 1} --store {root}" in (one.advice or "")
     if version is None:
         assert "a broker of 4." in (found[0].actual or "")

@@ -72,7 +72,7 @@ def test_a_broker_that_forgets_its_cursors_gives_up_on_what_was_settled() -> Non
     assert given_up["lmq-5.3.2"] == {row["transaction_id"] for row in corpus.expected("lmq-5.3.2") if row["open"]}
 
 
-def told(name: str, version: str | None, **conf: str) -> list[str]:
+def notes_of(name: str, version: str | None, **conf: str) -> list[str]:
     found = list(starting_findings(opened(name), broker_settings(opened(name), version=version), conf))
     assert {finding.code for finding in found} <= {"cursors-not-loaded"}
     return [str(finding.actual).replace(opened(name).root, "STORE") for finding in found]
@@ -83,21 +83,21 @@ AT_BEGIN = "its check begins at the queues' first messages; 67 half copies are b
 
 
 def test_verify_foretells_it_of_the_version_that_does_it() -> None:
-    assert told("lmq-4.9.3", "4.9.3") == [UNREAD + AT_BEGIN]
-    assert told("lmq-4.9.3", None) == ["perhaps (--broker-version): " + UNREAD + AT_BEGIN]
-    assert told("lmq-4.9.3", "4.9.4") == []
-    assert told("lmq-5.3.2", None) == []
+    assert notes_of("lmq-4.9.3", "4.9.3") == [UNREAD + AT_BEGIN]
+    assert notes_of("lmq-4.9.3", None) == ["perhaps (--broker-version): " + UNREAD + AT_BEGIN]
+    assert notes_of("lmq-4.9.3", "4.9.4") == []
+    assert notes_of("lmq-5.3.2", None) == []
 
 
 def test_a_broker_whose_setting_was_switched_reads_the_other_file() -> None:
     """Seen when a 5.3.3 was started with enableLmq for the first time: it began at the first half."""
     words = "with enableLmq=true the broker reads STORE/config/lmqConsumerOffset.json when it starts, which has no"
-    (found,) = told("common-5.3.3", None, enableLmq="true")
+    (found,) = notes_of("common-5.3.3", None, enableLmq="true")
     assert found.startswith(f"{words} cursors: its check begins at the queues' first messages; ")
-    assert told("common-5.3.3", None, enableLmq="false") == []
-    assert told("common-4.4.0", "4.4.0", enableLmq="true") == [], "no broker before 4.9.3 knows the setting"
-    assert told("lmq-switched-5.3.3", None, enableLmq="TRUE") == []
-    assert told("lmq-switched-5.3.3", None, enableLmq="false") == [
+    assert notes_of("common-5.3.3", None, enableLmq="false") == []
+    assert notes_of("common-4.4.0", "4.4.0", enableLmq="true") == [], "no broker before 4.9.3 knows the setting"
+    assert notes_of("lmq-switched-5.3.3", None, enableLmq="TRUE") == []
+    assert notes_of("lmq-switched-5.3.3", None, enableLmq="false") == [
         "with enableLmq=false the broker reads STORE/config/consumerOffset.json when it starts: its check begins at"
         " half 37; 88 half copies are before it again"
     ]

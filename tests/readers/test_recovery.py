@@ -96,7 +96,7 @@ def test_what_stands_before_a_file_of_the_log_hides_it(tmp_path: Path, name: str
     """4.3.0 and 4.4.0 ended at 16,048 in such a store, and left the files behind it where they were."""
     root = copy_of("killed-4.4.0", tmp_path)
     hidden = log_files(root)[1:]
-    (root / "commitlog" / name).write_bytes(b"a copy of somebody")
+    (root / "commitlog" / name).write_bytes(b"an operator's copy")
     rows = run_job(Verify(DEFAULT, "4.4.0"), plan_splits([open_store(root)])).table().to_pylist()
     found = [row for row in rows if row["code"] == "start-leaves-out"]
     assert not deleted(root, "4.4.0")

@@ -95,5 +95,5 @@ def test_a_broker_with_its_cursors_in_rocksdb_leaves_the_file_as_it_was(name: st
 
 
 def test_no_other_store_of_one_broker_seems_set_back() -> None:
-    told = {name for name in corpus.all_names() if "once" in broker_settings(opened(name)).origin}
-    assert told == {NAME, "downgraded-5.5.0-5.3.3"}
+    changed = {name for name in corpus.all_names() if "once" in broker_settings(opened(name)).origin}
+    assert changed == {NAME, "downgraded-5.5.0-5.3.3"}

@@ -41,10 +41,10 @@ def test_a_sound_store_has_no_finding_but_notes(name: str) -> None:
         forgets = name == "lmq-4.9.3"
         wanted = ["check-stopped"] * is_stopped + ["cursors-not-loaded"] * forgets
         assert [row["code"] for row in worse_than_notes(rows)] == wanted
-        told = {row["code"] for row in rows} - {"check-stopped", "cursors-not-loaded"}
+        codes = {row["code"] for row in rows} - {"check-stopped", "cursors-not-loaded"}
         late = {"slot-pending", "start-enters", "start-deletes-index"}
-        assert told <= {"store-time-backwards", "body-stream", *late}, told
-        if told & late:  # only a killed broker leaves records behind
+        assert codes <= {"store-time-backwards", "body-stream", *late}, codes
+        if codes & late:  # only a killed broker leaves records behind
             assert corpus.recipe(name)["stop"] == "kill"
 
 

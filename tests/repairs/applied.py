@@ -89,7 +89,7 @@ class Scene:
     def apply(self, undo_file: Path | None = None, *more: str) -> Told:
         """`rmqtx apply PLAN --store STORE --in-place --undo FILE`.
 
-        What clients saw says that nobody had decided what it commits, so it may on a killed store too.
+        What clients saw says that what it commits was undecided, so it may on a killed store too.
         """
         return self.run("apply", self.top / PLAN, "--store", self.store, "--in-place", "--undo",
                         undo_file or self.undo_file, *self.version_options, "--override", "op-in-memory", "--reason",

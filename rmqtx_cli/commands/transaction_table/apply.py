@@ -11,8 +11,9 @@ import typer
 from readers.errors import StoreChanged, UnwritableFile
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.acting import DryRunOption, ReasonOption, YesOption
+from rmqtx_cli.asking import agreed
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.transaction_table.shared import agreed, steps_text, tell, text_of
+from rmqtx_cli.commands.transaction_table.shared import steps_text, tell, text_of
 from rmqtx_cli.logins import login
 from rmqtx_cli.options import CommitLogOption, QuietOption, VerboseOption
 from rmqtx_cli.say import Voice
@@ -100,7 +101,7 @@ def command(
 def _agreed(asked: TablePlan, *, dry_run: bool) -> bool:
     """Whether the operator says yes. The plan may come from elsewhere, so a server is asked for before it is reached.
 
-    Raises: BadRequest where nobody can be asked.
+    Raises: BadRequest without a terminal to ask on.
     """
     rows = count(len(asked.steps), "row")
     if asked.address.is_server:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from readers.errors import BadRequest, RmqtxError, UnreadableFile
 from rmqtx_cli import say
-from rmqtx_cli.text import count, escaped
+from rmqtx_cli.text import count
 
 if TYPE_CHECKING:
     from repairs.journal import Journal
@@ -28,18 +27,7 @@ def text_of(file: Path) -> str:
     except OSError as error:
         raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
     except UnicodeDecodeError as error:
-        raise BadRequest(f"{file} is no text") from error
-
-
-def agreed(question: str, *, advice: str = "say --yes to act without asking, or --dry-run to look") -> bool:
-    """Whether somebody at the terminal says yes.
-
-    Raises: BadRequest with the advice where nobody can be asked.
-    """
-    if not sys.stdin.isatty():
-        raise BadRequest("nobody can be asked here", advice=advice)
-    say.line(f"rmqtx: {escaped(question)}? [y/N]")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+        raise BadRequest(f"{file} is not text") from error
 
 
 def tell(receipts: Sequence[str], standing: str, reason: str, journal: Journal, voice: Voice) -> None:

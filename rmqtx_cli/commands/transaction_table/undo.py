@@ -10,8 +10,9 @@ import typer
 from readers.errors import BadRequest
 from rmqtx_cli import exit_status, say
 from rmqtx_cli.acting import YesOption
+from rmqtx_cli.asking import agreed
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.transaction_table.shared import agreed, tell, text_of
+from rmqtx_cli.commands.transaction_table.shared import tell, text_of
 from rmqtx_cli.logins import login
 from rmqtx_cli.options import QuietOption, VerboseOption
 from rmqtx_cli.say import Voice
