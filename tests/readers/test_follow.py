@@ -163,6 +163,18 @@ def test_of_a_stopped_broker_the_clock_alone_ends_immunity(tmp_path: Path) -> No
         assert (followed.last.changed_count, sum("immune" in of for of in flags)) == (changed, immune)
 
 
+def test_of_a_stopped_broker_the_clock_alone_brings_what_is_pending_near_its_end(tmp_path: Path) -> None:
+    name = "common-5.3.3"
+    rows = Followed([unpacked(name)], tmp_path / "first", settings_of(name)).assert_current().to_pylist()
+    pending = sorted(row["born_time_ms"] for row in rows if row["state"] == "PENDING")
+    near_ms = (int(corpus.recipe(name)["broker_conf"]["fileReservedTime"]) - 6) * 3_600_000
+    followed = Followed([unpacked(name)], tmp_path / "second", settings_of(name), opened_at_ms=pending[0] + near_ms)
+    for reached_ms in (pending[0], pending[0] + 1, pending[-1], pending[-1] + near_ms):
+        followed.opened_at_ms = reached_ms + near_ms
+        flags = followed.assert_current()["flags"].to_pylist()
+        assert sum("expires_soon" in of for of in flags) == sum(born_ms < reached_ms for born_ms in pending)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_damage_says_the_same_whenever_it_is_met(seed: int, tmp_path: Path) -> None:
     root, chance = rolling(tmp_path / "whole", seed), random.Random(seed)
