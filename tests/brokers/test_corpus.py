@@ -12,6 +12,7 @@ import pytest
 from tests.brokers import corpus
 from tests.brokers.expectation import expected_rows, states
 from tests.brokers.store_files import log_end
+from tests.representatives import each_store
 
 OUTCOMES: tuple[tuple[str, set[str]], ...] = (
     ("commit|commit_at_check_.|local_transaction_throws|many_keys|double_commit|triple_commit", {"COMMITTED"}),
@@ -47,7 +48,7 @@ MACHINE = re.compile(rb"/(?:tmp|root|home|work|Users)/[\w.-]+")
 NAMES = [name for design in (corpus.HALF_TOPIC_DESIGN, *corpus.ROCKS_DESIGNS) for name in corpus.corpus_names(design)]
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=each_store(NAMES))
 def name(request: pytest.FixtureRequest) -> str:
     """Each store in turn."""
     return str(request.param)

@@ -27,11 +27,12 @@ from tests.forge.logs import Forge
 from tests.forge.records import Message
 from tests.forge.stores import contents, copy_of, opened, unpacked
 from tests.readers.verifying import LEVELS, SEGMENTS, every_finding, findings, the_one, worse_than_notes
+from tests.representatives import each_store
 
 # ---- sound stores
 
 
-@pytest.mark.parametrize("name", corpus.corpus_names())
+@pytest.mark.parametrize("name", each_store(corpus.corpus_names()))
 def test_a_sound_store_has_no_finding_but_notes(name: str) -> None:
     for level in LEVELS:
         rows = every_finding(unpacked(name), level)

@@ -33,6 +33,7 @@ from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.records import Message
 from tests.forge.stores import copy_of, unpacked
+from tests.representatives import each_store
 
 Row = dict[str, Any]
 KEY = b"a key that is none of the bundle"
@@ -132,7 +133,7 @@ def reader_of(bundle: Path) -> Source:
     return Source(open_store(bundle / "store"), dict(line.split("=", 1) for line in lines if line))
 
 
-@pytest.mark.parametrize("name", [*corpus_names(), *OTHERS])
+@pytest.mark.parametrize("name", each_store([*corpus_names(), *OTHERS]))
 def test_each_state_of_each_store_reads_the_same(name: str, tmp_path: Path) -> None:
     original = source(unpacked(name))
     rows = rows_of(original)
