@@ -90,3 +90,10 @@ def family_of(name: str) -> str:
 def each_store(names: Iterable[str]) -> list[Any]:
     """Parameters, one for each of these stores: those that stand for no others are marked slow."""
     return [pytest.param(name, marks=() if name in REPRESENTATIVES else pytest.mark.slow) for name in names]
+
+
+def rest_is_slow(values: Iterable[Any], quick: int = 2) -> list[Any]:
+    """Parameters of a matrix of one kind, such as seeds: the first `quick` of them run in `make test`."""
+    return [pytest.param(*(value if isinstance(value, tuple) else (value,)),
+                         marks=() if number < quick else pytest.mark.slow)
+            for number, value in enumerate(values)]
