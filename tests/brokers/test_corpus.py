@@ -33,6 +33,10 @@ OUTCOMES: tuple[tuple[str, set[str]], ...] = (
     ("chain_unanswered", {"PENDING", "DISCARDED"}),
     ("chain_commit", {"COMMITTED"}),
     ("chain_rollback", {"ROLLED_BACK"}),
+    ("failover_.*commit.*", {"COMMITTED"}),
+    ("failover_rollback.*", {"ROLLED_BACK"}),
+    ("failover_unanswered|failover_pending", {"PENDING", "DISCARDED"}),
+    ("failover_new_master", {"COMMITTED", "ROLLED_BACK", "PENDING", "DISCARDED"}),
     ("rolled_back_then_discarded|timer_unanswered", {"DISCARDED"}),
     ("timer_neighbour", {"LOST"}),
     ("pending_before_restart", {"DISCARDED"}),  # put back as immune it counts as checked: a second broker gives it up
