@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.brokers import corpus
+
 #: Why each of them is read. Stores whose names differ in their releases alone are a family.
 REPRESENTATIVES: dict[str, str] = {
     "common-4.3.0": "4.3.0, the first release with a half topic: five checks, no copy of what is discarded",
@@ -91,6 +93,17 @@ def family_of(name: str) -> str:
 def each_store(names: Iterable[str]) -> list[Any]:
     """Parameters, one for each of these stores: those that stand for no others are marked slow."""
     return [pytest.param(name, marks=() if name in REPRESENTATIVES else pytest.mark.slow) for name in names]
+
+
+def one_of_each_design(names: Iterable[str]) -> list[Any]:
+    """Parameters, one for each of these stores: the first of each design runs in `make test`."""
+    seen: set[str] = set()
+    parameters = []
+    for name in names:
+        design = str(corpus.recipe(name).get("design", corpus.HALF_TOPIC_DESIGN))
+        parameters.append(pytest.param(name, marks=pytest.mark.slow if design in seen else ()))
+        seen.add(design)
+    return parameters
 
 
 def rest_is_slow(values: Iterable[Any], quick: int = 2) -> list[Any]:
