@@ -59,3 +59,8 @@ class Differing:
         """What there is to say."""
         told = ", ".join(f"{number} {change}" for change, number in sorted(self.changes.items()))
         return f"{count(self.changes.total(), 'difference')}: {told}"
+
+    def lines(self) -> Iterator[str]:
+        """What there is to say above a list of them."""
+        if self.changes:
+            yield self.line()

@@ -43,17 +43,6 @@ class EngineName(StrEnum):
     SPARK = "spark"
 
 
-class Order(StrEnum):
-    """What transactions are sorted by."""
-
-    AGE = "age"
-    CHECKS = "checks"
-    GROUP = "group"
-    TOPIC = "topic"
-    STORE = "store"
-    DEADLINE = "deadline"
-
-
 StoreArguments = Annotated[
     list[str],
     typer.Argument(

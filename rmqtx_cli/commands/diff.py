@@ -64,7 +64,14 @@ SidesArgument = Annotated[
 AndAtOption = Annotated[
     str | None, typer.Option("--and-at", metavar="TIME", help="The later of two times; without it, now.")
 ]
-ExitCodeOption = Annotated[bool, typer.Option("--exit-code", help="Exit with status 1 if a difference is listed.")]
+ExitCodeOption = Annotated[
+    bool,
+    typer.Option(
+        "--exit-code",
+        help="Exit with 1 if a difference is listed, with 0 if none is; 3 (a side is damaged or UNDECIDABLE) and 10 "
+        "(one cannot be read) say as always that not all was compared.",
+    ),
+]
 
 
 def command(
@@ -127,10 +134,11 @@ def command(
         is_withheld = is_whole_table and counted.is_unrelated
         if counted.is_unrelated:
             _say_unrelated(named, is_withheld=is_withheld, voice=voice)
-        if not is_withheld:
-            listing.write(rows, to_the_end=True)
-    if counted.changes:
-        voice.note(counted.line())
+        if is_withheld:
+            voice.note(counted.line())
+        else:
+            listing.write(rows, to_the_end=True, answer=counted.lines)
+            listing.say_limit("difference")
     status = listing.conclude(reading)
     if counted.undecidable_count and status in (exit_status.DONE, exit_status.FINDINGS):
         return exit_status.INCOMPLETE

@@ -129,7 +129,11 @@ def written_whole(file: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
             temporary.unlink(missing_ok=True)
 
 
-class _Terminal:
+class OnTerminal:
+    """A stream whose bytes appear on a terminal."""
+
+
+class _Terminal(OnTerminal):
     """A terminal that a bar of progress may be on: it goes before the first result comes."""
 
     def write(self, data: bytes) -> int:
@@ -144,7 +148,7 @@ class _Terminal:
 
 def is_on_terminal(stream: object) -> bool:
     """Whether bytes of a stream appear on a terminal; those of a file that is written from one do not."""
-    return isinstance(stream, _Terminal)
+    return isinstance(stream, OnTerminal)
 
 
 def _is_special(file: Path) -> bool:
