@@ -15,15 +15,16 @@ MARKED = "sed s/^/PAGED:/"
 
 
 def test_explain_is_paged_on_a_terminal_as_asked() -> None:
-    for environment, is_paged in (
+    cases: tuple[tuple[dict[str, str], bool], ...] = (
         ({"PAGER": MARKED}, True),
         ({"RMQTX_PAGER": MARKED, "PAGER": "cat"}, True),
         ({"RMQTX_PAGER": "", "PAGER": MARKED}, False),
         ({"RMQTX_PAGER": "cat", "PAGER": MARKED}, False),
         ({"PAGER": ""}, False),
         ({"PAGER": "no-such-pager-anywhere"}, False),
-    ):
-        status, text = on_terminal([*RMQTX, "explain", "LOST"], **environment)
+    )
+    for environment, is_paged in cases:
+        status, text = on_terminal([*RMQTX, "explain", "LOST"], with_stderr=True, **environment)
         assert status == 0
         assert ("PAGED:LOST (state" in text) is is_paged, environment
         assert "LOST (state of a transaction)" in text
