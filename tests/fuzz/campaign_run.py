@@ -94,8 +94,9 @@ def main() -> int:
     )
     print(summary, flush=True)
     if options.page:
-        commit_names = ", ".join(f"{name} ({count} cases)" for name, count in commits.items())
-        write_section(options.campaign, summary, options.seed, table(played), commit_names if len(commits) > 1 else commit)
+        if len(commits) > 1:
+            commit = ", ".join(f"{name} ({count} cases)" for name, count in commits.items())
+        write_section(options.campaign, summary, options.seed, table(played), commit)
     return 1 if any(totals[one] for one in FAILURES) else 0
 
 
