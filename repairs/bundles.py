@@ -223,13 +223,13 @@ class _Draft:
                 yield f"{name} is not in the bundle"
                 continue
             mine, others = self._plain(self._renamed(row)), self._plain(other)
-            for name in mine:
-                if mine[name] == others[name] or name in _OF_THE_MOMENT:
+            for part in mine:
+                if mine[part] == others[part] or part in _OF_THE_MOMENT:
                     continue
-                if name in bundle_tables.COLUMNS and (tables := bundle_tables.tables_of(self.selection, row)):
+                if part in bundle_tables.COLUMNS and (tables := bundle_tables.tables_of(self.selection, row)):
                     self._left_out.setdefault(tables, set()).add(name)
                 else:
-                    yield f"{name}: {name} is {others[name]}, in the store {mine[name]}"
+                    yield f"{name}: {part} is {others[part]}, in the store {mine[part]}"
         for row in found.values():
             self.foreign_offsets.extend(_places(row))
             yield f"{row['transaction_id']} is in the bundle and was not chosen"
