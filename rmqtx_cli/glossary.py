@@ -31,8 +31,8 @@ from readers.layout import Layout
 from readers.plan import PLAN_STEPS, PLAN_STORES
 from readers.reconcile import OUTCOMES, RECONCILED, WORDS
 from readers.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
+from readers.states_and_advice import ADVICE, NONE_YET, STATES
 from readers.tables import ALL_TABLES, DLEDGER_ENTRIES, EPOCHS, REDO_LOG, ROCKSDB_TRANSACTIONS, STATE_TABLE
-from readers.transactions import ADVICE, NONE_YET, STATES
 from remoting import frames, unique_keys
 from remoting.codes import ResponseCode
 from remoting.meanings import MEANINGS as RESPONSE_MEANINGS

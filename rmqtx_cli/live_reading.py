@@ -15,6 +15,7 @@ from rmqtx_cli.say import Voice
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from readers.answers_of_verdicts import VerdictReading
     from readers.reading import Reading
     from readers.timeline import Surroundings
     from remoting.broker import Broker
@@ -57,19 +58,19 @@ class LiveSource:
     facts: list[LiveStore]
     pace: Pace
 
-    def pending(self) -> Reading:
+    def pending(self) -> VerdictReading:
         """What hangs."""
         from remoting.live_questions import pending
 
         return pending(self.live.brokers, members=self.live.members, pace=self.pace, facts=self.facts)
 
-    def show(self, identity: str) -> Reading:
+    def show(self, identity: str) -> VerdictReading:
         """What became of one transaction."""
         from remoting.live_questions import show
 
         return show(self.live.brokers, identity, members=self.live.members, pace=self.pace, facts=self.facts)
 
-    def audit(self) -> Reading:
+    def audit(self) -> VerdictReading:
         """What became of all that the half queues hold."""
         from remoting.live_questions import audit
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.flags import FLAGS
-from readers.transactions import STATES
+from readers.states_and_advice import STATES
 from rmqtx_cli.text import count, escaped, size
 from rmqtx_cli.views import ALWAYS, View, plain
 

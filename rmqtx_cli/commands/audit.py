@@ -46,9 +46,9 @@ from rmqtx_cli.times import asked_time_ms
 from rmqtx_cli.transaction_tables import DatabaseOptions, with_database_options, with_entries
 
 if TYPE_CHECKING:
+    from readers.answers_of_verdicts import VerdictReading
     from readers.check_stop import CheckStop
     from readers.findings import Finding
-    from readers.reading import Reading
 
 NAME = "audit"
 SHORT = "the verdict on every transaction"
@@ -190,7 +190,7 @@ def command(
     met: list[Finding] = []
     stops: list[CheckStop] = []
 
-    def written(reading: Reading) -> int:
+    def written(reading: VerdictReading) -> int:
         batches = counted.watching(reading)
         if findings or summary:
             for _ in batches:
