@@ -34,15 +34,17 @@ FLAGS: dict[str, str] = {
     "table anew: every answer is refused (3.1)",
     "never_asked": "open, and the broker never asks for it: its check is stopped and does not come to it; or no table "
     "entry, or none in the table that a start after a crash rebuilds (3.1)",
-    "stalled": "pending, and its newest copy has waited longer than two check intervals, the timeout and one pass "
-    f"of {CHECK_PASS_MS_MAX // 1000} s without being checked",
-    "never_checked": "pending, older than the timeout and one check interval, and no copy shows a check",
+    "stalled": "pending, and while its broker ran its newest copy waited longer than two check intervals, the timeout "
+    f"and one pass of {CHECK_PASS_MS_MAX // 1000} s without being checked; the time since a broker stopped does not "
+    "count, for no check ran then",
+    "never_checked": "pending, and no copy shows a check, though its broker ran for longer than the timeout and one "
+    "check interval after it was stored; the time since a broker stopped does not count",
     "immune": "pending, and the immunity time its producer asked for is not over",
     "resumed": "a half copy was made by RESUME_CHECK_HALF_MESSAGE (its checks set back to 0): an operator had it "
     "checked again",
     "escaped": "half copies were stored by different brokers (a slave acting as master handed it on, 5.1.0+)",
-    "expires_soon": f"pending, and less than {EXPIRES_SOON_MS // 3_600_000} h of fileReservedTime are left: "
-    "then the check discards it unasked",
+    "expires_soon": f"pending, and less than {EXPIRES_SOON_MS // 3_600_000} h of fileReservedTime are left by the "
+    "clock of now, of a stopped broker too: then the check discards it unasked",
     "orphan_op": "an op message names it, but the half record itself cannot be read",
     "poison": "pending, and the check loop cannot ask for it: its body, group or real topic is unusable",
     "masked": "an op number that belongs to another record hides it from the check: it will not be asked",
@@ -101,7 +103,8 @@ def _of_waiting(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
     """What is odd about how a pending one waits."""
     halves, others = judged.halves, judged.others
     settings = {name: view.settings for name, view in judged.views.items()}
-    now = judged.per_transaction({name: view.reference_time_ms for name, view in judged.views.items()})
+    # A check that did not come is held against the time in which its broker ran.
+    ran_until = judged.per_transaction({name: view.reference_time_ms for name, view in judged.views.items()})
     timeout = judged.per_transaction({name: one.transaction_time_out_ms for name, one in settings.items()})
     interval = judged.per_transaction({name: one.transaction_check_interval_ms for name, one in settings.items()})
     reserved = judged.per_transaction(
@@ -109,16 +112,17 @@ def _of_waiting(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
     )
     immunity = np.where(halves.has, halves.integers("immunity_seconds")[halves.last] if len(halves) else -1, -1)
     newest_stored = np.where(halves.has, halves.integers("store_time_ms")[halves.last] if len(halves) else 0, 0)
-    waited, age = now - newest_stored, now - int64s(judged.born_time_ms)
+    waited = ran_until - newest_stored
     is_pending = judged.state == "PENDING"
     in_half_topic = is_pending & ~judged.newest_is(others.is_other)
-    # Immunity ends while a broker is stopped too: the one that starts now measures it by its own clock.
-    clock = judged.per_transaction({
+    # Immunity and fileReservedTime end while a broker is stopped too: the one that starts now takes its own clock.
+    now = judged.per_transaction({
         name: view.reference_time_ms if view.now_ms is None else view.now_ms for name, view in judged.views.items()
     })
+    born = int64s(judged.born_time_ms)
     may_be_immune = is_pending & ~judged.newest_is(others.is_prepared) & (immunity > 0)
-    was_immune = may_be_immune & (age < immunity * 1000)
-    is_immune = may_be_immune & (clock - int64s(judged.born_time_ms) < immunity * 1000)
+    was_immune = may_be_immune & (ran_until - born < immunity * 1000)
+    is_immune = may_be_immune & (now - born < immunity * 1000)
     has_slot = (others.open_slot != NONE) | ((others.decided_slot != NONE) & ~others.is_foretold)
     is_slotless = others.is_prepared & others.has_tables & ~others.never_asks & ~has_slot & ~others.is_table_damaged
     askable = np.asarray(pc.and_(pc.is_valid(halves.table["producer_group"]), pc.is_valid(halves.table["real_topic"])))
@@ -130,7 +134,7 @@ def _of_waiting(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
         "stalled": in_half_topic & ~was_immune & (waited > timeout + 2 * interval + CHECK_PASS_MS_MAX),
         "never_checked": in_half_topic & (judged.checks_count == 0) & (waited > timeout + interval) & ~was_immune,
         "immune": is_immune,
-        "expires_soon": in_half_topic & (age > reserved - EXPIRES_SOON_MS),
+        "expires_soon": in_half_topic & (now - born > reserved - EXPIRES_SOON_MS),
         "poison": is_pending & halves.any_of(judged.is_before_per_copy & poisoned),
     }
 

@@ -5,8 +5,8 @@ anyway. When only the view has changed, these can come out otherwise (the rules 
 
 - the reference time moved: PENDING only; stalled, never_checked, immune and expires_soon are asked of no other; and
   those that may be decided, for the window in which ops were in memory moves with it;
-- the clock alone moved, which it does at every step: immunity alone is measured by it, and ends as it goes on: those
-  that are immune; all that are PENDING where it was set back;
+- the clock alone moved, which it does at every step: immunity and fileReservedTime alone are measured by it: those
+  that are immune, and those that came near fileReservedTime since; all that are PENDING where it was set back;
 - a check cursor moved: those with a copy at or behind the lower one of where it was and is (`is_before_per_copy`: the
   state PENDING, and the flag open_after_decision of those that are decided or discarded), and all that are PENDING,
   LOST or UNDECIDABLE, for their reason says the cursor;
@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from readers.flags import EXPIRES_SOON_MS
 from readers.follow_database import FollowDatabase
 from readers.premises import StoreView
 
@@ -69,6 +70,7 @@ def mark_unsettled(database: FollowDatabase, number: int, before: dict[str, Any]
         _mark_states(database, "('PENDING')")
     else:
         _mark_flagged(database, "immune")
+        _mark_expiring(database, before["now_ms"], now)
     if before["reference_time_ms"] != now["reference_time_ms"]:
         _mark_flagged(database, "may_be_decided")
     old, new = ({json.dumps(entry) for entry in words["foreign"]} for words in (before, now))
@@ -87,6 +89,16 @@ def _mark_states(database: FollowDatabase, states: str) -> None:
 def _mark_flagged(database: FollowDatabase, flag: str) -> None:
     database.connection.execute(
         "INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts WHERE ',' || flags || ',' LIKE ?", (f"%,{flag},%",)
+    )
+
+
+def _mark_expiring(database: FollowDatabase, before_ms: int, now: Mapping[str, Any]) -> None:
+    """Those whose time until `expires_soon` ended since the step before."""
+    allowed_ms = now["settings"]["file_reserved_time_hours"] * 3_600_000 - EXPIRES_SOON_MS
+    database.connection.execute(
+        "INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts "
+        "WHERE state = 'PENDING' AND born_time_ms BETWEEN ? AND ?",
+        (before_ms - allowed_ms, now["now_ms"] - allowed_ms),
     )
 
 

@@ -5,18 +5,39 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadFileScheduling
 
 # The same examples every time, so that a red run is red for everybody; `make fuzz` looks for new ones.
 settings.register_profile("quick", derandomize=True, deadline=None)
 settings.load_profile("quick")
 
+#: Tests of this folder run in one process: the start of a JVM costs more than most of them.
+SPARK_TESTS = "tests/spark/"
 
 # What a script starts with `&` ignores Ctrl-C, and so would every program that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    """With `--dist loadfile`: a process for each file, and one for all of Spark's tests, which share its session."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneSparkSession(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+        def _split_scope(self, nodeid: str) -> str:
+            return SPARK_TESTS if nodeid.startswith(SPARK_TESTS) else super()._split_scope(nodeid)
+
+    return OneSparkSession(config, log)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -7,6 +7,7 @@ import time
 from random import Random
 
 from tests.brokers.histories import history
+from tests.brokers.slave import fail_over, start_slave, wait_copied, wait_cursors
 from tests.brokers.stage import Play
 
 TIMER_MS = 3000
@@ -49,6 +50,49 @@ def killed_between_checks(play: Play, count: int, rng: Random) -> None:
     play.rig.start_broker()  # the clients stay, and find it again
     play.record("started", version=play.script.version)
     play.until_checked([one for one in sent if one.plan == "chain_unanswered"], 14)
+
+
+@history(phase=1)
+def failed_over(play: Play, count: int, rng: Random) -> None:
+    """The master is killed and its slave's store goes on as a master's: the log, and cursors of seconds before.
+
+    A slave fetches cursors every ten seconds. What was put back since has several copies behind them, each of which
+    begins a chain of its own. Some were decided at once, some at their first check, some will be at the new master's
+    checks; four are sent to the new master. When the first chain was given up on, the check is held up by a long
+    timeout, two more are sent, and it is stopped.
+    """
+    start_slave(play.rig, play.out / "slave")
+    play.record("slave_started")
+    early = play.send_all("failover_commit", 4, rng, first="COMMIT")
+    play.send_all("failover_rollback", 3, rng, first="ROLLBACK")
+    play.until_delivered(early)
+    wait_cursors(play.rig)
+    play.record("cursors_fetched")
+    late = play.send_all("failover_late_commit", 2, rng, first="COMMIT")
+    decided = play.send_all("failover_rollback_at_check", 2, rng, checks="ROLLBACK")
+    unanswered = play.send_all("failover_unanswered", count, rng)
+    answered = play.send_all("failover_commit_later", 2, rng, checks="UNKNOWN,UNKNOWN,UNKNOWN,COMMIT")
+    answered += play.send_all("failover_rollback_later", 2, rng, checks="UNKNOWN,UNKNOWN,UNKNOWN,ROLLBACK")
+    play.until_delivered(late)
+    play.until_checked(decided, 1)
+    play.until_checked([*unanswered, *answered], 2)
+    wait_copied(play.rig)
+    play.record("stopping", how="kill")
+    end = fail_over(play.rig)  # the clients stay, and find it again
+    play.rig.wait_broker(play.agent)
+    play.record("failed_over", commit_log_offset=end)
+    lost = [event for event in play.truth if event["event"] in ("sent", "decision", "delivered")]
+    lost = [event for event in lost if (event["commit_log_offset"] or 0) >= end]
+    if lost:
+        raise RuntimeError(f"the slave has not got: {lost}")
+    heard = max(len(one.checks) for one in unanswered)
+    play.until_checked(unanswered, heard + 1)  # so the producer is connected again
+    for number, first in enumerate(("COMMIT", "ROLLBACK", "UNKNOWN", "UNKNOWN")):
+        play.send("failover_new_master", number, rng, first=first)
+    play.until_delivered([play.cases["failover_new_master.0"]])
+    play.until_discarded(unanswered[:1])
+    play.config(transactionTimeOut="600000")
+    play.send_all("failover_pending", 2, rng)
 
 
 @history(phase=1)

@@ -140,8 +140,8 @@ def make(recipe: Recipe, to: Path | None = None, keep: bool = False, tries: int 
 def tell(rows: list[corpus.Row]) -> str:
     """The rows in a few words."""
     counted = Counter(" or ".join(sorted(states(row))) for row in rows)
-    states = ", ".join(f"{state} {count}" for state, count in sorted(counted.items()))
-    return f"{len(rows)} transactions ({states}), {sum(bool(row['open']) for row in rows)} open"
+    told = ", ".join(f"{state} {count}" for state, count in sorted(counted.items()))
+    return f"{len(rows)} transactions ({told}), {sum(bool(row['open']) for row in rows)} open"
 
 
 def make_all(recipes: Iterable[Recipe], at_once: int = AT_ONCE, keep: bool = False) -> bool:

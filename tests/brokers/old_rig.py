@@ -1,4 +1,4 @@
-"""Brokers from before half topics (3.1.4, 3.2.6, 4.2.0) with small files, upgrades in place, and a slave.
+"""Brokers from before half topics (3.1.4, 3.2.6, 4.2.0) with small files and upgrades in place.
 
 For a test of its own: `with old_rig("3.1.4", out) as rig: rig.start(); agent = rig.agent(on_event=events.append)`, then
 `agent.do("producer", group="shop")`, `agent.do("consumer", ...)`, `agent.do("send", ...)` as OldScenario.java says, and
@@ -7,13 +7,11 @@ For a test of its own: `with old_rig("3.1.4", out) as rig: rig.start(); agent = 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests.brokers import maven
 from tests.brokers.rig import COMMIT, REQUEST_END_TRANSACTION, ROLLBACK, Agent, Event, Rig
-from tests.brokers.store_files import log_end
 
 __all__ = ["COMMIT", "OLD_SMALL", "ROLLBACK", "OldRig", "old_rig"]
 
@@ -44,7 +42,6 @@ class OldRig(Rig):
     def __init__(self, version: str, out: Path, conf: Mapping[str, str] | None = None) -> None:
         super().__init__(version, out, dict(OLD_SMALL) | dict(conf or {}))
         self.conf = {name: value for name, value in self.conf.items() if not name.startswith(LATER_SETTINGS)}
-        self.slave: Rig | None = None
 
     def start(self) -> None:
         """Start the name server and the broker on the store."""
@@ -55,25 +52,6 @@ class OldRig(Rig):
         """Another version from the next start on: an upgrade in the same directory."""
         self.version = version
         self.classpath = maven.classpath(version)
-
-    def start_slave(self, directory: Path) -> Rig:
-        """Start a slave of the broker, which copies its commit log into a store below the directory."""
-        slave = Rig(self.version, directory, self.conf)
-        slave.conf |= {
-            "namesrvAddr": self.name_server,
-            "brokerId": "1",
-            "brokerRole": "SLAVE",
-            "haMasterAddress": f"127.0.0.1:{self.port + 1}",
-        }
-        slave.start_broker()
-        self.slave = slave
-        return slave
-
-    def close(self) -> None:
-        """End everything that still runs, at once."""
-        if self.slave is not None:
-            self.slave.close()
-        super().close()
 
     def view(self, agent: Agent, to: int, begin: int = 0) -> list[Event]:
         """The log's records between two offsets, as the broker serves them one by one and the official decoder reads
@@ -98,15 +76,6 @@ class OldRig(Rig):
             "transactionId": sent["transaction_id"],
         }
         return self.request(agent, REQUEST_END_TRANSACTION, None, 15, **(wanted | other))
-
-    def wait_copied(self, end: int, seconds: float = 30) -> None:
-        """Wait until the slave's log has come to an offset."""
-        assert self.slave is not None
-        limit = time.monotonic() + seconds
-        while log_end(self.slave.store) < end:
-            if time.monotonic() > limit:
-                raise TimeoutError("the slave did not copy the log")
-            time.sleep(0.3)
 
 
 def old_rig(version: str, out: Path, conf: Mapping[str, str] | None = None) -> OldRig:

@@ -18,6 +18,7 @@ from tests.brokers import maven
 from tests.brokers.histories import HISTORIES
 from tests.brokers.old_rig import FIRST_CHECK_SECONDS, OldRig
 from tests.brokers.rig import COMMIT, Event
+from tests.brokers.slave import start_slave, wait_copied
 from tests.brokers.stage import Act, Play, Script, Stop, Transaction
 from tests.brokers.store_files import log_end
 
@@ -61,7 +62,7 @@ class OldPlay(Play):
         """
         super().boot()
         if self.script.slave and self.rig.slave is None:
-            self.rig.start_slave(self.out / "slave")
+            start_slave(self.rig, self.out / "slave", haMasterAddress=f"127.0.0.1:{self.rig.port + 1}")
         for name in self.script.histories:
             if name.startswith(FIRST) and name + ".0" not in self.cases:
                 first = "COMMIT" if name == "first_committed" else "UNKNOW"
@@ -118,7 +119,7 @@ class OldPlay(Play):
         otherwise (3.1.4) does not come to an end.
         """
         if self.rig.slave is not None:
-            self.rig.wait_copied(log_end(self.rig.store))
+            wait_copied(self.rig)
             self.rig.slave.stop("broker")
         super().halt(how)
 

@@ -297,6 +297,14 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
         stop="kill",
         conf=seldom,
     )
+    for version in ("4.9.7", "5.3.3"):
+        add(
+            f"failover-{version}",
+            "A slave's store that became the master's when the master was killed: the log goes on, at older cursors.",
+            version,
+            {"failed_over": 8},
+            conf={"brokerIP2": "127.0.0.1"},
+        )
     add(
         "opslost-5.3.3",
         "The ops of the last decisions were in its memory when it was killed; nothing else was open.",

@@ -265,6 +265,7 @@ class Rig:
         self.start_seconds: float = PATIENCE_SECONDS
         self._processes: dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]] = {}
         self._agents: list[Agent] = []
+        self.slave: Rig | None = None  # see slave.py
         self.options = [*JAVA_OPTIONS, *(OLD_JAVA_OPTIONS if maven.is_old(version) else ())]
         if host == IPV6_NAME:
             hosts = self.home / "hosts"
@@ -385,6 +386,8 @@ class Rig:
 
     def close(self) -> None:
         """End everything that still runs, at once."""
+        if self.slave is not None:
+            self.slave.close()
         for agent in self._agents:
             if agent.process.poll() is None:
                 agent.kill()

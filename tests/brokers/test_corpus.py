@@ -12,6 +12,7 @@ import pytest
 from tests.brokers import corpus
 from tests.brokers.expectation import expected_rows, states
 from tests.brokers.store_files import log_end
+from tests.representatives import each_store
 
 OUTCOMES: tuple[tuple[str, set[str]], ...] = (
     ("commit|commit_at_check_.|local_transaction_throws|many_keys|double_commit|triple_commit", {"COMMITTED"}),
@@ -32,6 +33,10 @@ OUTCOMES: tuple[tuple[str, set[str]], ...] = (
     ("chain_unanswered", {"PENDING", "DISCARDED"}),
     ("chain_commit", {"COMMITTED"}),
     ("chain_rollback", {"ROLLED_BACK"}),
+    ("failover_.*commit.*", {"COMMITTED"}),
+    ("failover_rollback.*", {"ROLLED_BACK"}),
+    ("failover_unanswered|failover_pending", {"PENDING", "DISCARDED"}),
+    ("failover_new_master", {"COMMITTED", "ROLLED_BACK", "PENDING", "DISCARDED"}),
     ("rolled_back_then_discarded|timer_unanswered", {"DISCARDED"}),
     ("timer_neighbour", {"LOST"}),
     ("pending_before_restart", {"DISCARDED"}),  # put back as immune it counts as checked: a second broker gives it up
@@ -47,7 +52,7 @@ MACHINE = re.compile(rb"/(?:tmp|root|home|work|Users)/[\w.-]+")
 NAMES = [name for design in (corpus.HALF_TOPIC_DESIGN, *corpus.ROCKS_DESIGNS) for name in corpus.corpus_names(design)]
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=each_store(NAMES))
 def name(request: pytest.FixtureRequest) -> str:
     """Each store in turn."""
     return str(request.param)

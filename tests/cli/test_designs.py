@@ -11,6 +11,7 @@ from rmqtx_cli import exit_status
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.stores import unpacked
+from tests.representatives import each_store, one_of_each_design
 
 NAMES = [
     name for design in ("state_table", "prepared_records", "rocksdb") for name in corpus.corpus_names(design=design)
@@ -54,7 +55,7 @@ def version(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(".")))
 
 
-@pytest.mark.parametrize("name", corpus.all_names())
+@pytest.mark.parametrize("name", each_store(corpus.all_names()))
 def test_stores_names_the_designs_and_what_shows_them(rmqtx: Run, name: str) -> None:
     row = json.loads(rmqtx("stores", unpacked(name), "--format", "jsonl").out)
     assert row["designs"] == shown(name)
@@ -70,7 +71,9 @@ def test_stores_names_the_designs_and_what_shows_them(rmqtx: Run, name: str) -> 
     assert all(words in row["generation"] for words in framing(name)), row["generation"]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(("statetable", "prepared", "upgraded-4"))])
+@pytest.mark.parametrize(
+    "name", one_of_each_design(name for name in NAMES if name.startswith(("statetable", "prepared", "upgraded-4")))
+)
 def test_what_means_nothing_for_a_prepared_record_is_refused_by_one_name(rmqtx: Run, name: str, tmp_path: Path) -> None:
     pending = rmqtx("pending", unpacked(name), "--format", "jsonl").out.splitlines()
     row = next(json.loads(line) for line in pending if "prepared record" in line)

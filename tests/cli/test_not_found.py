@@ -18,6 +18,7 @@ from tests.cli.conftest import Run
 from tests.forge.comparing import cited
 from tests.forge.damage import log_files, zero_bytes
 from tests.forge.stores import copy_of, opened, settings_of
+from tests.representatives import rest_is_slow
 
 NAME = "killed-5.1.4"
 """Nine files of 16 KiB; one in the middle holds whole transactions."""
@@ -65,7 +66,7 @@ def in_the_middle() -> dict[str, str]:
     return {"id": row["transaction_id"], "key": row["keys"], "message_id": block.message_ids().to_pylist()[0]}
 
 
-@pytest.mark.parametrize("wound", WOUNDS)
+@pytest.mark.parametrize("wound", rest_is_slow(WOUNDS))
 @pytest.mark.parametrize("way", ["id", "message_id", "key", "UNKNOWN"])
 @pytest.mark.parametrize("scan", [False, True])
 def test_a_hole_is_no_proof_that_there_is_no_transaction(

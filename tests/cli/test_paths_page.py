@@ -13,6 +13,7 @@ from readers.version_signs import VERSION_MARKS
 from rmqtx_cli.paths_page import filled
 from tests.brokers import corpus
 from tests.forge.stores import opened
+from tests.representatives import each_store
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "paths.md"
 #: Files of a broker below what is declared as a directory, and backups that no path helper names.
@@ -35,7 +36,7 @@ def declared(path: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", corpus.all_names())
+@pytest.mark.parametrize("name", each_store(corpus.all_names()))
 def test_every_file_of_every_store_is_declared(name: str) -> None:
     root = Path(opened(name).root)
     files = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.representatives import rest_is_slow
+
 RMQTX = [sys.executable, "-m", "rmqtx_cli.main"]
 
 
@@ -67,7 +69,7 @@ def on_terminal(arguments: list[str], columns: int) -> list[str]:
     return b"".join(parts).decode().splitlines()
 
 
-@pytest.mark.parametrize("columns", [80, 120, 160, 200])
+@pytest.mark.parametrize("columns", rest_is_slow([80, 200, 120, 160]))
 @pytest.mark.parametrize(
     "verb", [["pending"], ["audit"], ["audit", "--summary"], ["decode", "half"], ["decode", "cursors"]]
 )

@@ -13,6 +13,7 @@ import pytest
 from rmqtx_cli.commands import cursor, decode
 from rmqtx_cli.main import COMMANDS
 from tests.cli.conftest import Run
+from tests.representatives import rest_is_slow
 
 #: Verb → command lines; STORE is the store, OUT a directory beside it, ID a transaction of it.
 READS: dict[str, list[list[str]]] = {
@@ -98,7 +99,7 @@ def test_every_verb_is_either_tried_here_or_decides_something() -> None:
 
 
 @pytest.mark.parametrize("verb", READS | ACTS)
-@pytest.mark.parametrize("name", ["fifteen-5.3.3", "killed-5.1.4", "common-4.3.0"])
+@pytest.mark.parametrize("name", rest_is_slow(["killed-5.1.4", "fifteen-5.3.3", "common-4.3.0"], quick=1))
 def test_the_source_is_untouched(
     rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path, name: str, verb: str
 ) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.fuzz.matrix import CELLS, FOUND, OTHER_CELLS, play
+from tests.representatives import rest_is_slow
 
 #: Prime to the number of kinds, deeds and places, so that all of them come together in time.
 STRIDE = 7
 PARTS = 8
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", rest_is_slow(range(PARTS)))
 def test_damage_is_found_or_cannot_be(part: int) -> None:
     played = [play(number) for number in range(part * STRIDE, len(CELLS), PARTS * STRIDE)]
     assert [(one.number, one.cell, one.done, one.wrong) for one in played if one.wrong] == []

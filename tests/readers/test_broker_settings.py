@@ -14,6 +14,7 @@ from readers.errors import BadRequest, BadText, RmqtxError, UnreadableFile
 from readers.store import open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
+from tests.representatives import each_store
 
 
 def of_version(tmp_path: Path, version: str, **conf: str) -> BrokerSettings:
@@ -21,7 +22,7 @@ def of_version(tmp_path: Path, version: str, **conf: str) -> BrokerSettings:
     return broker_settings(open_store(tmp_path), conf=conf, version=version)
 
 
-@pytest.mark.parametrize("name", corpus.corpus_names())
+@pytest.mark.parametrize("name", each_store(corpus.corpus_names()))
 def test_the_version_that_a_real_store_shows_includes_its_brokers(name: str) -> None:
     true = parse_version(str(corpus.recipe(name)["version"]))
     found = broker_settings(opened(name))

@@ -21,6 +21,7 @@ from readers.cursors import check_cursors
 from tests.brokers import corpus
 from tests.brokers.rig import HALF_TOPIC, OP_TOPIC
 from tests.forge.stores import opened
+from tests.representatives import each_store
 
 Row = dict[str, Any]
 #: With a check every second, copies further apart than this belong to different rounds.
@@ -75,7 +76,7 @@ def at_its_time(state: CheckState, name: str, first_ms: int) -> Round:
     return play_round(state, rules, settings, first_ms - 1 - waited_ms) if waited_ms else played
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", each_store(NAMES))
 def test_every_round_is_that_of_the_broker(name: str) -> None:
     lines = corpus.truth(name)
     store = opened(name)

@@ -12,6 +12,7 @@ from readers.commit_log import scan_records
 from readers.store import Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import opened
+from tests.representatives import each_store
 
 
 def store_with(tmp_path: Path, data: bytes) -> Store:
@@ -20,7 +21,7 @@ def store_with(tmp_path: Path, data: bytes) -> Store:
     return open_store(tmp_path)
 
 
-@pytest.mark.parametrize("name", corpus.corpus_names())
+@pytest.mark.parametrize("name", each_store(corpus.corpus_names()))
 def test_a_real_broker_flushed_up_to_the_time_of_a_record(name: str) -> None:
     store = opened(name)
     reading = read_checkpoint(store)

@@ -17,6 +17,7 @@ from readers.reading import Reading
 from readers.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
+from tests.representatives import each_store
 
 FILE_SLOTS = 100
 
@@ -56,7 +57,7 @@ def codes(reading: Reading) -> list[str]:
     return [finding.code for finding in reading.findings]
 
 
-@pytest.mark.parametrize("name", corpus.corpus_names())
+@pytest.mark.parametrize("name", each_store(corpus.corpus_names()))
 def test_every_slot_of_a_real_store_points_at_its_record(name: str) -> None:
     store = opened(name)
     reading = scan_slots(store)
@@ -76,7 +77,7 @@ def test_every_slot_of_a_real_store_points_at_its_record(name: str) -> None:
             assert (record["queue_id"], record["queue_offset"]) == (row["queue_id"], row["queue_offset"])
 
 
-@pytest.mark.parametrize("name", corpus.corpus_names())
+@pytest.mark.parametrize("name", each_store(corpus.corpus_names()))
 def test_random_access_gives_what_the_scan_gives(name: str) -> None:
     store = opened(name)
     for topic in (HALF_TOPIC, OP_TOPIC):

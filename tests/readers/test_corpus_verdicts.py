@@ -11,9 +11,10 @@ from readers.questions import pending, show
 from tests.brokers import corpus
 from tests.forge.stores import contents, opened, settings_of, unpacked
 from tests.readers.truth import audited, require_truth
+from tests.representatives import each_store
 
 
-@pytest.fixture(params=corpus.corpus_names())
+@pytest.fixture(params=each_store(corpus.corpus_names()))
 def name(request: pytest.FixtureRequest) -> str:
     """Each store in turn."""
     return str(request.param)

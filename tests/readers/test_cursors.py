@@ -12,6 +12,7 @@ from readers.cursors import check_cursors, read_cursors, transaction_metrics
 from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
+from tests.representatives import each_store
 
 
 def store_with(tmp_path: Path, **files: str) -> Store:
@@ -21,7 +22,7 @@ def store_with(tmp_path: Path, **files: str) -> Store:
     return open_store(tmp_path)
 
 
-@pytest.mark.parametrize("name", corpus.corpus_names())
+@pytest.mark.parametrize("name", each_store(corpus.corpus_names()))
 def test_the_check_of_a_real_broker_stands_inside_its_queues(name: str) -> None:
     store = opened(name)
     found = check_cursors(store)

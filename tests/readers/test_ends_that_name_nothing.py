@@ -23,6 +23,7 @@ from readers.store import HALF_TOPIC, ROCKSDB_OP_TOPIC, open_store
 from tests.forge.comparing import COLUMNS, flipped
 from tests.forge.stores import copy_of, opened, settings_of
 from tests.readers.following import Followed
+from tests.representatives import one_of_each_design
 
 Row = dict[str, Any]
 ENDS_OF_A_KIND = 2
@@ -85,7 +86,7 @@ def states_but_the_truth(before: dict[str, Row], after: dict[str, Row]) -> list[
     return changed + [f"invented: {identity}" for identity in after.keys() - before.keys()]
 
 
-@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("name", one_of_each_design(STORES))
 def test_a_flipped_bit_in_the_name_of_an_end_is_found_and_ends_nothing_silently(name: str, tmp_path: Path) -> None:
     if name.startswith("rocksdb") and importlib.util.find_spec("rocksdict") is None:
         pytest.skip("rocksdict is not here (pip install rocksdict)")

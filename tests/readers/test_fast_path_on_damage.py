@@ -19,6 +19,7 @@ from readers.segment_joins import JOINS_MAX, broken_join, unseen_joins
 from readers.store import HALF_TOPIC, OP_TOPIC, open_store
 from tests.forge.damage import flip_byte, log_files
 from tests.forge.stores import copy_of, opened, settings_of, with_several_segments
+from tests.representatives import rest_is_slow
 
 Deed = Callable[[bytes], bytes]
 
@@ -41,10 +42,10 @@ DEEDS: dict[str, Deed] = {
 @pytest.mark.parametrize("deed", DEEDS)
 @pytest.mark.parametrize(
     ("name", "place"),
-    [
-        ("common-4.9.7", 0), ("upgraded-4.2.0-4.3.0", 0), ("killed-5.3.3", 4), ("killed-5.3.3", -2),
+    rest_is_slow([
+        ("killed-5.3.3", 4), ("upgraded-4.2.0-4.3.0", 0), ("common-4.9.7", 0), ("killed-5.3.3", -2),
         ("multipath-5.5.0", 1),
-    ],
+    ]),
 )
 def test_whole_files(tmp_path: Path, name: str, place: int, deed: str) -> None:
     """Many of these were answered with status 0 and others than the true transactions, or PENDING for UNDECIDABLE."""

@@ -16,6 +16,7 @@ from readers.fastjson import parse, read_config, read_text
 from readers.store import open_store
 from tests.brokers import corpus
 from tests.forge.stores import opened, unpacked
+from tests.representatives import each_store
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -84,7 +85,7 @@ def test_many_open_strings_take_no_longer_than_few() -> None:
         parse("{1 " * 500_000 + " " * 1_000_000)
 
 
-@pytest.mark.parametrize("name", corpus.corpus_names())
+@pytest.mark.parametrize("name", each_store(corpus.corpus_names()))
 def test_every_configuration_of_real_brokers_is_read(name: str) -> None:
     for path in (unpacked(name) / "config").iterdir():
         if path.suffix == ".json":

@@ -19,6 +19,7 @@ from tests.forge.logs import Forge
 from tests.forge.records import Message
 from tests.forge.stores import copy_of, settings_of, unpacked
 from tests.readers.following import Followed
+from tests.representatives import one_of_each_design, rest_is_slow
 from tests.spark.growing import Growing
 
 NAMES = (
@@ -41,7 +42,7 @@ def set_cursors(root: Path, half: int | None, op: int) -> None:
     (root / "config" / "consumerOffset.json").write_text(f'{{"offsetTable":{text}}}')
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", rest_is_slow(NAMES, quick=4))
 def test_a_real_store_that_grows(name: str, tmp_path: Path) -> None:
     growing = Growing(unpacked(name), tmp_path / "copy")
     cursors = growing.root / "config" / "consumerOffset.json"
@@ -60,7 +61,7 @@ def test_a_real_store_that_grows(name: str, tmp_path: Path) -> None:
     assert (followed.last.new_count, followed.last.changed_count, followed.last.has_grown) == (0, 0, False)
 
 
-@pytest.mark.parametrize("name", OTHER_DESIGNS)
+@pytest.mark.parametrize("name", one_of_each_design(OTHER_DESIGNS))
 def test_a_store_of_another_design_that_grows(name: str, tmp_path: Path) -> None:
     growing = Growing(unpacked(name), tmp_path / "copy")
     followed = Followed([growing.root], tmp_path / "checkpoint", settings_of(name))
@@ -122,7 +123,7 @@ def follow_growth(growing: Growing, followed: Followed, seed: int, count: int = 
             followed.restart()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", rest_is_slow(range(4)))
 def test_histories_over_many_files(seed: int, tmp_path: Path) -> None:
     growing = Growing(rolling(tmp_path / "whole", seed), tmp_path / "copy")
     followed = Followed([growing.root], tmp_path / "checkpoint", by_default)
@@ -133,7 +134,7 @@ def test_histories_over_many_files(seed: int, tmp_path: Path) -> None:
     assert len(followed.database.of_store(0, "view")["foreign"]) > 1
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", rest_is_slow(range(2), quick=1))
 def test_while_its_broker_runs_time_alone_changes_verdicts(seed: int, tmp_path: Path) -> None:
     growing = Growing(rolling(tmp_path / "whole", seed), tmp_path / "copy")
     used = open_store(growing.whole).taken_time_ms
@@ -163,7 +164,19 @@ def test_of_a_stopped_broker_the_clock_alone_ends_immunity(tmp_path: Path) -> No
         assert (followed.last.changed_count, sum("immune" in of for of in flags)) == (changed, immune)
 
 
-@pytest.mark.parametrize("seed", range(6))
+def test_of_a_stopped_broker_the_clock_alone_brings_what_is_pending_near_its_end(tmp_path: Path) -> None:
+    name = "common-5.3.3"
+    rows = Followed([unpacked(name)], tmp_path / "first", settings_of(name)).assert_current().to_pylist()
+    pending = sorted(row["born_time_ms"] for row in rows if row["state"] == "PENDING")
+    near_ms = (int(corpus.recipe(name)["broker_conf"]["fileReservedTime"]) - 6) * 3_600_000
+    followed = Followed([unpacked(name)], tmp_path / "second", settings_of(name), opened_at_ms=pending[0] + near_ms)
+    for reached_ms in (pending[0], pending[0] + 1, pending[-1], pending[-1] + near_ms):
+        followed.opened_at_ms = reached_ms + near_ms
+        flags = followed.assert_current()["flags"].to_pylist()
+        assert sum("expires_soon" in of for of in flags) == sum(born_ms < reached_ms for born_ms in pending)
+
+
+@pytest.mark.parametrize("seed", rest_is_slow(range(6)))
 def test_damage_says_the_same_whenever_it_is_met(seed: int, tmp_path: Path) -> None:
     root, chance = rolling(tmp_path / "whole", seed), random.Random(seed)
     for file in chance.sample(damage.log_files(root), 2):
@@ -176,7 +189,7 @@ def test_damage_says_the_same_whenever_it_is_met(seed: int, tmp_path: Path) -> N
     follow_growth(growing, Followed([growing.root], tmp_path / "checkpoint", by_default), seed)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", rest_is_slow(range(2), quick=1))
 def test_queues_that_come_later_than_the_log(seed: int, tmp_path: Path) -> None:
     root, chance = rolling(tmp_path / "whole", seed), random.Random(seed)
     for file in damage.queue_files(root, "RMQ_SYS_TRANS*"):

@@ -10,6 +10,7 @@ from readers.broker_settings import broker_settings, parse_version, release_befo
 from readers.errors import BadRequest
 from readers.store import open_store
 from tests.brokers import corpus
+from tests.representatives import each_store
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     assert "the last one was 4.9.8 or earlier" in settings.describe()
 
 
-@pytest.mark.parametrize("name", corpus.all_names())
+@pytest.mark.parametrize("name", each_store(corpus.all_names()))
 def test_the_version_that_wrote_a_store_is_believed_without_a_word(name: str, tmp_path: Path) -> None:
     recipe = corpus.recipe(name)
     version = str(recipe.get("upgrade", recipe["version"]))

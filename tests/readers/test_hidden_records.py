@@ -19,6 +19,7 @@ from tests.forge.damage import flip_byte
 from tests.forge.stores import copy_of, settings_of
 from tests.fuzz.holes import overwritten
 from tests.readers.truth import audited
+from tests.representatives import one_of_each_design
 
 Row = dict[str, Any]
 CLEAN = "common-4.9.7"
@@ -58,7 +59,7 @@ def deciding(row: Row) -> set[int]:
     return {entry["commit_log_offset"] for entry in row.get(kinds.get(row["state"], ""), [])}
 
 
-@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("name", one_of_each_design(STORES))
 def test_a_part_of_the_log_is_gone(name: str, tmp_path: Path) -> None:
     root = copy_of(name, tmp_path)
     truth, records = by_id(audited(name)), records_of(root)

@@ -17,6 +17,7 @@ from readers.java_hashes import java_hash, key_hashes
 from readers.store import Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
+from tests.representatives import each_store
 
 Wanted = list[tuple[bytes, int]]
 
@@ -71,7 +72,7 @@ def found(store: Store, keys: list[bytes], lows: list[int] | None = None) -> lis
 # ---- real stores
 
 
-@pytest.mark.parametrize("name", corpus.corpus_names())
+@pytest.mark.parametrize("name", each_store(corpus.corpus_names()))
 def test_every_key_of_a_real_store_is_found_and_nothing_else(name: str) -> None:
     store = opened(name)
     index = open_index(store)
@@ -95,7 +96,7 @@ def test_the_chains_of_a_few_keys_lead_to_the_same_records_as_a_sweep(name: str)
         assert [offset for _, offset in found(store, [key])] == sorted({o for k, o in wanted if k == key})
 
 
-@pytest.mark.parametrize("name", corpus.corpus_names())
+@pytest.mark.parametrize("name", each_store(corpus.corpus_names()))
 def test_every_byte_of_a_real_index_is_explained(name: str) -> None:
     store = opened(name)
     reading = scan_entries(store)

@@ -21,6 +21,7 @@ from tests.forge import damage
 from tests.forge.stores import copy_of, opened, settings_of
 from tests.readers.following import Followed
 from tests.readers.test_known_ends import needs_rocksdict
+from tests.representatives import each_store
 
 Deed = Callable[[bytes], bytes]
 ROCKSDB = {"rocksdb-5.5.0", "rocksdb-queues-5.5.0", "rocksdb-single-5.5.0", "rocksdb-queues-killed-5.5.0"}
@@ -191,7 +192,7 @@ def test_an_audit_that_follows_says_the_same(deed: str, tmp_path: Path) -> None:
 
 
 @needs_rocksdict
-@pytest.mark.parametrize("name", corpus.all_names())
+@pytest.mark.parametrize("name", each_store(corpus.all_names()))
 def test_an_undamaged_log_keeps_every_claim(name: str) -> None:
     store = opened(name)
     claims = log_claims(store)

@@ -17,6 +17,7 @@ import pytest
 
 from tests.forge.comparing import Comparison, Reading, Row, flipped, kind_of, parts_of
 from tests.forge.stores import copy_of, settings_of
+from tests.representatives import rest_is_slow
 
 STORES = ("common-4.9.7", "killed-5.1.4", "ipv6-4.9.7")
 """One file and many ops for one number each; many small files and ops that name several; wide hosts."""
@@ -46,7 +47,7 @@ class Damaged:
         return data[record["position_bytes"] : record["position_bytes"] + record["length_bytes"]]
 
 
-@pytest.fixture(scope="module", params=STORES)
+@pytest.fixture(scope="module", params=rest_is_slow(STORES, quick=1))
 def damaged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Damaged:
     name = str(request.param)
     root = copy_of(name, tmp_path_factory.mktemp(name))

@@ -14,7 +14,8 @@ from tests.brokers import corpus
 from tests.forge.stores import opened
 from tests.readers.truth import audited
 
-PARALLEL = ("parallel-5.3.3", "timer-5.3.0", "cursorback-5.3.3", "cursorback-4.9.7", "delayed-5.1.4")
+FAILOVER = ("failover-4.9.7", "failover-5.3.3")
+PARALLEL = (*FAILOVER, "parallel-5.3.3", "timer-5.3.0", "cursorback-5.3.3", "cursorback-4.9.7", "delayed-5.1.4")
 ADVISED = (
     *PARALLEL, "opslost-5.3.3", "rollbackslost-5.3.3", "killed-5.3.3", "cursoredited-5.3.3", "cursoredited-4.9.7",
 )  # fmt: skip
@@ -56,8 +57,14 @@ def test_resumed_is_what_a_resume_made(name: str) -> None:
         assert not {"delayed_half", "checked_again_after_restart"} <= set(row["flags"])
 
 
-def test_cursors_that_lag_are_said_and_are_no_resume() -> None:
-    rows = [row for row in audited("parallel-5.3.3") if row["discard_copies"]]
+def _newest(copies: list[dict[str, Any]]) -> int:
+    return max(int(copy["commit_log_offset"]) for copy in copies)
+
+
+@pytest.mark.parametrize("name", ["parallel-5.3.3", *FAILOVER])
+def test_cursors_that_lag_are_said_and_are_no_resume(name: str) -> None:
+    given_up = [row for row in _by_case(name).values() if row["discard_copies"]]
+    rows = [row for row in given_up if _newest(row["half_copies"]) > _newest(row["discard_copies"][:1])]
     assert len(rows) > 3
     for row in rows:
         assert "checked_again_after_restart" in row["flags"]

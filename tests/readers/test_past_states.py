@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,3 +56,20 @@ def test_immunity_ends_while_the_broker_is_stopped(tmp_path: Path) -> None:
         assert ("immune" in then[one]["flags"], "immune" in later[one]["flags"]) == (True, False)
         assert "immune" not in now[one]["flags"]
         assert "stalled" not in now[one]["flags"], "it was not overdue when the broker stopped"
+
+
+def test_one_clock_measures_what_the_next_broker_measures(tmp_path: Path) -> None:
+    """fileReservedTime ends while the broker is stopped; that no check came is held against it only while it ran."""
+    store = open_store(corpus.unpack("common-5.3.3", tmp_path))
+    reserved_ms = 72 * 3_600_000
+    first_ms = min(row["born_time_ms"] for row in rows_at(store, None).values() if row["state"] == "PENDING")
+
+    def flagged(flag: str, after_ms: int) -> int:
+        later = replace(store, taken_time_ms=first_ms + after_ms)
+        rows = audit([later], lambda one: broker_settings(one)).table().to_pylist()
+        return sum(flag in row["flags"] for row in rows)
+
+    for flag in ("stalled", "never_checked"):
+        assert flagged(flag, 3_600_000) == flagged(flag, reserved_ms) == 0, "no check ran since it stopped"
+    assert flagged("expires_soon", reserved_ms - 7 * 3_600_000) == 0
+    assert flagged("expires_soon", reserved_ms - 5 * 3_600_000) == 16

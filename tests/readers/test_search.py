@@ -26,6 +26,7 @@ from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.records import Message
 from tests.forge.stores import copy_of, opened
+from tests.representatives import each_store
 
 Row = dict[str, Any]
 NAMES = (
@@ -101,7 +102,7 @@ def test_a_search_finds_what_a_slow_reading_finds(name: str) -> None:
     assert hits > 100
 
 
-@pytest.mark.parametrize("name", corpus.corpus_names())
+@pytest.mark.parametrize("name", each_store(corpus.corpus_names()))
 def test_rows_are_those_of_decode(name: str) -> None:
     store = opened(name)
     wanted = scan_records(store, columns=list(ALL), with_body=True).table()

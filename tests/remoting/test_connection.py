@@ -16,6 +16,7 @@ from remoting.connection import Connection, Request
 from remoting.errors import BadFrame, NoAnswer, Refused, Unreachable
 from remoting.frames import Encoding, Frame, encoded
 from remoting.settings import Credentials, RemotingSettings
+from remoting.transport import open_stream
 from tests.remoting.fake import Answer, FakeServer, response
 
 ASKED = Request(RequestCode.GET_MIN_OFFSET, {"topic": "t", "queueId": 0})
@@ -68,10 +69,8 @@ def test_responses_in_another_order_find_their_askers() -> None:
 
 def test_no_answer_comes_in_time() -> None:
     with FakeServer(lambda request: []) as server, impatient() as client:
-        start = time.monotonic()
         with pytest.raises(NoAnswer, match=r"did not answer GET_MIN_OFFSET within 300 ms - --timeout waits longer"):
             client.call(server.address, ASKED)
-        assert time.monotonic() - start < 2
         assert len(server.requests) == 1
 
 
@@ -231,23 +230,29 @@ def test_a_closed_client_lets_nobody_wait() -> None:
         client = Client(RemotingSettings(timeout_ms=60_000))
         pending = client.connection(server.address).start(ASKED)
         threading.Timer(0.1, client.close).start()
-        start = time.monotonic()
-        with pytest.raises(NoAnswer, match="was closed here"):
+        with pytest.raises(NoAnswer, match="was closed here"):  # and not: did not answer in time
             pending.result(60_000)
-        assert time.monotonic() - start < 5
 
 
-def test_an_address_that_does_not_answer_keeps_the_others_going() -> None:
-    with socket.create_server(("127.0.0.1", 0), backlog=1) as full, FakeServer(echo) as server:
-        stuck = f"127.0.0.1:{full.getsockname()[1]}"
-        patience = RemotingSettings(timeout_ms=1500, connect_timeout_ms=1500)
-        with Client(patience) as client, ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(client.call, stuck, ASKED)
-            start = time.monotonic()
-            assert client.call(server.address, ASKED).code == 0
-            assert time.monotonic() - start < 1
-            with pytest.raises(NoAnswer):
-                waiting.result()
+def test_an_address_that_does_not_answer_keeps_the_others_going(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_begun, is_over = threading.Event(), threading.Event()
+
+    def opened(address: str, settings: RemotingSettings) -> object:
+        if address != "127.0.0.1:1":
+            return open_stream(address, settings)
+        has_begun.set()
+        assert is_over.wait(60), "the other address was not asked meanwhile"
+        raise Unreachable("it does not answer")
+
+    monkeypatch.setattr("remoting.connection.open_stream", opened)
+    with FakeServer(echo) as server, Client() as client, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.call, "127.0.0.1:1", ASKED)
+        assert has_begun.wait(60)
+        assert client.call(server.address, ASKED).code == 0
+        assert not waiting.done()
+        is_over.set()
+        with pytest.raises(Unreachable, match="it does not answer"):
+            waiting.result()
 
 
 def test_memory_stays_flat_in_a_long_pipeline() -> None:

@@ -83,10 +83,10 @@ def json_frame(header: bytes) -> bytes:
     ids=lambda header: repr(header[:24]),
 )  # fmt: skip
 def test_a_hostile_header_is_refused_soon(header: bytes) -> None:
-    start = time.monotonic()
+    start = time.thread_time()  # of this thread's own work: what else the machine does takes nothing from it
     with pytest.raises(BadFrame):
         decoded(json_frame(header))
-    assert time.monotonic() - start < 3
+    assert time.thread_time() - start < 3
 
 
 @pytest.mark.parametrize("length", [-(1 << 31), -1, 0, 3, FRAME_BYTES_MAX + 1, (1 << 31) - 1])

@@ -33,6 +33,7 @@ from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.records import Message
 from tests.forge.stores import copy_of, unpacked
+from tests.representatives import each_store, rest_is_slow
 
 Row = dict[str, Any]
 KEY = b"a key that is none of the bundle"
@@ -97,7 +98,7 @@ def test_transactions_in_rocksdb_come_without_their_table_in_one_line(is_redacte
     assert found == {"COMMITTED", "ROLLED_BACK", "PENDING", "UNDECIDABLE"}  # PENDING: its immunity time is not over
 
 
-@pytest.mark.parametrize("name", corpus_names("state_table"))
+@pytest.mark.parametrize("name", rest_is_slow(corpus_names("state_table")))
 @pytest.mark.parametrize("key", [None, KEY])
 def test_tables_of_3_1_have_what_the_verdict_needs_and_no_more(name: str, key: bytes | None, tmp_path: Path) -> None:
     """Each transaction alone: what the table says of it decides what its flags and its reason are."""
@@ -132,7 +133,7 @@ def reader_of(bundle: Path) -> Source:
     return Source(open_store(bundle / "store"), dict(line.split("=", 1) for line in lines if line))
 
 
-@pytest.mark.parametrize("name", [*corpus_names(), *OTHERS])
+@pytest.mark.parametrize("name", each_store([*corpus_names(), *OTHERS]))
 def test_each_state_of_each_store_reads_the_same(name: str, tmp_path: Path) -> None:
     original = source(unpacked(name))
     rows = rows_of(original)

@@ -14,6 +14,7 @@ from repairs.execution import resume, undo
 from tests.repairs.crash_states import State, Unsynced
 from tests.repairs.crash_story import Story, laid_out, recorded
 from tests.repairs.small_store import CHANGE_SETS, CURSORS, NEXT, ROLL_OVER, SEGMENT
+from tests.representatives import rest_is_slow
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def test_applying_and_undoing_survive_a_crash_at_any_instant(memory: Path, name:
 STRIDE = 1 if os.environ.get("RMQTX_CRASHES") else 40
 
 
-@pytest.mark.parametrize("name", CHANGE_SETS)
+@pytest.mark.parametrize("name", rest_is_slow(CHANGE_SETS, quick=1))
 def test_a_crash_while_a_crash_is_mended_is_no_worse(memory: Path, name: str) -> None:
     story = Story(memory / "first", CHANGE_SETS[name])
     second: list[State] = []

@@ -27,6 +27,7 @@ from repairs.record_writer import (
 from tests.brokers.corpus import corpus_names, recipe, unpack
 from tests.forge.records import Message
 from tests.repairs.log_records import at_its_place, number, records, rules_of
+from tests.representatives import each_store
 
 #: Stores of the old designs have neither half messages nor ops; several versions did not write all of a store alike.
 NAMES = [
@@ -53,7 +54,7 @@ def is_resumed(draft: Draft) -> bool:
     return draft.topic == HALF_TOPIC and property_values(draft.properties).get(CHECK_TIMES.encode()) == b"0"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", each_store(NAMES))
 def test_every_record_of_a_transaction_is_written_as_its_broker_wrote_it(name: str, tmp_path: Path) -> None:
     version = recipe(name)["version"]
     store = open_store(unpack(name, tmp_path / name))

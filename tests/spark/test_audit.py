@@ -19,26 +19,25 @@ from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.stores import copy_of, opened, settings_of
+from tests.representatives import REPRESENTATIVES, rest_is_slow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPLIT_BYTES = 64 << 10
-#: Stores of one version are one audit here: fewer jobs, and several stores at once are tried as well.
-GROUP_SIZE = 6
+#: Several stores are one audit here: fewer jobs, and several stores at once are tried as well.
+GROUP_SIZE = 12
 OTHER_DESIGNS = ("state_table", "prepared_records", "rocksdb", "rocksdb_queues")
 
 
-def groups() -> list[tuple[str, ...]]:
-    """The names of all stores of the corpus, some of one version at a time."""
-    by_version: dict[str, list[str]] = {}
+def groups() -> list[Any]:
+    """The stores that stand for others in one audit; the others, some at a time, are slow."""
+    chosen: list[str] = []
+    others: list[str] = []
     for name in corpus.corpus_names():
-        by_version.setdefault(str(corpus.recipe(name)["version"]), []).append(name)
-    return [
-        tuple(names[first : first + GROUP_SIZE])
-        for names in by_version.values()
-        for first in range(0, len(names), GROUP_SIZE)
-    ]
+        (chosen if name in REPRESENTATIVES else others).append(name)
+    some = [tuple(others[first : first + GROUP_SIZE]) for first in range(0, len(others), GROUP_SIZE)]
+    return rest_is_slow([(tuple(chosen),), *((names,) for names in some)], quick=1)
 
 
 def told(reading: VerdictReading) -> dict[str, list[str]]:
@@ -91,7 +90,7 @@ def test_as_of_a_past_time(spark: SparkSession) -> None:
     assert len(wanted["rows"]) < len(rows)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", rest_is_slow(range(4)))
 def test_damaged_stores(spark: SparkSession, seed: int, tmp_path: Path) -> None:
     """Damage moves finals away from their halves and makes half copies that are put back by hand."""
     name = ("common-5.3.3", "killed-4.9.7", "common-4.3.0", "masked-4.9.7")[seed]

@@ -40,6 +40,7 @@ from tests.forge import damage
 from tests.forge.logs import Forge, in_one_file
 from tests.forge.records import Message, blank
 from tests.forge.stores import copy_of, unpacked
+from tests.representatives import rest_is_slow
 from tests.spark.frames import LOCAL, Row, locally, reader_of, rows_of, through_the_source
 
 #: One store of each kind of trouble.
@@ -55,7 +56,7 @@ def test_the_local_engine_is_asked_for_every_table() -> None:
     assert set(LOCAL) == set(ALL_TABLES)
 
 
-@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("name", rest_is_slow(STORES, quick=4))
 def test_every_table_is_the_local_engines(name: str) -> None:
     root = str(unpacked(name))
     for table in ALL_TABLES:

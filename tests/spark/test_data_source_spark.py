@@ -42,6 +42,7 @@ def read(spark: SparkSession, path: str | list[str], **options: str) -> DataFram
     return spark.read.format("rmqtx").options(**options).load(path)
 
 
+@pytest.mark.slow
 def test_a_plain_session_finds_it_by_itself(tmp_path: Path) -> None:
     root = str(unpacked("common-5.3.3"))
     environment = {

@@ -33,6 +33,7 @@ from spark_tasks.tasks import results
 from tests import ledgers
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened, settings_of
+from tests.representatives import rest_is_slow
 from tests.spark.jars import SQLITE, jar
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def spark_rows(spark: SparkSession, location: str, table: str | None = None) -> 
     return in_order(reading.table().to_pylist())
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "sqlite"])
+@pytest.mark.parametrize("kind", rest_is_slow(["parquet", "csv", "sqlite"], quick=1))
 def test_reconcile_gives_the_local_rows(kind: str, spark: SparkSession, tmp_path: Path) -> None:
     location = ledgers.written(kind, tmp_path)
     assert spark_rows(spark, location) == local_rows(location)

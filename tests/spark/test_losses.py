@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from readers import local_engine
 from readers.store import open_store
 from spark_tasks.audit import audit
@@ -27,6 +29,7 @@ def without_root(found: dict[str, list[str]], root: Path | str) -> dict[str, lis
     }
 
 
+@pytest.mark.slow
 def test_a_killed_executor() -> None:
     """Two executors, results through the driver; what the lost one had is read again by the other."""
     name = "common-5.3.3"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -19,14 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.brokers import maven
-from tests.brokers.forcing import bulk, races, report
+from tests.brokers.forcing import bulk, played, races, report
 from tests.brokers.forcing.naive import LOOKS
 from tests.brokers.forcing.races import Size, guarded, unguarded
 from tests.brokers.forcing.stage import Stage
 from tests.brokers.forcing.tally import Tally
 
 VERSIONS = ("4.9.7", "5.1.4", "5.3.3", "5.5.0")
-CACHE = Path(__file__).resolve().parents[3] / ".cache" / "forcing"
 QUICK_BATCH = {"transactionOpBatchInterval": "500"}
 """For the race with the check: a check that comes more often than op batches are written never sees a decision."""
 
@@ -88,7 +86,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=list(NAMES), choices=NAMES, metavar="PART", help=", ".join(NAMES))
     parser.add_argument("--count", type=int, default=200, help="undecided transactions of a race (default 200)")
     parser.add_argument("--seed", type=int, default=7041)
-    parser.add_argument("--results", type=Path, default=CACHE, help="where figures are kept between runs")
+    parser.add_argument("--results", type=Path, default=played.CACHE, help="where figures are kept between runs")
     parser.add_argument("--commit", help="what rmqtx was, if not this checkout's commit")
     parser.add_argument("--document", type=Path, default=report.DOCUMENT, help="the page to write")
     options = parser.parse_args()
@@ -123,7 +121,7 @@ def _play(version: str, parts: dict[str, Part], options: argparse.Namespace) -> 
                 stage.logged(f"{name} failed: {failure!r}")
                 return
             found = {
-                "part": name, "version": version, "seed": options.seed, "commit": options.commit or _commit(),
+                "part": name, "version": version, "seed": options.seed, "commit": options.commit or played.commit(),
                 "date": time.strftime("%Y-%m-%d"), "seconds": round(time.monotonic() - began), "rows": rows,
             }  # fmt: skip
             (options.results / f"{version}-{name}.json").write_text(json.dumps(found, indent=1) + "\n")
@@ -137,11 +135,6 @@ def _play(version: str, parts: dict[str, Part], options: argparse.Namespace) -> 
     if not failures:
         shutil.rmtree(out, ignore_errors=True)
     return not failures
-
-
-def _commit() -> str:
-    command = ["git", "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from _pytest.terminal import TerminalReporter
 
 from tests.brokers import maven
+from tests.brokers.forcing import played
 from tests.brokers.forcing.stage import Stage
 
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "5.3.3").split()
@@ -32,6 +34,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=f"no broker can be run: {WHY_NOT}"))
         elif item.get_closest_marker("slow") is not None and not os.environ.get(SLOW):
             item.add_marker(pytest.mark.skip(reason="make test-forcing runs it"))
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """Keep for docs/forcing.md how many tests passed, where all of them were to be played."""
+    if os.environ.get(SLOW):
+        ended = {one: [report.nodeid for report in terminalreporter.stats.get(one, [])] for one in played.OUTCOMES}
+        played.write(ended)
 
 
 @pytest.fixture(scope="session", params=[version for version in VERSIONS if version >= "4.9"])

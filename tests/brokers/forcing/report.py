@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.brokers.forcing.played import PART as TESTS
+
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "forcing.md"
 HEAD = """# Forcing transactions: what real brokers did
 
@@ -52,7 +54,7 @@ def is_clean(results: Path) -> bool:
 def write(results: Path, document: Path) -> None:
     """Write the page."""
     runs = read(results)
-    parts = [HEAD, *(_race(name, runs) for name in RACES), _after(runs), _bulk(runs), _made(runs)]
+    parts = [HEAD, *(_race(name, runs) for name in RACES), _after(runs), _bulk(runs), _tests(runs), _made(runs)]
     document.write_text("\n".join(part for part in parts if part), encoding="utf-8")
 
 
@@ -107,7 +109,23 @@ def _bulk(runs: list[dict[str, Any]]) -> str:
     return "\n".join(["## A plan of many, all guards on", "", *_table(rows, columns), ""])
 
 
+def _tests(runs: list[dict[str, Any]]) -> str:
+    played = [run for run in runs if run["part"] == TESTS]
+    if not played:
+        return ""
+    columns = (("version", "version"), ("file", "tests"), ("passed", "passed"), ("failed", "failed"),
+               ("error", "not begun"), ("skipped", "skipped"), ("date", "date"), ("commit", "commit"))  # fmt: skip
+    rows = [run | row for run in played for row in run["rows"]]
+    text = (
+        "Each guard refuses with its sentence and lets pass where it is overridden. Requests and answers are cut, "
+        "dropped and held up;\nbrokers are killed between act and proof; plans are applied twice, killed and gone on "
+        "with; there is a slave, and an expired log."
+    )
+    return "\n".join(["## Guards, faults, plans: the tests", "", text, "", *_table(rows, columns), ""])
+
+
 def _made(runs: list[dict[str, Any]]) -> str:
     columns = (("version", "version"), ("part", "part"), ("date", "date"), ("commit", "commit"), ("seed", "seed"),
                ("seconds", "seconds"))  # fmt: skip
-    return "\n".join(["## Runs", "", *_table(runs, columns), ""])
+    races = [run for run in runs if run["part"] != TESTS]
+    return "\n".join(["## Runs", "", *_table(races, columns), ""])

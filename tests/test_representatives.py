@@ -1,0 +1,35 @@
+"""The stores that `make test` reads stand for all of the corpus."""
+
+from __future__ import annotations
+
+from tests.brokers import corpus
+from tests.representatives import REPRESENTATIVES, each_store, family_of
+
+
+def design_and_releases(name: str) -> tuple[str, ...]:
+    """Who wrote a store, one after another, and how it keeps transactions."""
+    recipe = corpus.recipe(name)
+    releases = (*recipe.get("earlier", ()), recipe["version"], *([recipe["upgrade"]] if "upgrade" in recipe else ()))
+    return str(recipe.get("design", corpus.HALF_TOPIC_DESIGN)), *map(str, releases)
+
+
+def test_each_family_has_one() -> None:
+    assert {family_of(name) for name in REPRESENTATIVES} == {family_of(name) for name in corpus.all_names()}
+
+
+def test_each_release_of_each_design_has_one() -> None:
+    wanted = {design_and_releases(name) for name in corpus.all_names()}
+    assert {design_and_releases(name) for name in REPRESENTATIVES} == wanted
+
+
+def test_each_is_there_and_says_why() -> None:
+    assert set(REPRESENTATIVES) <= set(corpus.all_names())
+    assert all(REPRESENTATIVES.values())
+    assert len(set(REPRESENTATIVES.values())) == len(REPRESENTATIVES)
+
+
+def test_no_store_is_left_out_and_the_others_are_slow() -> None:
+    parameters = each_store(corpus.all_names())
+    assert [parameter.values[0] for parameter in parameters] == corpus.all_names()
+    slow = {parameter.values[0] for parameter in parameters if [mark.name for mark in parameter.marks] == ["slow"]}
+    assert slow == set(corpus.all_names()) - set(REPRESENTATIVES)
