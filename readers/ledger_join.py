@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,39 @@ LEDGER_WORDS = pa.schema(
         pa.field("ledger_row", pa.string()),
     ]
 )
+#: So many ledger rows without a transaction are named.
+UNMATCHED_SHOWN_MAX = 3
+
+
+@dataclass(slots=True)
+class LedgerFit:
+    """How transactions and a ledger fit together; complete before the first row of a comparison is given.
+
+    Shape: `unmatched` are the texts of some ledger rows without any transaction, `key` and `ledger_key` examples of
+           what was compared, None where there is none.
+    """
+
+    keys_count: int = 0
+    rows_count: int = 0
+    unmatched_count: int = 0
+    unmatched: list[str] = field(default_factory=list)
+    key: str | None = None
+    ledger_key: str | None = None
+
+    @property
+    def fits_nothing(self) -> bool:
+        """Whether there were rows and keys to compare, and none matched."""
+        return self.keys_count > 0 and self.unmatched_count == self.rows_count > 0
+
+    def add(self, words: pa.Table, is_matched: pa.ChunkedArray) -> None:
+        """Count some ledger rows: LEDGER_WORDS, and whether each is of any transaction."""
+        self.rows_count += len(words)
+        left = words.filter(pc.invert(is_matched))
+        self.unmatched_count += len(left)
+        self.unmatched += left["ledger_row"].slice(0, UNMATCHED_SHOWN_MAX - len(self.unmatched)).to_pylist()
+        self.ledger_key = self.ledger_key or next(iter(words["key"].drop_null().slice(0, 1).to_pylist()), None)
+
+
 #: Ledger rows that are looked up together: a search begins by hashing all keys.
 _ROWS_AT_ONCE = 1 << 20
 
@@ -45,17 +79,20 @@ def reconcile(
     *,
     missing_is_not_done: bool = False,
     temporary_directory: str | None = None,
+    fit: LedgerFit | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of RECONCILED for some verdicts.
 
-    Shape:  `columns` are those of the ledger that the conditions and the match look at.
+    Shape:  `columns` are those of the ledger that the conditions and the match look at; `fit` is filled.
     Order:  that of the verdicts.
     Raises: what reading the ledger raises.
     """
     with tempfile.TemporaryDirectory(prefix="rmqtx-", dir=temporary_directory) as name:
         file = Path(name) / "verdicts.arrow"
         keys, count = _set_aside(verdicts, match, file)
-        words = _matching_words(ledger, match, done, not_done, columns, pc.unique(keys["key"]))
+        known, fit = pc.unique(keys["key"]), LedgerFit() if fit is None else fit
+        fit.keys_count, fit.key = len(known), known[0].as_py() if len(known) else None
+        words = _matching_words(ledger, match, done, not_done, columns, known, fit)
         looked_up = look_up(keys, words, count)
         first = 0
         with pa.OSFile(str(file)) as opened:
@@ -97,7 +134,8 @@ def _row_texts(rows: pa.RecordBatch) -> pa.Array:
 
 
 def _matching_words(
-    ledger: Ledger, match: Match, done: Condition, not_done: Condition, columns: list[str], keys: pa.Array
+    ledger: Ledger, match: Match, done: Condition, not_done: Condition, columns: list[str], keys: pa.Array,
+    fit: LedgerFit,
 ) -> pa.Table:
     kept: list[pa.RecordBatch] = []
     waiting: list[pa.RecordBatch] = []
@@ -106,15 +144,17 @@ def _matching_words(
         waiting.append(ledger_words(batch, match, done, not_done))
         waiting_rows += batch.num_rows
         if waiting_rows >= _ROWS_AT_ONCE:
-            kept.extend(_among(waiting, keys))
+            kept.extend(_among(waiting, keys, fit))
             waiting, waiting_rows = [], 0
-    kept.extend(_among(waiting, keys))
+    kept.extend(_among(waiting, keys, fit))
     return pa.Table.from_batches(kept, schema=LEDGER_WORDS)
 
 
-def _among(words: list[pa.RecordBatch], keys: pa.Array) -> list[pa.RecordBatch]:
+def _among(words: list[pa.RecordBatch], keys: pa.Array, fit: LedgerFit) -> list[pa.RecordBatch]:
     table = pa.Table.from_batches(words, schema=LEDGER_WORDS)
-    found: list[pa.RecordBatch] = table.filter(pc.is_in(table["key"], value_set=keys, skip_nulls=True)).to_batches()
+    is_matched = pc.is_in(table["key"], value_set=keys, skip_nulls=True)
+    fit.add(table, is_matched)
+    found: list[pa.RecordBatch] = table.filter(is_matched).to_batches()
     return found
 
 

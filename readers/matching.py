@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from readers.columns import Int64s
 from readers.errors import BadRequest
 
-_SEPARATOR = "\x1f"
+SEPARATOR = "\x1f"
 _GROUP = "key"
 
 
@@ -54,13 +54,13 @@ class Match:
             values, owners = _values(term, rows.column(term.column).take(pa.array(numbers)))
             numbers, parts = numbers[owners], [part.take(pa.array(owners)) for part in parts]
             parts.append(values)
-        keys = pc.binary_join_element_wise(*parts, _SEPARATOR)
+        keys = pc.binary_join_element_wise(*parts, SEPARATOR)
         pairs = pa.table({"row": numbers, "key": keys}).group_by(["row", "key"], use_threads=False).aggregate([])
         return np.asarray(pairs["row"]), pairs["key"].combine_chunks()
 
     def ledger_keys(self, rows: pa.RecordBatch) -> pa.Array:
         """The key of each ledger row; null where a value of it is."""
-        return pc.binary_join_element_wise(*(plain_texts(rows.column(t.ledger_column)) for t in self.terms), _SEPARATOR)
+        return pc.binary_join_element_wise(*(plain_texts(rows.column(t.ledger_column)) for t in self.terms), SEPARATOR)
 
 
 def _values(term: Term, column: pa.Array) -> tuple[pa.Array, Int64s]:

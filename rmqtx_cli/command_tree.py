@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -11,11 +11,12 @@ from typer.core import TyperCommand, TyperGroup
 
 from readers.errors import BadRequest
 from rmqtx_cli import exit_status, say
+from rmqtx_cli.configuration import OWN_FORMAT, configuration, environment_store, own_store
 
-#: Names the store that commands read where none is given; commands that act want it said each time.
-STORE_VARIABLE = "RMQTX_STORE"
 _JSON = ["--format", "json"]
 _COUNT_MAX = (1 << 63) - 1
+#: What parameters that name stores are called.
+_STORES = ("store", "paths", "more", "sides", "files")
 
 
 class HelpfulGroup(TyperGroup):
@@ -50,8 +51,11 @@ class CheckedCommand(TyperCommand):
                 is_option = parameter.param_type_name == "option"
                 what = parameter.opts[0] if is_option else str(parameter.metavar or parameter.name).strip("[]")
                 raise BadRequest(f"{what} is empty", advice="is a variable of your script not set?")
-        args = self._with_own_store(args, given)
+        if not ctx.resilient_parsing and not {"-h", "--help"} & set(args):
+            args = self._with_own_store(args, given)
         left = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            self._configure(ctx)
         for parameter in self.params:
             value = ctx.params.get(parameter.name)
             if isinstance(value, int) and abs(value) > _COUNT_MAX:
@@ -66,10 +70,10 @@ class CheckedCommand(TyperCommand):
         written = [word for one in args[:end] for word in (_JSON if one == "--json" else [one])]
         return [*written, *args[end:]]
 
-
     def _with_store(self, args: list[str]) -> list[str]:
         """The words with `--store X` as X where a store is an argument: people need not know which it is where."""
-        if not self._takes_store or any("--store" in parameter.opts for parameter in self.params):
+        is_option = any("--store" in parameter.opts for parameter in self.params)
+        if is_option or not self._has_argument("store", "paths", "sides", "files"):
             return args
         kept, stores, words = [], [], iter(args)
         for word in words:
@@ -83,17 +87,39 @@ class CheckedCommand(TyperCommand):
                 kept.append(word)
         return [*kept, *stores]
 
-    @property
-    def _takes_store(self) -> bool:
-        return any(one.param_type_name == "argument" and one.name in ("store", "paths") for one in self.params)
+    def _has_argument(self, *names: str) -> bool:
+        return any(one.param_type_name == "argument" and one.name in names for one in self.params)
 
     def _with_own_store(self, args: list[str], given: dict[str, Any]) -> list[str]:
-        """The words with the store that RMQTX_STORE names, for a command that only reads and that none is named to."""
-        store = os.environ.get(STORE_VARIABLE, "").strip()
+        """The words with the store that RMQTX_STORE or the configuration file names, for a command that only reads and
+        that none is named to; `stores` lists all that the file names instead.
+        """
         is_named = any(given.get(name) for name in ("store", "paths", "more", "namesrv", "broker"))
-        if not store or is_named or not (self._takes_store or self.name == "show"):
+        takes_store = self._has_argument("store", "paths")
+        if is_named or not (takes_store or self.name == "show"):
             return args
-        return [*args, store] if self._takes_store else ["--store", store, *args]
+        store = environment_store() if self.name == "stores" else own_store()
+        if store is None:
+            return args
+        return [*args, store] if takes_store else ["--store", store, *args]
+
+    def _configure(self, ctx: Any) -> None:
+        """Put the place of each store that is given by its name in the configuration file, and the format that the file
+        gives; say which file that is.
+        """
+        OWN_FORMAT.set(None)
+        if not any(name in ctx.params for name in (*_STORES, "output_format")):
+            return
+        known = configuration()
+        OWN_FORMAT.set(known.format_of([*ctx.command_path.split(), ""][1]))
+        if known.file is not None and ctx.params.get("verbose"):
+            say.line(f"rmqtx: configuration: {known.file}")
+        for name in _STORES if known.stores else ():
+            value = ctx.params.get(name)
+            if isinstance(value, list | tuple):
+                ctx.params[name] = type(value)(known.place_of(one) if isinstance(one, str) else one for one in value)
+            elif isinstance(value, str | Path):
+                ctx.params[name] = type(value)(known.place_of(str(value)))
 
 
 class CommandTree(typer.Typer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ from readers.store import HALF_TOPIC
 from readers.timeline import CONSUMERS, TIMELINE, Surroundings, consumers_past, timeline
 from rmqtx_cli.deadlines import deadline_text
 from rmqtx_cli.durations import age_text, duration_text
+from rmqtx_cli.output.port import is_on_terminal
 from rmqtx_cli.output.table import TablePort
-from rmqtx_cli.text import escaped
+from rmqtx_cli.text import escaped, width, wrapped
 from rmqtx_cli.views import ALWAYS, Column, View, plain
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from readers.foretold import Foretold
 
 Transaction = dict[str, Any]
+_LABEL_CELLS = 8
 _ALIVE: dict[bool | None, str] = {
     True: ", a producer of it is connected", False: ", no producer of it is connected: nobody answers the checks"
 }  # fmt: skip
@@ -95,7 +98,7 @@ def _age(transaction: Transaction, places: Sequence[Surroundings], now_ms: int) 
 
 def _head(transaction: Transaction, discard: str, age: str) -> Iterator[str]:
     def named(label: str, value: Any) -> str:
-        return f"{label:<8}{escaped(str(value))}"
+        return f"{label:<{_LABEL_CELLS}}{escaped(str(value))}"
 
     yield f"{escaped(transaction['transaction_id'])}  {transaction['state']}"
     yield named("why", transaction["reason"])
@@ -130,9 +133,9 @@ def _timeline_view(sent_ms: int | None, *, with_store: bool) -> View:
             Column("since sent", ("time_ms",), since, ALWAYS, is_number=True),
             plain("event", ALWAYS),
             plain("queue_offset", ALWAYS, "queue offset"),
-            plain("commit_log_offset", ALWAYS, "log offset"),
+            plain("commit_log_offset", 1, "log offset"),
             plain("message_id", 3, "message id"),
-            plain("detail", 1, may_be_cut=True),
+            plain("detail", ALWAYS, wraps=True, least_cells=18),
             *([plain("store", 2, may_be_cut=True)] if with_store else []),
         )
     )
@@ -193,7 +196,15 @@ def _topic_of(copy: Transaction, place: Surroundings) -> str:
 
 
 def _write(stream: IO[bytes], lines: Iterator[str] | list[str]) -> None:
-    stream.write("".join(f"{line}\n" for line in lines).encode())
+    """Write lines; on a terminal what has no room goes on below, behind the labels."""
+    room = shutil.get_terminal_size().columns if is_on_terminal(stream) else None
+    for line in lines:
+        if room is None or width(line) <= room:
+            stream.write(f"{line}\n".encode())
+            continue
+        first, *more = wrapped(line[_LABEL_CELLS:], max(room - _LABEL_CELLS, _LABEL_CELLS))
+        text = "".join(f"{' ' * _LABEL_CELLS}{one}\n" for one in more)
+        stream.write(f"{line[:_LABEL_CELLS]}{first}\n{text}".encode())
 
 
 def _write_table(stream: IO[bytes], rows: pa.Table, view: View) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from readers.errors import BadRequest
+from readers.ledger_join import LedgerFit
+from readers.matching import SEPARATOR
 from rmqtx_cli.filters import Filter, parse_filter
 from rmqtx_cli.logins import JDBC, PASSWORD_VARIABLE, USER_VARIABLE, holds_login, holds_secret, login
 from rmqtx_cli.matching import parse_match, parse_terms
-from rmqtx_cli.text import count
+from rmqtx_cli.text import count, escaped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,6 +86,20 @@ class Question:
         wanted = {*match.ledger_columns, *done.columns, *not_done.columns}
         return Understood(match, done, not_done, [name for name in ledger.names if name in wanted])
 
+    def assert_fits(self, fit: LedgerFit) -> None:
+        """Make sure that the comparison is one: that `--match` fits anything.
+
+        Raises: BadRequest, with what was compared.
+        """
+        if not fit.rows_count and fit.keys_count:
+            raise BadRequest(f"the ledger {self.name} has no rows", advice="is this the right file or table?")
+        if fit.fits_nothing:
+            raise BadRequest(
+                f"--match {self.match!r} fits nothing: no transaction has what any of {count(fit.rows_count, 'row')} "
+                f"of the ledger has; a transaction has {_shown(fit.key)}, a ledger row {_shown(fit.ledger_key)}",
+                advice="compare other columns, or a part: --match \"keys ~ '^order-([0-9]+)$' = id\"",
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Understood:
@@ -95,6 +111,10 @@ class Understood:
     columns: list[str]
 
 
+def _shown(key: str | None) -> str:
+    return "nothing" if key is None else " and ".join(repr(escaped(part)) for part in key.split(SEPARATOR))
+
+
 @dataclass(slots=True)
 class Comparison:
     """Counts of what a comparison with a ledger gave, taken as the rows go by."""
@@ -103,6 +123,7 @@ class Comparison:
     words: Counter[str] = field(default_factory=Counter)
     undecidable_count: int = 0
     advice: Counter[tuple[str, str]] = field(default_factory=Counter)
+    fit: LedgerFit = field(default_factory=LedgerFit)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, counted as they pass."""
@@ -130,6 +151,19 @@ class Comparison:
                 advised = sorted((advice, number) for (of, advice), number in self.advice.items() if of == outcome)
                 told = ", ".join(f"{number} {advice}" for advice, number in advised)
                 yield f"{outcome}: {self.outcomes[outcome]} ({told}): {meaning}"
+        if left := self.fit.unmatched_count:
+            shown = "; ".join(escaped(text) for text in self.fit.unmatched)
+            more = "; ..." if left > len(self.fit.unmatched) else ""
+            of = count(self.fit.rows_count, "row")
+            yield f"ledger: {left} of {of} are of no transaction in the stores: {shown}{more}"
+
+    def next_line(self, plan: str | None) -> str | None:
+        """The next command, where there is something to act on; `plan`: the file that was written, in shell quotes."""
+        if not self.outcomes["act"]:
+            return None
+        if plan is not None:
+            return f"next: rmqtx plan show {plan}"
+        return "next: the same with --plan plan.json, then rmqtx plan show plan.json"
 
 
 def _count(counter: Counter[str], column: pa.Array) -> None:

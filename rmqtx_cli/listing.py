@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from readers.errors import BadRequest
-from rmqtx_cli import exit_status
+from rmqtx_cli import exit_status, progress
 from rmqtx_cli.columns import chosen_columns
 from rmqtx_cli.derived_columns import Derived, derived_columns, part_of, with_derived
 from rmqtx_cli.filters import Filter, parse_filter
 from rmqtx_cli.options import OutputFormat
+from rmqtx_cli.ordering import Order, ordered, parse_orders
 from rmqtx_cli.output.port import chosen_format, open_port
+from rmqtx_cli.row_options import SORT
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import count
 from rmqtx_cli.views import View, plain_view
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.port import StreamingPort
 
 
+#: Rows of a table that are held until all are read, so that what they say together can stand above them.
+_HELD_ROWS_MAX = 1_000
+#: Rows that are held beyond a limit before they are sorted, and those behind the limit forgotten.
+_SORTED_ROWS_MAX = 100_000
 _WITH_METADATA = (OutputFormat.PARQUET, OutputFormat.ARROW)
 
 
@@ -58,6 +65,7 @@ class Listing:
     _derived: dict[str, Derived] = field(init=False, default_factory=dict)
     _where: Filter | None = field(init=False, default=None)
     _fail_on: Filter | None = field(init=False, default=None)
+    _orders: list[Order] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         import pyarrow as pa
@@ -69,12 +77,15 @@ class Listing:
         derived = derived_columns(self.schema)
         heads = self.view.heads
         self.columns = chosen_columns(self.fields, self.schema, default, heads, derived)
+        sortable = self.view.sortable
         if self.fields is not None:
             self.view = plain_view(self.columns)
         self.view = replace(self.view, is_quiet=self.voice.quiet)
         wider = pa.schema([*self.schema, *(one.field for one in derived.values())])
         self._where = parse_filter(self.where, wider, heads=heads) if self.where else None
         self._fail_on = parse_filter(self.fail_on, wider, "--fail-on", heads) if self.fail_on else None
+        if (sort := SORT.get()) is not None:
+            self._orders = parse_orders(sort, wider, sortable)
         for name in self._named():
             made = derived.get(name) or (part_of(self.schema, name) if "." in name else None)
             if made is not None:
@@ -89,18 +100,24 @@ class Listing:
     def _named(self) -> list[str]:
         """The columns that are asked for, those that are made of others too."""
         conditions = [condition.columns for condition in (self._where, self._fail_on) if condition is not None]
-        return list(dict.fromkeys([*self.columns, *(name for names in conditions for name in sorted(names))]))
+        orders = [order.column for order in self._orders]
+        return list(dict.fromkeys([*self.columns, *(name for names in conditions for name in sorted(names)), *orders]))
 
     @property
     def carries_meta(self) -> bool:
         """Whether the output says what it was made from: Parquet and Arrow always, JSON lines where that is asked."""
         return self.with_meta or self.format in _WITH_METADATA
 
-    def write(self, batches: Iterator[pa.RecordBatch], *, to_the_end: bool = False, at_once: bool = False) -> None:
+    def write(
+        self, batches: Iterator[pa.RecordBatch], *, to_the_end: bool = False, at_once: bool = False,
+        answer: Callable[[], Iterable[str]] | None = None,
+    ) -> None:
         """Write the rows that were asked for.
 
         `to_the_end`: read on when the limit is reached, because somebody else counts the rows. `at_once`: the rows of
         a batch have left this process before the next batch is asked for; for formats that can be streamed.
+        `answer`: what to say of all rows once they are read: above a table, where it is short enough to be held until
+        then, else below.
         """
         import pyarrow as pa
 
@@ -112,33 +129,80 @@ class Listing:
 
             chosen = with_custody(chosen, self.meta)
         assert self.format is not None
+        is_table = self.format is OutputFormat.TABLE
         with open_port(self.format, self.output, chosen, self.view) as port:
-            for batch in batches:
-                rows = with_derived(batch, self._derived.values(), self.now_ms)
-                rows = rows if self._where is None else self._where.apply(rows)
-                self.found_count += rows.num_rows
-                if self.limit is not None:
-                    rows = rows.slice(0, self.limit - self.rows_count)
-                if self._fail_on is not None and self._fail_on.apply(rows).num_rows:
-                    self.has_failed = True
-                if rows.num_rows:
-                    port.write(rows.select(self.columns))
-                    self.rows_count += rows.num_rows
+            rows = self._chosen(batches, to_the_end=to_the_end)
+            held, is_all = _held(rows) if is_table and answer is not None else ([], False)
+            if is_all and answer is not None:
+                self._say(answer)
+            for batch in chain(held, rows):
+                if batch.num_rows:
+                    port.write(batch.select(self.columns))
                 if at_once:
                     cast("StreamingPort", port).flush()
-                if self.rows_count == self.limit and not to_the_end:
-                    break
+        if not is_all and answer is not None:
+            self._say(answer)
         if count := getattr(port, "formulas_count", 0):
             self.voice.note(
                 f"{'1 cell begins' if count == 1 else f'{count} cells begin'} as formulas do, and a spreadsheet would "
                 "run them: --csv-safe makes them text"
             )
 
-    def listed(self, noun: str) -> str:
-        """How many rows were written, of how many that were found."""
+    def _say(self, answer: Callable[[], Iterable[str]]) -> None:
+        progress.clear()
+        for line in answer():
+            self.voice.note(line)
+
+    def _chosen(self, batches: Iterator[pa.RecordBatch], *, to_the_end: bool) -> Iterator[pa.RecordBatch]:
+        """The rows that fulfil the condition, in their order, up to the limit; counts them."""
+        for rows in self._in_order(self._filtered(batches)):
+            if self.limit is not None:
+                rows = rows.slice(0, self.limit - self.rows_count)
+            if self._fail_on is not None and self._fail_on.apply(rows).num_rows:
+                self.has_failed = True
+            self.rows_count += rows.num_rows
+            yield rows
+            if self.rows_count == self.limit and not to_the_end:
+                return
+
+    def _filtered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = with_derived(batch, self._derived.values(), self.now_ms)
+            rows = rows if self._where is None else self._where.apply(rows)
+            self.found_count += rows.num_rows
+            yield rows
+
+    def _in_order(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same rows, sorted where that is asked for: all are in memory then, or as many as the limit lets pass."""
+        import pyarrow as pa
+
+        if not self._orders:
+            yield from batches
+            return
+        kept: list[pa.RecordBatch] = []
+        kept_count = 0
+        for batch in batches:
+            kept.append(batch)
+            kept_count += batch.num_rows
+            if self.limit is not None and kept_count > self.limit + _SORTED_ROWS_MAX:
+                first = ordered(pa.Table.from_batches(kept), self._orders).slice(0, self.limit)
+                kept, kept_count = first.combine_chunks().to_batches() or [batch.slice(0, 0)], first.num_rows
+        if kept:
+            yield from ordered(pa.Table.from_batches(kept), self._orders).to_batches()
+
+    def fulfilling(self, rows: pa.Table) -> pa.Table:
+        """The rows that fulfil the condition, where all are there before they are written."""
+        import pyarrow as pa
+
+        if self._where is None:
+            return rows
+        found = [self._where.apply(with_derived(one, self._derived.values(), self.now_ms)) for one in rows.to_batches()]
+        return pa.Table.from_batches([one.select(rows.schema.names) for one in found], rows.schema)
+
+    def say_limit(self, noun: str) -> None:
+        """Say how many rows were written, of how many that were found, where these are not all."""
         if self.rows_count < self.found_count:
-            return f"{self.rows_count} of {count(self.found_count, noun)} listed (--limit)"
-        return f"{count(self.rows_count, noun)} listed"
+            self.voice.note(f"{self.rows_count} of {count(self.found_count, noun)} listed (--limit)")
 
     def conclude(self, reading: Reading) -> int:
         """Say what was wrong; gives the exit status.
@@ -152,3 +216,16 @@ class Listing:
         if any(finding.kind.severity == "error" for finding in reading.findings):
             return exit_status.INCOMPLETE
         return exit_status.FINDINGS if self.has_failed else exit_status.DONE
+
+
+def _held(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool]:
+    """The first rows, and whether they are all."""
+    held: list[pa.RecordBatch] = []
+    held_count = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+        held_count += batch.num_rows
+        if held_count > _HELD_ROWS_MAX:
+            return held, False
+    return held, True

@@ -13,6 +13,7 @@ import typer
 
 from readers.errors import BadRequest
 from rmqtx_cli import say
+from rmqtx_cli.configuration import own_name_servers
 from rmqtx_cli.durations import parse_duration_ms
 from rmqtx_cli.grouped_options import with_grouped_options
 from rmqtx_cli.text import stored_text
@@ -24,13 +25,12 @@ if TYPE_CHECKING:
     from remoting.name_servers import NameServers
     from remoting.settings import Credentials, RemotingSettings
 
-NAME_SERVERS_VARIABLE = "NAMESRV_ADDR"
-
 NameServersOption = Annotated[
     str | None,
     typer.Option(
         "--namesrv", "-n", metavar="HOST:PORT",
-        help="Ask live brokers, found by this name server (several: with ;); NAMESRV_ADDR says it too.",
+        help="Ask live brokers, found by this name server (several: with ;); NAMESRV_ADDR, or the configuration file, "
+        "says it too.",
     ),
 ]
 BrokerOption = Annotated[
@@ -109,21 +109,21 @@ class LiveOptions:
 
     @property
     def is_asked(self) -> bool:
-        """Whether live brokers are named, by the command line or by NAMESRV_ADDR."""
-        return self.is_explicit or bool(os.environ.get(NAME_SERVERS_VARIABLE))
+        """Whether live brokers are named, by the command line, by NAMESRV_ADDR or by the configuration file."""
+        return self.is_explicit or bool(own_name_servers())
 
     @property
     def name_server_addresses(self) -> list[str]:
         """The name servers' addresses.
 
-        NAMESRV_ADDR is not asked where the command line gives all brokers by address.
+        NAMESRV_ADDR and the configuration file are not asked where the command line gives all brokers by address.
         Raises: BadRequest.
         """
         from remoting.addresses import is_address, several
 
         text = self.namesrv
         if text is None and not (self.broker and all(is_address(name) for name in self.broker)):
-            text = os.environ.get(NAME_SERVERS_VARIABLE)
+            text = own_name_servers()
         return several(text or "")
 
     def full_name(self, name: str) -> str:

@@ -59,7 +59,7 @@ from rmqtx_cli.commands import (
     undo,
     verify,
 )
-from rmqtx_cli.csv_safety import with_csv_safe
+from rmqtx_cli.row_options import with_row_options
 from rmqtx_cli.sections import SectionedGroup
 from spark_tasks.errors import SparkUnavailable
 
@@ -101,7 +101,7 @@ COMMANDS = (
     salvage, rebuild, bundle,
 )  # fmt: skip
 for module in COMMANDS:
-    given = module.command if module in (check, probe) else with_csv_safe(module.command)  # those two have no rows
+    given = module.command if module in (check, probe) else with_row_options(module.command)  # those two have no rows
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(given)
 app.add_typer(cursor.app, name=cursor.NAME, short_help=cursor.SHORT)
 app.add_typer(decode.app, name=decode.NAME)

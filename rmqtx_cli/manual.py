@@ -16,6 +16,7 @@ from typing import Any
 import typer
 
 from rmqtx_cli.commands import Example, check, cursor, decode, explain, probe, transaction_table
+from rmqtx_cli.configuration import KEYS as CONFIGURATION_KEYS
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 from rmqtx_cli.main import COMMANDS, app
 from rmqtx_cli.manual_store import store_page
@@ -31,9 +32,16 @@ _ENVIRONMENT = {
     "RMQTX_SECRET_KEY": "its secret key; --credentials FILE gives both instead",
     "RMQTX_SECURITY_TOKEN": "its security token, where temporary keys have one",
     "RMQTX_TLS_KEY_PASSWORD": "the password of the key that --tls-key names, if it is encrypted",
+    "RMQTX_STORE": "the store to read where none is named; a path, a URI or a name in the configuration file",
+    "RMQTX_CONFIG": "the configuration file; else rmqtx/config.toml in XDG_CONFIG_HOME, which is ~/.config by default",
     "XDG_STATE_HOME": "where rmqtx check keeps what it compares with, in rmqtx/; ~/.local/state by default",
     "COLUMNS": "width of tables and help texts on a terminal, if it is not the terminal's own",
 }
+_CONFIGURATION = (
+    "A TOML file, the first of $RMQTX_CONFIG, $XDG_CONFIG_HOME/rmqtx/config.toml and ~/.config/rmqtx/config.toml; "
+    "--verbose says which was read. Options win over the environment, and that wins over the file. It holds no "
+    "secrets. Its keys:"
+)
 _SAFETY = (
     "Commands that read write nothing into a store and lock no file in it, and its broker may be running: lengths are "
     "taken once, and the first line on stderr says how consistent the reading was. Commands that change a store "
@@ -86,6 +94,10 @@ def _root_page(root: Any) -> str:
             yield from item(str(number), f"{meaning}.")
         yield from heading("ENVIRONMENT")
         for name, meaning in _ENVIRONMENT.items():
+            yield from item(name, f"{meaning}.")
+        yield from heading("CONFIGURATION FILE")
+        yield from paragraph(_CONFIGURATION)
+        for name, meaning in CONFIGURATION_KEYS.items():
             yield from item(name, f"{meaning}.")
         yield from heading("SEE ALSO")
         yield from paragraph(", ".join([*(f"{NAME}-{name}(1)" for name in root.commands), f"{NAME}-store(5)"]))

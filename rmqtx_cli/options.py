@@ -43,31 +43,20 @@ class EngineName(StrEnum):
     SPARK = "spark"
 
 
-class Order(StrEnum):
-    """What transactions are sorted by."""
-
-    AGE = "age"
-    CHECKS = "checks"
-    GROUP = "group"
-    TOPIC = "topic"
-    STORE = "store"
-    DEADLINE = "deadline"
-
-
 StoreArguments = Annotated[
     list[str],
     typer.Argument(
         metavar="STORE",
-        help="Root of a broker's store, the directory that holds commitlog/: a path, s3://BUCKET/PATH, or a pattern; "
-        "RMQTX_STORE names it too.",
+        help="Root of a broker's store, the directory that holds commitlog/: a path, s3://BUCKET/PATH, a pattern, or "
+        "a name of the configuration file; RMQTX_STORE names it too.",
     ),
 ]
 OptionalStoreArguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[STORE]",
-        help="Root of a broker's store, the directory that holds commitlog/: a path, s3://BUCKET/PATH, or a pattern; "
-        "RMQTX_STORE names it too. Or live brokers, by -n or --broker.",
+        help="Root of a broker's store, the directory that holds commitlog/: a path, s3://BUCKET/PATH, a pattern, or "
+        "a name of the configuration file; RMQTX_STORE names it too. Or live brokers, by -n or --broker.",
     ),
 ]
 RateOption = Annotated[

@@ -37,14 +37,14 @@ def _response(row: dict[str, Any]) -> str:
 _REQUEST_VIEW = View(
     (
         plain("sent_time_ms", ALWAYS, "sent"), plain("request", ALWAYS),
-        Column("response", ("response_code", "response_remark"), _response, ALWAYS, may_be_cut=True),
-        Column("with", ("fields",), _fields, 1, may_be_cut=True),
+        Column("response", ("response_code", "response_remark"), _response, ALWAYS, may_be_cut=True, wraps=True),
+        Column("with", ("fields",), _fields, 1, may_be_cut=True, wraps=True),
     )
 )
 _RECHECK_VIEW = View(
     (
         plain("rechecked_time_ms", ALWAYS, "looked at"), plain("standing", ALWAYS),
-        plain("standing_reason", 1, may_be_cut=True), plain("who", 2, may_be_cut=True),
+        plain("standing_reason", 1, wraps=True), plain("who", 2, may_be_cut=True),
     )
 )
 #: How the lists of the page look.

@@ -60,11 +60,11 @@ def fates_view(*, with_store: bool, with_configuration: bool) -> View:
     return View(
         (
             *_which(with_store=with_store, with_configuration=with_configuration),
-            plain("transaction_id", ALWAYS), plain("checks_count", 3, "checks"),
-            plain("next_check_time_ms", 2, "next_check"), plain("checks_to_come_count", 4, "to_come"),
-            plain("end", ALWAYS), plain("end_time_ms", ALWAYS, "end_time"), plain("end_round", 5, "round"),
-            plain("half_queue_offset", 6, "half"), plain("topic", 7, may_be_cut=True),
-            plain("producer_group", 8, "group", may_be_cut=True), plain("written_bytes", 9, "bytes"),
+            plain("transaction_id", ALWAYS), plain("checks_count", 4, "checks"),
+            plain("next_check_time_ms", 6, "next_check"), plain("checks_to_come_count", 5, "to_come"),
+            plain("end", ALWAYS), plain("end_time_ms", ALWAYS, "end_time"), plain("end_round", 7, "round"),
+            plain("half_queue_offset", 8, "half"), plain("topic", 2, may_be_cut=True),
+            plain("producer_group", 3, "group", may_be_cut=True), plain("written_bytes", 9, "bytes"),
             plain("may_be_a_round_later", 10, "or_later"),
         ),
         "no open half is before the check",

@@ -16,10 +16,12 @@ import pyarrow.compute as pc
 
 from readers.flags import FLAGS
 from readers.states_and_advice import STATES
+from rmqtx_cli.durations import duration_text
 from rmqtx_cli.text import count, escaped, size
 from rmqtx_cli.views import ALWAYS, View, plain
 
 if TYPE_CHECKING:
+    from readers.check_stop import CheckStop
     from readers.findings import Finding
     from readers.store import Store
 
@@ -71,9 +73,10 @@ class Summary:
     examples: dict[str, str] = field(default_factory=dict)
     half_copies_count: int = 0
     _cells: dict[_Cell, Counter[str]] = field(default_factory=dict)
-    _undecided: set[str] = field(default_factory=set)
+    _undecided: set[str | None] = field(default_factory=set)
     _pending: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     _never_asked: Counter[str] = field(default_factory=Counter)
+    _oldest_pending_ms: int | None = None
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, counted as they pass."""
@@ -81,6 +84,14 @@ class Summary:
             if batch.num_rows:
                 self._count(batch)
             yield batch
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Summary:
+        """The counts of some transactions."""
+        counted = cls()
+        for _ in counted.watching(rows.to_batches()):
+            pass
+        return counted
 
     def _count(self, batch: pa.RecordBatch) -> None:
         copies = pc.fill_null(pc.list_value_length(batch["half_copies"]), 0)
@@ -105,6 +116,9 @@ class Summary:
                 self._undecided.add(row["store"])
             if state == "PENDING":
                 self._pending[row["store"], row["topic"]] += number
+        pending = pc.min(batch["half_store_time_ms"].filter(pc.equal(batch["state"], "PENDING"))).as_py()
+        if pending is not None:
+            self._oldest_pending_ms = min(pending, self._oldest_pending_ms or pending)
         flags = batch["flags"]
         rows = pc.list_parent_indices(flags).filter(pc.equal(pc.list_flatten(flags), "never_asked"))
         never = batch.select(["store", "state"]).take(rows)
@@ -147,15 +161,36 @@ class Summary:
             number for (root, _), number in self._pending.items() if root == store
         )
 
-    def lines(self, stores: Sequence[Store], arguments: str, findings: Sequence[Finding]) -> Iterator[str]:
-        """What there is to say beside the table: states, oddities, drift, cost, and what to do next.
+    def answer(
+        self, stores: Sequence[Store], arguments: str, findings: Sequence[Finding], stops: Sequence[CheckStop],
+        now_ms: int, live: str | None,
+    ) -> Iterator[str]:
+        """What there is to say above the table: states, the oldest that hangs, a stopped check, what to do next.
 
-        `arguments`: the options that lead to the same transactions again, as a shell takes them. `findings`: of the
-        reading, for what is damaged may hide transactions that are counted nowhere.
+        `arguments`: the options that lead to the same transactions again, as a shell takes them. `live`: those that
+        lead to the brokers again, None for files.
         """
-        damaged = {finding.store for finding in findings if finding.kind.severity == "error"} | self._undecided
+        from rmqtx_cli.headlines import answer_lines
+
         states = ", ".join(f"{self.states[state]} {state}" for state in STATES if self.states[state])
-        yield f"{count(self.transactions_count, 'transaction')}{': ' + states if states else ''}"
+        sentence = f"{count(self.transactions_count, 'transaction')}{': ' + states if states else ''}"
+        if self._oldest_pending_ms is not None:
+            sentence += f"; the oldest pending one is {duration_text(now_ms - self._oldest_pending_ms)} old"
+        damaged = self._damaged(findings)
+        command = self.next_command(arguments, [store.root for store in stores if store.root in damaged])
+        yield from answer_lines(
+            sentence, stops, self.never_asked_counts, live, f"next: {command}", is_one_store=len(stores) == 1
+        )
+
+    def _damaged(self, findings: Sequence[Finding]) -> set[str | None]:
+        return {finding.store for finding in findings if finding.kind.severity == "error"} | self._undecided
+
+    def lines(self, stores: Sequence[Store], findings: Sequence[Finding]) -> Iterator[str]:
+        """What there is to say below the table: oddities, drift, cost.
+
+        `findings`: of the reading, for what is damaged may hide transactions that are counted nowhere.
+        """
+        damaged = self._damaged(findings)
         for flag in FLAGS:
             if self.flags[flag]:
                 yield f"{flag}: {self.flags[flag]}, first {self.examples[flag]}: {FLAGS[flag]}"
@@ -168,8 +203,6 @@ class Summary:
                 f"{count(self.half_copies_count, 'half copy', 'half copies')} of "
                 f"{count(self.transactions_count, 'transaction')}: {times:.2f} each"
             )
-        yield f"next: {self.next_command(arguments, [store.root for store in stores if store.root in damaged])}"
-
     def _drift(self, store: Store, *, is_whole: bool) -> Iterator[str]:
         from readers.cursors import transaction_metrics
 

@@ -38,13 +38,33 @@ def width(text: str) -> int:
     return max(0, wcwidth.wcswidth(text))
 
 
-def cut(text: str, cells: int) -> str:
-    """The text in at most so many terminal cells; what was cut off shows as an ellipsis."""
+def cut(text: str, cells: int, *, keeps_end: bool = False) -> str:
+    """The text in at most so many terminal cells; what was cut off, of its end or its beginning, is an ellipsis."""
     if width(text) <= cells:
         return text
+    if keeps_end:
+        while text and width(text) > cells - 1:
+            text = text[max(1, len(text) - cells + 1):]
+        return "…" + text
     while text and width(text) > cells - 1:
         text = text[: min(len(text) - 1, cells - 1)]
     return text + "…"
+
+
+def wrapped(text: str, cells: int) -> list[str]:
+    """The text in lines of at most so many terminal cells, broken between words where these are short enough."""
+    lines = [""]
+    for word in text.split(" "):
+        if lines[-1] and width(lines[-1]) + 1 + width(word) <= cells:
+            lines[-1] += f" {word}"
+            continue
+        if lines[-1]:
+            lines.append("")
+        for character in word:
+            if width(lines[-1]) + width(character) > cells and lines[-1]:
+                lines.append("")
+            lines[-1] += character
+    return lines
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:

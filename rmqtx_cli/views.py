@@ -16,14 +16,25 @@ from rmqtx_cli.times import time_text
 
 Row = dict[str, Any]
 
-#: Columns with this rank stay whatever the width; of the others the highest rank goes first.
+#: Columns with this rank stay whatever the width; of the others the highest rank goes first: a rank is a worth, and the
+#: more columns a terminal has, the more ranks are seen.
 ALWAYS = 0
+#: Cells that a column must have which is cut where there is no room.
+CELLS_MIN = 10
+#: What names a transaction: where it is narrow its end alone is shown, which `rmqtx show` takes too.
+_IDENTITY = "transaction_id"
+_IDENTITY_RANK = 9
 _LIST_VALUES_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a printed table: where its text comes from, and how much it matters."""
+    """One column of a printed table: where its text comes from, and how much it matters.
+
+    `may_be_cut`: down to `least_cells`, at the beginning where it `keeps_end`; where it `wraps`, what has no room goes
+    on below instead.
+    `short_heading`: above its values' ends, which stand for them until a width with room for `whole_rank` is there.
+    """
 
     heading: str
     sources: tuple[str, ...]
@@ -32,11 +43,23 @@ class Column:
     is_number: bool = False
     may_be_cut: bool = False
     is_plain: bool = False
+    least_cells: int = CELLS_MIN
+    wraps: bool = False
+    keeps_end: bool = False
+    short_heading: str | None = None
+    whole_rank: int = ALWAYS
+
+    @property
+    def headings(self) -> list[str]:
+        """Its heads, in full and where it is narrow."""
+        return [one for one in (self.heading, self.short_heading) if one]
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The columns of a printed table, and what is said in its place if there are no rows, but where it is quiet."""
+    """The columns of a printed table, and what is said in its place if there are no rows, but where it is quiet or a
+    line above says it already.
+    """
 
     columns: tuple[Column, ...]
     nothing: str = "no rows"
@@ -50,17 +73,31 @@ class View:
     @property
     def heads(self) -> dict[str, str]:
         """The table's columns by their heads, where these show nothing else and are other words."""
-        plain_ones = (column for column in self.columns if column.is_plain)
-        return {column.heading: column.sources[0] for column in plain_ones if column.heading != column.sources[0]}
+        plain_ones = [column for column in self.columns if column.is_plain]
+        named = {heading: column.sources[0] for column in plain_ones for heading in column.headings}
+        return {heading: source for heading, source in named.items() if heading != source}
+
+    @property
+    def sortable(self) -> dict[str, str]:
+        """The table's columns by the heads of all columns that show one of them alone."""
+        alone = {one.heading: one.sources[0] for one in self.columns if one.heading and len(one.sources) == 1}
+        return {**alone, **self.heads}
 
 
-def plain(name: str, rank: int = 1, heading: str | None = None, *, may_be_cut: bool = False) -> Column:
+def plain(
+    name: str, rank: int = 1, heading: str | None = None, *, may_be_cut: bool = False, least_cells: int = CELLS_MIN,
+    wraps: bool = False,
+) -> Column:
     """A column that shows one of the table's columns."""
     is_count = "." not in name and name.endswith(("_offset", "_bytes", "_count", "_id"))
     number = name in _NUMBERS or (is_count and name not in _TEXT_IDS)
+    is_identity = name == _IDENTITY
     return Column(
         heading or (name.removesuffix("_ms") if is_time(name) else name), (name,),
-        lambda row: value_text(name, row[name]), rank, number, may_be_cut, is_plain=True,
+        lambda row: value_text(name, row[name]), rank, number, may_be_cut or wraps, is_plain=True,
+        least_cells=least_cells, wraps=wraps, keeps_end=name in _PATHS,
+        short_heading="id" if is_identity else None,
+        whole_rank=_IDENTITY_RANK if is_identity else ALWAYS,
     )
 
 
@@ -70,6 +107,7 @@ _NUMBERS = frozenset(
         "entry_index", "term", "epoch", "age_ms", "half",
     }
 )
+_PATHS = frozenset({"file", "store"})
 _TEXT_IDS = frozenset({"transaction_id", "message_id", "real_queue_id", "receipt_id"})
 
 
@@ -145,21 +183,21 @@ def transactions_view(
     columns = [
         plain("transaction_id", ALWAYS),
         *([plain("state", ALWAYS)] if with_state else []),
-        Column("age", ("half_store_time_ms",), _age(now_ms), 4 if with_state else ALWAYS, is_number=True),
-        plain("checks_count", 5, "checks"),
-        plain("topic", 6, may_be_cut=True),
-        plain("producer_group", 8, "group", may_be_cut=True),
-        *([plain("producer_alive", 3, "alive")] if with_producers else []),
-        plain("keys", 7, may_be_cut=True),
-        Column("half", ("half_copies",), _newest("queue_offset"), 2, is_number=True),
-        Column("log_offset", ("half_copies",), _newest("commit_log_offset"), 1, is_number=True),
-        Column("flags", ("flags",), _flags, 3, may_be_cut=True),
-        plain("advice", 9),
+        Column("age", ("half_store_time_ms",), _age(now_ms), 5 if with_state else ALWAYS, is_number=True),
+        plain("checks_count", 8, "checks"),
+        plain("topic", 3, may_be_cut=True),
+        plain("producer_group", 4, "group", may_be_cut=True),
+        *([plain("producer_alive", 5, "alive")] if with_producers else []),
+        plain("keys", 2, may_be_cut=True, least_cells=24),
+        Column("half", ("half_copies",), _newest("queue_offset"), 11, is_number=True),
+        Column("log_offset", ("half_copies",), _newest("commit_log_offset"), 12, is_number=True),
+        Column("flags", ("flags",), _flags, 7, may_be_cut=True, least_cells=12),
+        plain("advice", 1),
         Column("discard_in", ("discard_at_ms",), _left(now_ms), ALWAYS if with_deadline else 10, is_number=True),
         *([plain("discard_at_ms", 10)] if with_deadline else []),
-        *([plain("store", 4, may_be_cut=True)] if with_store else []),
+        *([plain("store", 6, may_be_cut=True)] if with_store else []),
     ]
-    return View(tuple(columns), "no transactions")
+    return View(tuple(columns), nothing="")
 
 
 #: Transactions with what a ledger says of them.
@@ -170,9 +208,9 @@ RECONCILED_VIEW = View(
         plain("ledger_word", ALWAYS, "ledger"),
         plain("outcome", ALWAYS),
         plain("advice", ALWAYS),
-        plain("keys", 2, may_be_cut=True),
+        plain("keys", 1, may_be_cut=True, least_cells=18),
         plain("ledger_row", 3, may_be_cut=True),
-        plain("reason", 1, may_be_cut=True),
+        plain("reason", 2, may_be_cut=True, least_cells=30),
     ),
     "no transactions that need a look",
 )
@@ -215,12 +253,12 @@ DIFFERENCES_VIEW = View(
         plain("change", ALWAYS),
         plain("state_before", ALWAYS, "before"),
         plain("state_after", ALWAYS, "after"),
-        plain("what", 2, may_be_cut=True),
-        plain("flags_before", 5, may_be_cut=True),
-        plain("flags_after", 4, may_be_cut=True),
-        plain("topic", 6, may_be_cut=True),
-        plain("keys", 3, may_be_cut=True),
-        plain("reason_after", 7, may_be_cut=True),
+        plain("what", 1, may_be_cut=True),
+        plain("flags_before", 6, may_be_cut=True),
+        plain("flags_after", 5, may_be_cut=True),
+        plain("topic", 3, may_be_cut=True),
+        plain("keys", 2, may_be_cut=True, least_cells=18),
+        plain("reason_after", 7, may_be_cut=True, least_cells=30),
     ),
     "no differences",
 )
@@ -233,9 +271,11 @@ def _view(*columns: Column) -> View:
 #: What `decode` and `stores` show of each table; `--fields` shows anything else.
 VIEWS: dict[str, View] = {
     "records": _view(
-        plain("commit_log_offset", ALWAYS), plain("store_time_ms", 2), plain("topic", ALWAYS, may_be_cut=True),
-        plain("queue_id", 3, "queue"), plain("queue_offset", 3), plain("transaction_type", 4, "type"),
-        plain("transaction_id", 5), plain("keys", 6, may_be_cut=True), plain("length_bytes", 7, "bytes"),
+        plain("commit_log_offset", ALWAYS), plain("store_time_ms", 4),
+        plain("topic", ALWAYS, may_be_cut=True, least_cells=18),
+        plain("queue_id", 5, "queue"), plain("queue_offset", 5), plain("transaction_type", 3, "type"),
+        plain("transaction_id", 2), plain("keys", 1, may_be_cut=True, least_cells=18),
+        plain("length_bytes", 7, "bytes"),
     ),
     "queue_slots": _view(
         plain("topic", ALWAYS, may_be_cut=True), plain("queue_id", ALWAYS, "queue"), plain("queue_offset", ALWAYS),
@@ -243,10 +283,10 @@ VIEWS: dict[str, View] = {
         plain("kind", 3),
     ),
     "halves": _view(
-        plain("queue_offset", ALWAYS, "half"), plain("commit_log_offset", 1), plain("store_time_ms", 2),
-        plain("transaction_id", ALWAYS), plain("checks_count", 3, "checks"),
-        plain("real_topic", 4, "topic", may_be_cut=True), plain("producer_group", 5, "group", may_be_cut=True),
-        plain("keys", 6, may_be_cut=True),
+        plain("queue_offset", ALWAYS, "half"), plain("commit_log_offset", 6), plain("store_time_ms", 5),
+        plain("transaction_id", ALWAYS), plain("checks_count", 1, "checks"),
+        plain("real_topic", 3, "topic", may_be_cut=True), plain("producer_group", 4, "group", may_be_cut=True),
+        plain("keys", 2, may_be_cut=True, least_cells=18),
     ),
     "ops": _view(
         plain("queue_offset", ALWAYS, "op"), plain("commit_log_offset", ALWAYS), plain("store_time_ms", 2),
@@ -286,9 +326,9 @@ VIEWS: dict[str, View] = {
         plain("file", 3, may_be_cut=True),
     ),
     "findings": _view(
-        plain("severity", ALWAYS), plain("code", ALWAYS), plain("file", 2, may_be_cut=True),
-        plain("position_bytes", 3), plain("length_bytes", 3), plain("expected", 5, may_be_cut=True),
-        plain("actual", 5, may_be_cut=True), plain("meaning", 4, may_be_cut=True),
+        plain("severity", ALWAYS), plain("code", ALWAYS), plain("file", 2, may_be_cut=True, least_cells=14),
+        plain("position_bytes", 3), plain("length_bytes", 4), plain("expected", 5, may_be_cut=True),
+        plain("actual", 5, may_be_cut=True), plain("meaning", 1, wraps=True, least_cells=36),
     ),
     "exported": _view(
         plain("topic", ALWAYS, may_be_cut=True), plain("day", ALWAYS), plain("rows_count", ALWAYS, "rows"),

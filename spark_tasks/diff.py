@@ -17,7 +17,7 @@ from spark_tasks.errors import marked
 from spark_tasks.schemas import spark_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
 
 #: One call of the comparing function holds one bucket of both sides in memory.
 BUCKETS = 64
@@ -31,19 +31,25 @@ def differences(
     settings_of: SettingsOf,
     *,
     split_bytes: int | None = None,
+    sizes: list[int] | None = None,
 ) -> Reading:
     """The same rows as `readers.diff.differences` gives for two audits, each of some stores as of some time.
 
-    Order: none.
+    Order: none. `sizes`: gets the number of transactions of each side, before the first row is given.
     """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as sql
+
     reading = VerdictReading(DIFFERENCES, [])
     sides = [
         narrowed(transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes, reading=reading))
         for stores, at_ms in (before, after)
     ]
-    grouped = [side.groupBy(_BUCKET) for side in sides]
+    observed = [Observation(), Observation()]
+    counted = [side.observe(one, sql.count("*").alias("rows")) for side, one in zip(sides, observed, strict=True)]
+    grouped = [side.groupBy(_BUCKET) for side in counted]
     found = grouped[0].cogroup(grouped[1]).applyInArrow(_different, spark_schema(DIFFERENCES))
-    reading.batches = _rows(found)
+    reading.batches = _rows(found, [] if sizes is None else sizes, observed)
     return reading
 
 
@@ -62,6 +68,7 @@ def _different(before: pa.Table, after: pa.Table) -> pa.Table:
         return different(*(side.select(NARROW.names).cast(NARROW) for side in (before, after)))
 
 
-def _rows(frame: DataFrame) -> Iterator[pa.RecordBatch]:
+def _rows(frame: DataFrame, sizes: list[int], observed: list[Observation]) -> Iterator[pa.RecordBatch]:
     table = frame.toArrow().select(DIFFERENCES.names).cast(DIFFERENCES)
+    sizes[:] = [int(one.get["rows"]) for one in observed]
     yield from table.to_batches()

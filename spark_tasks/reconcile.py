@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.answers_of_verdicts import VerdictReading
-from readers.ledger_join import Condition, ledger_words
+from readers.ledger_join import UNMATCHED_SHOWN_MAX, Condition, LedgerFit, ledger_words
 from readers.matching import Match
 from readers.reading import Reading
 from readers.reconcile import LOOKED_UP, RECONCILED, reconciled
@@ -48,15 +48,17 @@ def reconcile(
     at_ms: int | None = None,
     split_bytes: int | None = None,
     missing_is_not_done: bool = False,
+    fit: LedgerFit | None = None,
 ) -> Reading:
     """The same rows as `readers.ledger_join.reconcile` gives for the audit of some stores.
 
-    Shape:  batches of RECONCILED. `ledger` has the columns that are looked at and no others.
+    Shape:  batches of RECONCILED. `ledger` has the columns that are looked at and no others; `fit` is filled before
+            the first batch.
     Order:  none.
     """
     reading = VerdictReading(RECONCILED, [])
     verdicts = transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes, reading=reading)
-    advise = functools.partial(advised, verdicts, ledger, match, done, not_done)
+    advise = functools.partial(advised, verdicts, ledger, match, done, not_done, fit=fit)
     reading.batches = _handed_over(spark, lambda way: advise(way, missing_is_not_done=missing_is_not_done))
     return reading
 
@@ -80,6 +82,7 @@ def advised(
     way: Handover,
     *,
     missing_is_not_done: bool = False,
+    fit: LedgerFit | None = None,
 ) -> DataFrame:
     """Verdicts (columns of TRANSACTIONS) with the ledger's word: rows of RECONCILED, handed over."""
     from pyspark.sql import functions as sql
@@ -88,8 +91,10 @@ def advised(
         _SEPARATOR, *(sql.coalesce(sql.col(name).cast("string"), sql.lit("")) for name in _IDENTITY)
     )).persist()  # fmt: skip
     keys = kept.select("identity", *match.columns).mapInArrow(_Keys(match), _KEYS).distinct()
-    words = ledger.mapInArrow(_Words(match, done, not_done), _WORDS).where("key is not null")
-    by_key = words.groupBy("key").agg(
+    words = ledger.mapInArrow(_Words(match, done, not_done), _WORDS)
+    if fit is not None:  # the ledger is read once
+        _fill(fit, keys, words.persist())
+    by_key = words.where("key is not null").groupBy("key").agg(
         sql.count("*").alias("rows"), sql.max("says").alias("says"), sql.max("ledger_row").alias("ledger_row")
     )
     matched = keys.join(by_key, "key")
@@ -102,6 +107,23 @@ def advised(
     looked_up = has_key.join(found, "identity", "left")
     whole = kept.join(looked_up, "identity", "left").select(*TRANSACTIONS.names, *LOOKED_UP.names)
     return whole.mapInArrow(_Advise(missing_is_not_done, way), HANDED_COLUMNS)
+
+
+def _fill(fit: LedgerFit, keys: DataFrame, words: DataFrame) -> None:
+    """Count what fits: three small queries over keys and words alone."""
+    from pyspark.sql import functions as sql
+
+    known = keys.select("key").distinct()
+    counted = known.agg(sql.count("*"), sql.min("key")).first()
+    is_known = known.withColumn("is_known", sql.lit(True))
+    whole = words.join(is_known, "key", "left")
+    of_rows = whole.agg(sql.count("*"), sql.count_if(sql.col("is_known").isNull()), sql.min("key")).first()
+    assert counted is not None
+    assert of_rows is not None
+    fit.keys_count, fit.key = counted
+    fit.rows_count, fit.unmatched_count, fit.ledger_key = of_rows
+    left = whole.where("is_known is null").orderBy("ledger_row").limit(UNMATCHED_SHOWN_MAX).collect()
+    fit.unmatched = [row["ledger_row"] for row in left]
 
 
 @dataclass(frozen=True)

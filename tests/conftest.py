@@ -57,6 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """No test depends on the terminal, the locale's width or the home directory of whoever runs it."""
-    for name in ("COLUMNS", "LINES", "RMQTX_DEBUG", "NO_COLOR", "FORCE_COLOR"):
+    for name in ("COLUMNS", "LINES", "RMQTX_DEBUG", "NO_COLOR", "FORCE_COLOR", "RMQTX_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "config"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,8 +48,8 @@ from rmqtx_cli.transaction_tables import DatabaseOptions, with_database_options,
 
 if TYPE_CHECKING:
     from readers.answers_of_verdicts import VerdictReading
-    from readers.check_stop import CheckStop
     from readers.findings import Finding
+    from readers.store import Store
 
 NAME = "audit"
 SHORT = "the verdict on every transaction"
@@ -130,7 +131,6 @@ def command(
     from readers.findings import findings_table
     from readers.places import expand
     from readers.tables import FINDINGS, LIVE_TRANSACTIONS, TRANSACTIONS
-    from rmqtx_cli.check_alive import check_lines
     from rmqtx_cli.custody import take_custody
     from rmqtx_cli.engines import EngineOptions, chosen_engine
     from rmqtx_cli.following import INTERVAL_MS, Following, refuse_with_follow
@@ -139,6 +139,7 @@ def command(
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
     from rmqtx_cli.output.table import print_table
     from rmqtx_cli.progress import shown
+    from rmqtx_cli.row_options import SORT
     from rmqtx_cli.summary import SUMMARY, SUMMARY_VIEW, Summary
     from rmqtx_cli.views import VIEWS, transactions_view
 
@@ -164,10 +165,12 @@ def command(
         refuse_with_follow({
             "--at": at, "--limit": limit, "--summary": summary, "--findings": findings, "--output": output,
             "--hash": hash_all, "--with-meta": with_meta, "--split-size": split_bytes,
-            "--transaction-table": database.address,
+            "--transaction-table": database.address, "--sort": SORT.get(),
         })
         view = dataclasses.replace(view, nothing="nothing is new, and nothing has changed")
-    elif checkpoint is not None or interval is not None or until_idle:
+    elif condition is not None:
+        view = dataclasses.replace(view, nothing="no transaction fulfils the condition")
+    if not follow and (checkpoint is not None or interval is not None or until_idle):
         raise BadRequest("--checkpoint, --interval and --until-idle belong to --follow")
     if summary and findings:
         raise BadRequest("--summary and --findings are two listings: ask for one")
@@ -188,25 +191,27 @@ def command(
         ).run(listing)
     counted = Summary()
     met: list[Finding] = []
-    stops: list[CheckStop] = []
 
-    def written(reading: VerdictReading) -> int:
+    def written(reading: VerdictReading, stores: list[Store], where_to_look: str, brokers: str | None) -> int:
+        def answer() -> Iterator[str]:
+            return counted.answer(stores, where_to_look, reading.findings, reading.check_stops, now_ms, brokers)
+
         batches = counted.watching(reading)
         if findings or summary:
             for _ in batches:
                 pass
             rows = counted.table() if summary else findings_table(reading.findings)
-            listing.write(iter(rows.to_batches()))
+            listing.write(iter(rows.to_batches()), to_the_end=True, answer=answer)
         else:
-            listing.write(batches, to_the_end=True)
+            listing.write(batches, to_the_end=True, answer=answer)
+        listing.say_limit("row" if findings or summary else "transaction")
         met.extend(reading.findings)
-        stops.extend(reading.check_stops)
         return listing.conclude(reading)
 
     if is_live:
         with live_source(live, voice, rate) as source:
-            status = written(source.audit())
-        lines = counted.lines([], arguments(live), met)
+            status = written(source.audit(), [], arguments(live), arguments(live))
+        lines = counted.lines([], met)
     else:
         opened = open_stores(places, commit_log, broker_conf, broker_version)
         refuse_inside(output, opened.stores)
@@ -216,12 +221,10 @@ def command(
             table = database.read(opened.stores, given)
             reading = given.audit(opened.stores, opened.settings_of, at_ms=at_ms, progress=progress)
             reading.batches = with_entries(reading.batches, table)
-            status = written(reading)
-        lines = counted.lines(opened.stores, opened.arguments, met)
+            status = written(reading, opened.stores, opened.arguments, None)
+        lines = counted.lines(opened.stores, met)
     if not summary and not quiet:
         print_table(counted.table(), SUMMARY_VIEW)
-    for line in check_lines(stops, counted.never_asked_counts, arguments(live) if is_live else None):
-        voice.note(line)
     for line in lines:
         voice.note(line)
     if counted.states["UNDECIDABLE"] and status in (exit_status.DONE, exit_status.FINDINGS):

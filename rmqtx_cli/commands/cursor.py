@@ -14,9 +14,9 @@ from rmqtx_cli.acting import DryRunOption, YesOption
 from rmqtx_cli.asking import agreed
 from rmqtx_cli.command_tree import CommandTree
 from rmqtx_cli.commands import Example, epilog
-from rmqtx_cli.csv_safety import with_csv_safe
 from rmqtx_cli.offline import OfflineOptions, with_offline_options
 from rmqtx_cli.options import FieldsOption, FormatOption, OutputOption, QuietOption, VerboseOption
+from rmqtx_cli.row_options import with_row_options
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import count
 
@@ -115,7 +115,7 @@ def command(
     return exit_status.DONE
 
 
-app.command("set", short_help=SHORT, epilog=epilog(EXAMPLES))(with_csv_safe(command))
+app.command("set", short_help=SHORT, epilog=epilog(EXAMPLES))(with_row_options(command))
 
 
 def _check(override: Sequence[str] | None, reason: str | None) -> None:

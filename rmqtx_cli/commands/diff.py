@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +25,7 @@ from rmqtx_cli.options import (
     HashOption,
     LimitOption,
     MasterOption,
+    OutputFormat,
     OutputOption,
     ProcessesOption,
     QuietOption,
@@ -37,7 +37,6 @@ from rmqtx_cli.options import (
     WithMetaOption,
 )
 from rmqtx_cli.say import Voice
-from rmqtx_cli.text import count
 from rmqtx_cli.times import asked_time_ms
 
 if TYPE_CHECKING:
@@ -65,7 +64,14 @@ SidesArgument = Annotated[
 AndAtOption = Annotated[
     str | None, typer.Option("--and-at", metavar="TIME", help="The later of two times; without it, now.")
 ]
-ExitCodeOption = Annotated[bool, typer.Option("--exit-code", help="Exit with status 1 if a difference is listed.")]
+ExitCodeOption = Annotated[
+    bool,
+    typer.Option(
+        "--exit-code",
+        help="Exit with 1 if a difference is listed, with 0 if none is; 3 (a side is damaged or UNDECIDABLE) and 10 "
+        "(one cannot be read) say as always that not all was compared.",
+    ),
+]
 
 
 def command(
@@ -101,6 +107,7 @@ def command(
     """
     from readers.diff import DIFFERENCES
     from rmqtx_cli.custody import take_custody
+    from rmqtx_cli.differing import Differing
     from rmqtx_cli.engines import EngineOptions, chosen_engine
     from rmqtx_cli.listing import Listing
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
@@ -118,17 +125,25 @@ def command(
     files = tuple(side.file for side in named if side.file is not None)
     refuse_inside(output, opened.stores)
     say_header(opened, voice)
-    counted = _Counted()
+    counted = Differing()
+    is_whole_table = listing.format is OutputFormat.TABLE and not any((output, where, fail_on, fields, limit))
     with chosen_engine(options, opened.stores, voice) as given, shown("comparing", voice) as progress:
         take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice, inputs=files)
-        reading = _Task(given, opened, named, options.temporary_directory, progress).reading()
-        listing.write(counted.watching(reading), to_the_end=True)
-    if counted.changes:
-        voice.note(counted.line())
+        reading = _Task(given, opened, named, options.temporary_directory, progress, counted.sizes).reading()
+        rows = counted.begun(reading)
+        is_withheld = is_whole_table and counted.is_unrelated
+        if counted.is_unrelated:
+            _say_unrelated(named, is_withheld=is_withheld, voice=voice)
+        if is_withheld:
+            voice.note(counted.line())
+        else:
+            listing.write(rows, to_the_end=True, answer=counted.lines)
+            listing.say_limit("difference")
     status = listing.conclude(reading)
     if counted.undecidable_count and status in (exit_status.DONE, exit_status.FINDINGS):
         return exit_status.INCOMPLETE
-    return exit_status.FINDINGS if exit_code and listing.rows_count and status == exit_status.DONE else status
+    has_some = is_withheld or listing.rows_count > 0
+    return exit_status.FINDINGS if exit_code and has_some and status == exit_status.DONE else status
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +160,20 @@ class _Side:
 
         path = Path(self.place)
         return path if path.suffix.lower() in SUFFIXES and not path.is_dir() else None
+
+
+def _say_unrelated(sides: tuple[_Side, _Side], *, is_withheld: bool, voice: Voice) -> None:
+    """That the sides have no transaction in common, and whether their logs begin alike."""
+    from readers.store_identity import first_record_of
+
+    before, after = sides
+    voice.note(f"{before.place} and {after.place} have no transaction in common: are they of one broker?")
+    if before.file is None and after.file is None and before.place != after.place:
+        is_same = first_record_of(before.place) == first_record_of(after.place)
+        how = "with the same record: one broker wrote them, at times far apart" if is_same else "with other records"
+        voice.note(f"their logs begin {how}")
+    if is_withheld:
+        voice.note("so every transaction of both is a difference, and none is listed here; --format csv lists them")
 
 
 def _sides(places: list[str], at: str | None, and_at: str | None, voice: Voice) -> tuple[_Side, _Side]:
@@ -172,6 +201,7 @@ class _Task:
     sides: tuple[_Side, _Side]
     temporary_directory: str | None
     progress: Progress | None
+    sizes: list[int]
 
     def reading(self) -> Reading:
         """The rows of DIFFERENCES, and what was said about reading both sides."""
@@ -184,11 +214,16 @@ class _Task:
         from readers.reading import Reading
 
         whole = Reading(DIFFERENCES, [])
-        before, after = (self._verdicts(side, whole) for side in self.sides)
+        before, after = (self._verdicts(number, whole) for number in range(2))
         whole.batches = differences(before, after, temporary_directory=self.temporary_directory)
         return whole
 
-    def _verdicts(self, side: _Side, whole: Reading) -> Iterator[pa.RecordBatch]:
+    def _verdicts(self, number: int, whole: Reading) -> Iterator[pa.RecordBatch]:
+        for batch in self._verdicts_of(self.sides[number], whole):
+            self.sizes[number] += batch.num_rows
+            yield batch
+
+    def _verdicts_of(self, side: _Side, whole: Reading) -> Iterator[pa.RecordBatch]:
         from readers.verdict_files import read_verdicts
 
         if side.file is not None:
@@ -218,28 +253,7 @@ class _Task:
         with translated():
             reading = differences(
                 self.engine.spark, before, after, self.opened.settings_of,
-                split_bytes=self.engine.split_bytes_for(self.opened.stores),
+                split_bytes=self.engine.split_bytes_for(self.opened.stores), sizes=self.sizes,
             )
         reading.batches = self.engine.watched(reading.batches)
         return reading
-
-
-@dataclass(slots=True)
-class _Counted:
-    """Differences by kind, and how many are of a transaction that is UNDECIDABLE on a side."""
-
-    changes: Counter[str] = field(default_factory=Counter)
-    undecidable_count: int = 0
-
-    def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, counted as they pass."""
-        for batch in batches:
-            self.changes.update(batch["change"].to_pylist())
-            states = zip(batch["state_before"].to_pylist(), batch["state_after"].to_pylist(), strict=True)
-            self.undecidable_count += sum("UNDECIDABLE" in pair for pair in states)
-            yield batch
-
-    def line(self) -> str:
-        """What there is to say."""
-        told = ", ".join(f"{number} {change}" for change, number in sorted(self.changes.items()))
-        return f"{count(self.changes.total(), 'difference')}: {told}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from readers.errors import BadRequest
 from rmqtx_cli.commands import Example
+from rmqtx_cli.pager import NoPagerOption
 
 NAME = "explain"
 SHORT = "what a word in the results means"
@@ -30,7 +30,7 @@ WordArgument = Annotated[
 ]
 
 
-def command(words: WordArgument = None) -> int:
+def command(words: WordArgument = None, no_pager: NoPagerOption = False) -> int:
     """Explain a word in the results: what it means, and where that is known from."""
     from rmqtx_cli.glossary import entries
     from rmqtx_cli.near import near
@@ -41,7 +41,8 @@ def command(words: WordArgument = None) -> int:
         kinds: dict[str, list[str]] = {}
         for entry in known:
             kinds.setdefault(entry.kind, []).append(entry.word)
-        _print([f"{kind}: {', '.join(dict.fromkeys(of_kind))}" for kind, of_kind in kinds.items()])
+        lines = [f"{kind}: {', '.join(dict.fromkeys(of_kind))}" for kind, of_kind in kinds.items()]
+        _print(lines, is_paged=not no_pager)
         return 0
     word = " ".join(words)
     wanted = _plain(word)
@@ -52,10 +53,10 @@ def command(words: WordArgument = None) -> int:
             f"no word {escaped(word)!r} is known",
             advice=f"did you mean {' or '.join(close)}?" if close else "rmqtx explain lists all words",
         )
-    lines: list[str] = []
+    lines = []
     for entry in found:
         lines += [f"{entry.word} ({entry.kind})", *(f"  {line}" for line in entry.lines)]
-    _print(lines)
+    _print(lines, is_paged=not no_pager)
     return 0
 
 
@@ -64,11 +65,15 @@ def _plain(word: str) -> str:
     return word.strip().lower().replace("-", "_").replace(" ", "_")
 
 
-def _print(lines: list[str]) -> None:
+def _print(lines: list[str], *, is_paged: bool) -> None:
     import shutil
     import textwrap
 
+    from rmqtx_cli.pager import paged
+
     room = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    for line in lines:
-        indent = line[: len(line) - len(line.lstrip())] + "    "
-        sys.stdout.write("\n".join(textwrap.wrap(line, room, subsequent_indent=indent, break_on_hyphens=False)) + "\n")
+    with paged(None, is_wanted=is_paged) as stream:
+        for line in lines:
+            indent = line[: len(line) - len(line.lstrip())] + "    "
+            text = "\n".join(textwrap.wrap(line, room, subsequent_indent=indent, break_on_hyphens=False))
+            stream.write(f"{text}\n".encode())

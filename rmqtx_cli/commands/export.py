@@ -14,7 +14,6 @@ import typer
 from readers.errors import BadRequest
 from rmqtx_cli import exit_status
 from rmqtx_cli.commands import Example
-from rmqtx_cli.csv_safety import IS_SAFE
 from rmqtx_cli.options import (
     BrokerConfOption,
     BrokerVersionOption,
@@ -35,6 +34,7 @@ from rmqtx_cli.options import (
     VerboseOption,
     WithMetaOption,
 )
+from rmqtx_cli.row_options import IS_SAFE
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import count, size
 

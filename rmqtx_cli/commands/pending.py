@@ -23,7 +23,6 @@ from rmqtx_cli.options import (
     GroupOption,
     LimitOption,
     OptionalStoreArguments,
-    Order,
     OutputOption,
     QuietOption,
     RateOption,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
 NAME = "pending"
 SHORT = "transactions that hang, oldest first"
+_DEADLINE_NAMES = frozenset({"deadline", "discard_in", "discard_in_ms", "discard_at", "discard_at_ms"})
 EXAMPLES = (
     Example("rmqtx pending STORE", "what hangs, oldest first"),
     Example("rmqtx pending STORE --older-than 10m --group shop --sort checks", "only what should be over by now"),
@@ -52,7 +52,6 @@ EXAMPLES = (
 OlderThanOption = Annotated[
     str | None, typer.Option("--older-than", metavar="DURATION", help="Only those whose first copy is older: 10m, 2h.")
 ]
-SortOption = Annotated[Order, typer.Option("--sort", help="What comes first; age puts the oldest first.")]
 DeadlineWithinOption = Annotated[
     str | None,
     typer.Option(
@@ -74,7 +73,6 @@ def command(
     group: GroupOption = None,
     topic: TopicOption = None,
     where: WhereOption = None,
-    sort: SortOption = Order.AGE,
     deadline_within: DeadlineWithinOption = None,
     limit: LimitOption = None,
     all_open: AllOpenOption = False,
@@ -105,14 +103,16 @@ def command(
     from readers.places import expand
     from readers.questions import pending
     from readers.tables import LIVE_TRANSACTIONS, TRANSACTIONS
-    from rmqtx_cli.check_alive import check_lines, never_asked_counts
+    from rmqtx_cli.check_alive import never_asked_counts
     from rmqtx_cli.custody import carry_custody
-    from rmqtx_cli.deadlines import deadline_lines
+    from rmqtx_cli.headlines import pending_lines
     from rmqtx_cli.listing import Listing
     from rmqtx_cli.live_reading import arguments, live_source, refuse_with_live, refuse_without_live, say_producers
     from rmqtx_cli.opening import open_stores, refuse_inside, say_header
-    from rmqtx_cli.ordering import ordered
+    from rmqtx_cli.ordering import names_of, oldest_first
     from rmqtx_cli.progress import shown
+    from rmqtx_cli.row_options import SORT
+    from rmqtx_cli.summary import Summary
     from rmqtx_cli.unknown_names import say_unknown_names
     from rmqtx_cli.views import transactions_view
 
@@ -120,7 +120,7 @@ def command(
     at_ms = asked_time_ms("--at", at, voice)
     now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
     within_ms = None if deadline_within is None else parse_duration_ms(deadline_within)
-    with_deadline = within_ms is not None or sort is Order.DEADLINE
+    with_deadline = within_ms is not None or not _DEADLINE_NAMES.isdisjoint(names_of(SORT.get()))
     if with_deadline and at_ms is not None:
         raise BadRequest("a deadline is foretold from now on: --at goes with neither --deadline-within nor its order")
     is_live = live.instead_of(store or [], "rmqtx pending STORE, or rmqtx pending -n HOST:PORT")
@@ -163,14 +163,18 @@ def command(
         discarded_by_ms=None if within_ms is None else now_ms + within_ms,
     )
     say_unknown_names(rows, {"--topic": ("topic", topic), "--group": ("producer_group", group)}, voice)
-    for line in check_lines(
-        reading.check_stops, functools.partial(never_asked_counts, rows), arguments(live) if is_live else None
+    chosen = oldest_first(listing.fulfilling(chosen))
+    counted = Summary.of(chosen)
+    where_to_look = arguments(live) if is_live else opened.arguments
+    for line in pending_lines(
+        chosen, pc.sum(pc.equal(rows["state"], "PENDING")).as_py() or 0, reading.check_stops,
+        functools.partial(never_asked_counts, rows), reading.foretold, now_ms, arguments(live) if is_live else None,
+        f"next: {counted.next_command(where_to_look)}" if chosen.num_rows and at_ms is None else None,
+        is_one_store=not is_live and len(opened.stores) == 1,
     ):
         voice.note(line)
-    listing.write(iter(ordered(chosen, sort).to_batches()), to_the_end=True)
-    voice.note(listing.listed("transaction"))
-    for line in deadline_lines(chosen, reading.foretold, now_ms):
-        voice.note(line)
+    listing.write(iter(chosen.to_batches()), to_the_end=True)
+    listing.say_limit("transaction")
     if not all_open:
         _say_hidden(rows.filter(pc.not_equal(rows["state"], "PENDING")), voice)
     if is_live:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,6 +44,9 @@ from rmqtx_cli.text import count, stored_text
 from rmqtx_cli.times import asked_time_ms
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.ledger_join import LedgerFit
     from readers.planning import Planner
     from readers.reading import Reading
     from readers.workers import Progress
@@ -148,8 +153,10 @@ def command(
 
     The ledger knows what the local transaction did, the broker only what it was told. Where the broker has no decision,
     the ledger's is advised; where both say the opposite, that is said, and never undone. A ledger row that fits several
-    transactions, or the other way round, decides nothing.
+    transactions, or the other way round, decides nothing. Rows to act on come first; ledger rows that are of no
+    transaction are counted, and a --match that fits nothing at all is an error.
     """
+    from readers.outcome_order import by_outcome
     from readers.planning import Planner
     from readers.reconcile import RECONCILED
     from rmqtx_cli.custody import take_custody
@@ -183,13 +190,19 @@ def command(
             context, listing, given, opened.stores, hash_all=hash_all, voice=voice, is_wanted=plan is not None,
             inputs=question.files,
         )
-        task = _Task(given, opened, question, at_ms, options.temporary_directory, missing_is_not_done, progress)
+        task = _Task(
+            given, opened, question, at_ms, options.temporary_directory, missing_is_not_done, progress, counted.fit
+        )
         reading = task.reading()
-        listing.write(planner.watching(counted.watching(reading)), to_the_end=True)
+        rows = by_outcome(_fitting(reading, question, counted.fit), temporary_directory=options.temporary_directory)
+        listing.write(planner.watching(counted.watching(rows)), to_the_end=True)
     for line in counted.lines():
         voice.note(line)
     if plan is not None and facts is not None:
         _write_plan(planner, facts, plan, voice)
+    following = None if at_ms is not None else counted.next_line(None if plan is None else shlex.quote(str(plan)))
+    if following is not None:
+        voice.note(following)
     status = listing.conclude(reading)
     if counted.undecidable_count and status in (exit_status.DONE, exit_status.FINDINGS):
         return exit_status.INCOMPLETE
@@ -204,6 +217,13 @@ def _for_ledger(options: EngineOptions, question: Question) -> EngineOptions:
         raise BadRequest("--ledger jdbc: is read by Spark", advice="--engine spark, or an sqlite:/// or Parquet ledger")
     jars = [] if question.driver_jar is None else [f"spark.jars={question.driver_jar}"]
     return replace(options, engine=EngineName.SPARK, conf=[*(options.conf or ()), *jars])
+
+
+def _fitting(batches: Iterable[pa.RecordBatch], question: Question, fit: LedgerFit) -> Iterator[pa.RecordBatch]:
+    """The same batches, none of them where `--match` fits nothing."""
+    for batch in batches:
+        question.assert_fits(fit)
+        yield batch
 
 
 def _write_plan(planner: Planner, facts: dict[str, Any], file: Path, voice: Voice) -> None:
@@ -226,6 +246,7 @@ class _Task:
     temporary_directory: str | None
     missing_is_not_done: bool
     progress: Progress | None
+    fit: LedgerFit
 
     def reading(self) -> Reading:
         """The rows of RECONCILED, and what was said about reading them."""
@@ -243,7 +264,7 @@ class _Task:
         )
         reading.batches = reconcile(
             reading.batches, ledger, asked.match, asked.done.mask, asked.not_done.mask, asked.columns,
-            missing_is_not_done=self.missing_is_not_done, temporary_directory=self.temporary_directory,
+            missing_is_not_done=self.missing_is_not_done, temporary_directory=self.temporary_directory, fit=self.fit,
         )
         reading.schema = RECONCILED
         return reading
@@ -265,7 +286,7 @@ class _Task:
                 self.engine.spark, self.opened.stores, self.opened.settings_of, ledger.select(*asked.columns),
                 asked.match, asked.done.mask, asked.not_done.mask, at_ms=self.at_ms,
                 split_bytes=self.engine.split_bytes_for(self.opened.stores),
-                missing_is_not_done=self.missing_is_not_done,
+                missing_is_not_done=self.missing_is_not_done, fit=self.fit,
             )
         reading.batches = self.engine.watched(reading.batches)
         return reading

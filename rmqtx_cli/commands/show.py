@@ -25,6 +25,7 @@ from rmqtx_cli.options import (
     RateOption,
     VerboseOption,
 )
+from rmqtx_cli.pager import NoPagerOption
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import stored_text
 from rmqtx_cli.times import asked_time_ms
@@ -68,6 +69,7 @@ def command(
     scan: ScanOption = False,
     output_format: FormatOption = None,
     output: OutputOption = None,
+    no_pager: NoPagerOption = False,
     commit_log: CommitLogOption = None,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
@@ -94,7 +96,7 @@ def command(
     voice = Voice(verbose, quiet)
     at_ms = asked_time_ms("--at", at, voice)
     is_live = live.instead_of(paths, advice)
-    page = _Page(output_format, output, at_ms, voice, arguments(live) if is_live else None)
+    page = _Page(output_format, output, at_ms, voice, arguments(live) if is_live else None, is_paged=not no_pager)
     if is_live:
         refuse_with_live({
             "--at": at, "--scan": scan, "--commitlog": commit_log, "--broker-conf": broker_conf,
@@ -124,6 +126,7 @@ class _Page:
     at_ms: int | None
     voice: Voice
     live: str | None
+    is_paged: bool
 
     def write(self, reading: VerdictReading, schema: pa.Schema, places: Sequence[Surroundings]) -> int:
         """One transaction as a page, several as a list; gives the status."""
@@ -131,7 +134,8 @@ class _Page:
         from rmqtx_cli.check_alive import check_lines
         from rmqtx_cli.drawing import draw, with_events
         from rmqtx_cli.listing import Listing
-        from rmqtx_cli.output.port import chosen_format, open_stream
+        from rmqtx_cli.output.port import chosen_format
+        from rmqtx_cli.pager import paged
         from rmqtx_cli.views import transactions_view
 
         is_page = chosen_format(self.format, self.output) is OutputFormat.TABLE
@@ -145,12 +149,12 @@ class _Page:
         view = transactions_view(now_ms, with_state=True, with_store=len(places) > 1)
         listing = Listing(table.schema, view, self.format, self.output, voice=self.voice)
         if is_page and len(found) == 1:
-            with open_stream(self.output) as stream:
+            with paged(self.output, is_wanted=self.is_paged) as stream:
                 draw(found[0], places, stream, deadline_of(found[0], reading.foretold), now_ms)
         else:
+            if len(found) > 1:
+                self.voice.note(f"{len(found)} transactions have this name: show one of them by its transaction id")
             listing.write(iter(table.to_batches()))
-        if len(found) > 1:
-            self.voice.note(f"{len(found)} transactions have this name: show one of them by its transaction id")
         status = listing.conclude(reading)
         if status == exit_status.DONE and any(row["state"] == "UNDECIDABLE" for row in found):
             return exit_status.INCOMPLETE

@@ -28,19 +28,22 @@ EXAMPLES = (
     Example("rmqtx stores /data/rocketmq/store", "one store"),
     Example("rmqtx stores /evidence", "every store below a directory"),
     Example("rmqtx stores 's3://evidence/*/store'", "stores that were copied to object storage, read in place"),
+    Example("rmqtx stores", "the stores that ~/.config/rmqtx/config.toml names"),
     Example("rmqtx stores STORE --format json --fields store,half_lag", "one number, for a script"),
 )
 
 PathArguments = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
-        metavar="PATH", help="Roots of stores, or directories that stores lie below: paths, URIs, patterns."
+        metavar="PATH",
+        help="Roots of stores, or directories that stores lie below: paths, URIs, patterns; those that the "
+        "configuration file names, where none is given.",
     ),
 ]
 
 
 def command(
-    paths: PathArguments,
+    paths: PathArguments = None,
     where: WhereOption = None,
     fields: FieldsOption = None,
     output_format: FormatOption = None,
@@ -68,9 +71,10 @@ def command(
     from rmqtx_cli.stores_table import STORES, draw_stores, store_row, stores_table
     from rmqtx_cli.views import plain_view
 
+    voice = Voice(verbose, quiet)
+    paths = paths or _configured(voice)
     if commit_log and len(paths) > 1:
         raise BadRequest("--commitlog says where one store's log is, and several paths are given")
-    voice = Voice(verbose, quiet)
     listing = Listing(STORES, plain_view(STORES.names), output_format, output, fields, where, voice=voice)
     conf = None if broker_conf is None else read_broker_conf(broker_conf)
     stores: list[Store] = []
@@ -102,3 +106,19 @@ def command(
     if any(finding.kind.severity == "error" for finding in findings):
         return exit_status.INCOMPLETE
     return exit_status.DONE
+
+
+def _configured(voice: Voice) -> list[str]:
+    """The places of the stores that the configuration file names.
+
+    Raises: BadRequest where it names none.
+    """
+    from readers.errors import BadRequest
+    from rmqtx_cli.configuration import configuration
+
+    known = configuration()
+    if not known.stores:
+        raise BadRequest("no store is named", advice="rmqtx stores PATH; or name stores in ~/.config/rmqtx/config.toml")
+    for name, place in known.stores.items():
+        voice.note(f"{name}: {place}")
+    return list(known.stores.values())

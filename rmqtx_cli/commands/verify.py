@@ -145,7 +145,7 @@ def command(
     engine_options = database.engine_of(
         EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
     )
-    view = View(VIEWS["findings"].columns, "no findings")
+    view = View(VIEWS["findings"].columns, "" if where is None else "no finding fulfils the condition")
     listing = Listing(FINDINGS, view, output_format, output, fields, where, fail_on, limit, voice, with_meta)
     opened = open_stores(store, commit_log)
     refuse_inside(output, opened.stores)
@@ -162,9 +162,11 @@ def command(
             reading = given.run_job(job, opened.stores, progress=progress)
         else:
             reading = within_budget(job, opened.stores, given, max_duration, state, voice, progress)
-        listing.write(counted.watching(reading), to_the_end=True)
-    for line in counted.lines(NOT_LOOKED_AT[level], is_partial=max_duration is not None):
-        voice.note(line)
+        listing.write(
+            counted.watching(reading), to_the_end=True,
+            answer=lambda: counted.lines(NOT_LOOKED_AT[level], is_partial=max_duration is not None),
+        )
+    listing.say_limit("finding")
     amounts = accounting(reading)
     if amounts is not None:
         voice.note(amounts)

@@ -60,7 +60,7 @@ def judge(
             outcome.add(CRITICAL, store.check_stopped)
     age = numbers.oldest_pending_ms
     if (status := _passed(age, thresholds.warning_age_ms, thresholds.critical_age_ms)) != OK:
-        outcome.add(status, f"oldest pending is {duration_text(age)} old ({numbers.oldest_id})")
+        outcome.add(status, f"oldest pending is {duration_text(age)} old ({numbers.oldest_id}, {numbers.oldest_of})")
     pending = numbers.pending_count
     if (status := _passed(pending, thresholds.warning_count, thresholds.critical_count)) != OK:
         outcome.add(status, f"{pending} pending")

@@ -68,7 +68,8 @@ class Numbers:
     """All stores at one moment.
 
     `hanging`: ids of what hung at least REMEMBERED_AGE_MS, oldest first; `places`: where their newest half copies
-    stand. `pending_ids`: all that hangs, however young. `first_discard_id`: what the brokers give up on first.
+    stand. `pending_ids`: all that hangs, however young. `oldest_of`: group and topic of the oldest, its
+    store too where there are several. `first_discard_id`: what the brokers give up on first.
     `unforetold_why`: why that is not known of some.
     """
 
@@ -76,6 +77,7 @@ class Numbers:
     stores: list[StoreNumbers]
     hanging: list[str] = field(default_factory=list)
     oldest_id: str | None = None
+    oldest_of: str = ""
     evidence_missing: list[str] = field(default_factory=list)
     places: dict[str, Place] = field(default_factory=dict)
     pending_ids: set[str] = field(default_factory=set)
@@ -135,7 +137,8 @@ def measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, l
     by_root = {one.store: one for one in stores}
     rows = reading.table().sort_by([("half_store_time_ms", "ascending")])
     columns = [
-        "store", "transaction_id", "state", "advice", "flags", "half_store_time_ms", "half_copies", "discard_at_ms"
+        "store", "transaction_id", "state", "advice", "flags", "half_store_time_ms", "half_copies", "discard_at_ms",
+        "producer_group", "topic",
     ]
     for row in rows.select(columns).to_pylist():
         one = by_root[row["store"]]
@@ -150,7 +153,10 @@ def measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, l
         age = now_ms - row["half_store_time_ms"]
         one.oldest_pending_ms = max(one.oldest_pending_ms or age, age)
         identity = row["transaction_id"]
-        numbers.oldest_id = numbers.oldest_id or identity
+        if numbers.oldest_id is None:
+            numbers.oldest_id = identity
+            numbers.oldest_of = f"group {row['producer_group']}, topic {row['topic']}"
+            numbers.oldest_of += f", store {one.store}" if len(stores) > 1 else ""
         numbers.pending_ids.add(identity)
         _count_deadline(numbers, one, row, reading.foretold)
         if age >= REMEMBERED_AGE_MS and len(numbers.hanging) < REMEMBERED_MAX:
@@ -161,7 +167,8 @@ def measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, l
     for stop in reading.check_stops:
         one = by_root[stop.store]
         sentence = check_sentence(stop, (one.never_asked_count, one.pending_count))
-        one.check_stopped = f"{sentence}; next: {next_command(stop, live)}"
+        whose = f"{one.store}: " if len(stores) > 1 else ""
+        one.check_stopped = f"{whose}{sentence}; next: {next_command(stop, live)}"
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
     return numbers
 

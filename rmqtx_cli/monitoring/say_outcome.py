@@ -24,7 +24,8 @@ def outcome_text(numbers: Numbers, outcome: Outcome) -> str:
     if outcome.reasons:
         return "; ".join(reason for _, reason in outcome.reasons)
     oldest = numbers.oldest_pending_ms
-    text = f"{numbers.pending_count} pending" + ("" if oldest is None else f", oldest {duration_text(oldest)}")
+    age = "" if oldest is None else f", oldest {duration_text(oldest)} ({numbers.oldest_of})"
+    text = f"{numbers.pending_count} pending{age}"
     left_ms = _first_discard_left_ms(numbers)
     return text if left_ms is None else f"{text}, first discard in {duration_text(max(0, left_ms))}"
 

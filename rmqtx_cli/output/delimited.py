@@ -10,9 +10,9 @@ from typing import IO, TYPE_CHECKING
 import pyarrow as pa
 
 from rmqtx_cli.columns import is_time
-from rmqtx_cli.csv_safety import IS_SAFE
 from rmqtx_cli.output.jsontext import json_texts, time_texts, twin_name
 from rmqtx_cli.output.pieces import pieces
+from rmqtx_cli.row_options import IS_SAFE
 
 if TYPE_CHECKING:
     from rmqtx_cli.views import View

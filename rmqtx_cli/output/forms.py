@@ -10,11 +10,11 @@ from typing import IO
 import pyarrow as pa
 
 from readers.partition_files import ArrowForm, FileForm, ParquetForm, RowsFile
-from rmqtx_cli.csv_safety import IS_SAFE
 from rmqtx_cli.options import OutputFormat
 from rmqtx_cli.output.delimited import CsvPort
 from rmqtx_cli.output.jsonlines import JsonLinesPort
 from rmqtx_cli.output.port import Port
+from rmqtx_cli.row_options import IS_SAFE
 from rmqtx_cli.views import View
 
 #: The formats that an export can have; a table is for people, and one JSON list cannot be continued.

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from readers.errors import BadRequest, UnreadableFile
 from rmqtx_cli import progress
+from rmqtx_cli.configuration import OWN_FORMAT
 from rmqtx_cli.options import OutputFormat
 
 if TYPE_CHECKING:
@@ -47,14 +48,14 @@ class StreamingPort(Port, Protocol):
 
 
 def chosen_format(asked: OutputFormat | None, output: Path | None) -> OutputFormat:
-    """The format: as asked, else by the suffix of the output file, else a table, as for a pipe or device.
+    """The format: as asked, else by the suffix of the output file, else as the configuration file says, else a table.
 
     Raises: BadRequest for a suffix that names no format: a table in `rows.xlsx` is nothing that a spreadsheet opens.
     """
     if asked is not None:
         return asked
     if output is None or is_stdout(output) or _is_special(output):
-        return OutputFormat.TABLE
+        return OutputFormat(OWN_FORMAT.get() or OutputFormat.TABLE)
     if output.suffix.lower() not in _SUFFIXES:
         what = f"the suffix {output.suffix}" if output.suffix else "a name without a suffix"
         raise BadRequest(
@@ -128,7 +129,11 @@ def written_whole(file: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
             temporary.unlink(missing_ok=True)
 
 
-class _Terminal:
+class OnTerminal:
+    """A stream whose bytes appear on a terminal."""
+
+
+class _Terminal(OnTerminal):
     """A terminal that a bar of progress may be on: it goes before the first result comes."""
 
     def write(self, data: bytes) -> int:
@@ -143,7 +148,7 @@ class _Terminal:
 
 def is_on_terminal(stream: object) -> bool:
     """Whether bytes of a stream appear on a terminal; those of a file that is written from one do not."""
-    return isinstance(stream, _Terminal)
+    return isinstance(stream, OnTerminal)
 
 
 def _is_special(file: Path) -> bool:

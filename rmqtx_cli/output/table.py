@@ -1,4 +1,4 @@
-"""Tables for people, by tabulate: streamed, cut to the width only on a terminal, nothing unprintable in them.
+"""Tables for people, by tabulate: streamed, fitted to the width only on a terminal, nothing unprintable in them.
 
 The first thousand rows decide the widths; later ones are printed as they come, so that a long listing starts at once.
 """
@@ -13,17 +13,17 @@ from tabulate import tabulate
 
 from rmqtx_cli import say
 from rmqtx_cli.colours import coloured, is_coloured
+from rmqtx_cli.output.fitting import Fitted, fitted
 from rmqtx_cli.output.pieces import pieces
 from rmqtx_cli.output.port import is_on_terminal
-from rmqtx_cli.text import count, cut, width
-from rmqtx_cli.views import ALWAYS, Column, Row, View
+from rmqtx_cli.row_options import IS_WIDE
+from rmqtx_cli.text import cut, width, wrapped
+from rmqtx_cli.views import Column, Row, View
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _CHUNK_ROWS = 1_000
-_CUT_CELLS_MIN = 10
-_GAP_CELLS = 2
 
 
 class TablePort:
@@ -35,7 +35,7 @@ class TablePort:
         self._nothing, self._is_quiet = view.nothing, view.is_quiet
         self._waiting: list[Row] = []
         self._widths: list[int] = []
-        self._limits: list[int | None] = []
+        self._fit = Fitted(list(range(len(self._columns))), [None] * len(self._columns))
         self._is_first = True
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -55,84 +55,58 @@ class TablePort:
         """Print what is left."""
         if self._waiting:
             self._print()
-        elif self._is_first and not self._is_quiet:
+        elif self._is_first and self._nothing and not self._is_quiet:
             say.line(f"rmqtx: {self._nothing}")
 
     def _print(self) -> None:
-        cells = [[column.text(row) for column in self._columns] for row in self._waiting]
-        if self._is_first:
-            cells = self._fitted(cells)
-        cells = [[self._cut(text, number) for number, text in enumerate(line)] for line in cells]
-        self._widths = [
-            max([self._widths[number] if self._widths else 0, *(width(line[number]) for line in cells)])
-            for number in range(len(self._columns))
-        ]
+        rows = [[column.text(row) for column in self._columns] for row in self._waiting]
+        if self._is_first and is_on_terminal(self._stream) and not IS_WIDE.get():
+            self._fit = fitted(self._columns, rows, shutil.get_terminal_size().columns)
+            self._say_what_is_missing()
+        columns = [self._columns[number] for number in self._fit.kept]
+        cells = [line for row in rows for line in self._lines_of(row)]
+        before = self._widths or [0] * len(columns)
+        self._widths = [max(before[n], *(width(line[n]) for line in cells)) for n in range(len(columns))]
         # Headings as wide as the widest value so far keep later chunks in line with the first.
         headings = [
-            (column.heading.rjust if column.is_number else column.heading.ljust)(self._widths[number])
-            for number, column in enumerate(self._columns)
+            (column.heading.rjust if column.is_number else column.heading.ljust)(self._widths[place])
+            if number not in self._fit.short else str(column.short_heading).ljust(self._widths[place])
+            for place, (number, column) in enumerate(zip(self._fit.kept, columns, strict=True))
         ]
         if is_on_terminal(self._stream) and is_coloured():
-            cells = [[self._coloured(text, number) for number, text in enumerate(line)] for line in cells]
-        lines = _lines(self._columns, [headings, *cells])
+            cells = [[_coloured(text, column) for text, column in zip(line, columns, strict=True)] for line in cells]
+        lines = _lines(columns, [headings, *cells])
         self._stream.write(("\n".join(lines if self._is_first else lines[1:]) + "\n").encode())
         self._stream.flush()
         self._is_first, self._waiting = False, []
 
-    def _coloured(self, text: str, number: int) -> str:
-        """A cell in colour where its column is one of states; a key that is spelt like one is none."""
-        return coloured(text) if self._columns[number].sources[0].startswith("state") else text
+    def _lines_of(self, row: Sequence[str]) -> list[list[str]]:
+        """The lines that a row has: one, or more where a cell of it goes on below."""
+        columns: list[list[str]] = []
+        for number, limit in zip(self._fit.kept, self._fit.limits, strict=True):
+            text = row[number][-self._fit.end_length:] if number in self._fit.short else row[number]
+            if limit is None:
+                columns.append([text])
+            else:
+                column = self._columns[number]
+                columns.append(
+                    wrapped(text, limit) if column.wraps else [cut(text, limit, keeps_end=column.keeps_end)]
+                )
+        height = max(map(len, columns))
+        return [[texts[line] if line < len(texts) else "" for texts in columns] for line in range(height)]
 
-    def _cut(self, text: str, number: int) -> str:
-        limit = self._limits[number] if self._limits else None
-        return text if limit is None else cut(text, limit)
-
-    def _fitted(self, cells: list[list[str]]) -> list[list[str]]:
-        """The cells of the columns that fit the terminal; sets the limits of those that are cut."""
-        room = shutil.get_terminal_size().columns if is_on_terminal(self._stream) else None
-        widths = [
-            max(width(column.heading), *(width(line[number]) for line in cells))
-            for number, column in enumerate(self._columns)
-        ]
-        kept = list(range(len(widths)))
-        if room is None:
-            return cells
-        empty = {number for number in kept if not any(line[number] for line in cells)}
-        while (total := _least(widths, self._columns, kept)) > room and len(kept) > 1:
-            loose = [number for number in kept if self._columns[number].rank != ALWAYS]
-            if not loose:
-                break
-            # A column that says nothing goes before any that says something.
-            kept.remove(max(loose, key=lambda number: (number in empty, self._columns[number].rank, number)))
-        self._limits = _limits(widths, self._columns, kept, room if total <= room else total)
-        hidden = len(widths) - len(kept)
-        if hidden and not self._is_quiet:
-            names = ", ".join(c.heading for n, c in enumerate(self._columns) if n not in kept)
-            say.line(f"rmqtx: {count(hidden, 'column')} left out at this width: {names}")
-        self._columns = [self._columns[number] for number in kept]
-        return [[line[number] for number in kept] for line in cells]
+    def _say_what_is_missing(self) -> None:
+        missing = [c.heading for number, c in enumerate(self._columns) if number not in self._fit.kept]
+        parts = [f"left out at this width: {', '.join(missing)}"] if missing else []
+        parts += ["ids are cut to their ends, which rmqtx show takes"] if self._fit.short else []
+        if parts and not self._is_quiet:
+            self._stream.write(b"")  # takes a bar of progress off the terminal
+            say.line(f"rmqtx: {'; '.join(parts)} (--wide shows all)")
 
 
-def _least(widths: list[int], columns: Sequence[Column], kept: list[int]) -> int:
-    """Cells of the table if everything that may be cut is cut as far as makes sense."""
-    return _GAP_CELLS * (len(kept) - 1) + sum(
-        min(widths[n], max(_CUT_CELLS_MIN, width(columns[n].heading))) if columns[n].may_be_cut else widths[n]
-        for n in kept
-    )
-
-
-def _limits(widths: list[int], columns: Sequence[Column], kept: list[int], room: int) -> list[int | None]:
-    """Cells for each kept column: the widest that may be cut give way first, evenly."""
-    limits = {number: widths[number] for number in kept}
-    least = {n: min(widths[n], max(_CUT_CELLS_MIN, width(columns[n].heading))) for n in kept if columns[n].may_be_cut}
-    excess = sum(limits.values()) + _GAP_CELLS * (len(kept) - 1) - room
-    while excess > 0:
-        candidates = [number for number in least if limits[number] > least[number]]
-        if not candidates:
-            break
-        limits[max(candidates, key=lambda number: limits[number])] -= 1
-        excess -= 1
-    return [limits[number] if columns[number].may_be_cut else None for number in kept]
+def _coloured(text: str, column: Column) -> str:
+    """A cell in colour where its column is one of states; a key that is spelt like one is none."""
+    return coloured(text) if column.sources[0].startswith("state") else text
 
 
 def print_table(rows: pa.Table, view: View) -> None:

@@ -12,7 +12,7 @@ def on_terminal(words: list[str], *, with_stderr: bool = True, **environment: st
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         words, stdout=follower, stderr=follower if with_stderr else subprocess.DEVNULL,
-        env=os.environ | {"COLUMNS": "80"} | environment,
+        env=os.environ | {"COLUMNS": "80", "PAGER": "cat"} | environment,
     )  # fmt: skip
     os.close(follower)
     parts = []

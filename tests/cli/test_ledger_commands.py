@@ -14,6 +14,7 @@ import pytest
 from readers.cursors import check_cursors
 from readers.custody import custody_of
 from readers.plan import read_plan
+from readers.reconcile import OUTCOMES
 from readers.store import open_store
 from rmqtx_cli.exit_status import DONE, FINDINGS, INCOMPLETE, UNREADABLE, USAGE
 from tests import ledgers
@@ -39,6 +40,47 @@ def test_reconcile_lists_what_is_not_agreed(rmqtx: Run, common: Path, ledger: st
     assert "agrees: " in result.err
     everything = rmqtx("reconcile", common, "--ledger", ledger, *ASKED, "--all", "--format", "csv")
     assert len(everything.out.splitlines()) == 1 + len(corpus.expected(ledgers.NAME))
+
+
+def test_what_to_act_on_comes_first_and_the_next_command_last(
+    rmqtx: Run, common: Path, ledger: str, tmp_path: Path
+) -> None:
+    asked = ("reconcile", common, "--ledger", ledger, *ASKED, "--all", "--format", "jsonl", "--fields", "outcome")
+    result = rmqtx(*asked)
+    outcomes = [json.loads(line)["outcome"] for line in result.out.splitlines()]
+    assert list(dict.fromkeys(outcomes)) == ["act", "contradiction", "open", "agrees"]
+    assert outcomes == sorted(outcomes, key=list(OUTCOMES).index)
+    assert "rmqtx: next: the same with --plan plan.json" in result.err
+    planned = rmqtx(*asked, "--plan", tmp_path / "plan.json")
+    assert planned.err.splitlines()[-1] == f"rmqtx: next: rmqtx plan show {tmp_path}/plan.json"
+    assert planned.out == result.out
+
+
+@pytest.mark.parametrize("kind", ["csv", "sqlite"])
+def test_ledger_rows_of_no_transaction_are_counted_and_named(
+    kind: str, rmqtx: Run, common: Path, tmp_path: Path
+) -> None:
+    result = rmqtx("reconcile", common, "--ledger", ledgers.written(kind, tmp_path), *ASKED, "--format", "csv")
+    assert result.status == DONE
+    assert (
+        "rmqtx: ledger: 1 of 19 rows are of no transaction in the stores: order_id = somebody-else, status = PAID\n"
+        in result.err
+    )
+
+
+def test_a_match_that_fits_nothing_is_an_error(rmqtx: Run, common: Path, ledger: str, tmp_path: Path) -> None:
+    """With --missing-is-not-done it would plan a rollback of all that is pending."""
+    asked = ("reconcile", common, "--ledger", ledger, *ASKED[2:], "--missing-is-not-done")
+    result = rmqtx(*asked, "--match", "transaction_id = order_id", "--plan", tmp_path / "p.json", "--quiet")
+    assert (result.status, result.out) == (USAGE, "")
+    assert "fits nothing" in result.err
+    assert "a ledger row 'K-3733-" in result.err
+    assert not (tmp_path / "p.json").exists()
+    nothing = pa.array([], pa.string())
+    pq.write_table(pa.table({"order_id": nothing, "status": nothing}), tmp_path / "empty.parquet")
+    empty = rmqtx("reconcile", common, "--ledger", tmp_path / "empty.parquet", *ASKED, "--missing-is-not-done")
+    assert (empty.status, empty.out) == (USAGE, "")
+    assert "has no rows" in empty.err
 
 
 def test_the_plan_holds_what_the_ledger_settles(rmqtx: Run, common: Path, ledger: str, tmp_path: Path) -> None:
@@ -184,6 +226,23 @@ def test_diff_of_two_times_and_of_files(rmqtx: Run, common: Path, tmp_path: Path
     assert times.status == INCOMPLETE  # UNDECIDABLE then, for cursors have no history: 1 would say that all is known
     assert times.out.count("\n") > 10
     assert times.out == files.out == mixed.out
+
+
+def test_diff_of_two_stores_without_a_common_transaction_says_so(
+    rmqtx: Run, common: Path, fifteen: Path, tmp_path: Path
+) -> None:
+    result = rmqtx("diff", common, fifteen, "--exit-code")
+    assert (result.status, result.out) == (FINDINGS, "")
+    assert "have no transaction in common: are they of one broker?" in result.err
+    assert "their logs begin with other records" in result.err
+    assert "no differences" not in result.err
+    given = rmqtx("diff", common, fifteen, "--format", "jsonl")
+    assert given.status == DONE
+    assert "no transaction in common" in given.err
+    assert len(given.out.splitlines()) == int(given.err.split(" differences")[0].split()[-1])
+    rmqtx("audit", common, "-o", tmp_path / "now.parquet", "--quiet")
+    then = rmqtx("diff", common, tmp_path / "now.parquet")
+    assert "in common" not in then.err
 
 
 def test_diff_of_two_stores_that_are_known_in_full(rmqtx: Run, common: Path, fifteen: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -63,10 +65,9 @@ def test_the_readme_tells_what_happens(
             head, steps = transcripts.parse(part.removeprefix("console\n"))
             for step in steps:
                 if step.command.startswith("rmqtx "):
-                    status, out, err = shell(*shlex.split(step.command, comments=True)[1:])
-                    first, _, rest = err.partition("\n")  # as on a terminal: the header, the results, the rest
-                    header = f"{first}\n" if out and first else ""
-                    step.output = header + out + (rest if header else err) + (f"[exit {status}]\n" if status else "")
+                    with contextlib.redirect_stderr(sys.stdout):  # in the order in which a terminal shows it
+                        status, out, _ = shell(*shlex.split(step.command, comments=True)[1:])
+                    step.output = out + (f"[exit {status}]\n" if status else "")
                     step.output += "\n" if step is not steps[-1] else ""
             parts[number] = "console\n" + transcripts.text_of(head, steps)
     check(file, before, "```".join(parts), request)

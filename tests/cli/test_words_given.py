@@ -144,10 +144,11 @@ def test_json_for_short(rmqtx: Run, common: Path) -> None:
         assert rmqtx(*words, common, "--json").out.startswith(("[", "{")), words
 
 
-@pytest.mark.parametrize(("limit", "said"), [("3", "3 of 16 transactions listed"), ("99", "16 transactions listed")])
-def test_a_limit_says_of_how_many(rmqtx: Run, common: Path, limit: str, said: str) -> None:
+@pytest.mark.parametrize(("limit", "said"), [("3", "3 of 16 transactions listed"), ("99", None)])
+def test_a_limit_says_of_how_many(rmqtx: Run, common: Path, limit: str, said: str | None) -> None:
     result = rmqtx("pending", common, "--limit", limit)
-    assert f"rmqtx: {said}" in result.err
+    assert "rmqtx: 16 pending, " in result.err
+    assert (f"rmqtx: {said}" in result.err) if said else ("listed" not in result.err)
     narrower = rmqtx("pending", common, "--limit", "1", "--where", "checks_count > 4")
     assert "rmqtx: 1 of 16" not in narrower.err
     assert "rmqtx: 1 of 2 transactions listed" in narrower.err

@@ -17,7 +17,7 @@ from readers.errors import UnreadableFile
 from readers.export import ExportJob
 from readers.export_manifest import opened_directory
 from readers.ledger import open_ledger
-from readers.ledger_join import reconcile
+from readers.ledger_join import LedgerFit, reconcile
 from readers.local_engine import audit
 from readers.matching import Match, Term
 from readers.partition_files import ParquetForm
@@ -61,12 +61,17 @@ def spark_rows(spark: SparkSession, location: str, table: str | None = None) -> 
     ledger = read_ledger(spark, location, table, ("order_id",)).select("order_id", "status")
     schema = arrow_schema(ledger)
     conditions = [parse_filter(text, schema).mask for text in (ledgers.DONE, ledgers.NOT_DONE)]
+    fit = LedgerFit()
     reading = spark_reconcile.reconcile(
         spark, [opened(ledgers.NAME)], settings_of(ledgers.NAME), ledger, MATCH, conditions[0], conditions[1],
-        split_bytes=SPLIT,
+        split_bytes=SPLIT, fit=fit,
     )  # fmt: skip
     assert reading.schema.equals(RECONCILED)
-    return in_order(reading.table().to_pylist())
+    rows = in_order(reading.table().to_pylist())
+    assert (fit.rows_count, fit.unmatched_count) == (19, 1)
+    assert "somebody-else" in fit.unmatched[0]
+    assert not fit.fits_nothing
+    return rows
 
 
 @pytest.mark.parametrize("kind", rest_is_slow(["parquet", "csv", "sqlite"], quick=1))
@@ -127,7 +132,9 @@ def test_a_word_in_every_transaction_is_one_key(spark: SparkSession, tmp_path: P
 def test_diff_gives_the_local_rows(spark: SparkSession) -> None:
     store, settings = opened(ledgers.NAME), settings_of(ledgers.NAME)
     sides = ([store], ledgers.middle_ms()), ([store], None)
-    found = spark_diff.differences(spark, *sides, settings, split_bytes=SPLIT).table().to_pylist()
+    sizes = [0, 0]
+    found = spark_diff.differences(spark, *sides, settings, split_bytes=SPLIT, sizes=sizes).table().to_pylist()
+    assert sizes == [audit(stores, settings, at_ms=at_ms).table().num_rows for stores, at_ms in sides]
     local = differences(*(audit(stores, settings, at_ms=at_ms) for stores, at_ms in sides))
     wanted = [row for batch in local for row in batch.to_pylist()]
     assert len(wanted) > 10

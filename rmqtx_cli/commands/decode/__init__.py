@@ -18,7 +18,7 @@ from rmqtx_cli.commands.decode import (
     rocksdb,
     statetable,
 )
-from rmqtx_cli.csv_safety import with_csv_safe
+from rmqtx_cli.row_options import with_row_options
 
 NAME = "decode"
 KINDS = (
@@ -30,4 +30,4 @@ app = CommandTree(
     short_help="the bytes of a kind of file, with names",
 )
 for module in KINDS:
-    app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(with_csv_safe(module.command))
+    app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(with_row_options(module.command))

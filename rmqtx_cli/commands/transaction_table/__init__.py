@@ -5,7 +5,7 @@ from __future__ import annotations
 from rmqtx_cli.command_tree import CommandTree
 from rmqtx_cli.commands import epilog
 from rmqtx_cli.commands.transaction_table import apply, plan, undo
-from rmqtx_cli.csv_safety import with_csv_safe
+from rmqtx_cli.row_options import with_row_options
 
 NAME = "transaction-table"
 SHORT = "rows of a broker's t_transaction (3.2 to 4.2), by plan"
@@ -16,4 +16,4 @@ app = CommandTree(
     short_help=SHORT,
 )
 for module in KINDS:
-    app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(with_csv_safe(module.command))
+    app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(with_row_options(module.command))

@@ -1,0 +1,93 @@
+"""The answer above the table: how many hang, whose, since when, whether the check is alive, what to type next."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.terminal import on_terminal
+
+Stores = Callable[[str], Path]
+
+
+def notes(err: str) -> list[str]:
+    return [line.removeprefix("rmqtx: ") for line in err.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "sentence"),
+    [
+        ("poison-4.5.0", [], "30 pending, all of shop → payments (16), orders (14), oldest "),
+        ("common-5.3.3", ["--topic", "orders"], "5 of 16 pending, all of shop → orders, oldest "),
+        ("common-5.3.3", ["--where", "keys = nothing"], "none of 16 pending fulfils the conditions"),
+        ("fifteen-5.3.3", [], "nothing is pending"),
+        ("statetable-3.1.4", [], "16 pending, in 3 groups, most of shop → orders (6), oldest "),
+    ],
+)
+def test_pending_begins_with_the_answer(
+    rmqtx: Run, corpus_store: Stores, name: str, words: list[str], sentence: str
+) -> None:
+    result = rmqtx("pending", corpus_store(name), *words)
+    assert notes(result.err)[1].startswith(sentence), result.err
+    assert "transactions listed" not in result.err
+    assert "no transactions" not in result.err
+
+
+def test_a_stopped_check_is_in_the_first_line_and_its_remedy_in_the_second(rmqtx: Run, corpus_store: Stores) -> None:
+    store = corpus_store("poison-4.5.0")
+    for command in ("pending", "audit"):
+        _, first, second, *_ = notes(rmqtx(command, store).err)
+        assert "; the check is stopped at half 51 since " in first
+        assert first.endswith(": 24 of 30 pending will never be asked for")
+        assert second.startswith("next: rmqtx show C00002026E424E0E2F2A6FC7E33B0011 --store ")
+    both = notes(rmqtx("pending", store, corpus_store("common-5.3.3")).err)
+    assert both[2].startswith("46 pending, all of shop → ")
+    assert both[3].startswith(f"{store}: the check is stopped at half 51 since ")
+    assert both[4].startswith("next: ")
+
+
+def test_audit_verify_and_diff_say_it_before_their_rows(rmqtx: Run, corpus_store: Stores) -> None:
+    """On a terminal both streams are one: the order in which they are written is what a reader sees."""
+    common, poison = corpus_store("common-5.3.3"), corpus_store("poison-4.5.0")
+    for words, answer, head in (
+        (["audit", common], " ROLLED_BACK, ", "id  "),
+        (["verify", poison], "1 error: 1 check-stopped", "severity"),
+        (["diff", common, poison, "--limit", "9"], "differences: ", "id  "),
+        (["pending", common], "16 pending, all of shop → ", "id  "),
+    ):
+        _, text = on_terminal([sys.executable, "-m", "rmqtx_cli.main", *map(str, words)], NO_COLOR="1")
+        assert 0 < text.index(answer) < text.index(f"\n{head}"), words
+        assert text.count(answer) == 1
+
+
+def test_what_is_longer_than_can_be_held_has_its_answer_below(
+    rmqtx: Run, common: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmqtx_cli.listing._HELD_ROWS_MAX", 10)
+    result = rmqtx("audit", common)
+    assert len(result.out.splitlines()) == 110
+    assert "rmqtx: 109 transactions: " in result.err
+
+
+def test_check_names_the_oldest_of_several_stores(rmqtx: Run, corpus_store: Stores, tmp_path: Path) -> None:
+    common, killed = corpus_store("common-5.3.3"), corpus_store("killed-5.3.3")
+    own = ["--state-dir", tmp_path]
+    rows = [json.loads(line) for line in rmqtx("pending", common, killed, "--format", "jsonl").out.splitlines()]
+    assert rows[0]["store"] == str(common)
+    whose = f"group {rows[0]['producer_group']}, topic {rows[0]['topic']}"
+    alone = rmqtx("check", common, *own).out
+    assert f" old ({rows[0]['transaction_id']}, {whose})" in alone
+    for stores in ([common, killed], [killed, common]):
+        assert f" old ({rows[0]['transaction_id']}, {whose}, store {common})" in rmqtx("check", *stores, *own).out
+    calm = rmqtx("check", corpus_store("fifteen-5.3.3"), common, *own, "--warning", "9999d", "--critical", "9999d").out
+    assert f"16 pending, oldest {calm.split()[6]} ({whose}, store {common}), first discard in " in calm
+
+
+def test_diff_says_what_its_statuses_are(rmqtx: Run) -> None:
+    text = " ".join(rmqtx("diff", "--help").out.split())
+    assert "--exit-code Exit with 1 if a difference is listed, with 0 if none is; 3 " in text
