@@ -1,18 +1,26 @@
 """Numbers of records outside the half topic that a decision names, held against their queues: an op carries them.
 
 No checksum covers a record's queue offset, and the op of such a decision has it (FORMATS 9.4). Where record and queue
-differ, no more is known than that an op with either number may be the decision's.
+differ, no more is known than that an op with either number may be the decision's. Where the name is what is damaged,
+the op may have the number of any final or discard copy of the same transaction.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from readers.consume_queue import open_queue
 from readers.errors import SourceError
 from readers.findings import Finding
+from readers.half_queue import are_halves
+from readers.index_search import Index, open_index
 from readers.premises import MissingRange
+from readers.properties import UNIQ_KEY
+from readers.record_at import block_at
 from readers.record_block import Block
+from readers.record_words import words_of
 from readers.sources import SegmentedLog
-from readers.store import Store
+from readers.store import DISCARD_TOPIC, Store
 
 
 def doubtful_number(
@@ -63,3 +71,39 @@ def _doubt(
         None if segment is None else place - segment.base_offset, length, commit_log_offset=place, expected=held,
         actual=f"number {own} in the record that the decision at commit-log offset {end_offset} names",
     )
+
+
+class PossibleNumbers:
+    """Numbers that the op of a COMMIT record may have whose name is damaged: if it did not name its half, some copy.
+
+    The index leads to the other records of its transaction; it is opened once, for the first such record.
+    """
+
+    def __init__(self, store: Store, log: SegmentedLog) -> None:
+        self._store, self._log = store, log
+        self._index: Index | None = None
+
+    def of(self, end: Block, what: str) -> list[MissingRange]:
+        """The doubt that one COMMIT record leaves; none where it had nothing but its half to name.
+
+        `what`: what is wrong with it. Where the index does not know all that is before it, any op behind may be its.
+        """
+        place, topic = int(end.commit_log_offsets[0]), str(end.topic_texts()[0])
+        identity, words = end.properties.text(UNIQ_KEY)[0].as_py(), words_of(end)
+        numbers: set[int] = set()
+        is_whole = False
+        if identity is not None and self._store.index_files and not self._store.is_remote:
+            self._index = self._index or open_index(self._store)
+            keys = [f"{name}#{identity}".encode() for name in (topic, DISCARD_TOPIC)]
+            for offset in np.unique(self._index.find(keys)[1]).tolist():
+                named = block_at(self._log, offset) if offset < place else None
+                if named is not None and not are_halves(named)[0] and words.is_of_same(words_of(named)):
+                    numbers.add(int(named.header("queue_offset")[0]))
+            is_whole = not self._index.uncovered(self._log.begin_offset, place)
+        if is_whole and not numbers:
+            return []
+        return [MissingRange(
+            self._store.root, place, place + int(end.lengths[0]), f"{what}; an op may be its own, not the half's",
+            is_identified=True, half_queue_offsets=tuple(sorted(numbers)),
+            named_from_offset=None if is_whole else place,
+        )]  # fmt: skip

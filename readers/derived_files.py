@@ -30,10 +30,10 @@ from readers.derived_trust import (
 from readers.fastjson import read_config
 from readers.foreign import foreign_decision
 from readers.gathered import Gathered, incomplete_chains
-from readers.half_queue import is_delayed_half, ops_of
+from readers.half_queue import is_delayed_half, is_final, ops_of
 from readers.index_search import open_index
 from readers.java_hashes import key_hashes
-from readers.named_offsets import named_offsets
+from readers.named_offsets import NO_PLACE, named_offsets
 from readers.premises import ForeignDecision
 from readers.prepared_log import CLUSTER, is_prepared, is_rollback
 from readers.record_at import block_at, blocks_at
@@ -377,9 +377,19 @@ class DerivedFiles:
         if name is None:
             return []
         _, hits = self._index.find([f"{topic}#{name}".encode() for topic in sorted(topics)])
-        blocks = [block_at(self._log, hit) for hit in np.unique(hits).tolist()]
-        return [
-            foreign_decision(self._store.root, named, block)
-            for block in blocks
-            if block is not None and int(named_offsets(block)[0]) == offset
-        ]
+        found: list[ForeignDecision] = []
+        for hit in np.unique(hits[hits > offset]).tolist():
+            block = block_at(self._log, hit)
+            if block is not None and int(named_offsets(block)[0]) == offset:
+                found.append(foreign_decision(self._store.root, named, block))
+            elif block is not None and is_final(block)[0] and not self._names_its_own(block, name):
+                raise Untrusted(f"the COMMIT record at commit-log offset {hit} names nothing of its own")
+        return found
+
+    def _names_its_own(self, final: Block, name: str) -> bool:
+        """Whether a COMMIT record of a transaction names a record of it, or one that has left the log."""
+        place, begin = int(named_offsets(final)[0]), self._log.begin_offset
+        if not begin <= place < int(final.commit_log_offsets[0]):
+            return 0 <= place < begin or place == NO_PLACE
+        named = block_at(self._log, place)
+        return named is not None and named.properties.text("UNIQ_KEY").to_pylist() == [name]

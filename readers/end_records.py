@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from readers.columns import Int64s
-from readers.decided_numbers import doubtful_number
+from readers.decided_numbers import PossibleNumbers, doubtful_number
 from readers.end_candidates import EndCandidates
 from readers.findings import Finding
 from readers.foreign import foreign_decision
@@ -55,7 +55,7 @@ class ExaminedEnds:
 
     Shape: `decisions` are those on records outside the half topic; `ties` pairs of identities that are one transaction
            or may be, and so must be judged together; `doubtful` the ends of which it is not known what they ended;
-           `missing`: numbers of named records that their queues contradict.
+           `missing`: op numbers that may be another half's: a queue contradicts them, or their end's name is damaged.
     """
 
     decisions: list[ForeignDecision] = field(default_factory=list)
@@ -136,6 +136,7 @@ class _Examination:
         self._found = ExaminedEnds()
         self._wrong: list[_Wrong] = []
         self._candidates = EndCandidates(store, log)
+        self._numbers = PossibleNumbers(store, log)
 
     def look_at(self, offset: int, named_offset: int) -> None:
         """One end and what it names."""
@@ -203,11 +204,15 @@ class _Examination:
             return
         words = words_of(end)
         ids = () if words.transaction_id is None else (words.transaction_id,)
+        named = f"commit-log offset {named_offset}: {what}"
         self._found.doubtful.append(DoubtfulEnd(
             self._store.root, offset, kind == _COMMIT,
-            f"the {kind} at commit-log offset {offset} may end it, and names commit-log offset {named_offset}: {what}",
+            f"the {kind} at commit-log offset {offset} may end it, and names {named}",
             ids, () if ids else self._candidates.of(end, named_offset), words.group,
         ))  # fmt: skip
+        if kind == _COMMIT and not _is_of_old_design(end):
+            doubt = f"the {kind} at commit-log offset {offset} names {named}"
+            self._found.missing.extend(self._numbers.of(end, doubt))
 
     def _add_decision(self, named: Block, end: Block) -> None:
         self._found.decisions.append(foreign_decision(self._store.root, named, end))

@@ -300,8 +300,8 @@ KINDS: dict[str, Kind] = {
     ),
     "words-contradict": Kind(
         "error",
-        "records of one transaction, or a record and the index, that do not say the same of it",
-        "no checksum covers ids, groups and names: one of the two is damaged; where more records speak of the "
+        "words of a record, records of one transaction, or a record and the index, that do not say the same of it",
+        "no checksum covers ids, groups, topics and names: one of the two is damaged; where more records speak of the "
         "transaction, its id is what most of them say",
         "compare with the same records on a slave",
         hides_records=True,

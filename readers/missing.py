@@ -26,7 +26,16 @@ from readers.record_block import Block
 from readers.record_layout import COMMIT
 from readers.segment_scan import SegmentScan
 from readers.sources import Segment, SegmentedLog
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from readers.store import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    WAITING_TOPICS,
+    Store,
+)
+from readers.topic_doubts import true_topic
 from readers.unreadable_copies import has_readable_id
 
 #: Whose records are witnesses that a queue knows: each of its slots is looked for in the log.
@@ -83,9 +92,12 @@ def missing_bytes(
         _add_damage(result, store, segment, position, length)
     if lost is not None:
         _add_lost(result, store, lost)
+    findings = list(findings)
     for finding in findings:
         _add_finding(result, store, finding)
     _add_unfound_slots(result, store, list(unfound))
+    for finding in findings:
+        _add_doubtful_topic(result, store, finding)
     return result
 
 
@@ -307,15 +319,40 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
         return
     what = f"the record of slot {number} of {topic} at commit-log offset {offset} is not one"
     missing = MissingRange(store.root, offset, end, what)
-    if block is not None:
-        if topic in _HALF_TOPICS:
-            numbers = (number,) if topic == HALF_TOPIC else ()
-            missing = replace(missing, is_identified=True, half_queue_offsets=numbers, prepared_offsets=(offset,))
-        missing = _with_words_of(missing, topic, block)
-        if topic in _HALF_TOPICS and (sound is None or not block.topic_is(topic)[0]):
-            mended = with_topic(block, topic)
-            result.damaged_halves.extend([] if mended is None else [mended])
-    result.ranges.append(missing)
+    if block is None:
+        result.ranges.append(missing)
+    else:
+        is_damaged = sound is None or not block.topic_is(topic)[0]
+        _add_record_of(result, missing, topic, number, block, is_damaged=is_damaged)
+
+
+def _add_doubtful_topic(result: MissingBytes, store: Store, finding: Finding) -> None:
+    """A record whose topic is damaged, where no slot of a queue leads to it."""
+    offset = finding.commit_log_offset
+    if finding.code != "words-contradict" or offset is None:
+        return
+    if any(known.begin_offset <= offset < known.end_offset for known in result.ranges):
+        return
+    what = f"the topic of the record at commit-log offset {offset} is damaged"
+    missing, block = _range_of(finding, store, offset, what)
+    topic = None if block is None else true_topic(store, block)
+    if block is not None and topic is not None:
+        _add_record_of(result, missing, topic, int(block.header("queue_offset")[0]), block, is_damaged=True)
+
+
+def _add_record_of(
+    result: MissingBytes, missing: MissingRange, topic: str, queue_offset: int, block: Block, *, is_damaged: bool
+) -> None:
+    """What the record of a topic still says whose it was. `is_damaged`: by its own words it is of another topic."""
+    is_half = topic in (*_HALF_TOPICS, *WAITING_TOPICS)
+    if is_half:
+        numbers = (queue_offset,) if topic == HALF_TOPIC else ()
+        places = (missing.begin_offset,)
+        missing = replace(missing, is_identified=True, half_queue_offsets=numbers, prepared_offsets=places)
+    result.ranges.append(_with_words_of(missing, topic, block))
+    if is_half and is_damaged:
+        mended = with_topic(block, topic)
+        result.damaged_halves.extend([] if mended is None else [mended])
 
 
 def _mended_at(log: SegmentedLog, slot: UnfoundSlot) -> Block | None:

@@ -173,7 +173,16 @@ class Block:
         return good
 
     def topic_is(self, name: str) -> Bools:
-        """Which records are of one topic; compares bytes, makes no text."""
+        """Which records are of one topic; compares bytes, makes no text, and does so once for each topic."""
+        if name not in self._of_topic:
+            self._of_topic[name] = self._compared_with(name)
+        return self._of_topic[name].copy()
+
+    @cached_property
+    def _of_topic(self) -> dict[str, Bools]:
+        return {}
+
+    def _compared_with(self, name: str) -> Bools:
         starts, lengths = self._topic
         text = name.encode()
         rows = np.flatnonzero(lengths == len(text))

@@ -28,6 +28,7 @@ from readers.record_block import Block
 from readers.segment_scan import Span
 from readers.splits import Split
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, WAITING_TOPICS
+from readers.topic_doubts import topic_findings
 from readers.unfound_entries import unfound_entries
 from readers.unfound_rocksdb_slots import unfound_rocksdb_slots
 from readers.unreadable_copies import may_be_unreadable, unreadable_copies
@@ -124,6 +125,7 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
             if "ops" in found:
                 ops.append(found["ops"])
             scanned.findings.extend(header_findings(kept, found, split.store.root))
+            scanned.findings.extend(topic_findings(split.store, kept))
             if any(may_be_unreadable(found[name]) for name in ("halves", "discards") if name in found):
                 scanned.findings.extend(unreadable_copies(kept, split.store.root))
     except SourceError as error:

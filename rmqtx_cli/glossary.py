@@ -45,6 +45,7 @@ from repairs.receipts import RECEIPTS, RECHECK, REQUEST, STANDINGS
 from repairs.table_plans import TABLE_STEPS
 from repairs.undo_table import EDITS
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
+from rmqtx_cli.views import View
 
 #: Where structures on disk are declared; a test finds any that is missing here.
 LAYOUT_MODULES = (
@@ -115,8 +116,8 @@ def _advice_texts(word: str) -> tuple[str, ...]:
     return (ADVICE[word], f"where the state is UNDECIDABLE: {NONE_YET}") if word == "none" else (ADVICE[word],)
 
 
-def entries() -> list[Entry]:
-    """Everything that can be explained.
+def entries(views: Iterable[View]) -> list[Entry]:
+    """Everything that can be explained; `views` are all printed tables, whose heads are explained too.
 
     Order: states, flags, advice, findings, outcomes, guards, terms, tables, columns, structures and their fields,
            response codes, exit statuses.
@@ -136,7 +137,7 @@ def entries() -> list[Entry]:
         *(Entry(word, "step of a probe", (text,)) for word, text in STEPS.items()),
         *(Entry(word, "term", (text,)) for word, text in TERMS.items()),
         *_tables(),
-        *_heads(),
+        *_heads(views),
         *_structures(structures(), "disk"),
         *_structures(structures(WIRE_MODULES), "the wire"),
         *(Entry(code.name, "response code", _response_lines(code)) for code in RESPONSE_MEANINGS),
@@ -182,10 +183,9 @@ def _tables() -> Iterator[Entry]:
         yield Entry(name, "column", tuple(lines))
 
 
-def _heads() -> Iterator[Entry]:
+def _heads(views: Iterable[View]) -> Iterator[Entry]:
     """The heads of printed tables that are no columns' names, and the columns that can be made of others."""
     from readers.tables import TRANSACTIONS
-    from rmqtx_cli.all_views import all_views
     from rmqtx_cli.derived_columns import derived_columns
 
     for name, derived in derived_columns(TRANSACTIONS).items():
@@ -194,7 +194,7 @@ def _heads() -> Iterator[Entry]:
     parts = [*REQUEST, *RECHECK, *EDITS, *CURSOR_EFFECTS]
     meanings = {one.name: meaning_of(one) for one in parts} | _OF_A_PAGE | tables
     sources: dict[str, dict[str, None]] = {}
-    for view in all_views():
+    for view in views:
         for column in view.columns:
             if column.heading and not (column.heading in tables and (column.heading,) == column.sources):
                 sources.setdefault(column.heading, {}).update(dict.fromkeys(column.sources))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from remoting.broker import Broker
     from remoting.live_requests import Pace
     from remoting.live_store import LiveStore
-    from rmqtx_cli.commands.decode.shared import Bounds
+    from rmqtx_cli.bounds import Bounds
     from rmqtx_cli.live import Live
 
 #: Hints of groups without producers that are said one by one.

@@ -274,7 +274,7 @@ def late_steps_are_told(tool: Tool) -> None:
 
 def others_are_refused(stage: Stage, tool: Tool) -> None:
     Shop(stage, CANARY).begin_all("own", 1, first="COMMIT")
-    assert stage.broker.producer_connections(CANARY)
+    stage.until("its heartbeat", lambda: bool(stage.broker.producer_connections(CANARY)))
     ran, _ = probe(tool)
     assert ran.status == 3, ran
     assert f"group {CANARY} has other producers" in ran.stdout

@@ -18,6 +18,8 @@ from rmqtx_cli.monitoring.memory import memory_file, recall, remember
 from rmqtx_cli.monitoring.remembered import Became
 from rmqtx_cli.monitoring.say_outcome import nagios_line
 from tests.cli.conftest import Run
+from tests.forge.damage import flip_byte, log_files
+from tests.forge.stores import copy_of
 
 LINE = re.compile(r"RMQTX (OK|WARNING|CRITICAL|UNKNOWN) - [^|\n]+(\|[^|\n]+)?\n")
 AGES = Thresholds(600_000, 3_600_000, None, None)
@@ -222,3 +224,17 @@ def test_a_read_that_never_returns_is_left_behind(common: Path, memory: Path) ->
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == UNKNOWN
     assert LINE.fullmatch(done.stdout)
+
+
+def test_another_transaction_is_not_called_the_oldest(rmqtx: Run, tmp_path: Path, memory: Path) -> None:
+    """The first copy of the oldest waits for its time; its topic is damaged."""
+    root = copy_of("delayed-4.3.0", tmp_path / "store")
+    file = log_files(root)[0]
+    arguments = ("check", root, "--warning", "9000d", "--critical", "9999d", "--format", "json", "--state-dir")
+    oldest = json.loads(rmqtx(*arguments, memory / "before").out)["oldest_transaction_id"]
+    (found,) = (row for row in json.loads(rmqtx("show", oldest, "--store", root, "--format", "json").out))
+    place = file.read_bytes().index(b"SCHEDULE_TOPIC_XXXX", found["half_copies"][0]["commit_log_offset"])
+    flip_byte(file, place + 1)
+    result = rmqtx(*arguments, memory / "after")
+    assert result.status == UNKNOWN
+    assert "words-contradict" in result.out

@@ -2,16 +2,50 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
 import pytest
 
 from readers.commit_log import scan_records
 from readers.half_scan import scan_halves, scan_ops
-from readers.local_engine import audit
 from readers.questions import pending, show
+from readers.reading import Reading
 from tests.brokers import corpus
-from tests.forge.stores import contents, opened, settings_of, unpacked
-from tests.readers.truth import audited, require_truth
+from tests.forge.stores import contents, copy_of, opened, settings_of, unpacked
+from tests.readers.truth import Row, audited, require_truth
 from tests.representatives import each_store
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """All ways to read a store, each taken once."""
+
+    plain: Reading
+    with_bodies: Reading
+    bodies: list[Row]
+    halves: Reading
+    ops: Reading
+    pending: Reading
+    pending_rows: list[Row]
+    scanned_rows: list[Row]
+
+
+@functools.cache
+def readings(name: str) -> Readings:
+    """The readings of a store, for all tests of this file."""
+    store, settings = opened(name), settings_of(name)
+    plain, halves, ops = scan_records(store), scan_halves(store), scan_ops(store)
+    for reading in (plain, halves, ops, scan_records(store, with_body=True, decompress=True)):
+        list(reading)
+    with_bodies = scan_records(store, with_body=True, check_crc=True)
+    bodies = with_bodies.table().to_pylist()
+    open_ones = pending([store], settings)
+    open_rows = open_ones.table().to_pylist()
+    scanned_rows = pending([store], settings, scan=True).table().to_pylist()
+    list(show([store], settings, audited(name)[0]["transaction_id"]))
+    return Readings(plain, with_bodies, bodies, halves, ops, open_ones, open_rows, scanned_rows)
 
 
 @pytest.fixture(params=each_store(corpus.corpus_names()))
@@ -40,13 +74,13 @@ def test_every_row_is_complete(name: str) -> None:
 
 def test_pending_is_the_open_part_of_audit(name: str) -> None:
     wanted = [row for row in audited(name) if row["state"] == "PENDING" or row["advice"] in ("close", "wait")]
-    reading = pending([opened(name)], settings_of(name))
-    assert reading.table().to_pylist() == wanted
+    assert readings(name).pending_rows == wanted
     # Only halves without UNIQ_KEY, whose id is the place of their first copy, are not in the index.
     firsts = [(row["transaction_id"], row["half_copies"][0]["commit_log_offset"]) for row in wanted]
     lone = [identity for identity, offset in firsts if identity.endswith(f"{offset:016X}")]
-    assert reading.notes[0].startswith("the log is scanned" if lone else "read by cursors, queues and index")
-    assert pending([opened(name)], settings_of(name), scan=True).table().to_pylist() == wanted
+    note = readings(name).pending.notes[0]
+    assert note.startswith("the log is scanned" if lone else "read by cursors, queues and index")
+    assert readings(name).scanned_rows == wanted
 
 
 def test_show_finds_a_transaction_by_its_id_and_by_its_records(name: str) -> None:
@@ -59,10 +93,8 @@ def test_show_finds_a_transaction_by_its_id_and_by_its_records(name: str) -> Non
 
 
 def test_decode_accounts_for_every_byte(name: str) -> None:
-    store = opened(name)
-    for reading in (scan_records(store), scan_records(store, with_body=True, check_crc=True), scan_halves(store),
-                    scan_ops(store)):
-        list(reading)
+    store, found = opened(name), readings(name)
+    for reading in (found.plain, found.with_bodies, found.halves, found.ops):
         assert [finding.line() for finding in reading.findings] == []
         assert sum(coverage.size_bytes for coverage in reading.coverage) == sum(s.size_bytes for s in store.commit_log)
         for coverage in reading.coverage:
@@ -71,9 +103,7 @@ def test_decode_accounts_for_every_byte(name: str) -> None:
 
 
 def test_records_are_where_their_rows_say(name: str) -> None:
-    store = opened(name)
-    log = store.log()
-    rows = scan_records(store, with_body=True, check_crc=True).table().to_pylist()
+    log, rows = opened(name).log(), readings(name).bodies
     assert len({row["commit_log_offset"] for row in rows}) == len(rows)
     for row in rows:
         data = log.read(row["commit_log_offset"], row["length_bytes"])
@@ -85,11 +115,7 @@ def test_records_are_where_their_rows_say(name: str) -> None:
     log.close()
 
 
-def test_reading_changes_nothing(name: str) -> None:
-    before = contents(unpacked(name))
-    store, settings = opened(name), settings_of(name)
-    list(scan_records(store, with_body=True, decompress=True, check_crc=True))
-    found = audit([store], settings).table().to_pylist()
-    list(pending([store], settings))
-    list(show([store], settings, found[0]["transaction_id"]))
-    assert contents(unpacked(name)) == before
+def test_reading_changes_nothing(name: str, tmp_path: Path) -> None:
+    assert audited(name)
+    assert readings(name).bodies
+    assert contents(unpacked(name)) == contents(copy_of(name, tmp_path))

@@ -196,3 +196,41 @@ def test_an_end_that_no_half_answers_to_may_have_ended_any_of_its_group(tmp_path
             and now["half_copies"][0]["commit_log_offset"] < offset
         )
         assert (now["state"] == "UNDECIDABLE") == (could_be or now["transaction_id"] == row["transaction_id"]), now
+
+
+# ---- decisions on records outside the half topic: their op has the number of a half that nobody decided
+
+
+def decisions(root: Path) -> list[tuple[Row, range]]:
+    """The COMMIT records of a store that name a final or a discard copy, with the bytes of their names."""
+    topics = {
+        record["commit_log_offset"]: record["topic"]
+        for record in scan_records(open_store(root), columns=COLUMNS).table().to_pylist()
+    }
+    return [
+        (record, places) for record, places in ends(root).get(str(COMMIT), [])
+        if topics.get(record["prepared_transaction_offset"]) != HALF_TOPIC
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+@pytest.mark.parametrize("name", ["masked-4.3.0", "masked-4.9.7"])
+def test_an_op_that_may_be_a_damaged_decisions_rolls_nothing_back(name: str, has_index: bool, tmp_path: Path) -> None:
+    root = copy_of(name, tmp_path)
+    if not has_index:
+        for file in (root / "index").iterdir():
+            file.unlink()
+    before, _ = read(root, name)
+    found = decisions(root)
+    assert len(found) >= 2
+    for record, places in found:
+        with flipped(Path(record["file"]), places[3], 0x40):
+            after, findings = read(root, name)
+            shown = {
+                identity: show([open_store(root)], settings_of(name), identity).table()["state"].to_pylist()
+                for identity, row in before.items() if after[identity]["state"] != row["state"]
+            }  # fmt: skip
+        assert "end-names-nothing" in {finding.code for finding in findings}
+        assert states_but_the_truth(before, after) == [], record["commit_log_offset"]
+        assert has_index is False or [row["state"] for row in after.values()].count("UNDECIDABLE") <= 1
+        assert all(states == ["UNDECIDABLE"] for states in shown.values())
