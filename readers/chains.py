@@ -5,68 +5,29 @@ without UNIQ_KEY are known by what a put-back keeps (born time and host, body, k
 then each copy is judged by its own offset. A final belongs where the copy it names belongs, else where its id does; an
 op mark belongs to every copy with the queue offset that it names. A mark that names a commit-log offset belongs to the
 half there, else where its id does; a ROLLBACK record whose prepared record is gone is a transaction of its own. No rule
-of a state is here: `transactions.py` judges.
+of a state is here: `judge.py` judges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.columns import Bools, Int64s
-from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES
-from readers.offset_marks import OFFSET_MARKS, as_marks, is_rocksdb_mark
+from readers.columns import Bools, Int64s, int64s
+from readers.offset_marks import as_marks, is_rocksdb_mark
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, WAITING_TOPICS
-from readers.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, MARKS, OP_MARK
+from readers.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK
+from readers.witnesses import Witnesses
 
 _QUEUE_SHIFT = 47
 
 
-def int64s(column: pa.ChunkedArray | pa.Array, missing: int = -1) -> Int64s:
-    """A column as native integers; `missing` stands for null."""
-    values: Int64s = np.asarray(pc.fill_null(column.cast(pa.int64()), missing))
-    return values
-
-
 def _numbers_of(values: pa.ChunkedArray, among: pa.Array) -> Int64s:
     return int64s(pc.index_in(values, value_set=among))
-
-
-@dataclass(frozen=True, slots=True)
-class Witnesses:
-    """What logs say of some transactions, whole transactions only.
-
-    Shape: JUDGED_HALVES, MARKS, JUDGED_FINALS, JUDGED_HALVES for discard copies, and OFFSET_MARKS, from one store or
-           several.
-    """
-
-    halves: pa.Table
-    marks: pa.Table
-    finals: pa.Table
-    discards: pa.Table
-    offset_marks: pa.Table = field(default_factory=OFFSET_MARKS.empty_table)
-
-    @staticmethod
-    def of(
-        halves: list[pa.RecordBatch],
-        marks: list[pa.RecordBatch],
-        finals: list[pa.RecordBatch],
-        discards: list[pa.RecordBatch],
-        offset_marks: Sequence[pa.RecordBatch] = (),
-    ) -> Witnesses:
-        """The same from batches."""
-        return Witnesses(
-            pa.Table.from_batches(halves, JUDGED_HALVES),
-            pa.Table.from_batches(marks, MARKS),
-            pa.Table.from_batches(finals, JUDGED_FINALS),
-            pa.Table.from_batches(discards, JUDGED_HALVES),
-            pa.Table.from_batches(list(offset_marks), OFFSET_MARKS),
-        )
 
 
 class Group:

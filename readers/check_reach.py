@@ -6,8 +6,6 @@ half that was diverted by a delay or that is resumed among it, goes behind it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
@@ -15,9 +13,7 @@ import pyarrow.compute as pc
 from readers.check_decisions import is_spent
 from readers.check_state import check_settings
 from readers.columns import Bools
-
-if TYPE_CHECKING:
-    from readers.transactions import Judgement
+from readers.judgement import Judgement
 
 
 class CheckReach:

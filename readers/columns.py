@@ -23,6 +23,12 @@ _VIEW = np.dtype([("length", "<i4"), ("head", "<u4"), ("buffer", "<i4"), ("offse
 _INLINE_BYTES_MAX = 12
 
 
+def int64s(column: pa.ChunkedArray | pa.Array, missing: int = -1) -> Int64s:
+    """A column as native integers; `missing` stands for null."""
+    values: Int64s = np.asarray(pc.fill_null(column.cast(pa.int64()), missing))
+    return values
+
+
 def integers_at(data: Bytes, positions: Int64s, code: str) -> npt.NDArray[Any]:
     """The big-endian integers of numpy type `code` at byte positions, in native order.
 

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.chains import Witnesses
 from readers.columns import Int32s, Int64s
 from readers.consume_queue import open_queue
 from readers.derived_trust import (
@@ -29,12 +28,12 @@ from readers.derived_trust import (
     sound_blocks,
 )
 from readers.fastjson import read_config
-from readers.foreign import foreign_decision, named_offsets
+from readers.foreign import foreign_decision
 from readers.gathered import Gathered, incomplete_chains
 from readers.half_queue import is_delayed_half, is_final, ops_of
 from readers.index_search import open_index
 from readers.java_hashes import key_hashes
-from readers.naming import NO_PLACE
+from readers.named_offsets import NO_PLACE, named_offsets
 from readers.premises import ForeignDecision
 from readers.prepared_log import CLUSTER, is_prepared, is_rollback
 from readers.record_at import block_at, blocks_at
@@ -42,6 +41,7 @@ from readers.record_block import Block
 from readers.record_keys import key_pairs, tag_pairs, unique_key_pairs
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, WAITING_TOPICS
 from readers.store_view import StoreFacts
+from readers.witnesses import Witnesses
 
 #: A window larger than this is read faster by a scan of the log.
 WINDOW_SLOTS_MAX = 1 << 20

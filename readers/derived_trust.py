@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.chains import int64s
+from readers.columns import int64s
 from readers.commit_log import last_with_data
 from readers.consume_queue import Queue
 from readers.errors import RmqtxError

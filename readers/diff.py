@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.columns import Bools, Int64s
-from readers.spool import Spool, identity_hashes, partition_of
+from readers.identities import identity_hashes, partition_of
+from readers.spool import Spool
 from readers.tables import TRANSACTIONS, column
 
 CHANGES: dict[str, str] = {

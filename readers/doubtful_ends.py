@@ -11,10 +11,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.chains import Witnesses
 from readers.findings import Finding
 from readers.premises import DoubtfulId, StoreView
 from readers.sources import Segment
+from readers.witnesses import Witnesses
 
 
 def without_doubtful(witnesses: Witnesses, views: Mapping[str, StoreView]) -> Witnesses:

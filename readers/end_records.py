@@ -33,6 +33,7 @@ from readers.half_queue import (
     is_final,
     witnesses_of,
 )
+from readers.identities import identities
 from readers.many_findings import one_by_one
 from readers.naming import naming_of
 from readers.offset_marks import rocksdb_marks, rollback_marks
@@ -42,7 +43,6 @@ from readers.record_at import block_at, blocks_at
 from readers.record_block import Block
 from readers.record_words import words_of
 from readers.sources import SegmentedLog
-from readers.spool import identities
 from readers.store import DISCARD_TOPIC, ROCKSDB_OP_TOPIC, Store
 
 _ENDS_AT_ONCE = 4096

@@ -1,21 +1,18 @@
-"""What is remarkable about a transaction beside its state: the flags, a part of the rules in `transactions.py`."""
+"""What is remarkable about a transaction beside its state: the flags, a part of the rules in `judge.py`."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.chains import int64s
-from readers.columns import Bools
+from readers.check_reach import CheckReach
+from readers.columns import Bools, int64s
+from readers.judgement import Judgement
 from readers.state_entries import NONE
 from readers.undecided_ops import may_be_decided
-
-if TYPE_CHECKING:
-    from readers.transactions import Judgement
 
 EXPIRES_SOON_MS = 6 * 3_600_000
 CLOCK_AHEAD_MS = 5_000
@@ -67,13 +64,13 @@ FLAGS: dict[str, str] = {
 _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
-def flags_of(judged: Judgement) -> dict[str, Bools]:
+def flags_of(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
     """Which transactions have which flag.
 
     Shape: by flag, one value per transaction.
     Order: that of FLAGS, in which rows name them.
     """
-    found = _of_decisions(judged) | _of_waiting(judged) | _of_copies(judged)
+    found = _of_decisions(judged) | _of_waiting(judged, reach) | _of_copies(judged)
     found["may_be_decided"] = may_be_decided(judged, found["checked_again_after_restart"])
     return {name: found[name] for name in FLAGS}
 
@@ -102,7 +99,7 @@ def _of_decisions(judged: Judgement) -> dict[str, Bools]:
     }
 
 
-def _of_waiting(judged: Judgement) -> dict[str, Bools]:
+def _of_waiting(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
     """What is odd about how a pending one waits."""
     halves, others = judged.halves, judged.others
     settings = {name: view.settings for name, view in judged.views.items()}
@@ -133,7 +130,7 @@ def _of_waiting(judged: Judgement) -> dict[str, Bools]:
         others.is_rocksdb, others.is_unreadable_key, ~others.is_prepared & ~(_are_readable(halves.table) & askable)
     )
     return {
-        "never_asked": (is_pending & halves.any_of(is_slotless)) | judged.reach.is_never_asked,
+        "never_asked": (is_pending & halves.any_of(is_slotless)) | reach.is_never_asked,
         "stalled": in_half_topic & ~was_immune & (waited > timeout + 2 * interval + CHECK_PASS_MS_MAX),
         "never_checked": in_half_topic & (judged.checks_count == 0) & (waited > timeout + interval) & ~was_immune,
         "immune": is_immune,

@@ -24,11 +24,11 @@ from readers.follow_database import VERDICT_COLUMNS, FollowDatabase, signed
 from readers.follow_scan import LogFollower
 from readers.follow_splits import SplitReader, split_reader
 from readers.follow_unsettled import mark_unsettled, view_words
+from readers.identities import identities, identity_hashes
+from readers.judge import judge
 from readers.premises import StoreView
-from readers.spool import identities, identity_hashes
 from readers.store import Store
 from readers.store_view import SettingsOf, StoreFacts, store_facts
-from readers.transactions import judge
 from readers.workers import Progress
 
 #: Transactions that are judged at once.

@@ -22,17 +22,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from readers.chains import Witnesses
 from readers.declared import ANYTHING, Form, list_of, needed, struct_of
 from readers.errors import BadRequest, BadText, UnwritableFile
 from readers.follow_said import Place
 from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES
+from readers.identities import UInt64s
 from readers.offset_marks import OFFSET_MARKS
 from readers.premises import ForeignDecision
-from readers.spool import UInt64s
 from readers.store import Store
 from readers.tables import MARKS, TRANSACTIONS
 from readers.witness_scan import IDENTIFIED
+from readers.witnesses import Witnesses
 
 #: Another number is another form of the file.
 FORMAT_VERSION = 4

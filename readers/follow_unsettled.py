@@ -1,7 +1,7 @@
 """Which transactions an audit that follows must judge again though no new witness of them was written.
 
 A verdict depends on the transaction's own witnesses and on the `StoreView`. Those with a new witness are judged again
-anyway. When only the view has changed, these can come out otherwise (the rules are in `transactions.py`):
+anyway. When only the view has changed, these can come out otherwise (the rules are in `judge.py`):
 
 - the reference time moved: PENDING only; stalled, never_checked, immune and expires_soon are asked of no other; and
   those that may be decided, for the window in which ops were in memory moves with it;

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.chains import Witnesses, int64s
-from readers.columns import rows_in_order, rows_where
+from readers.columns import int64s, rows_in_order, rows_where
 from readers.findings import Finding
 from readers.half_queue import JUDGED_FINALS, JUDGED_HALVES, marks_of, op_findings, witnesses_of
+from readers.identities import identities
 from readers.offset_marks import OFFSET_MARKS
 from readers.record_block import Block
-from readers.spool import identities
 from readers.store import ROCKSDB_HALF_TOPIC
 from readers.tables import MARKS
+from readers.witnesses import Witnesses
 
 _SCHEMAS = {
     "halves": JUDGED_HALVES, "finals": JUDGED_FINALS, "discards": JUDGED_HALVES, "offset_marks": OFFSET_MARKS,

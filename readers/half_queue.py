@@ -19,8 +19,7 @@ from readers import compression
 from readers.columns import Bools, Int64s, integers
 from readers.commit_log import record_columns
 from readers.findings import Finding
-from readers.foreign import named_offsets
-from readers.naming import NO_PLACE
+from readers.named_offsets import NO_PLACE, named_offsets
 from readers.offset_marks import TRANS_OFFSET, rocksdb_marks, rollback_marks
 from readers.prepared_log import is_prepared, is_rollback, prepared_names
 from readers.properties import (

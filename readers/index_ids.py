@@ -15,6 +15,7 @@ import pyarrow as pa
 from readers.columns import Int64s
 from readers.errors import SourceError
 from readers.half_queue import JUDGED_HALVES
+from readers.identities import UInt64s
 from readers.index import ENTRY, IndexFile, entries_at
 from readers.index_search import Index, open_index
 from readers.java_hashes import key_hashes
@@ -23,7 +24,6 @@ from readers.properties import UNIQ_KEY
 from readers.record_at import block_at
 from readers.record_keys import key_pairs, tag_pairs
 from readers.sources import OpenFile, SegmentedLog
-from readers.spool import UInt64s
 from readers.store import Store
 
 #: A split in which more records contradict the index has another log's index.

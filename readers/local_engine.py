@@ -1,7 +1,7 @@
 """Runs the audit over stores on this machine: in this process for small stores, in one per core for large ones.
 
 Memory is bounded whatever the log's length: witnesses are set aside by transaction (`spool.py`), and one partition
-after another is judged. The rules are in `transactions.py`, and the same function judges what the fast path finds.
+after another is judged. The rules are in `judge.py`, and the same function judges what the fast path finds.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from readers.chains import Witnesses
+from readers.answers_of_verdicts import VerdictReading
 from readers.columns import Int64s
 from readers.commit_log import log_bytes
 from readers.conclusion import Conclusion, conclude, without_stale
 from readers.discard_times import with_discard_times
 from readers.foretelling import foretold_of_files, moment_ms
 from readers.foretold import Foretold
+from readers.identities import identities, identity_hashes, partition_of
+from readers.judge import judge
 from readers.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed, use_accelerator
 from readers.premises import StoreView
-from readers.reading import Reading
 from readers.splits import SPLIT_BYTES, Split, SplitPlan, plan_splits
-from readers.spool import Spool, identities, identity_hashes, partition_of
+from readers.spool import Spool
 from readers.store import Store
 from readers.store_view import SettingsOf, store_facts
 from readers.tables import MARKS, TRANSACTIONS
-from readers.transactions import judge
 from readers.witness_scan import IDENTIFIED, Scanned, are_of_half_topic, column, scan_witnesses
+from readers.witnesses import Witnesses
 from readers.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers
 
 #: Log bytes whose transactions are judged at once.
@@ -173,7 +174,7 @@ def audit(
     split_bytes: int | None = None,
     temporary_directory: str | None = None,
     progress: Progress | None = None,
-) -> Reading:
+) -> VerdictReading:
     """The verdict on every transaction of the stores, which are one audit: copies and decisions join across them.
 
     Shape:  batches of TRANSACTIONS. `processes`: at most so many; None is one per core, and one for small stores.
@@ -182,14 +183,14 @@ def audit(
     Damage: findings; what it makes unknowable is UNDECIDABLE.
     Raises: SourceError if nothing at all can be read.
     """
-    reading = Reading(TRANSACTIONS, [])
+    reading = VerdictReading(TRANSACTIONS, [])
     plan = plan_splits(stores, split_bytes=split_bytes or SPLIT_BYTES)
     reading.batches = _audit(reading, plan, settings_of, at_ms, processes, temporary_directory, progress)
     return reading
 
 
 def _audit(
-    reading: Reading,
+    reading: VerdictReading,
     plan: SplitPlan,
     settings_of: SettingsOf,
     at_ms: int | None,

@@ -1,4 +1,4 @@
-"""Whom missing bytes can concern: a part of the rules in `transactions.py`.
+"""Whom missing bytes can concern: a part of the rules in `judge.py`.
 
 A verdict that rests on the absence of a record is open where that record may have stood in missing bytes. It may not:
 
@@ -19,14 +19,12 @@ before the op. Either that decision is missing, or what it names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.columns import Bools, Int64s
+from readers.found_states import FoundStates
 from readers.java_hashes import key_hashes
 from readers.premises import Gap, HiddenRecords, HiddenTopic, MissingRange
 from readers.store import (
@@ -38,9 +36,6 @@ from readers.store import (
     WAITING_TOPICS,
 )
 
-if TYPE_CHECKING:
-    from readers.transactions import Judgement
-
 _OPS = (OP_TOPIC, ROCKSDB_OP_TOPIC)
 _HALVES = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
 #: Records that end, give up or put back what has no op yet.
@@ -51,10 +46,10 @@ _NOWHERE = -1
 class MissingRule:
     """The rule, for all transactions of a judgement whose states are found."""
 
-    def __init__(self, judged: Judgement, states: npt.NDArray[np.str_]) -> None:
+    def __init__(self, judged: FoundStates) -> None:
         self._judged = judged
-        self._is_committed: Bools = states == "COMMITTED"
-        self._is_rolled_back: Bools = states == "ROLLED_BACK"
+        self._is_committed: Bools = judged.states == "COMMITTED"
+        self._is_rolled_back: Bools = judged.states == "ROLLED_BACK"
         halves, others = judged.halves, judged.others
         count = judged.chains.count
         self._offsets = halves.integers("commit_log_offset")
@@ -66,7 +61,7 @@ class MissingRule:
         numbered = ~judged.is_foreign_mark & np.asarray(pc.is_null(marks.table["half_commit_log_offset"]))
         places = np.where(numbered, marks.integers("commit_log_offset"), _NOWHERE)
         self._last_mark: Int64s = marks.highest(places, _NOWHERE)
-        self._rests_on_others = judged.rests_on_most_checks & (states == "DISCARDED")
+        self._rests_on_others = judged.rests_on_most_checks & (judged.states == "DISCARDED")
         self._may_come_back = halves.any_of(judged.chains.is_diverted | others.is_rocksdb)
         self._is_prepared = halves.any_of(others.is_prepared) | judged.has_rollback_record
         self._topics = judged.real_topics()

@@ -10,12 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.columns import Bools, Int64s
-from readers.spool import UInt64s, identities, identity_hashes
+from readers.identities import UInt64s, identities, identity_hashes
+from readers.named_offsets import NO_PLACE
 
 #: What an end repeats of its half beside the identity, where both say it.
 _REPEATED = ("born_time_ms", "producer_group")
-#: What an end names that says no place, and what is no end.
-NO_PLACE = -1
 
 
 class Naming:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from readers.answers_of_verdicts import VerdictReading
 from readers.errors import EvidenceMissing, EvidenceUnreadable, NoSuchTransaction, RmqtxError
 from readers.findings import Finding
-from readers.reading import Reading
 from readers.store import Store
 
 _NAMES = "give a UNIQ_KEY, the message id of any of its records, or a business key"
 
 
-def not_found(stores: Sequence[Store], identity: str, reading: Reading) -> RmqtxError:
+def not_found(stores: Sequence[Store], identity: str, reading: VerdictReading) -> RmqtxError:
     """What to raise if nothing in the stores bears a name; `reading`: the audit that looked for it, read to its end.
 
     Shape:  NoSuchTransaction only where the whole log was read and is sound; EvidenceUnreadable where a file cannot be

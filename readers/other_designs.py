@@ -1,6 +1,6 @@
 """What is open in the designs beside half and op topics: prepared records (before 4.3), RocksDB (5.4.0+).
 
-A part of the rule in `transactions.py`, copy by copy. There the check's cursor says what the broker has before it. Here
+A part of the rule in `judge.py`, copy by copy. There the check's cursor says what the broker has before it. Here
 no cursor does: a prepared record is open until a COMMIT or ROLLBACK record names it, and whether anybody asks stands in
 the state table of 3.0 and 3.1; a half in RocksDB is open while its key is in the table, or while the table is older
 than the half (FORMATS 6.1, 6.2, 7.6).
@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.broker_settings import Version
-from readers.chains import Chains, int64s
-from readers.columns import Bools, Int64s
+from readers.chains import Chains
+from readers.columns import Bools, Int64s, int64s
 from readers.state_entries import END_ENTRY, NONE, OPEN_SLOT, REDO_LOG, ROCKSDB, STATE_TABLE
 from readers.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
 

@@ -23,7 +23,7 @@ from readers.errors import UnreadableFile
 from readers.tables import column
 
 PLAN_VERSION = 1
-#: What may be planned for a transaction; `readers.transactions.ADVICE` says what each does.
+#: What may be planned for a transaction; `readers.states_and_advice.ADVICE` says what each does.
 ACTIONS = ("commit", "rollback", "discard", "resume", "close")
 _MADE_BY, _VERSION, _FROM, _STORES, _STEPS = "made_by", "plan_version", "made_from", "stores", "steps"
 

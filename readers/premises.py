@@ -9,7 +9,7 @@ import numpy as np
 
 from readers.broker_settings import BrokerSettings
 from readers.check_stop import CheckStop
-from readers.spool import UInt64s
+from readers.identities import UInt64s
 from readers.state_entries import BesideLog
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.chains import Witnesses
+from readers.answers_of_verdicts import VerdictReading
 from readers.columns import rows_where
 from readers.commit_log import written_end_offset
 from readers.derived_files import DerivedFiles, offset_of
@@ -19,13 +19,13 @@ from readers.discard_times import is_open_row, with_discard_times
 from readers.errors import UnreadableFile
 from readers.findings import Finding
 from readers.foretelling import foretold_of_files, moment_ms
+from readers.judge import judge
 from readers.local_engine import audit
 from readers.not_found import not_found
-from readers.reading import Reading
 from readers.store import Store
 from readers.store_view import SettingsOf, StoreFacts, store_facts
 from readers.tables import TRANSACTIONS
-from readers.transactions import judge
+from readers.witnesses import Witnesses
 from readers.workers import Progress
 
 _Named = dict[str, str | None]
@@ -44,7 +44,7 @@ def pending(
     at_ms: int | None = None,
     scan: bool = False,
     progress: Progress | None = None,
-) -> Reading:
+) -> VerdictReading:
     """The transactions that the broker still has before it: PENDING, and decided ones that it will ask again.
 
     Shape:  rows of TRANSACTIONS, the same as `audit` gives for them. Rows that are not PENDING have the advice `close`.
@@ -52,7 +52,7 @@ def pending(
     Damage: where derived files cannot be trusted the log is scanned, and a note says so. `scan` and `at_ms` always do.
     """
     facts = {store.root: store_facts(store, settings_of) for store in stores}
-    reading = Reading(TRANSACTIONS, [])
+    reading = VerdictReading(TRANSACTIONS, [])
 
     def by_queues(files: list[DerivedFiles]) -> _Named:
         named: _Named = {}
@@ -79,7 +79,7 @@ def show(
     scan: bool = False,
     short: bool = False,
     progress: Progress | None = None,
-) -> Reading:
+) -> VerdictReading:
     """The transactions that an id, the message id of any of their records, or a business key names.
 
     `short`: where nothing has the name, those whose id begins or ends with it; a note says so.
@@ -88,7 +88,7 @@ def show(
     Raises: NoSuchTransaction if nothing in the stores has that name; EvidenceMissing if not all that may was read.
     """
     facts = {store.root: store_facts(store, settings_of) for store in stores}
-    reading = Reading(TRANSACTIONS, [])
+    reading = VerdictReading(TRANSACTIONS, [])
 
     def by_name(files: list[DerivedFiles]) -> _Named:
         named: _Named = {}
@@ -125,14 +125,14 @@ def show(
 
 def lookup(
     stores: list[Store], settings_of: SettingsOf, transaction_ids: Sequence[str], *, scan: bool = False
-) -> Reading:
+) -> VerdictReading:
     """Some transactions by their ids.
 
     Shape:  rows of TRANSACTIONS; nothing for an id that no record bears. `scan`: by the whole log, with its findings.
     Order:  first half copy.
     """
     facts = {store.root: store_facts(store, settings_of) for store in stores}
-    reading = Reading(TRANSACTIONS, [])
+    reading = VerdictReading(TRANSACTIONS, [])
     wanted = pa.array(list(dict.fromkeys(transaction_ids)), pa.string())
 
     def by_name(files: list[DerivedFiles]) -> _Named:
@@ -159,7 +159,7 @@ def lookup(
     return reading
 
 
-def _foretold(rows: pa.Table, reading: Reading, facts: dict[str, StoreFacts]) -> pa.Table:
+def _foretold(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts]) -> pa.Table:
     """Rows with the time of their discard: the check is played only where something is open."""
     are_open = is_open_row(rows)
     roots = pc.unique(rows["store"].filter(are_open)).to_pylist()
@@ -185,7 +185,7 @@ def _rests_on_most_checks(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
     return bool(set(lost["store"].to_pylist()) & set(silent))
 
 
-def _is_damaged_behind(rows: pa.Table, reading: Reading, facts: dict[str, StoreFacts], bytes_max: int) -> bool:
+def _is_damaged_behind(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts], bytes_max: int) -> bool:
     """Whether the log is damaged behind the first copy of transactions whose states rest on what is not there.
 
     Queues and index do not show damage in the log. A stretch of more than `bytes_max` is left, and a note says so.
@@ -213,7 +213,7 @@ def _is_damaged_behind(rows: pa.Table, reading: Reading, facts: dict[str, StoreF
 
 
 def _by_derived_files(
-    reading: Reading, facts: dict[str, StoreFacts], name: Callable[[list[DerivedFiles]], _Named]
+    reading: VerdictReading, facts: dict[str, StoreFacts], name: Callable[[list[DerivedFiles]], _Named]
 ) -> pa.Table | None:
     """Verdicts by the derived files of all stores; None, with a note, where they cannot be trusted."""
     try:
@@ -240,7 +240,7 @@ def _by_derived_files(
 
 
 def _scanned(
-    reading: Reading,
+    reading: VerdictReading,
     stores: list[Store],
     settings_of: SettingsOf,
     at_ms: int | None,

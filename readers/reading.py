@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
 from readers.findings import Finding
-from readers.foretold import Foretold
 from readers.tables import COVERAGE
-
-if TYPE_CHECKING:
-    from readers.check_stop import CheckStop
 
 
 class SpanLike(Protocol):
@@ -26,18 +22,6 @@ class SpanLike(Protocol):
     @property
     def is_filler(self) -> bool:
         """Whether nothing is missing there."""
-
-
-class MissingLike(Protocol):
-    """A part of a log that cannot be read."""
-
-    @property
-    def store(self) -> str:
-        """The store whose log lacks it."""
-
-    @property
-    def what(self) -> str:
-        """Which part, in words."""
 
 
 @dataclass(slots=True)
@@ -71,21 +55,13 @@ class Coverage:
 
 @dataclass(slots=True)
 class Reading:
-    """Batches of one table, to be iterated once; all that is said beside them is complete when it has ended.
-
-    `missing`: what an audit knows to be missing of the logs, whether a row rests on it or not. `check_stops`: where
-    the broker's check comes no further, of every store whose transactions were judged as they are now. `foretold`: what
-    the check of each store will give up on, where rows of transactions were asked for.
-    """
+    """Batches of one table, to be iterated once; all that is said beside them is complete when it has ended."""
 
     schema: pa.Schema
     batches: Iterable[pa.RecordBatch]
     findings: list[Finding] = field(default_factory=list)
     coverage: list[Coverage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    missing: list[MissingLike] = field(default_factory=list)
-    check_stops: list[CheckStop] = field(default_factory=list)
-    foretold: dict[str, Foretold] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return iter(self.batches)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.columns import Int64s, scatter
+from readers.check_reach import CheckReach
+from readers.columns import Bools, Int64s, scatter
+from readers.judgement import Judgement
 from readers.reasons_of_designs import (
     ended_by_offset,
     joined,
@@ -25,17 +26,14 @@ from readers.reasons_of_designs import (
 )
 from readers.undecided_ops import lost_ops_words
 
-if TYPE_CHECKING:
-    from readers.transactions import Judgement
-
 #: Ends the reason of what is decided in RocksDB without an op, where its table was not read.
 PERHAPS_ASKED = "only the RocksDB table tells whether it will be asked again, and it is not there to be read"
 
 
-def reasons_of(judged: Judgement) -> pa.Array:
+def reasons_of(judged: Judgement, flags: Mapping[str, Bools], reach: CheckReach) -> pa.Array:
     """One sentence per transaction, made of a few patterns with the offsets that prove it."""
     chosen = [(judged.state == state, partial(make, judged)) for state, make in _MAKERS.items()]
-    return _with_oddities(judged, scatter(judged.chains.count, chosen))
+    return _with_oddities(judged, flags, reach, scatter(judged.chains.count, chosen))
 
 
 def _committed_reasons(judged: Judgement, rows: Int64s) -> pa.Array:
@@ -120,7 +118,9 @@ _MAKERS: dict[str, Callable[[Judgement, Int64s], pa.Array]] = {
 }
 
 
-def _with_oddities(judged: Judgement, reasons: pa.Array) -> pa.Array:
+def _with_oddities(
+    judged: Judgement, flags: Mapping[str, Bools], reach: CheckReach, reasons: pa.Array
+) -> pa.Array:
     def by_design(of_prepared: str, of_others: str) -> pa.Array | str:
         rolled_back = judged.has_rollback_record
         return pc.if_else(pa.array(rolled_back), of_prepared, of_others) if rolled_back.any() else of_others
@@ -152,7 +152,7 @@ def _with_oddities(judged: Judgement, reasons: pa.Array) -> pa.Array:
         ("may_be_decided", lost_ops_words(judged)),
     ]
     for flag, sentence in additions:
-        rows = judged.flags[flag]
+        rows = flags[flag]
         if rows.any():
             reasons = pc.if_else(pa.array(rows), joined(reasons, sentence), reasons)
     ended = (judged.state == "PENDING") & (judged.marks_count > 0)
@@ -160,9 +160,9 @@ def _with_oddities(judged: Judgement, reasons: pa.Array) -> pa.Array:
         reasons = pc.if_else(
             pa.array(ended), joined(reasons, "; another half message of it was rolled back"), reasons
         )
-    stopped = joined("; the check is stopped at ", pa.array(judged.reach.places.tolist(), pa.string()))
-    never = judged.reach.is_never_asked
-    if (spent := judged.reach.is_spent).any():
+    stopped = joined("; the check is stopped at ", pa.array(reach.places.tolist(), pa.string()))
+    never = reach.is_never_asked
+    if (spent := reach.is_spent).any():
         last = joined(reasons, "; it had all its ", text(judged.checks_count),
                       " checks: the next round gives it up without asking")
         reasons = pc.if_else(pa.array(spent), last, reasons)

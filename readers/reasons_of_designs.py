@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.columns import Bools, Int64s
+from readers.judgement import Judgement
 from readers.state_entries import NONE
-
-if TYPE_CHECKING:
-    from readers.transactions import Judgement
 
 _FOR_EVER = "pending for ever"
 

@@ -1,6 +1,6 @@
 """What to do about transactions whose outcome a business ledger knows: the one place where that advice lives.
 
-The state of a transaction stays what `transactions.py` says: what the broker recorded. The ledger says what the local
+The state of a transaction stays what `judge.py` says: what the broker recorded. The ledger says what the local
 transaction did. Where both agree nothing is to do; where the broker has no decision the ledger's is to be given; where
 it has the other one nothing here can undo it, and that is said. A ledger that says nothing, or says it of several
 transactions at once, decides nothing.

@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from readers.columns import Bools, Int64s
 from readers.places import Entry
+from readers.queue_parts import QueuePart
 from readers.recovery_loading import loaded
 from readers.recovery_rules import RecoveryRules
 from readers.slot_files import QueueName, SlotFiles
 from readers.sources import Segment
-from readers.verify_queues import QueuePart
 from readers.verify_ranges import inside
 
 #: What becomes of a record that a queue lacks; `_KEPT`: its old slot counts again.

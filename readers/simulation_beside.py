@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.broker_settings import BrokerSettings, conf_integer
-from readers.chains import int64s
 from readers.check_asking import AskingRound, AskingSettings, OpenRecord, rocksdb_passes, timer_runs
-from readers.columns import Int64s
+from readers.columns import Int64s, int64s
 from readers.commit_log import scan_segments
 from readers.designs import PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
 from readers.findings import Finding

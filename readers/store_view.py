@@ -19,11 +19,11 @@ from readers.consume_queue import open_queue
 from readers.cursors import CheckCursors, check_cursors
 from readers.errors import SourceError
 from readers.findings import Finding
+from readers.identities import UInt64s
 from readers.log_claims import LogClaims, log_claims
 from readers.premises import DoubtfulEnd, DoubtfulId, ForeignDecision, MissingRange, StoreView
 from readers.record_at import block_at
 from readers.segment_scan import SegmentScan
-from readers.spool import UInt64s
 from readers.state_entries import BesideLog
 from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 

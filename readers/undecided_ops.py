@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from readers.columns import Bools
+from readers.judgement import Judgement
 
 if TYPE_CHECKING:
     from readers.premises import StoreView
-    from readers.transactions import Judgement
 
 
 def may_be_decided(judged: Judgement, is_checked_again: Bools) -> Bools:

@@ -18,12 +18,13 @@ from readers.consume_queue import BLOCK_SLOTS, Slots, are_filler, are_sound, use
 from readers.errors import SourceError
 from readers.findings import Finding, as_text
 from readers.many_findings import FINDINGS_MAX
+from readers.queue_parts import RECORD_COLUMNS, QueuePart
 from readers.record_at import block_at
 from readers.recovery_queues import QueueFacts
 from readers.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, queue_text, slot_files, topic_bytes, topic_text
 from readers.store import Store
 from readers.verify_losses import meaning_of_mismatch
-from readers.verify_queues import RECORD_COLUMNS, QueuePart, QueueParts
+from readers.verify_queues import QueueParts
 from readers.verify_ranges import LogRanges, between, inside, merged
 
 _FINE, _INVALID, _EXPIRED, _DANGLING, _MISMATCH = range(5)

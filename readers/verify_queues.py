@@ -21,6 +21,7 @@ from readers.errors import SourceError
 from readers.java_hashes import java_hash
 from readers.light_queues import further_slots
 from readers.properties import TAGS
+from readers.queue_parts import RECORD_COLUMNS, QueuePart
 from readers.record_block import Block
 from readers.record_layout import PREPARED, ROLLBACK, TRANSACTION_MASK
 from readers.slot_files import (
@@ -41,32 +42,6 @@ _DELAY = "DELAY"
 _INNER_NUM = "INNER_NUM"
 #: No broker delays a message by more; `messageDelayLevel` is configuration, so any shorter delay can be right.
 _DELAY_MS_MAX = 10 * 366 * 86_400_000
-
-
-@dataclass(slots=True)
-class QueuePart:
-    """What one split knows of one queue.
-
-    Shape: `runs` are numbers of slots [from, to) that agree with a record. The other arrays go together and hold the
-           records whose slot does not: the number they claim, their place and length, their tags code, and what the
-           slot of that number holds (place −1: no slot).
-    Units: bytes of the commit log.
-    """
-
-    runs: Int64s
-    numbers: Int64s
-    offsets: Int64s
-    lengths: Int64s
-    tags_codes: Int64s
-    slot_offsets: Int64s
-    slot_lengths: Int64s
-    slot_tags: Int64s
-
-
-#: The columns of a QueuePart about records whose slot does not agree.
-RECORD_COLUMNS = (
-    "numbers", "offsets", "lengths", "tags_codes", "slot_offsets", "slot_lengths", "slot_tags",
-)
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from readers.findings import Finding
 from readers.record_block import Block
 from readers.record_layout import COMPRESSED, PREPARED, ROLLBACK, TRANSACTION_MASK
 from readers.store import OP_TOPIC, Store
+from readers.topic_doubts import topic_findings
 
 _SYS_FLAG_KNOWN = 0x7FF
 _COMPRESSION_MASK, _COMPRESSION_MAX = 0x700, 0x300
@@ -36,8 +37,11 @@ def record_findings(store: Store, block: Block, *, with_bodies: bool, with_every
     be inflated, and every property area.
     Order: kind of finding, then commit-log offset.
     """
-    # Records are compared with their slots where bodies are read: a wrong queue or number is told there.
-    yield from _header_findings(store, block, with_queues=not with_bodies or store.has_rocksdb_queues)
+    # Records are compared with their slots where bodies are read: a wrong topic, queue or number is told there.
+    with_queues = not with_bodies or store.has_rocksdb_queues
+    yield from _header_findings(store, block, with_queues=with_queues)
+    if with_queues:
+        yield from topic_findings(store, block)
     if not with_bodies:
         return
     matches = block.body_crc_matches()

@@ -18,14 +18,15 @@ from readers.errors import SourceError
 from readers.findings import Finding
 from readers.half_queue import marks_of, op_findings, witnesses_of
 from readers.header_doubts import header_findings
+from readers.identities import UInt64s, identities, identity_hashes
 from readers.index_ids import doubtful_ids
 from readers.missing import UnfoundSlot, unfound_slots
-from readers.naming import NO_PLACE, Naming
+from readers.named_offsets import NO_PLACE
+from readers.naming import Naming
 from readers.premises import DoubtfulId
 from readers.record_block import Block
 from readers.segment_scan import Span
 from readers.splits import Split
-from readers.spool import UInt64s, identities, identity_hashes
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, WAITING_TOPICS
 from readers.topic_doubts import topic_findings
 from readers.unfound_entries import unfound_entries

@@ -12,13 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.chains import Witnesses, int64s
+from readers.columns import int64s
 from readers.findings import Finding
-from readers.foreign import foreign_decision, named_offsets
+from readers.foreign import foreign_decision
+from readers.named_offsets import named_offsets
 from readers.premises import ForeignDecision
 from readers.properties import PRODUCER_GROUP, REAL_TOPIC, UNIQ_KEY
 from readers.record_block import Block
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, TIMER_TOPIC
+from readers.witnesses import Witnesses
 from remoting.codes import ResponseCode
 from remoting.errors import Refused
 from remoting.live_queues import records_of_system_topic

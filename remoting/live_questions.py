@@ -1,6 +1,6 @@
 """The small questions put to live brokers: what is pending, what became of one transaction, what of all.
 
-A live broker is one more source of the same witnesses; `readers.transactions.judge` judges them and nothing else.
+A live broker is one more source of the same witnesses; `readers.judge.judge` judges them and nothing else.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.chains import Witnesses
+from readers.answers_of_verdicts import VerdictReading
 from readers.discard_times import is_open_row, with_discard_times
 from readers.errors import NoSuchTransaction
 from readers.foretold import Foretold
+from readers.judge import judge
 from readers.questions import SHORT_ID_LENGTH_MIN, is_short_for, open_rows, short_note, undecidable_findings
-from readers.reading import Reading
 from readers.tables import LIVE_TRANSACTIONS, TRANSACTIONS
-from readers.transactions import judge
+from readers.witnesses import Witnesses
 from remoting.answers import BrokerAddresses
 from remoting.broker import Broker
 from remoting.errors import NoAnswer, Refused, Unreachable
@@ -35,7 +35,7 @@ def lookup(
     members: Sequence[BrokerAddresses] = (),
     pace: Pace | None = None,
     facts: Sequence[LiveStore] | None = None,
-) -> Reading:
+) -> VerdictReading:
     """What the brokers have now of exactly these transactions; ids that none of them knows have no row.
 
     `members`: all addresses of the brokers' sets, whose producers are asked for. `facts`: of each broker, asked before.
@@ -52,7 +52,7 @@ def lookup(
 def pending(
     brokers: Sequence[Broker], *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
     facts: Sequence[LiveStore] | None = None,
-) -> Reading:
+) -> VerdictReading:
     """The transactions that the brokers still have before them: PENDING, and decided ones that they will ask again.
 
     Shape:  rows of LIVE_TRANSACTIONS, the same as a reading of the brokers' files would give at this moment.
@@ -69,7 +69,7 @@ def pending(
 def show(
     brokers: Sequence[Broker], identity: str, *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
     facts: Sequence[LiveStore] | None = None, short: bool = False,
-) -> Reading:
+) -> VerdictReading:
     """The transactions that an id, the message id of any of their records, or a business key names.
 
     `short`: where nothing has the name, those in the half queues whose id begins or ends with it; a note says so.
@@ -100,7 +100,7 @@ def show(
 def audit(
     brokers: Sequence[Broker], *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
     facts: Sequence[LiveStore] | None = None,
-) -> Reading:
+) -> VerdictReading:
     """Every transaction that the brokers' half queues still hold.
 
     Shape:  rows of LIVE_TRANSACTIONS. Order: first half copy.
@@ -139,7 +139,7 @@ def _reading(
     choose: Callable[[pa.Table], pa.Table] = lambda rows: rows,
     facts: Sequence[LiveStore] | None = None,
     with_check: bool = True,
-) -> Reading:
+) -> VerdictReading:
     known = list(facts) if facts is not None else [live_store(broker) for broker in brokers]
     sources = [LiveWitnesses(fact, pace) for fact in known]
     named = name(sources)
@@ -159,7 +159,7 @@ def _reading(
     foretold = _foretold(rows, known, sources) if with_check else {}
     del sources
     unlisted = undecidable_findings(judged) if rows.num_rows < judged.num_rows else []
-    reading = Reading(LIVE_TRANSACTIONS, [], findings=[finding for fact in known for finding in fact.findings])
+    reading = VerdictReading(LIVE_TRANSACTIONS, [], findings=[finding for fact in known for finding in fact.findings])
     reading.findings.extend(unlisted)
     reading.check_stops.extend(stop for fact in known for stop in fact.check_stops)
     reading.foretold = foretold

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from readers.derived_files import offset_of
 from readers.findings import Finding
 from readers.gathered import Gathered
+from readers.judged_copies import FINAL_SLACK_MS
 from readers.properties import UNIQ_KEY
 from readers.record_block import Block
-from readers.transactions import FINAL_SLACK_MS
 from remoting.codes import ResponseCode
 from remoting.errors import Refused
 from remoting.live_queues import first_kept, records

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.chains import Witnesses
 from readers.check_rules import CheckRules
 from readers.check_state import CheckState
 from readers.check_window import CheckWindow, halves_of_records, ops_of_records
@@ -36,6 +35,7 @@ from readers.store import (
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
 )
+from readers.witnesses import Witnesses
 from remoting.live_foreign import find_foreign
 from remoting.live_prepared import read_prepared, walk_behind_prepared
 from remoting.live_queues import LogTooLong, OpsUnreadable, ops, place_of, walked

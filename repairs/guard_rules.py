@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from readers.other_designs import REFUSE_PREPARED_SINCE
 from readers.record_layout import COMPRESSED
-from readers.transactions import OPEN_OR_DROPPED
+from readers.states_and_advice import OPEN_OR_DROPPED
 from repairs.rocksdb_halves import is_in_rocksdb, offset_marks
 from repairs.situation import Situation
 from repairs.wishes import Wish

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _states() -> Iterable[str]:
-    from readers.transactions import STATES
+    from readers.states_and_advice import STATES
 
     return STATES
 
@@ -26,7 +26,7 @@ def _flags() -> Iterable[str]:
 
 
 def _advice() -> Iterable[str]:
-    from readers.transactions import ADVICE
+    from readers.states_and_advice import ADVICE
 
     return ADVICE
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from readers.errors import BadRequest
+from rmqtx_cli.command_names import SECTIONS
 from rmqtx_cli.near import did_you_mean, near
 from rmqtx_cli.text import escaped
 
@@ -151,7 +152,7 @@ class _File:
             if value not in _FORMATS:
                 self._refuse(name, f"{name} = {value!r} is no format of rows", did_you_mean(value, _FORMATS))
         for name in formats:
-            if name not in (known := _commands()):
+            if name not in (known := [name for names in SECTIONS.values() for name in names]):
                 self._refuse(name, f"no command {name!r}", did_you_mean(name, known))
         if "store" in found:
             found["store"] = stores.get(found["store"]) or self._place(found["store"])
@@ -205,10 +206,3 @@ def _type_of(value: object) -> str:
         return "a text" if value.strip() else "empty"
     names = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "a table"}
     return names.get(type(value), "a date")
-
-
-def _commands() -> list[str]:
-    from rmqtx_cli.commands import cursor, decode, transaction_table
-    from rmqtx_cli.main import COMMANDS
-
-    return [module.NAME for module in (*COMMANDS, cursor, decode, transaction_table)]

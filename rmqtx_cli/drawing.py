@@ -8,9 +8,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from readers.discard_times import Deadline, deadline_of
 from readers.flags import FLAGS
+from readers.states_and_advice import advice_sentence
 from readers.store import HALF_TOPIC
 from readers.timeline import CONSUMERS, TIMELINE, Surroundings, consumers_past, timeline
-from readers.transactions import advice_sentence
 from rmqtx_cli.deadlines import deadline_text
 from rmqtx_cli.durations import age_text, duration_text
 from rmqtx_cli.output.port import is_on_terminal

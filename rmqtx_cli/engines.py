@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from readers.answers_of_verdicts import VerdictReading
     from readers.reading import Reading
     from readers.scan_job import ScanJob
     from readers.store import Store
@@ -100,7 +101,7 @@ class Engine(Protocol):
         *,
         at_ms: int | None = None,
         progress: Progress | None = None,
-    ) -> Reading:
+    ) -> VerdictReading:
         """The verdict on every transaction of the stores, as `readers.local_engine.audit` gives it."""
 
     def run_job(
@@ -138,7 +139,7 @@ class LocalEngine:
         *,
         at_ms: int | None = None,
         progress: Progress | None = None,
-    ) -> Reading:
+    ) -> VerdictReading:
         """See `Engine`."""
         from readers.local_engine import audit
 
@@ -207,7 +208,7 @@ class SparkEngine:
         *,
         at_ms: int | None = None,
         progress: Progress | None = None,
-    ) -> Reading:
+    ) -> VerdictReading:
         """See `Engine`."""
         from spark_tasks.audit import audit
         from spark_tasks.errors import translated

@@ -31,8 +31,8 @@ from readers.layout import Layout
 from readers.plan import PLAN_STEPS, PLAN_STORES
 from readers.reconcile import OUTCOMES, RECONCILED, WORDS
 from readers.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
+from readers.states_and_advice import ADVICE, NONE_YET, STATES
 from readers.tables import ALL_TABLES, DLEDGER_ENTRIES, EPOCHS, REDO_LOG, ROCKSDB_TRANSACTIONS, STATE_TABLE
-from readers.transactions import ADVICE, NONE_YET, STATES
 from remoting import frames, unique_keys
 from remoting.codes import ResponseCode
 from remoting.meanings import MEANINGS as RESPONSE_MEANINGS
@@ -48,6 +48,7 @@ from repairs.undo_table import EDITS
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 from rmqtx_cli.stores_table import STORES
 from rmqtx_cli.summary import SUMMARY
+from rmqtx_cli.views import View
 
 #: Where structures on disk are declared; a test finds any that is missing here.
 LAYOUT_MODULES = (
@@ -118,8 +119,8 @@ def _advice_texts(word: str) -> tuple[str, ...]:
     return (ADVICE[word], f"where the state is UNDECIDABLE: {NONE_YET}") if word == "none" else (ADVICE[word],)
 
 
-def entries() -> list[Entry]:
-    """Everything that can be explained.
+def entries(views: Iterable[View]) -> list[Entry]:
+    """Everything that can be explained; `views` are all printed tables, whose heads are explained too.
 
     Order: states, flags, advice, findings, outcomes, guards, terms, tables, columns, structures and their fields,
            response codes, exit statuses.
@@ -139,7 +140,7 @@ def entries() -> list[Entry]:
         *(Entry(word, "step of a probe", (text,)) for word, text in STEPS.items()),
         *(Entry(word, "term", (text,)) for word, text in TERMS.items()),
         *_tables(),
-        *_heads(),
+        *_heads(views),
         *_structures(structures(), "disk"),
         *_structures(structures(WIRE_MODULES), "the wire"),
         *(Entry(code.name, "response code", _response_lines(code)) for code in RESPONSE_MEANINGS),
@@ -185,10 +186,9 @@ def _tables() -> Iterator[Entry]:
         yield Entry(name, "column", tuple(lines))
 
 
-def _heads() -> Iterator[Entry]:
+def _heads(views: Iterable[View]) -> Iterator[Entry]:
     """The heads of printed tables that are no columns' names, and the columns that can be made of others."""
     from readers.tables import LIVE_TRANSACTIONS, TRANSACTIONS
-    from rmqtx_cli.all_views import all_views
     from rmqtx_cli.derived_columns import derived_columns
 
     for name, derived in derived_columns(TRANSACTIONS).items():
@@ -199,7 +199,7 @@ def _heads() -> Iterator[Entry]:
     parts = [*REQUEST, *RECHECK, *EDITS, *CURSOR_EFFECTS]
     meanings = {one.name: meaning_of(one) for one in parts} | _OF_A_PAGE | tables
     sources: dict[str, dict[str, None]] = {}
-    for view in all_views():
+    for view in views:
         for column in view.columns:
             for heading in column.headings:
                 if not (heading in tables and (heading,) == column.sources):

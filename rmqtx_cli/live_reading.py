@@ -15,12 +15,13 @@ from rmqtx_cli.say import Voice
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from readers.answers_of_verdicts import VerdictReading
     from readers.reading import Reading
     from readers.timeline import Surroundings
     from remoting.broker import Broker
     from remoting.live_requests import Pace
     from remoting.live_store import LiveStore
-    from rmqtx_cli.commands.decode.shared import Bounds
+    from rmqtx_cli.bounds import Bounds
     from rmqtx_cli.live import Live
 
 #: Hints of groups without producers that are said one by one.
@@ -57,13 +58,13 @@ class LiveSource:
     facts: list[LiveStore]
     pace: Pace
 
-    def pending(self) -> Reading:
+    def pending(self) -> VerdictReading:
         """What hangs."""
         from remoting.live_questions import pending
 
         return pending(self.live.brokers, members=self.live.members, pace=self.pace, facts=self.facts)
 
-    def show(self, identity: str) -> Reading:
+    def show(self, identity: str) -> VerdictReading:
         """What became of one transaction."""
         from remoting.live_questions import show
 
@@ -71,7 +72,7 @@ class LiveSource:
             self.live.brokers, identity, members=self.live.members, pace=self.pace, facts=self.facts, short=True
         )
 
-    def audit(self) -> Reading:
+    def audit(self) -> VerdictReading:
         """What became of all that the half queues hold."""
         from remoting.live_questions import audit
 

@@ -10,8 +10,8 @@ from readers.findings import KINDS
 from readers.flags import FLAGS
 from readers.layout import Layout
 from readers.reconcile import OUTCOMES, WORDS
+from readers.states_and_advice import ADVICE, NONE_YET, STATES
 from readers.tables import ALL_TABLES
-from readers.transactions import ADVICE, NONE_YET, STATES
 from repairs.receipts import OUTCOMES as RECEIPT_OUTCOMES
 from repairs.receipts import STANDINGS
 from rmqtx_cli.glossary import RESULT_TABLES, TERMS, meaning_of, source_of, structures

@@ -13,7 +13,7 @@ from rmqtx_cli.live import LiveOptions, open_live
 if TYPE_CHECKING:
     import typer
 
-    from readers.reading import Reading
+    from readers.answers_of_verdicts import VerdictReading
     from repairs.situation import Situation
 
 _COMMAND = "plan"
@@ -32,13 +32,13 @@ class PlanSource(Protocol):
         Raises: BadRequest.
         """
 
-    def named(self, ids: Sequence[str]) -> Reading:
+    def named(self, ids: Sequence[str]) -> VerdictReading:
         """Rows of the transactions that some names mean."""
 
-    def open(self) -> Reading:
+    def open(self) -> VerdictReading:
         """Rows of what is before the check."""
 
-    def everything(self) -> Reading:
+    def everything(self) -> VerdictReading:
         """Rows of all transactions."""
 
     def situations(self, rows: list[dict[str, Any]]) -> list[Situation]:
@@ -67,20 +67,20 @@ class FromBrokers:
     def refuse_inside(self, output: Path) -> None:
         """See `PlanSource`. No file of a live broker is ours to write."""
 
-    def named(self, ids: Sequence[str]) -> Reading:
+    def named(self, ids: Sequence[str]) -> VerdictReading:
         """See `PlanSource`."""
         from remoting.live_questions import lookup
         from rmqtx_cli.acting import resolved
 
         return lookup(self._live.brokers, resolved(self._live.brokers, ids), members=self._live.members)
 
-    def open(self) -> Reading:
+    def open(self) -> VerdictReading:
         """See `PlanSource`."""
         from remoting.live_questions import pending
 
         return pending(self._live.brokers, members=self._live.members)
 
-    def everything(self) -> Reading:
+    def everything(self) -> VerdictReading:
         """See `PlanSource`."""
         from remoting.live_questions import audit
 
@@ -114,7 +114,7 @@ class FromFiles:
         from rmqtx_cli.opening import open_stores
 
         self._opened = open_stores(paths, commit_log, broker_conf, broker_version)
-        self._reading: Reading | None = None
+        self._reading: VerdictReading | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -128,15 +128,15 @@ class FromFiles:
 
         refuse_inside(output, self._opened.stores)
 
-    def named(self, ids: Sequence[str]) -> Reading:
+    def named(self, ids: Sequence[str]) -> VerdictReading:
         """See `PlanSource`."""
         import pyarrow as pa
 
+        from readers.answers_of_verdicts import VerdictReading
         from readers.questions import show
-        from readers.reading import Reading
         from readers.tables import TRANSACTIONS
 
-        whole = Reading(TRANSACTIONS, [])
+        whole = VerdictReading(TRANSACTIONS, [])
         self._reading = whole
         tables, known = [], set()
         for name in dict.fromkeys(ids):
@@ -154,19 +154,19 @@ class FromFiles:
         whole.batches = pa.concat_tables(tables).to_batches()
         return whole
 
-    def open(self) -> Reading:
+    def open(self) -> VerdictReading:
         """See `PlanSource`."""
         from readers.questions import pending
 
         return self._remembered(pending(self._opened.stores, self._opened.settings_of))
 
-    def everything(self) -> Reading:
+    def everything(self) -> VerdictReading:
         """See `PlanSource`."""
         from readers.local_engine import audit
 
         return self._remembered(audit(self._opened.stores, self._opened.settings_of))
 
-    def _remembered(self, reading: Reading) -> Reading:
+    def _remembered(self, reading: VerdictReading) -> VerdictReading:
         """The reading, whose findings are known to the guards once its rows were read."""
         self._reading = reading
         return reading

@@ -1,24 +1,11 @@
-"""The sections of `rmqtx --help`: which commands belong together."""
+"""`rmqtx --help` lists the commands by sections."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from rmqtx_cli.command_names import SECTIONS
 from rmqtx_cli.command_tree import HelpfulGroup
-
-#: Every command is in one of them; in the order of the help text.
-SECTIONS: dict[str, tuple[str, ...]] = {
-    "Transactions": (
-        "stores", "pending", "show", "audit", "search", "export", "diff", "reconcile", "check", "simulate",
-    ),
-    "Settling them, live or in a stopped broker's files": (
-        "commit", "rollback", "discard", "resume", "close", "plan", "apply", "undo", "receipts", "answer", "probe",
-    ),
-    "Files of a store, damaged ones too": (
-        "verify", "salvage", "rebuild", "cursor", "bundle", "decode", "transaction-table",
-    ),
-    "Words": ("explain",),
-}  # fmt: skip
 
 
 class SectionedGroup(HelpfulGroup):

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.flags import FLAGS
+from readers.states_and_advice import STATES
 from readers.tables import column
-from readers.transactions import STATES
 from rmqtx_cli.durations import duration_text
 from rmqtx_cli.text import count, escaped, size
 from rmqtx_cli.views import ALWAYS, View, plain

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from readers.answers_of_verdicts import VerdictReading
 from readers.check_stop import CheckStop
 from readers.columns import Int64s
 from readers.commit_log import last_with_data, log_bytes
 from readers.conclusion import Conclusion, conclude, without_stale
 from readers.foretelling import foretold_of_files, moment_ms
 from readers.foretold import Foretold
+from readers.identities import identities, identity_hashes, partition_of
 from readers.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed
 from readers.local_engine import tied_partitions
-from readers.reading import Reading
 from readers.splits import SplitPlan
-from readers.spool import identities, identity_hashes, partition_of
 from readers.store import Store
 from readers.store_view import SettingsOf, StoreFacts, store_facts
 from readers.tables import TRANSACTIONS
@@ -69,7 +69,7 @@ def audit(
     split_bytes: int | None = None,
     temporary_directory: str | None = None,
     progress: Progress | None = None,
-) -> Reading:
+) -> VerdictReading:
     """The verdict on every transaction of the stores, which are one audit.
 
     Shape:  batches of TRANSACTIONS. `split_bytes`: what one task reads, None is as `sizes_for` says; the rows are the
@@ -78,13 +78,13 @@ def audit(
     Order:  none.
     Damage: findings; what it makes unknowable is UNDECIDABLE.
     """
-    reading = Reading(TRANSACTIONS, [])
+    reading = VerdictReading(TRANSACTIONS, [])
     task = _Audit(spark, stores, settings_of, at_ms, split_bytes, progress)
     reading.batches = _audit(task, reading, temporary_directory)
     return reading
 
 
-def _audit(task: _Audit, reading: Reading, temporary_directory: str | None) -> Iterator[pa.RecordBatch]:
+def _audit(task: _Audit, reading: VerdictReading, temporary_directory: str | None) -> Iterator[pa.RecordBatch]:
     with handover(task.spark, temporary_directory) as way:
         try:
             judged = way.keeps(task.judged(HandedOver(way), HANDED_COLUMNS))
@@ -105,7 +105,7 @@ def transactions(
     *,
     at_ms: int | None = None,
     split_bytes: int | None = None,
-    reading: Reading | None = None,
+    reading: VerdictReading | None = None,
 ) -> DataFrame:
     """The same as a DataFrame with the columns of TRANSACTIONS: to be joined, filtered and written natively.
 
@@ -146,7 +146,7 @@ class _Audit:
         self.check_stops: list[CheckStop] = []
         self.foretold: dict[str, Foretold] = {}
 
-    def tell(self, reading: Reading) -> None:
+    def tell(self, reading: VerdictReading) -> None:
         """What has to be said about the stores, when they are scanned."""
         reading.coverage.extend(self.coverage)
         reading.findings.extend(self.findings)

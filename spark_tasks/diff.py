@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from readers.answers_of_verdicts import VerdictReading
 from readers.diff import DIFFERENCES, EVIDENCE, NARROW, different
 from readers.reading import Reading
 from readers.store import Store
@@ -39,7 +40,7 @@ def differences(
     from pyspark.sql import Observation
     from pyspark.sql import functions as sql
 
-    reading = Reading(DIFFERENCES, [])
+    reading = VerdictReading(DIFFERENCES, [])
     sides = [
         narrowed(transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes, reading=reading))
         for stores, at_ms in (before, after)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.answers_of_verdicts import VerdictReading
 from readers.ledger_join import UNMATCHED_SHOWN_MAX, Condition, LedgerFit, ledger_words
 from readers.matching import Match
 from readers.reading import Reading
@@ -55,7 +56,7 @@ def reconcile(
             the first batch.
     Order:  none.
     """
-    reading = Reading(RECONCILED, [])
+    reading = VerdictReading(RECONCILED, [])
     verdicts = transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes, reading=reading)
     advise = functools.partial(advised, verdicts, ledger, match, done, not_done, fit=fit)
     reading.batches = _handed_over(spark, lambda way: advise(way, missing_is_not_done=missing_is_not_done))

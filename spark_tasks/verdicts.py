@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.chains import Witnesses
 from readers.discard_times import with_discard_times
 from readers.foretold import Foretold
+from readers.judge import judge
 from readers.premises import StoreView
 from readers.tables import MARKS
-from readers.transactions import judge
 from readers.witness_scan import IDENTIFIED
+from readers.witnesses import Witnesses
 from spark_tasks.errors import marked
 from spark_tasks.handover import Handover
 from spark_tasks.tasks import from_bytes

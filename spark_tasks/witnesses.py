@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from readers.columns import Int64s, nulls
+from readers.identities import UInt64s, partition_of
 from readers.kernels import use_accelerator
 from readers.splits import SplitPlan
-from readers.spool import UInt64s, partition_of
 from readers.witness_scan import IDENTIFIED, Scanned, SplitWitnesses, are_of_half_topic, column, scan_witnesses
 from spark_tasks.tasks import to_bytes
 

@@ -47,8 +47,8 @@ from rmqtx_cli.times import asked_time_ms
 from rmqtx_cli.transaction_tables import DatabaseOptions, with_database_options, with_entries
 
 if TYPE_CHECKING:
+    from readers.answers_of_verdicts import VerdictReading
     from readers.findings import Finding
-    from readers.reading import Reading
     from readers.store import Store
 
 NAME = "audit"
@@ -192,7 +192,7 @@ def command(
     counted = Summary()
     met: list[Finding] = []
 
-    def written(reading: Reading, stores: list[Store], where_to_look: str, brokers: str | None) -> int:
+    def written(reading: VerdictReading, stores: list[Store], where_to_look: str, brokers: str | None) -> int:
         def answer() -> Iterator[str]:
             return counted.answer(stores, where_to_look, reading.findings, reading.check_stops, now_ms, brokers)
 

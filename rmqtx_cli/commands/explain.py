@@ -32,11 +32,12 @@ WordArgument = Annotated[
 
 def command(words: WordArgument = None, no_pager: NoPagerOption = False) -> int:
     """Explain a word in the results: what it means, and where that is known from."""
+    from rmqtx_cli.all_views import all_views
     from rmqtx_cli.glossary import entries
     from rmqtx_cli.near import near
     from rmqtx_cli.text import escaped
 
-    known = entries()
+    known = entries(all_views())
     if not words:
         kinds: dict[str, list[str]] = {}
         for entry in known:

@@ -41,6 +41,7 @@ from rmqtx_cli.text import count, size
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from readers.reading import Reading
     from rmqtx_cli.engines import Engine
     from rmqtx_cli.listing import Listing
     from rmqtx_cli.opening import Opened
@@ -159,6 +160,7 @@ def command(
         chosen_engine(options, opened.stores, voice) as given,
         shown("exporting", voice) as progress,
     ):
+        reading: Reading
         facts = _custody(context, given, opened, directory, hash_all=hash_all, voice=voice)
         form = form_of(output_format, with_meta=with_meta)
         if table is Table.TRANSACTIONS:

@@ -34,7 +34,7 @@ from rmqtx_cli.transaction_tables import DatabaseOptions, with_database_options,
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.reading import Reading
+    from readers.answers_of_verdicts import VerdictReading
     from readers.timeline import Surroundings
 
 NAME = "show"
@@ -128,7 +128,7 @@ class _Page:
     live: str | None
     is_paged: bool
 
-    def write(self, reading: Reading, schema: pa.Schema, places: Sequence[Surroundings]) -> int:
+    def write(self, reading: VerdictReading, schema: pa.Schema, places: Sequence[Surroundings]) -> int:
         """One transaction as a page, several as a list; gives the status."""
         from readers.discard_times import deadline_of
         from rmqtx_cli.check_alive import check_lines

@@ -17,9 +17,9 @@ from rmqtx_cli.check_alive import check_sentence, next_command
 from rmqtx_cli.monitoring.remembered import Place, ends_kept
 
 if TYPE_CHECKING:
+    from readers.answers_of_verdicts import VerdictReading
     from readers.broker_settings import BrokerSettings
     from readers.foretold import Foretold
-    from readers.reading import Reading
     from readers.store import Store
 
 #: Only what hung this long is remembered until the next run; younger ones are on their ordinary way.
@@ -128,7 +128,7 @@ def measure(stores: list[Store], settings_of: Callable[[Store], BrokerSettings],
     return measured([_queue_numbers(store, settings_of) for store in stores], pending(stores, settings_of), now_ms)
 
 
-def measured(stores: list[StoreNumbers], reading: Reading, now_ms: int, live: str | None = None) -> Numbers:
+def measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, live: str | None = None) -> Numbers:
     """The numbers, where cursors and queues are known: counts what is pending into them.
 
     `live`: the options that lead to the brokers again, None for files.

@@ -13,8 +13,8 @@ import pytest
 
 from readers.broker_settings import broker_settings
 from readers.local_engine import audit
+from readers.states_and_advice import OPEN_OR_DROPPED
 from readers.store import open_store
-from readers.transactions import OPEN_OR_DROPPED
 from tests.brokers import maven
 from tests.brokers.forcing.stage import Stage
 from tests.brokers.forcing.tool import Ran, Tool

@@ -14,10 +14,10 @@ import typer
 from readers.errors import BadRequest
 from readers.store import open_store
 from rmqtx_cli import exit_status
+from rmqtx_cli.command_names import SECTIONS
 from rmqtx_cli.commands import Example, audit, check, decode, explain, pending, show, stores
 from rmqtx_cli.durations import duration_text, parse_duration_ms
 from rmqtx_cli.main import app
-from rmqtx_cli.sections import SECTIONS
 from rmqtx_cli.times import parse_moment_ms, parse_time_ms, time_text
 from tests.cli.conftest import Run
 from tests.forge.stores import copy_of

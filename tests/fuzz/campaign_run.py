@@ -94,9 +94,9 @@ def main() -> int:
     )
     print(summary, flush=True)
     if options.page:
-        if len(commits) > 1:
-            commit = ", ".join(f"{name} ({count} cases)" for name, count in commits.items())
-        write_section(options.campaign, summary, options.seed, table(played), commit)
+        commit_names = ", ".join(f"{name} ({count} cases)" for name, count in commits.items())
+        played_at = commit_names if len(commits) > 1 else commit
+        write_section(options.campaign, summary, options.seed, table(played), played_at)
     return 1 if any(totals[one] for one in FAILURES) else 0
 
 

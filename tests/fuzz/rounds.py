@@ -43,9 +43,9 @@ from readers.rocksdb_queues import queue_bounds
 from readers.rocksdb_transactions import read_rocksdb_transactions
 from readers.splits import plan_splits
 from readers.state_table import scan_state_table
+from readers.states_and_advice import STATES
 from readers.store import Store, open_store
 from readers.timeline import StoreSurroundings, consumers_past, timeline
-from readers.transactions import STATES
 from readers.verify import FULL, Verify
 from tests.brokers import corpus
 from tests.forge.damage import RANDOM

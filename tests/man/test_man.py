@@ -10,8 +10,8 @@ import pytest
 
 from readers.findings import KINDS
 from readers.flags import FLAGS
+from readers.states_and_advice import ADVICE, STATES
 from readers.tables import ALL_TABLES
-from readers.transactions import ADVICE, STATES
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
 from rmqtx_cli.glossary import LAYOUT_MODULES
 from rmqtx_cli.manual import pages

@@ -14,8 +14,8 @@ from readers.ledger_join import reconcile
 from readers.local_engine import audit
 from readers.matching import Match, Term
 from readers.reconcile import LOOKED_UP, OUTCOMES, RECONCILED, SAYS_BOTH, SAYS_DONE, SAYS_NOT_DONE, WORDS, reconciled
+from readers.states_and_advice import ADVICE
 from readers.tables import TRANSACTIONS
-from readers.transactions import ADVICE
 from rmqtx_cli.filters import parse_filter
 from tests import ledgers
 from tests.brokers import corpus

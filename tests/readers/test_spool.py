@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.spool import Spool, identity_hashes, partition_of
+from readers.identities import identity_hashes, partition_of
+from readers.spool import Spool
 
 MASK = (1 << 64) - 1
 

@@ -25,6 +25,7 @@ from readers.store import (
 from tests.forge.comparing import COLUMNS, Row, parts_of
 from tests.forge.stores import copy_of, settings_of
 from tests.readers.following import Followed
+from tests.readers.verifying import findings
 
 #: By store, the topics that are damaged; the first one's queues are in RocksDB, which its killed broker did not flush.
 CASES = [
@@ -115,3 +116,16 @@ def test_a_topic_that_the_store_knows_is_believed(tmp_path: Path) -> None:
     config.parent.mkdir(exist_ok=True)
     config.write_text(json.dumps({"topicConfigTable": {topic: {"topicName": topic}}}), encoding="utf-8")
     assert "words-contradict" not in read(root, name)[1]
+
+
+@pytest.mark.parametrize("topic", [HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC])
+def test_a_verification_says_so_too(topic: str, tmp_path: Path) -> None:
+    root = copy_of("rocksdb-queues-killed-5.5.0", tmp_path)
+    record = records_of(root, topic)[0]
+    file, _, damaged = with_topic(record, is_bit=True)
+    assert "words-contradict" not in {one["code"] for one in findings(root)}
+    file.write_bytes(damaged)
+    (finding,) = (one for one in findings(root) if one["code"] == "words-contradict")
+    assert (finding["commit_log_offset"], finding["expected"]) == (
+        record["commit_log_offset"], f"topic {topic}, as the other words say",
+    )

@@ -13,8 +13,8 @@ from readers import beside_tables
 from readers.broker_settings import broker_settings
 from readers.half_scan import scan_halves, scan_ops
 from readers.local_engine import audit
+from readers.states_and_advice import OPEN_OR_DROPPED
 from readers.store import Store, open_store
-from readers.transactions import OPEN_OR_DROPPED
 from remoting import live_questions, live_tables
 from remoting.broker import Broker
 from remoting.client import Client

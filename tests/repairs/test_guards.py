@@ -9,8 +9,8 @@ import pytest
 
 from readers.plan import ACTIONS
 from readers.record_layout import COMPRESSED
+from readers.states_and_advice import OPEN_OR_DROPPED
 from readers.store import ROCKSDB_HALF_TOPIC
-from readers.transactions import OPEN_OR_DROPPED
 from repairs.guards import ABSOLUTE_GUARDS, GUARD_NAMES, GUARDS, refusals
 from repairs.situation import Situation
 from repairs.wishes import Wish

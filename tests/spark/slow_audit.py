@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from readers.reading import Reading
+from readers.answers_of_verdicts import VerdictReading
 from readers.tables import TRANSACTIONS
 from rmqtx_cli import main
 
@@ -34,10 +34,10 @@ class Endless:
             yield batch
 
 
-def endless_audit(spark: SparkSession, *_: Any, **__: Any) -> Reading:
+def endless_audit(spark: SparkSession, *_: Any, **__: Any) -> VerdictReading:
     """What stands in for `spark_tasks.audit.audit`."""
     spark.range(0, 4, 1, 4).mapInArrow(Endless(sys.argv[1]), "id long").count()
-    return Reading(TRANSACTIONS, [])
+    return VerdictReading(TRANSACTIONS, [])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from readers import local_engine, sources
-from readers.reading import Reading
+from readers.answers_of_verdicts import VerdictReading
 from readers.store import Store, open_store
 from readers.store_view import SettingsOf
 from spark_tasks import audit as spark_audit
@@ -40,7 +40,7 @@ def groups() -> list[Any]:
     return rest_is_slow([(tuple(chosen),), *((names,) for names in some)], quick=1)
 
 
-def told(reading: Reading) -> dict[str, list[str]]:
+def told(reading: VerdictReading) -> dict[str, list[str]]:
     """Everything that a reading says, in an order that does not depend on the engine."""
     rows = sorted(json.dumps(row, sort_keys=True) for row in reading.table().to_pylist())
     return {

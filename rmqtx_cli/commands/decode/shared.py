@@ -11,6 +11,7 @@ import typer
 
 from readers.errors import BadRequest
 from rmqtx_cli.accounting import accounting
+from rmqtx_cli.bounds import Bounds
 from rmqtx_cli.grouped_options import with_grouped_options
 from rmqtx_cli.listing import Listing
 from rmqtx_cli.options import (
@@ -55,16 +56,6 @@ CoverageOption = Annotated[
         "--coverage", help="Account for each file's bytes instead: decoded + filler + damaged + unread = size."
     ),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """A range to read. Units: offsets in bytes of the commit log, times in epoch milliseconds; ends excluded."""
-
-    from_offset: int | None = None
-    to_offset: int | None = None
-    from_time_ms: int | None = None
-    to_time_ms: int | None = None
 
 
 def parse_bounds(begin: str | None, end: str | None, voice: Voice) -> Bounds:
