@@ -35,7 +35,7 @@ from readers.witness_scan import IDENTIFIED
 from readers.witnesses import Witnesses
 
 #: Another number is another form of the file.
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 _APPLICATION_ID = 0x524D5154  # "RMQT"
 _HEAD = b"SQLite format 3\0"
 

@@ -51,6 +51,12 @@ def _decided_times(judged: Judgement) -> pa.Array:
     return pa.array(times, pa.int64(), mask=times == far)
 
 
+def _deliveries(judged: Judgement) -> pa.Array:
+    """How often each was delivered; a final that waited for its time delivers the one that named a copy."""
+    is_unknown = (judged.state == "UNDECIDABLE") | judged.may_lack_final | judged.may_begin_earlier
+    return pa.array(np.maximum(judged.commits_count, judged.finals.has), pa.int64(), mask=is_unknown)
+
+
 def _flag_lists(flags: dict[str, Bools]) -> pa.Array:
     names = list(flags)
     matrix = np.stack([flags[name] for name in names], axis=1)
@@ -115,5 +121,6 @@ def _rows(judged: Judgement) -> pa.Table:
         **judged.chains.evidence(),
         "state_entries": state_entries_of(judged.chains, judged.views, TRANSACTIONS.field("state_entries").type),
         "discard_at_ms": pa.nulls(judged.chains.count, pa.int64()),
+        "deliveries_count": _deliveries(judged),
     }
     return pa.Table.from_arrays([columns[name] for name in TRANSACTIONS.names], schema=TRANSACTIONS)

@@ -89,7 +89,8 @@ class Judgement(FoundStates):
         first_is_copy = np.where(halves.has, is_copy[halves.first] if len(halves) else False, True)
         # A ROLLBACK record alone is a decision that its own prepared record came before; that one has no copies.
         first_is_copy &= ~self.has_rollback_record
-        rows = (begin > 0) & first_is_copy & (states != "COMMITTED")
+        self.may_begin_earlier = (begin > 0) & first_is_copy
+        rows = self.may_begin_earlier & (states != "COMMITTED")
         self._undecide(rows, "the log begins later: earlier copies and what may have decided them are gone")
 
     def _undecide_where_bytes_are_missing(self) -> None:

@@ -235,6 +235,11 @@ TRANSACTIONS = pa.schema(
             "when the broker will have given up on it, if nothing happens before; null where it never does, or where "
             "that is not foretold (rmqtx show says why)",
         ),
+        column(
+            "deliveries_count", pa.int64(),
+            "how often it was put where consumers read: its COMMIT records; null where it is UNDECIDABLE, or where one "
+            "may be in a part of the log that is missing or gone",
+        ),
     ]
 )
 

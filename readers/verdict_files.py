@@ -52,5 +52,5 @@ def _require_columns(schema: pa.Schema, file: Path) -> None:
     if lacking:
         raise BadText(
             f"{file} holds no whole result of an audit: column {lacking[0]} is missing", file=file,
-            advice="write it with rmqtx audit STORE -o FILE, without --fields",
+            advice="write it with rmqtx audit STORE -o FILE, without --fields and --timestamps",
         )

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from readers.errors import BadRequest
+from readers.moments import is_time
 from rmqtx_cli.closed_values import closed_values
 from rmqtx_cli.near import did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_TIMES = ("time_ms", "_at_ms")
 
 Heads = Mapping[str, str]
 _NO_HEADS: Heads = {}
@@ -45,11 +44,6 @@ class Path:
     def is_time(self) -> bool:
         """Whether its values are epoch milliseconds."""
         return is_time(self.field or self.column)
-
-
-def is_time(name: str) -> bool:
-    """Whether a column holds points in time (epoch milliseconds) rather than a duration or a count."""
-    return name.endswith(_TIMES)
 
 
 def resolve(name: str, schema: pa.Schema, heads: Heads = _NO_HEADS) -> Path:
@@ -92,6 +86,8 @@ def _known(name: str, names: list[str], complaint: str, heads: Heads = _NO_HEADS
         return f"{name}_ms"
     if name in heads:
         return heads[name]
+    if f"{name}_count" in names:
+        return f"{name}_count"
     raise BadRequest(complaint, advice=did_you_mean(name, [*names, *heads]))
 
 

@@ -24,7 +24,8 @@ _CONVENTIONS = (
     "Names end in their unit: _ms is milliseconds since 1970 UTC, _bytes bytes, _count a number of things. An offset "
     "names its log: commit_log_offset counts bytes of the commit log, queue_offset entries of a queue, position_bytes "
     "bytes of one file. What is not known is null, never -1, an empty text or zero. In JSON and CSV each point in time "
-    "has a twin without _ms in ISO 8601; bytes are base64; lists are lists, in CSV as JSON text."
+    "has a twin without _ms in ISO 8601; with --timestamps it has that alone, in Parquet and Arrow a TIMESTAMP. Bytes "
+    "are base64; lists are lists, in CSV as JSON text."
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from readers.errors import BadRequest
-from rmqtx_cli.columns import is_time
+from readers.moments import is_time
 from rmqtx_cli.near import did_you_mean
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The options of every command that prints rows: `--csv-safe`, `--wide`, and of a listing `--sort`.
+"""The options of every command that prints rows: `--csv-safe`, `--timestamps`, `--wide`, and of a listing `--sort`.
 
 CSV carries values as they are, for programs. A spreadsheet runs a cell that begins with `=`, `+`, `-` or `@`; a topic
 or a business key is whatever a producer wrote.
@@ -18,6 +18,8 @@ import typer
 IS_SAFE: ContextVar[bool] = ContextVar("csv_safe", default=False)
 #: Whether a table on a terminal has all its columns, each in full.
 IS_WIDE: ContextVar[bool] = ContextVar("wide", default=False)
+#: Whether points in time are written as timestamps alone, without epoch milliseconds.
+HAS_TIMESTAMPS: ContextVar[bool] = ContextVar("timestamps", default=False)
 #: What the rows of a listing are sorted by, as it was typed; None where their own order stays.
 SORT: ContextVar[str | None] = ContextVar("sort", default=None)
 
@@ -42,6 +44,13 @@ _OPTIONS: tuple[tuple[str, ContextVar[Any], Any], ...] = (
     ("csv_safe", IS_SAFE, Annotated[
         bool,
         typer.Option("--csv-safe", help="In CSV put ' before text that a spreadsheet would run as a formula."),
+    ]),
+    ("timestamps", HAS_TIMESTAMPS, Annotated[
+        bool,
+        typer.Option(
+            "--timestamps", help="Points in time as TIMESTAMP columns, in CSV and JSON as ISO 8601, instead of epoch "
+            "milliseconds; their names lose _ms."
+        ),
     ]),
 )  # fmt: skip
 

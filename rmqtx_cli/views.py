@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from rmqtx_cli.columns import is_time
+from readers.moments import is_time
 from rmqtx_cli.durations import duration_text
 from rmqtx_cli.text import escaped
 from rmqtx_cli.times import time_text

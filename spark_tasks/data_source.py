@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from readers.errors import BadRequest
+from readers.moments import timestamp_schema
 from readers.tables import ALL_TABLES
 from spark_tasks.errors import marked
 from spark_tasks.read_options import AUDIT_TABLES, LOG_TABLES, ReadOptions, parse_options
@@ -48,7 +49,7 @@ class RmqtxDataSource(DataSource):
         Raises: BadRequest.
         """
         with marked():
-            return spark_schema(parse_options(self.options).schema)
+            return spark_schema(parse_options(self.options).frame_schema)
 
     def reader(self, schema: StructType) -> RmqtxReader:
         """The reader of a table.
@@ -76,14 +77,16 @@ def with_schema(options: ReadOptions, schema: StructType) -> ReadOptions:
 
     Raises: BadRequest.
     """
-    table = spark_schema(ALL_TABLES[options.table])
+    whole = ALL_TABLES[options.table]
+    table = spark_schema(timestamp_schema(whole) if options.has_timestamps else whole)
     kinds = {field.name: field.dataType for field in table}
     for field in schema:
         if field.name not in kinds:
             raise BadRequest(f"no column {field.name!r} in {options.table}", advice=f"columns: {', '.join(kinds)}")
         if arrow_schema(_one(field)).types != arrow_schema(_one(table[field.name])).types:
             raise BadRequest(f"{field.name} is {kinds[field.name].simpleString()}, not {field.dataType.simpleString()}")
-    return replace(options, columns=tuple(schema.fieldNames()))
+    read = [name if name in whole.names else f"{name}_ms" for name in schema.fieldNames()]
+    return replace(options, columns=tuple(read))
 
 
 def _one(field: Any) -> StructType:

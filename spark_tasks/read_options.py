@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from readers.errors import BadRequest
+from readers.moments import timestamp_schema
 from readers.splits import SPLIT_BYTES
 from readers.tables import ALL_TABLES
 from readers.units import parse_size_bytes, parse_time_ms
@@ -44,6 +45,7 @@ OPTIONS: dict[str, tuple[frozenset[str], str]] = {
     "body": (frozenset({"records"}), "none, raw or decompressed; raw where columns names it"),
     "check_crc": (frozenset({"records"}), "true to compute each body's CRC; so where columns names body_crc_matches"),
     "at": (AUDIT_TABLES, "judge as of this time, ISO 8601 with a zone or epoch milliseconds"),
+    "timestamps": (_ALL, "true for points in time as TIMESTAMP columns, named without _ms, not epoch milliseconds"),
     "push_filters": (_ALL, "true for a frame that is asked one question: its conditions narrow what is read"),
     "max_bytes_per_batch": (LOG_TABLES, "streams: the most commit-log bytes of one batch, like 256MiB"),
     "fail_on_data_loss": (LOG_TABLES, "streams: false to go on where files expired before they were read"),
@@ -72,12 +74,18 @@ class ReadOptions:
     pushes_filters: bool = False
     fails_on_data_loss: bool = True
     max_bytes_per_batch: int = _STREAM_BATCH_BYTES
+    has_timestamps: bool = False
 
     @property
     def schema(self) -> pa.Schema:
         """The table's schema with the columns asked for, in the order asked for."""
         whole = ALL_TABLES[self.table]
         return pa.schema([whole.field(name) for name in self.columns])
+
+    @property
+    def frame_schema(self) -> pa.Schema:
+        """The same as the frame has it, with timestamps where they are asked for."""
+        return timestamp_schema(self.schema) if self.has_timestamps else self.schema
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
@@ -98,7 +106,8 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
                 f"the option {name!r} does not go with the table {table}",
                 advice=f"it goes with: {', '.join(sorted(OPTIONS[name][0]))}",
             )
-    columns = _columns(table, given.get("columns"))
+    has_timestamps = _parsed(given, "timestamps", _truth, False)
+    columns = _columns(table, given.get("columns"), has_timestamps=has_timestamps)
     return ReadOptions(
         table=table,
         paths=_paths(given),
@@ -118,6 +127,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         pushes_filters=_parsed(given, "push_filters", _truth, False),
         fails_on_data_loss=_parsed(given, "fail_on_data_loss", _truth, True),
         max_bytes_per_batch=_parsed(given, "max_bytes_per_batch", parse_size_bytes, _STREAM_BATCH_BYTES),
+        has_timestamps=has_timestamps,
     )
 
 
@@ -155,11 +165,14 @@ def _truth(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _columns(table: str, text: str | None) -> tuple[str, ...]:
+def _columns(table: str, text: str | None, *, has_timestamps: bool) -> tuple[str, ...]:
+    """The columns to be decoded, by the names that the table has without timestamps."""
     names = ALL_TABLES[table].names
     if text is None:
         return tuple(names)
     wanted = [name.strip().lower() for name in text.split(",") if name.strip()]
+    if has_timestamps:
+        wanted = [f"{name}_ms" if name not in names and f"{name}_ms" in names else name for name in wanted]
     for name in wanted:
         if name not in names:
             raise BadRequest(f"option 'columns': no column {name!r} in {table}", advice=_near(name, names))

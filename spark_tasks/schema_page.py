@@ -34,6 +34,10 @@ Made by `make man` from `readers/tables.py` and `spark_tasks/read_options.py`.
 One schema for the command line, Parquet and Arrow files, and [Spark](data_source.md). Names end in their unit. Unknown
 is null. Times are epoch milliseconds of the clock that is named.
 
+`--timestamps`, and `timestamps` of the data source, give each point in time (a name that ends in `time_ms` or
+`_at_ms`, in lists too) as TIMESTAMP in UTC under its name without `_ms`: `half_store_time`. CSV and JSON then have
+ISO 8601 alone, where they have both otherwise. Durations stay numbers. A time beyond the years 1 to 9999 is null.
+
 ## Options of the data source
 
 | option | goes with | meaning |

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from readers.moments import with_timestamps
+
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
@@ -43,6 +45,7 @@ def _spark_type(kind: pa.DataType) -> DataType:
         pa.float64(): types.DoubleType(),
         pa.string(): types.StringType(),
         pa.binary(): types.BinaryType(),
+        pa.timestamp("ms", "UTC"): types.TimestampType(),
     }
     if kind in plain:
         return plain[kind]
@@ -62,7 +65,19 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
+def _has_timestamps(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_has_timestamps(kind.field(number).type) for number in range(kind.num_fields))
+    return _has_timestamps(kind.value_type) if pa.types.is_list(kind) else pa.types.is_timestamp(kind)
+
+
 def as_spark_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of a batch that a schema of `arrow_schema` names, in its order and with its names of inner fields."""
-    chosen = batch.select(schema.names)
+    """The columns of a batch that a schema of `arrow_schema` names, in its order and with its names of inner fields.
+
+    Points in time that the schema has as timestamps are made of the batch's epoch milliseconds.
+    """
+    has = set(batch.schema.names)
+    chosen = batch.select([name if name in has else f"{name}_ms" for name in schema.names])
+    if any(_has_timestamps(field.type) for field in schema):
+        chosen = with_timestamps(chosen)
     return chosen if chosen.schema.equals(schema) else chosen.cast(schema)

@@ -34,7 +34,7 @@ from rmqtx_cli.options import (
     VerboseOption,
     WithMetaOption,
 )
-from rmqtx_cli.row_options import IS_SAFE
+from rmqtx_cli.row_options import HAS_TIMESTAMPS, IS_SAFE
 from rmqtx_cli.say import Voice
 from rmqtx_cli.text import count, size
 
@@ -150,6 +150,7 @@ def command(
     undecidable: Counter[str] = Counter()
     settings: dict[str, Any] = {
         "table": table.value, "columns": columns, "format": output_format.value, "body": body.value,
+        "timestamps": HAS_TIMESTAMPS.get(),
     }  # fmt: skip
     if output_format is OutputFormat.CSV:
         settings["csv_safe"] = IS_SAFE.get()

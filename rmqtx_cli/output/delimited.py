@@ -9,8 +9,8 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
-from rmqtx_cli.columns import is_time
-from rmqtx_cli.output.jsontext import json_texts, time_texts, twin_name
+from readers.moments import is_time, timestamp_name
+from rmqtx_cli.output.jsontext import json_texts, time_texts, timestamp_texts
 from rmqtx_cli.output.pieces import pieces
 from rmqtx_cli.row_options import IS_SAFE
 
@@ -28,7 +28,7 @@ class CsvPort:
         self.formulas_count = 0
         names: list[str] = []
         for name in schema.names:
-            names += [name, twin_name(name)] if is_time(name) else [name]
+            names += [name, timestamp_name(name)] if is_time(name) else [name]
         self._write([names])
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -75,6 +75,9 @@ def is_formula(value: str) -> bool:
 
 def _fields(column: pa.Array) -> list[object]:
     kind = column.type
+    if pa.types.is_timestamp(kind):
+        texts: list[object] = timestamp_texts(column).to_pylist()
+        return texts
     if pa.types.is_binary(kind):
         return [None if text == "null" else text[1:-1] for text in json_texts(column).to_pylist()]
     if pa.types.is_boolean(kind) or pa.types.is_nested(kind):

@@ -9,12 +9,13 @@ from typing import IO
 
 import pyarrow as pa
 
+from readers.moments import timestamp_schema, with_timestamps
 from readers.partition_files import ArrowForm, FileForm, ParquetForm, RowsFile
 from rmqtx_cli.options import OutputFormat
 from rmqtx_cli.output.delimited import CsvPort
 from rmqtx_cli.output.jsonlines import JsonLinesPort
 from rmqtx_cli.output.port import Port
-from rmqtx_cli.row_options import IS_SAFE
+from rmqtx_cli.row_options import HAS_TIMESTAMPS, IS_SAFE
 from rmqtx_cli.views import View
 
 #: The formats that an export can have; a table is for people, and one JSON list cannot be continued.
@@ -41,6 +42,33 @@ class TextForm:
         return _TextFile(stream, port)
 
 
+@dataclass(frozen=True, slots=True)
+class TimestampForm:
+    """Files of another form, with timestamps in place of epoch milliseconds."""
+
+    form: FileForm
+
+    @property
+    def suffix(self) -> str:
+        """How their names end."""
+        return self.form.suffix
+
+    def open(self, path: Path, schema: pa.Schema) -> RowsFile:
+        """A new file."""
+        return _TimestampFile(self.form.open(path, timestamp_schema(schema)))
+
+
+@dataclass(slots=True)
+class _TimestampFile:
+    file: RowsFile
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self.file.write(with_timestamps(rows))
+
+    def finish(self) -> None:
+        self.file.finish()
+
+
 @dataclass(slots=True)
 class _TextFile:
     stream: IO[bytes]
@@ -58,8 +86,11 @@ class _TextFile:
 
 def form_of(output_format: OutputFormat, *, with_meta: bool) -> FileForm:
     """What makes the files of a format."""
+    form: FileForm
     if output_format is OutputFormat.PARQUET:
-        return ParquetForm()
-    if output_format is OutputFormat.ARROW:
-        return ArrowForm()
-    return TextForm(output_format.value, with_meta, IS_SAFE.get())
+        form = ParquetForm()
+    elif output_format is OutputFormat.ARROW:
+        form = ArrowForm()
+    else:
+        form = TextForm(output_format.value, with_meta, IS_SAFE.get())
+    return TimestampForm(form) if HAS_TIMESTAMPS.get() else form

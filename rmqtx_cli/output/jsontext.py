@@ -13,10 +13,8 @@ from functools import cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx_cli.columns import is_time
+from readers.moments import TIME_END_MS, TIME_FIRST_MS, is_time, timestamp_name
 
-#: Times that a calendar of four-digit years reaches. Units: milliseconds.
-_TIME_FIRST_MS, _TIME_END_MS = -62_135_596_800_000, 253_402_300_800_000
 _FIRST_OFFSET = pa.array([0], pa.int64())
 _PLAIN = r"^[ !#-\[\]-~]*$"
 
@@ -40,6 +38,8 @@ def json_texts(column: pa.Array) -> pa.StringArray:
         return pa.array(["null"] * len(column), pa.string())
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         texts = column.cast(pa.string())
+    elif pa.types.is_timestamp(kind):
+        texts = pc.binary_join_element_wise('"', timestamp_texts(column), '"', "")
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
         texts = _strings(column.cast(pa.string()))
     elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or kind == pa.binary_view():
@@ -60,14 +60,13 @@ def json_texts(column: pa.Array) -> pa.StringArray:
 
 def time_texts(column: pa.Array) -> pa.StringArray:
     """Epoch milliseconds as ISO 8601 in UTC; null where unknown or where no calendar reaches."""
-    reachable = pc.and_(pc.greater_equal(column, _number(_TIME_FIRST_MS)), pc.less(column, _number(_TIME_END_MS)))
-    moments = pc.if_else(reachable, column, _number(None)).cast(pa.timestamp("ms"))
-    return pc.strftime(moments, format="%Y-%m-%dT%H:%M:%SZ")
+    reachable = pc.and_(pc.greater_equal(column, _number(TIME_FIRST_MS)), pc.less(column, _number(TIME_END_MS)))
+    return timestamp_texts(pc.if_else(reachable, column, _number(None)).cast(pa.timestamp("ms")))
 
 
-def twin_name(name: str) -> str:
-    """The name of a time column's readable twin."""
-    return name.removesuffix("_ms")
+def timestamp_texts(column: pa.Array) -> pa.StringArray:
+    """Timestamps in UTC as ISO 8601."""
+    return pc.strftime(column, format="%Y-%m-%dT%H:%M:%SZ")
 
 
 def quoted(text: str) -> str:
@@ -82,7 +81,7 @@ def _object(names: list[str], columns: list[pa.Array]) -> pa.StringArray:
         parts += [_text(("," if parts else "{") + quoted(name) + ":"), json_texts(column)]
         if is_time(name) and pa.types.is_integer(column.type):
             twin = pc.binary_join_element_wise(_text('"'), time_texts(column), _text('"'), _text(""))
-            parts += [_text("," + quoted(twin_name(name)) + ":"), pc.fill_null(twin, _text("null"))]
+            parts += [_text("," + quoted(timestamp_name(name)) + ":"), pc.fill_null(twin, _text("null"))]
     return pc.binary_join_element_wise(*parts, _text("}"), _text(""))
 
 

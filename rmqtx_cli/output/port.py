@@ -14,6 +14,7 @@ from readers.errors import BadRequest, UnreadableFile
 from rmqtx_cli import progress
 from rmqtx_cli.configuration import OWN_FORMAT
 from rmqtx_cli.options import OutputFormat
+from rmqtx_cli.row_options import HAS_TIMESTAMPS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,7 +75,12 @@ def open_port(output_format: OutputFormat, output: Path | None, schema: pa.Schem
     if output_format in _BINARY and is_stdout(output) and sys.stdout.isatty():
         raise BadRequest(f"{output_format} is not for a terminal", advice="give -o FILE, or pipe it")
     with open_stream(output) as stream:
-        port = make(stream, schema, view)
+        if HAS_TIMESTAMPS.get() and output_format is not OutputFormat.TABLE:
+            from rmqtx_cli.output.timestamps import TimestampPort
+
+            port: Port = TimestampPort(make, stream, schema, view)
+        else:
+            port = make(stream, schema, view)
         yield port
         port.finish()
 

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from readers.tables import ALL_TABLES, RECORDS, TRANSACTIONS
+from rmqtx_cli.exit_status import DONE
 from rmqtx_cli.options import OutputFormat
 from rmqtx_cli.output.jsontext import json_rows, json_texts
 from rmqtx_cli.output.port import open_port
@@ -80,7 +82,7 @@ def test_the_contract_of_pending_and_audit(rmqtx: Run, common: Path) -> None:
                 "store", "transaction_id", "state", "flags", "reason", "advice", "producer_group", "topic", "queue_id",
                 "keys", "born_time_ms", "born_time", "half_store_time_ms", "half_store_time", "decided_time_ms",
                 "decided_time", "checks_count", "half_copies", "op_marks", "final_records", "discard_copies",
-                "discard_at_ms", "discard_at",
+                "discard_at_ms", "discard_at", "deliveries_count",
                 "state_entries",
             } == set(row)
             assert row["transaction_id"]
@@ -198,3 +200,46 @@ def test_formats_agree(rmqtx: Run, common: Path) -> None:
 def test_fields_choose_and_order(rmqtx: Run, common: Path) -> None:
     out = rmqtx("audit", common, "--format", "csv", "--fields", "state,transaction_id,born_time").out
     assert out.splitlines()[0] == "state,transaction_id,born_time_ms,born_time"
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "csv", "jsonl", "json"])
+def test_timestamps_instead_of_epoch_milliseconds(kind: str, rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    plain, given = tmp_path / f"plain.{kind}", tmp_path / f"given.{kind}"
+    assert rmqtx("audit", common, "-o", plain, "-q").status == rmqtx(
+        "audit", common, "-o", given, "-q", "--timestamps"
+    ).status
+    if kind in ("parquet", "arrow"):
+        read = pq.read_table if kind == "parquet" else lambda file: pa.ipc.open_stream(file).read_all()
+        before, after = read(plain), read(given)
+        assert after.schema.field("half_store_time").type == pa.timestamp("ms", "UTC")
+        assert not [name for name in after.schema.names if name.endswith("_ms")]
+        assert after["half_store_time"].cast(pa.int64()).to_pylist() == before["half_store_time_ms"].to_pylist()
+        assert after["deliveries_count"].to_pylist() == before["deliveries_count"].to_pylist()
+        return
+    text = given.read_text("utf-8")
+    assert "_ms" not in text.replace("_ms_", "")
+    if kind == "csv":
+        rows = list(csv.DictReader(text.splitlines()))
+        wanted = [row["half_store_time"] for row in csv.DictReader(plain.read_text("utf-8").splitlines())]
+    else:
+        rows = json.loads(text) if kind == "json" else [json.loads(line) for line in text.splitlines()]
+        lines = plain.read_text("utf-8")
+        old = json.loads(lines) if kind == "json" else [json.loads(line) for line in lines.splitlines()]
+        wanted = [row["half_store_time"] for row in old]
+    assert [row["half_store_time"] for row in rows] == wanted
+    assert wanted[0].endswith("Z")
+
+
+def test_an_export_with_timestamps_is_not_continued_without(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    to = ("export", "halves", common, "--to", tmp_path / "to", "--quiet")
+    assert rmqtx(*to, "--timestamps").status == DONE
+    assert ds.dataset(tmp_path / "to").schema.field("store_time").type == pa.timestamp("ms", "UTC")
+    again = rmqtx(*to)
+    assert (again.status != DONE, "timestamps" in again.err) == (True, True), again.err
+
+
+def test_deliveries_in_conditions_have_a_short_name(rmqtx: Run, common: Path) -> None:
+    result = rmqtx("audit", common, "--where", "deliveries > 1", "--fields", "deliveries,flags", "--format", "jsonl")
+    rows = [json.loads(line) for line in result.out.splitlines()]
+    assert {row["deliveries_count"] for row in rows} == {2, 3}
+    assert all("duplicate_commit" in row["flags"] or "commit_after_discard" in row["flags"] for row in rows)

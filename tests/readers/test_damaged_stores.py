@@ -66,6 +66,7 @@ class Damaged:
                 assert re.search(r"\d|cursor|begins later", now["reason"]), now["reason"]
             else:
                 assert now["state"] == row["state"], f"{identity}: {row['state']} -> {now['state']}: {now['reason']}"
+                assert now["deliveries_count"] in (None, row["deliveries_count"]), f"{identity}: {now['reason']}"
         for identity in self.after.keys() - self.before.keys():
             assert self.after[identity]["state"] == "UNDECIDABLE", self.after[identity]
         for finding in self.findings:

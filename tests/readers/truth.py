@@ -62,6 +62,8 @@ def differences(row: Row | None, wanted: Row, is_open: Callable[[Row], bool] = i
         found.append("conflict: nobody decided it both ways")
     if wanted["open"] is not None and is_open(row) != wanted["open"]:
         found.append(f"open is {is_open(row)}: {row['flags']}, {row['reason']}")
+    if row["deliveries_count"] != wanted["deliveries_count"]:
+        found.append(f"{row['deliveries_count']} deliveries, and consumers got {wanted['deliveries_count']}")
     for field, fields in EVIDENCE.items():
         proof, truth = places(row[field], fields), places(wanted[field], fields)
         if proof != truth:

@@ -367,6 +367,27 @@ def test_a_schema_of_the_query_chooses_columns() -> None:
             source.reader(StructType([wrong]))
 
 
+@pytest.mark.parametrize("table", ["records", "transactions"])
+def test_points_in_time_can_be_timestamps(table: str) -> None:
+    root = str(unpacked("poison-4.3.0"))
+    plain, _ = through_the_source(table=table, path=root)
+    rows, _ = through_the_source(table=table, path=root, timestamps="true")
+    assert not [name for name in rows.schema.names if name.endswith("_ms")]
+    assert rows.schema.field("born_time").type == pa.timestamp("us", "UTC")
+    moments = [time and round(time.timestamp() * 1000) for time in rows["born_time"].to_pylist()]
+    assert moments == plain["born_time_ms"].to_pylist()
+    if table == "transactions":
+        copies = [copy["store_time"] for row in rows["half_copies"].to_pylist() for copy in row]
+        wanted = [copy["store_time_ms"] for row in plain["half_copies"].to_pylist() for copy in row]
+        assert [round(time.timestamp() * 1000) for time in copies] == wanted
+    else:
+        some, _ = through_the_source(table=table, path=root, timestamps="true", columns="topic,store_time")
+        assert some.schema.names == ["topic", "store_time"]
+        assert some["store_time"].to_pylist() == rows["store_time"].to_pylist()
+    with pytest.raises(BadRequest):
+        parse_options({"path": root, "timestamps": "maybe"})
+
+
 @pytest.mark.parametrize("table", sorted(ALL_TABLES))
 def test_schemas_keep_names_types_and_sentences(table: str) -> None:
     whole = ALL_TABLES[table]

@@ -1,0 +1,78 @@
+"""Points in time as columns: epoch milliseconds, which every table has, or timestamps, which SQL has functions for.
+
+A column holds points in time where its name ends in `time_ms` or `_at_ms`; other milliseconds are durations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ENDINGS = ("time_ms", "_at_ms")
+#: Times that a calendar of four-digit years reaches. Units: milliseconds.
+TIME_FIRST_MS, TIME_END_MS = -62_135_596_800_000, 253_402_300_800_000
+
+
+def is_time(name: str) -> bool:
+    """Whether a column holds points in time (epoch milliseconds) rather than a duration or a count."""
+    return name.endswith(_ENDINGS)
+
+
+def timestamp_name(name: str) -> str:
+    """What a column is called as timestamps: without its unit."""
+    return name.removesuffix("_ms")
+
+
+def timestamp_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with each point in time as TIMESTAMP(milliseconds, UTC) under its name without `_ms`; in lists too."""
+    import pyarrow as pa
+
+    return pa.schema([_field(field) for field in schema], schema.metadata)
+
+
+def with_timestamps(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with the columns of `timestamp_schema`. A time that no calendar reaches is null."""
+    import pyarrow as pa
+
+    schema = timestamp_schema(batch.schema)
+    arrays = [_array(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _field(field: pa.Field) -> pa.Field:
+    import pyarrow as pa
+
+    if is_time(field.name) and pa.types.is_integer(field.type):
+        return field.with_name(timestamp_name(field.name)).with_type(pa.timestamp("ms", "UTC"))
+    return field.with_type(_type(field.type))
+
+
+def _type(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return pa.struct([_field(kind.field(number)) for number in range(kind.num_fields)])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_type(kind.value_type)))
+    return kind
+
+
+def _array(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The values as a type that `_type` or `_field` made of theirs."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if values.type.equals(kind):
+        return values
+    mask = values.is_null() if values.null_count else None
+    if pa.types.is_list(kind):
+        lengths = pc.fill_null(pc.list_value_length(values), 0)
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(pc.cast(lengths, pa.int32()))])
+        return pa.ListArray.from_arrays(offsets, _array(values.flatten(), kind.value_type), kind, mask=mask)
+    if pa.types.is_struct(kind):
+        parts = [_array(part, kind.field(number).type) for number, part in enumerate(values.flatten())]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+    reaches = pc.and_(pc.greater_equal(values, TIME_FIRST_MS), pc.less(values, TIME_END_MS))
+    return pc.if_else(reaches, values, pa.scalar(None, values.type)).cast(pa.int64()).cast(kind)
