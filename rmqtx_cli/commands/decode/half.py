@@ -14,8 +14,8 @@ from rmqtx_cli.commands.decode.shared import (
     list_rows,
     parse_bounds,
 )
-from rmqtx_cli.live import LiveOptions, with_live_options
-from rmqtx_cli.options import (
+from rmqtx_cli.options.live import LiveOptions, with_live_options
+from rmqtx_cli.options.options import (
     CommitLogOption,
     FieldsOption,
     FindingsOption,
@@ -30,11 +30,11 @@ from rmqtx_cli.options import (
     VerboseOption,
     WhereOption,
 )
-from rmqtx_cli.say import Voice
+from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
-    from readers.reading import Reading
-    from readers.store import Store
+    from readers.model.reading import Reading
+    from readers.store.store import Store
 
 NAME = "half"
 SHORT = "every half copy, as its transaction's"
@@ -67,8 +67,8 @@ def command(
     live: LiveOptions,
 ) -> int:
     """Decode the half queue: each copy of each transaction that was prepared, put back or resumed."""
-    from readers.half_scan import scan_halves
-    from rmqtx_cli.live_reading import live_tables_source, refuse_with_live, refuse_without_live
+    from readers.log.half_and_op_tables import scan_halves
+    from rmqtx_cli.sources.live_reading import live_tables_source, refuse_with_live, refuse_without_live
 
     asked = Asked(
         store or [], commit_log, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet)
