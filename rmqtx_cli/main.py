@@ -25,7 +25,7 @@ from readers.model.errors import (
 from readers.model.pandas_left_out import leave_pandas_out
 from remoting.protocol.errors import Refused, RemotingError
 from repairs.changes.interruption import Interrupted
-from rmqtx_cli.commands import decode, epilog, transaction_table
+from rmqtx_cli.commands import decode, epilog
 from rmqtx_cli.commands.acting import (
     answer,
     apply,
@@ -90,8 +90,7 @@ def rmqtx(
     """
 
 
-#: The commands, for manual pages and tests; `cursor`, `decode` and `transaction-table` are groups, and `explain` reads
-#: no store.
+#: The commands, for manual pages and tests; `cursor` and `decode` are groups, and `explain` reads no store.
 COMMANDS = (
     stores, pending, show, audit, verify, search, export, diff, reconcile, check, simulate,
     commit, rollback, discard, resume, close, plan, apply, undo, receipts, answer, probe,
@@ -102,7 +101,6 @@ for module in COMMANDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(given)
 app.add_typer(cursor.app, name=cursor.NAME, short_help=cursor.SHORT)
 app.add_typer(decode.app, name=decode.NAME)
-app.add_typer(transaction_table.app, name=transaction_table.NAME)
 app.command(explain.NAME, short_help=explain.SHORT, epilog=epilog(explain.EXAMPLES))(explain.command)
 
 

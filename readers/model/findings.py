@@ -508,13 +508,11 @@ KINDS: dict[str, Kind] = {
         "warning",
         "a row of the database table of a transaction that the log shows as decided",
         "the table is older than the decision, or its removal failed: it is not pending",
-        "rmqtx transaction-table plan takes such rows out",
     ),
     "table-row-missing": Kind(
         "note",
         "undecided prepared records that the database table does not have",
         "the table is older than they are, or nobody entered them: they are pending all the same",
-        "rmqtx transaction-table plan puts such rows in",
     ),
     "table-row-expired": Kind(
         "note",

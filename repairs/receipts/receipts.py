@@ -52,11 +52,8 @@ SECRET_FIELDS = frozenset({"AccessKey", "SecretKey", "Signature", "SecurityToken
 #: What a receipt calls a record that was appended to the files of a stopped broker, and a cursor that was set there.
 APPEND, SET_CURSOR = "APPEND", "SET_CURSOR"
 CURSOR_SET = "cursor set"
-#: The same of rows of a database table of open transactions (3.2 to 4.2).
-DELETE_ROW, INSERT_ROW = "DELETE", "INSERT"
-TABLE_CHANGE = "table change"
 #: Acts that are on no single transaction.
-WITHOUT_TRANSACTION = (CURSOR_SET, TABLE_CHANGE)
+WITHOUT_TRANSACTION = (CURSOR_SET,)
 #: One witness, as a plan has it.
 WITNESS = pa.struct(
     [
@@ -96,12 +93,12 @@ RECEIPTS = pa.schema(
     [
         column("receipt_id", pa.string(), "its name: the time of its beginning and a random part; sorts by time"),
         column("outcome", pa.string(), f"one of {', '.join(OUTCOMES)}", values=OUTCOMES),
-        column("action", pa.string(), "what was done: to a transaction, answer, probe, cursor set or table change"),
-        column("transaction_id", pa.string(), "the transaction; null where cursors or rows of a table were changed"),
+        column("action", pa.string(), "what was done: to a transaction, answer, probe or cursor set"),
+        column("transaction_id", pa.string(), "the transaction; null where cursors were set"),
         column("producer_group", pa.string(), "the group that the decision names"),
         column("topic", pa.string(), "the real topic"),
         column("keys", pa.string(), "business keys"),
-        column("store", pa.string(), "what was acted on: NAME@HOST:PORT of a broker, directory of a store, or table"),
+        column("store", pa.string(), "what was acted on: NAME@HOST:PORT of a broker, or directory of a store"),
         column("begun_time_ms", pa.int64(), "when it was written down, before the request went out"),
         column("ended_time_ms", pa.int64(), "when its outcome was written down; null where it never was"),
         column("who", pa.string(), "user and host"),

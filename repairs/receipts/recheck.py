@@ -11,7 +11,7 @@ from readers.old_tables.beside_log import STATE_TABLE
 from remoting.protocol.codes import COMMIT
 from repairs.receipts.journal import Journal
 from repairs.receipts.planner import PLACE
-from repairs.receipts.receipts import CURSOR_SET, SET_CURSOR, TABLE_CHANGE, Receipt, whoever
+from repairs.receipts.receipts import CURSOR_SET, SET_CURSOR, Receipt, whoever
 
 Row = Mapping[str, Any]
 Cursors = Mapping[str, int]
@@ -44,8 +44,6 @@ def rechecked(
     for receipt in receipts:
         if receipt.action == CURSOR_SET:
             yield receipt, cursor_standing(receipt, None if cursors is None else cursors())
-        elif receipt.action == TABLE_CHANGE:
-            yield receipt, table_standing(receipt)
         else:
             yield receipt, standing_of(receipt, _row_of(receipt, rows.get(receipt.transaction_id or "", [])))
 
@@ -106,15 +104,6 @@ def cursor_standing(receipt: Receipt, cursors: Cursors | None) -> Standing:
     if all(word == "stands" for word in words):
         return Standing("stands", "; ".join(told))
     return Standing("settled_otherwise", f"{'; '.join(told)}: a broker went on from there, or somebody set it again")
-
-
-def table_standing(receipt: Receipt) -> Standing:
-    """What is known of a receipt of changed rows, whose database is not asked here."""
-    if receipt.outcome in _NOTHING_SENT:
-        return Standing("nothing_done", f"nothing was done ({receipt.outcome})")
-    if receipt.is_undone:
-        return Standing("undone", receipt.rechecks[-1]["standing_reason"])
-    return Standing("untold", "rmqtx verify STORE --transaction-table URL says how table and log stand to each other")
 
 
 def _effect_of(receipt: Receipt) -> str:

@@ -34,19 +34,11 @@ def tell_receipts(about: Sequence[str], root: str, file: str, journal: Journal, 
         Standing("undone", f"rmqtx undo {file} took it back") if is_undone
         else Standing("stands", f"rmqtx undo {file} --resume completed it or made it again")
     )  # fmt: skip
-    return tell_named(names, standing, journal, root)
-
-
-def tell_named(names: Sequence[str], standing: Standing, journal: Journal, root: str | None = None) -> Told:
-    """The same of receipts that are named; `root`: of those that changed files, only what was done to this store.
-
-    Raises: UnwritableFile, UnreadableFile.
-    """
     if not names:
         return Told(0, ())
     known = {
         receipt.receipt_id: receipt for receipt in journal.read().receipts
-        if root is None or (receipt.is_of_files and os.path.realpath(receipt.store) == os.path.realpath(root))
+        if receipt.is_of_files and os.path.realpath(receipt.store) == os.path.realpath(root)
     }
     mine = [known[name] for name in names if name in known]
     for receipt in mine:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from rmqtx_cli.acting import acting
 from rmqtx_cli.commands.acting import plan, receipts, undo
 from rmqtx_cli.commands.repairing import bundle, cursor
-from rmqtx_cli.commands.transaction_table import shared
 from rmqtx_cli.output.views import (
     DIFFERENCES_VIEW,
     RECONCILED_VIEW,
@@ -32,4 +31,3 @@ def all_views() -> Iterator[View]:
     yield from drawing.views()
     yield from receipts_page.VIEWS
     yield from (receipts.view(with_standing=False), plan.steps_view(), undo.view(), cursor.view(), bundle.view())
-    yield shared.steps_view()

@@ -17,7 +17,7 @@ from typing import Any
 
 import typer
 
-from rmqtx_cli.commands import Example, decode, transaction_table
+from rmqtx_cli.commands import Example, decode
 from rmqtx_cli.commands.acting import probe
 from rmqtx_cli.commands.reading import check, explain
 from rmqtx_cli.commands.repairing import cursor
@@ -63,12 +63,11 @@ def pages() -> dict[str, str]:
         found[f"{NAME}-{module.NAME}.1"] = _command_page(_sub(root, module.NAME), module, (module.NAME,))
     only = _sub(_sub(root, cursor.NAME), "set")  # a group of one command: its page bears the group's name
     found[f"{NAME}-{cursor.NAME}.1"] = _command_page(only, cursor, (cursor.NAME, "set"), f"{NAME}-{cursor.NAME}")
-    for of, synopsis in ((decode, "KIND"), (transaction_table, "VERB")):
-        group = _sub(root, of.NAME)
-        found[f"{NAME}-{of.NAME}.1"] = _group_page(group, of.NAME, synopsis)
-        for module in of.KINDS:
-            words = (of.NAME, module.NAME)
-            found[f"{NAME}-{'-'.join(words)}.1"] = _command_page(_sub(group, module.NAME), module, words)
+    group = _sub(root, decode.NAME)
+    found[f"{NAME}-{decode.NAME}.1"] = _group_page(group, decode.NAME, "KIND")
+    for module in decode.KINDS:
+        words = (decode.NAME, module.NAME)
+        found[f"{NAME}-{'-'.join(words)}.1"] = _command_page(_sub(group, module.NAME), module, words)
     return found
 
 

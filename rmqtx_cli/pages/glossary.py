@@ -33,7 +33,6 @@ from repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES
 from repairs.receipts.receipts import OUTCOMES as RECEIPT_OUTCOMES
 from repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST, STANDINGS
 from repairs.stand_in.answer_table import ANSWERS
-from repairs.transaction_table.plan import TABLE_STEPS
 from rmqtx_cli.output.views import View
 from rmqtx_cli.pages.stores_table import STORES
 from rmqtx_cli.pages.summary import SUMMARY
@@ -61,7 +60,7 @@ RESULT_TABLES = {
     "simulated_checks": SIMULATED_CHECKS, "simulated_rounds": SIMULATED_ROUNDS,
     "simulated_transactions": SIMULATED_TRANSACTIONS, "state_table": STATE_TABLE, "redo_log": REDO_LOG,
     "rocksdb_transactions": ROCKSDB_TRANSACTIONS, "dledger_entries": DLEDGER_ENTRIES, "epochs": EPOCHS,
-    "table_steps": TABLE_STEPS, "stores": STORES, "audit_summary": SUMMARY, "bundled": BUNDLED,
+    "stores": STORES, "audit_summary": SUMMARY, "bundled": BUNDLED,
 }  # fmt: skip
 
 #: One spelling and one meaning for each noun, in the order in which they build on each other.

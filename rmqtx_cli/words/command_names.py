@@ -11,7 +11,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "commit", "rollback", "discard", "resume", "close", "plan", "apply", "undo", "receipts", "answer", "probe",
     ),
     "Files of a store, damaged ones too": (
-        "verify", "salvage", "rebuild", "cursor", "bundle", "decode", "transaction-table",
+        "verify", "salvage", "rebuild", "cursor", "bundle", "decode",
     ),
     "Words": ("explain",),
 }  # fmt: skip

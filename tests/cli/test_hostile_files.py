@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import json
-import socket
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from readers.model.errors import BadText
 from readers.store.broker_settings import broker_settings
 from readers.store.store import open_store
 from repairs.changes.in_progress_mark import read_mark
 from repairs.receipts.journal import Journal
 from repairs.receipts.plan_file import parse_plan
 from repairs.receipts.receipts import Receipt
-from repairs.transaction_table.plan import read_plan
-from repairs.transaction_table.undo import read_undo
 from rmqtx_cli.monitoring.memory import recall
 from rmqtx_cli.monitoring.verify_state import recall as recall_verified
-from rmqtx_cli.words import exit_status
 from tests.cli.conftest import Run
-from tests.forge.stores import unpacked
 from tests.hostile_values import HOSTILE_VALUES, assert_plain, places_in, said_of, with_value
 from verdicts.export.export_manifest import STATE_DIRECTORY, opened_directory
 from verdicts.follow.checkpoint_db import FollowDatabase
@@ -60,10 +51,6 @@ def tried(genuine: str, read: Read, *, lines: bool = False) -> int:
     return count
 
 
-STEP = {"action": "delete", "half_commit_log_offset": 7, "producer_group": "shop", "reason": "why"}
-ADDRESS = {"location": "sqlite:///t.db", "table": "t", "offset_column": "offset", "group_column": "g"}
-
-
 def test_plans(rmqtx: Run, common: Path, tmp_path: Path) -> None:
     rows = json.loads(rmqtx("pending", common, "--format", "json").out)
     name = rows[0]["transaction_id"]
@@ -83,24 +70,6 @@ def test_a_surrogate_in_a_plan_is_a_sentence(rmqtx: Run, common: Path, tmp_path:
     result = rmqtx("apply", tmp_path / "p.json", "--store", common, "--to", tmp_path / "new", "--reason", "x")
     assert result.status == 10, result.err
     assert "text of whole characters" in result.err
-
-
-def test_plans_and_undo_files_of_tables() -> None:
-    head = {"kind": "rmqtx-table-plan", "version": 1, "made_by": "rmqtx", "made_time_ms": 1, "store": "/s",
-            "transaction_table": ADDRESS}  # fmt: skip
-    text = "\n".join(json.dumps(one) for one in (head, STEP))
-    assert tried(text, lambda given: read_plan(given, "plan"), lines=True) > 200
-    undo = [{**head, "kind": "rmqtx-table-undo", "receipts": ["x"]},
-            {**STEP, "row": {"offset": {"decimal": "7"}, "g": "shop", "bytes": {"bytes": "00"}}}]  # fmt: skip
-    text = "\n".join(json.dumps(one) for one in undo)
-    assert tried(text, lambda given: read_undo(given, "undo"), lines=True) > 200
-
-
-def test_a_row_of_another_offset_is_not_put_back() -> None:
-    head = {"kind": "rmqtx-table-undo", "version": 1, "transaction_table": ADDRESS}
-    text = "\n".join(json.dumps(one) for one in (head, {**STEP, "row": {"offset": 8, "g": "shop"}}))
-    with pytest.raises(BadText, match="not that of its step"):
-        read_undo(text, "undo")
 
 
 def test_marks_and_memories(tmp_path: Path) -> None:
@@ -213,53 +182,3 @@ def test_checkpoints_of_audits_that_follow(common: Path, tmp_path: Path) -> None
         assert_plain(said_of(follow))
 
 
-def test_nobody_logs_in_to_a_host_that_only_a_file_names(
-    rmqtx: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RMQTX_LEDGER_PASSWORD", "secret")
-    head = {"kind": "rmqtx-table-undo", "version": 1, "receipts": ["x"],
-            "transaction_table": {**ADDRESS, "location": "mysql+pymysql://127.0.0.1:9/db"}}  # fmt: skip
-    (tmp_path / "undo").write_text("\n".join(json.dumps(one) for one in (head, {**STEP, "row": {"offset": 7}})))
-    result = rmqtx("transaction-table", "undo", tmp_path / "undo", "--yes")
-    assert result.status == 2
-    assert "user and password would go to that host" in result.err
-
-
-class Terminal:
-    """A terminal with one answer to every question."""
-
-    def __init__(self, answer: str) -> None:
-        self._answer = answer
-
-    def isatty(self) -> bool:
-        return True
-
-    def readline(self) -> str:
-        return self._answer
-
-
-@pytest.mark.parametrize("more", [(), ("--dry-run",)])
-def test_a_plan_of_rows_asks_before_it_logs_in(
-    rmqtx: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
-) -> None:
-    """The plan names the server: whoever wrote the file must not get user and password unasked."""
-    monkeypatch.setenv("RMQTX_LEDGER_PASSWORD", "secret")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.setblocking(False)
-        location = f"mysql+pymysql://127.0.0.1:{server.getsockname()[1]}/db"
-        head = {"kind": "rmqtx-table-plan", "version": 1, "store": str(unpacked("prepared-4.2.0")),
-                "transaction_table": {**ADDRESS, "location": location}}  # fmt: skip
-        (tmp_path / "plan").write_text("\n".join(json.dumps(one) for one in (head, STEP)))
-        words = ("transaction-table", "apply", tmp_path / "plan", "--undo", tmp_path / "undo", *more)
-        monkeypatch.setattr("sys.stdin", io.StringIO())
-        unasked = rmqtx(*words)
-        assert (unasked.status, "user and password would go to the server" in unasked.err) == (2, True), unasked.err
-        monkeypatch.setattr("sys.stdin", Terminal("n\n"))
-        refused = rmqtx(*words)
-        assert (refused.status, location in refused.err) == (exit_status.INTERRUPTED, True), refused.err
-        with pytest.raises(BlockingIOError):  # no client has connected
-            server.accept()
-        assert not (tmp_path / "undo").exists()
-    monkeypatch.setattr("sys.stdin", Terminal("y\n"))  # no terminal is there any more
-    tried = rmqtx(*words)
-    assert (tried.status, "connect" in tried.err) == (exit_status.UNREADABLE, True), tried.err

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from readers.model.errors import UnwritableFile
-from repairs.transaction_table import changes, receipts
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.stores import contents, unpacked
@@ -73,87 +71,6 @@ def test_a_state_table_is_made_anew(rmqtx: Run, tmp_path: Path) -> None:
     refused = rmqtx("rebuild", "redolog", unpacked("common-4.9.7"), "--to", tmp_path / "none")
     assert refused.status == 2
     assert "neither state table nor redo log" in refused.err
-
-
-def test_rows_go_and_come_by_plan_and_back(
-    rmqtx: Run, aged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RMQTX_STATE_DIR", str(tmp_path / "state"))
-    before, url = content(aged), f"sqlite:///{aged}"
-    plan, undo = tmp_path / "rows.plan", tmp_path / "rows.undo"
-    planned = rmqtx(
-        "transaction-table", "plan", unpacked(PREPARED), "--transaction-table", url, "--plan", plan, "--format", "jsonl"
-    )
-    assert planned.status == 0, planned.err
-    assert sorted(row["action"] for row in lines(planned.out)) == ["add"] * 2 + ["delete"] * 3
-    assert "3 rows to delete, 2 to add" in planned.err
-    words = ("transaction-table", "apply", plan, "--undo", undo)
-    assert rmqtx(*words, "--dry-run").status == 0
-    assert rmqtx(*words).status == 2  # nobody can be asked
-    assert content(aged) == before
-    done = rmqtx(*words, "--yes")
-    assert done.status == 0, done.err
-    assert content(aged) == rows_by_state("PENDING")
-    assert rmqtx("transaction-table", "apply", plan, "--undo", tmp_path / "more", "--yes").status == 13
-    assert "table-row" not in rmqtx("verify", unpacked(PREPARED), "--transaction-table", url).out
-    again = rmqtx(*words, "--yes")  # as after a crash
-    assert again.status == 0
-    assert "is as planned already" in again.err
-    assert standing(rmqtx) == ("table change", "proved", "stands")
-    assert rmqtx("transaction-table", "undo", undo, "--yes").status == 0
-    assert content(aged) == before
-    assert standing(rmqtx) == ("table change", "proved", "undone")
-    (looked_at,) = lines(rmqtx("receipts", "--recheck", "--store", unpacked(PREPARED), "--format", "jsonl").out)
-    assert looked_at["standing"] == "undone"
-
-
-def standing(rmqtx: Run) -> tuple[str, str, str]:
-    (receipt,) = lines(rmqtx("receipts", "--format", "jsonl").out)
-    return receipt["action"], receipt["outcome"], receipt["rechecks"][-1]["standing"]
-
-
-def test_a_table_of_another_broker_is_wondered_at(rmqtx: Run, aged: Path) -> None:
-    words = ("--transaction-table", f"sqlite:///{aged}")
-    planned = rmqtx("transaction-table", "plan", unpacked("common-4.9.7"), *words)
-    assert planned.status == 0
-    assert f"{len(content(aged))} rows more: no prepared record begins there" in planned.err
-    assert "no prepared record begins" not in rmqtx("transaction-table", "plan", unpacked(PREPARED), *words).err
-
-
-def test_a_server_that_is_lost_leaves_the_outcome_unknown_and_the_same_command_looks(
-    rmqtx: Run, aged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RMQTX_STATE_DIR", str(tmp_path / "state"))
-    plan, undo = tmp_path / "rows.plan", tmp_path / "rows.undo"
-    words = ("--transaction-table", f"sqlite:///{aged}", "--plan", plan)
-    assert rmqtx("transaction-table", "plan", unpacked(PREPARED), *words).status == 0
-
-    def lost(*_: Any) -> None:
-        raise UnwritableFile("the server has gone away")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(changes, "_prove", lost)
-        patched.setattr(receipts, "standing_of_rows", lost)
-        unknown = rmqtx("transaction-table", "apply", plan, "--undo", undo, "--yes")
-    assert unknown.status == 18
-    assert "the server has gone away - whether the rows are changed is unknown" in unknown.err
-    again = rmqtx("transaction-table", "apply", plan, "--undo", undo, "--yes")
-    assert again.status == 0
-    assert "is as planned already" in again.err
-    assert standing(rmqtx) == ("table change", "unknown", "stands")
-
-
-def test_a_journal_that_cannot_be_written_stops_the_plan(
-    rmqtx: Run, aged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before, plan = content(aged), tmp_path / "rows.plan"
-    words = ("--transaction-table", f"sqlite:///{aged}", "--plan", plan)
-    assert rmqtx("transaction-table", "plan", unpacked(PREPARED), *words).status == 0
-    monkeypatch.setenv("RMQTX_STATE_DIR", str(aged))
-    refused = rmqtx("transaction-table", "apply", plan, "--undo", tmp_path / "rows.undo", "--yes")
-    assert refused.status == 10
-    assert "nothing is done without a receipt" in refused.err
-    assert content(aged) == before
 
 
 @pytest.mark.parametrize("command", ["pending", "audit", "verify"])

@@ -16,7 +16,7 @@ from rmqtx_cli.main import app
 from tests.cli.conftest import Run
 from tests.cli.terminal import on_terminal
 
-GROUPS = [[], ["decode"], ["cursor"], ["transaction-table"]]
+GROUPS = [[], ["decode"], ["cursor"]]
 PROGRAM = "import sys; {}from rmqtx_cli.main import run; run()"
 #: As where Typer was installed alone, which brings what it needs of click with it.
 WITHOUT_CLICK = PROGRAM.format("sys.modules['click'] = None; ")

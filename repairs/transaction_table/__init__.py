@@ -1,1 +1,0 @@
-"""Rows of the database table t_transaction, changed and restored."""
