@@ -104,7 +104,7 @@ def plain(
 _NUMBERS = frozenset(
     {
         "value", "tags_code", "key_hash", "entry_number", "previous_entry_number", "slot_number", "producer_group_hash",
-        "entry_index", "term", "epoch", "age_ms", "half",
+        "entry_index", "term", "epoch", "age_ms", "half", "half_lag",
     }
 )
 _PATHS = frozenset({"file", "store"})
