@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from readers.errors import BadRequest
+from rmqtx_cli import completion
 from rmqtx_cli.commands import Example
 from rmqtx_cli.pager import NoPagerOption
 
@@ -24,7 +25,7 @@ EXAMPLES = (
 WordArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="WORD",
+        metavar="WORD", autocompletion=completion.words,
         help="A state, flag, advice, finding, term, table, column, structure, response code or exit status.",
     ),
 ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from readers.errors import BadRequest
-from rmqtx_cli import exit_status, say
+from rmqtx_cli import completion, exit_status, say
 from rmqtx_cli.commands import Example
 from rmqtx_cli.durations import parse_duration_ms
 from rmqtx_cli.live import LiveOptions, with_live_options
@@ -58,12 +58,15 @@ _TOLD_MAX = 10
 
 ActionArgument = Annotated[
     str,
-    typer.Argument(metavar="ACTION", help="commit, rollback, discard, resume or close; or show, and a plan's file."),
+    typer.Argument(
+        metavar="ACTION", autocompletion=completion.actions,
+        help="commit, rollback, discard, resume or close; or show, and a plan's file.",
+    ),
 ]
 IdArguments = Annotated[
     list[str] | None,
     typer.Argument(
-        parser=stored_text, metavar="ID...",
+        parser=stored_text, metavar="ID...", autocompletion=completion.transaction_ids,
         help="Transaction ids, message ids of their records, or business keys that only one has. None: by conditions.",
     ),
 ]

@@ -10,7 +10,6 @@ from rmqtx_cli.commands.decode.shared import (
     CoverageOption,
     FromOption,
     ToOption,
-    equals,
     list_rows,
     parse_bounds,
 )
@@ -81,11 +80,11 @@ def command(
             from_time_ms=bounds.from_time_ms, to_time_ms=bounds.to_time_ms,
         )
 
-    conditions = (equals("real_topic", topic), equals("producer_group", group))
+    named = {"--topic": ("real_topic", topic), "--group": ("producer_group", group)}
     if live.instead_of(asked.stores, "rmqtx decode half STORE, or rmqtx decode half -n HOST:PORT"):
         refuse_with_live({"--commitlog": commit_log, "--coverage": coverage})
         with live_tables_source(live, rate) as source:
             given = source.halves(bounds, asked.voice)
-            return list_rows(asked, "halves", read, conditions=conditions, given=given)
+            return list_rows(asked, "halves", read, named=named, given=given)
     refuse_without_live(rate)
-    return list_rows(asked, "halves", read, conditions=conditions)
+    return list_rows(asked, "halves", read, named=named)
