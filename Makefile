@@ -59,11 +59,11 @@ demo: $(INSTALLED) $(DEMO)/store ## what hangs in a store that a real broker wro
 
 .PHONY: test
 test: $(INSTALLED) ## the tests, in up to 4 processes; needs neither broker nor network
-	@$(BIN)/python -m pytest tests -m "broker or not slow" --numprocesses $(TEST_PROCESSES) --dist loadfile
+	@$(BIN)/python -m pytest tests -m "not slow and not broker" --numprocesses $(TEST_PROCESSES) --dist loadfile
 
 .PHONY: test-slow
-test-slow: $(INSTALLED) ## what `make test` leaves out: the other stores of the corpus, more seeds, the life of JVMs
-	@$(BIN)/python -m pytest tests -m "slow and not broker" --numprocesses $(TEST_PROCESSES) --dist loadfile
+test-slow: $(INSTALLED) ## what `make test` leaves out: other stores of the corpus, more seeds, JVMs, brokers where Maven is
+	@$(BIN)/python -m pytest tests -m "slow or broker" --numprocesses $(TEST_PROCESSES) --dist loadfile
 
 .PHONY: lint
 lint: $(INSTALLED) ## ruff

@@ -116,8 +116,7 @@ def show(
         table = pa.Table.from_batches(_scanned(reading, stores, settings_of, at_ms, progress, chosen), TRANSACTIONS)
     if not table.num_rows and shortened:
         table = pa.concat_tables(shortened)
-        ids = ", ".join(table["transaction_id"].to_pylist()[:_SHORT_IDS_TOLD_MAX])
-        reading.notes.append(f"{identity} is short for {ids}, because nothing has that name")
+        reading.notes.append(short_note(identity, table["transaction_id"].to_pylist()))
     if not table.num_rows:
         raise not_found(stores, identity, reading)
     reading.batches = table.to_batches()
@@ -281,6 +280,18 @@ def _undecidable_findings(undecidable: Counter[tuple[str, str]]) -> list[Finding
 def open_rows(rows: pa.Table) -> pa.Table:
     """The rows that the broker still has before it: PENDING, and decided or discarded ones that it will ask again."""
     return rows_where(rows, is_open_row(rows))
+
+
+def is_short_for(part: str, identity: str) -> bool:
+    """Whether an id begins or ends with some text, so long that this is no chance; case does not count."""
+    short, whole = part.upper(), identity.upper()
+    return len(part) >= SHORT_ID_LENGTH_MIN and (whole.startswith(short) or whole.endswith(short))
+
+
+def short_note(part: str, identities: Sequence[str]) -> str:
+    """Which ids a text was taken for."""
+    ids = ", ".join(identities[:_SHORT_IDS_TOLD_MAX])
+    return f"{part} is short for {ids}, because nothing has that name"
 
 
 def _rows_of_short_id(rows: pa.Table, part: str) -> pa.Table:

@@ -15,7 +15,7 @@ from readers.discard_times import is_open_row, with_discard_times
 from readers.errors import NoSuchTransaction
 from readers.foretold import Foretold
 from readers.judge import judge
-from readers.questions import open_rows, undecidable_findings
+from readers.questions import SHORT_ID_LENGTH_MIN, is_short_for, open_rows, short_note, undecidable_findings
 from readers.tables import LIVE_TRANSACTIONS, TRANSACTIONS
 from readers.witnesses import Witnesses
 from remoting.answers import BrokerAddresses
@@ -68,18 +68,27 @@ def pending(
 
 def show(
     brokers: Sequence[Broker], identity: str, *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
-    facts: Sequence[LiveStore] | None = None,
+    facts: Sequence[LiveStore] | None = None, short: bool = False,
 ) -> VerdictReading:
     """The transactions that an id, the message id of any of their records, or a business key names.
 
+    `short`: where nothing has the name, those in the half queues whose id begins or ends with it; a note says so.
     Shape:  rows of LIVE_TRANSACTIONS. Order: first half copy.
     Raises: NoSuchTransaction; Unreachable, NoAnswer, Refused.
     """
 
     def by_name(sources: list[LiveWitnesses]) -> Named:
-        return _named(sources, [identity])
+        named = _named(sources, [identity])
+        if not named and short and len(identity) >= SHORT_ID_LENGTH_MIN:
+            every = _union(source.window(is_whole=True) for source in sources)
+            named = {one: topic for one, topic in every.items() if is_short_for(identity, one)}
+            shortened.extend(named)
+        return named
 
+    shortened: list[str] = []
     reading = _reading(brokers, members, pace, by_name, facts=facts)
+    if shortened:
+        reading.notes.append(short_note(identity, shortened))
     if not reading.table().num_rows:
         raise NoSuchTransaction(
             f"no transaction {identity} on {', '.join(broker.root for broker in brokers)}",

@@ -25,6 +25,7 @@ from readers.local_engine import audit
 from readers.sources import Segment
 from readers.store import Store, open_store
 from readers.store_view import StoreFacts, store_facts
+from readers.tables import column
 from repairs import bundle_tables
 from repairs.bundle_archive import pack, write_files
 from repairs.bundle_files import PlannedFile, planned_segment
@@ -51,11 +52,11 @@ _CONF_KEYS = (
 #: One row is a transaction of a bundle, as a store and as the bundle calls it.
 BUNDLED = pa.schema(
     [
-        pa.field("transaction_id", pa.string()),
-        pa.field("bundle_transaction_id", pa.string()),
-        pa.field("state", pa.string()),
-        pa.field("was_asked", pa.bool_()),
-        pa.field("records_count", pa.int32()),
+        column("transaction_id", pa.string(), "what the store calls the transaction"),
+        column("bundle_transaction_id", pa.string(), "what the bundle calls it: another word where it is redacted"),
+        column("state", pa.string(), "its state"),
+        column("was_asked", pa.bool_(), "whether it was asked for; else it is there for the sake of such a one"),
+        column("records_count", pa.int32(), "its records that are in the bundle"),
     ]
 )
 _ARCHIVE_SUFFIXES = (".tar.xz", ".txz")
@@ -222,13 +223,13 @@ class _Draft:
                 yield f"{name} is not in the bundle"
                 continue
             mine, others = self._plain(self._renamed(row)), self._plain(other)
-            for column in mine:
-                if mine[column] == others[column] or column in _OF_THE_MOMENT:
+            for part in mine:
+                if mine[part] == others[part] or part in _OF_THE_MOMENT:
                     continue
-                if column in bundle_tables.COLUMNS and (tables := bundle_tables.tables_of(self.selection, row)):
+                if part in bundle_tables.COLUMNS and (tables := bundle_tables.tables_of(self.selection, row)):
                     self._left_out.setdefault(tables, set()).add(name)
                 else:
-                    yield f"{name}: {column} is {others[column]}, in the store {mine[column]}"
+                    yield f"{name}: {part} is {others[part]}, in the store {mine[part]}"
         for row in found.values():
             self.foreign_offsets.extend(_places(row))
             yield f"{row['transaction_id']} is in the bundle and was not chosen"
@@ -258,8 +259,8 @@ class _Draft:
             return row
         name_of = naming(self.redactor)
         renamed = dict(row)
-        for column in ("producer_group", "topic"):
-            renamed[column] = None if row[column] is None else name_of(row[column])
+        for name in ("producer_group", "topic"):
+            renamed[name] = None if row[name] is None else name_of(row[name])
         if row["keys"] is not None:
             renamed["keys"] = self.redactor.words(row["keys"].encode("utf-8", "surrogateescape")).decode("ascii")
         renamed["transaction_id"] = self._renamed_id(row)

@@ -300,10 +300,10 @@ def receipts_view() -> View:
     return View(
         (
             plain("transaction_id", ALWAYS), plain("action", ALWAYS), plain("outcome", ALWAYS),
-            plain("state_before", 3, "before"), plain("state_after", 2, "after"),
-            Column("response", ("requests",), response, 4), plain("producer_group", 5, "group"), plain("topic", 5),
-            plain("keys", 6, may_be_cut=True), plain("receipt_id", 1),
-            Column("notes", ("notes",), lambda row: escaped("; ".join(row["notes"] or ())), 2, may_be_cut=True),
+            plain("state_before", 4, "before"), plain("state_after", 3, "after"),
+            Column("response", ("requests",), response, 6), plain("producer_group", 7, "group"), plain("topic", 7),
+            plain("keys", 2, may_be_cut=True, least_cells=18), plain("receipt_id", 1),
+            Column("notes", ("notes",), lambda row: escaped("; ".join(row["notes"] or ())), 5, may_be_cut=True),
         ),
         "no receipts",
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rmqtx_cli import acting, drawing, receipts_page, simulation_views, summary
-from rmqtx_cli.commands import cursor, plan, receipts, undo
+from rmqtx_cli.commands import bundle, cursor, plan, receipts, undo
 from rmqtx_cli.commands.transaction_table import shared
 from rmqtx_cli.views import (
     DIFFERENCES_VIEW,
@@ -29,5 +29,5 @@ def all_views() -> Iterator[View]:
     yield acting.receipts_view()
     yield from drawing.views()
     yield from receipts_page.VIEWS
-    yield from (receipts.view(with_standing=False), plan.steps_view(), undo.view(), cursor.view())
+    yield from (receipts.view(with_standing=False), plan.steps_view(), undo.view(), cursor.view(), bundle.view())
     yield shared.steps_view()

@@ -37,6 +37,7 @@ from remoting import frames, unique_keys
 from remoting.codes import ResponseCode
 from remoting.meanings import MEANINGS as RESPONSE_MEANINGS
 from repairs.answers import ANSWERS
+from repairs.bundles import BUNDLED
 from repairs.cursor_setting import CURSOR_EFFECTS
 from repairs.guards import GUARDS
 from repairs.probe_steps import PROBE_STEPS, SCENARIOS, STEPS
@@ -45,6 +46,8 @@ from repairs.receipts import RECEIPTS, RECHECK, REQUEST, STANDINGS
 from repairs.table_plans import TABLE_STEPS
 from repairs.undo_table import EDITS
 from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
+from rmqtx_cli.stores_table import STORES
+from rmqtx_cli.summary import SUMMARY
 from rmqtx_cli.views import View
 
 #: Where structures on disk are declared; a test finds any that is missing here.
@@ -63,7 +66,7 @@ RESULT_TABLES = {
     "simulated_checks": SIMULATED_CHECKS, "simulated_rounds": SIMULATED_ROUNDS,
     "simulated_transactions": SIMULATED_TRANSACTIONS, "state_table": STATE_TABLE, "redo_log": REDO_LOG,
     "rocksdb_transactions": ROCKSDB_TRANSACTIONS, "dledger_entries": DLEDGER_ENTRIES, "epochs": EPOCHS,
-    "table_steps": TABLE_STEPS,
+    "table_steps": TABLE_STEPS, "stores": STORES, "audit_summary": SUMMARY, "bundled": BUNDLED,
 }  # fmt: skip
 
 #: One spelling and one meaning for each noun, in the order in which they build on each other.
@@ -185,19 +188,22 @@ def _tables() -> Iterator[Entry]:
 
 def _heads(views: Iterable[View]) -> Iterator[Entry]:
     """The heads of printed tables that are no columns' names, and the columns that can be made of others."""
-    from readers.tables import TRANSACTIONS
+    from readers.tables import LIVE_TRANSACTIONS, TRANSACTIONS
     from rmqtx_cli.derived_columns import derived_columns
 
     for name, derived in derived_columns(TRANSACTIONS).items():
         yield Entry(name, "column made of others", (f"{meaning_of(derived.field)}; in --where and --fields",))
+    for added in (one for one in LIVE_TRANSACTIONS if one.name not in TRANSACTIONS.names):
+        yield Entry(added.name, "column", (f"{meaning_of(added)}; in transactions of live brokers",))
     tables = {one.name: meaning_of(one) for schema in {**ALL_TABLES, **RESULT_TABLES}.values() for one in schema}
     parts = [*REQUEST, *RECHECK, *EDITS, *CURSOR_EFFECTS]
     meanings = {one.name: meaning_of(one) for one in parts} | _OF_A_PAGE | tables
     sources: dict[str, dict[str, None]] = {}
     for view in views:
         for column in view.columns:
-            if column.heading and not (column.heading in tables and (column.heading,) == column.sources):
-                sources.setdefault(column.heading, {}).update(dict.fromkeys(column.sources))
+            for heading in column.headings:
+                if not (heading in tables and (heading,) == column.sources):
+                    sources.setdefault(heading, {}).update(dict.fromkeys(column.sources))
     for heading, names in sources.items():
         lines = (f"{name}: {meanings[name]}" if meanings.get(name) else f"shows {name}" for name in names)
         yield Entry(heading, "head of a printed column", tuple(lines))

@@ -68,7 +68,9 @@ class LiveSource:
         """What became of one transaction."""
         from remoting.live_questions import show
 
-        return show(self.live.brokers, identity, members=self.live.members, pace=self.pace, facts=self.facts)
+        return show(
+            self.live.brokers, identity, members=self.live.members, pace=self.pace, facts=self.facts, short=True
+        )
 
     def audit(self) -> VerdictReading:
         """What became of all that the half queues hold."""

@@ -30,11 +30,11 @@ def checks_view(*, with_store: bool, with_configuration: bool) -> View:
     return View(
         (
             *_which(with_store=with_store, with_configuration=with_configuration),
-            plain("round", ALWAYS), plain("round_time_ms", 6), plain("transaction_id", ALWAYS),
-            plain("action", ALWAYS), plain("checks_count", 1, "checks"), plain("half_queue_offset", 2, "half"),
-            plain("new_half_queue_offset", 2, "new_half"), plain("written_bytes", 5, "bytes"),
-            plain("topic", 7, may_be_cut=True), plain("producer_group", 8, "group", may_be_cut=True),
-            plain("may_be_a_round_later", 3, "or_later"),
+            plain("round", ALWAYS), plain("round_time_ms", 8), plain("transaction_id", ALWAYS),
+            plain("action", ALWAYS), plain("checks_count", 1, "checks"), plain("half_queue_offset", 5, "half"),
+            plain("new_half_queue_offset", 5, "new_half"), plain("written_bytes", 7, "bytes"),
+            plain("topic", 2, may_be_cut=True), plain("producer_group", 3, "group", may_be_cut=True),
+            plain("may_be_a_round_later", 4, "or_later"),
         ),
         _NOTHING,
     )  # fmt: skip

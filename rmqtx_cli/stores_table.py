@@ -19,6 +19,7 @@ from readers.log_claims import LogClaims, log_claims
 from readers.rocksdb_cursors import cursor_databases
 from readers.rocksdb_queues import queue_bounds
 from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from readers.tables import column
 from rmqtx_cli.text import count, escaped, size
 
 if TYPE_CHECKING:
@@ -29,30 +30,30 @@ if TYPE_CHECKING:
 #: Offsets of the commit log in bytes; of queues as ordinals; null where not known.
 STORES = pa.schema(
     [
-        pa.field("store", pa.string()),
-        pa.field("generation", pa.string()),
-        pa.field("designs", pa.list_(pa.string())),
-        pa.field("designs_shown_by", pa.list_(pa.string())),
-        pa.field("broker_versions", pa.string()),
-        pa.field("settings", pa.string()),
-        pa.field("is_in_use", pa.bool_()),
-        pa.field("used_by_process", pa.int64()),
-        pa.field("is_aborted", pa.bool_()),
-        pa.field("log_files_count", pa.int64()),
-        pa.field("log_begin_offset", pa.int64()),
-        pa.field("log_end_offset", pa.int64()),
-        pa.field("log_size_bytes", pa.int64()),
-        pa.field("topics_count", pa.int64()),
-        pa.field("queues_count", pa.int64()),
-        pa.field("index_files_count", pa.int64()),
-        pa.field("half_min_offset", pa.int64()),
-        pa.field("half_max_offset", pa.int64()),
-        pa.field("half_next_offset", pa.int64()),
-        pa.field("half_lag", pa.int64()),
-        pa.field("op_max_offset", pa.int64()),
-        pa.field("op_next_offset", pa.int64()),
-        pa.field("discarded_count", pa.int64()),
-        pa.field("trust", pa.list_(pa.string())),
+        column("store", pa.string(), "root of the store"),
+        column("generation", pa.string(), "which designs of transactions the store shows, in words"),
+        column("designs", pa.list_(pa.string()), "the same as words (rmqtx explain design)"),
+        column("designs_shown_by", pa.list_(pa.string()), "for each design the files that show it"),
+        column("broker_versions", pa.string(), "the versions that can have written it, as far as that shows"),
+        column("settings", pa.string(), "the broker's settings that are supposed, each with where it is from"),
+        column("is_in_use", pa.bool_(), "whether a process has the store's lock now"),
+        column("used_by_process", pa.int64(), "that process"),
+        column("is_aborted", pa.bool_(), "whether the file abort is there: the broker runs, or did not stop cleanly"),
+        column("log_files_count", pa.int64(), "files of the commit log"),
+        column("log_begin_offset", pa.int64(), "first byte of the log that is there"),
+        column("log_end_offset", pa.int64(), "end of what is written in the log; null where nothing is"),
+        column("log_size_bytes", pa.int64(), "bytes that the log's files occupy, written or not"),
+        column("topics_count", pa.int64(), "topics that have queues"),
+        column("queues_count", pa.int64(), "queues of all topics"),
+        column("index_files_count", pa.int64(), "files of the message index"),
+        column("half_min_offset", pa.int64(), "first entry of the half queue"),
+        column("half_max_offset", pa.int64(), "end of the half queue: the next entry's number"),
+        column("half_next_offset", pa.int64(), "the half that the check reads next"),
+        column("half_lag", pa.int64(), "half copies that the check has before it"),
+        column("op_max_offset", pa.int64(), "end of the op queue"),
+        column("op_next_offset", pa.int64(), "the op message that the check reads next"),
+        column("discarded_count", pa.int64(), "copies in the discard queue"),
+        column("trust", pa.list_(pa.string()), "what can be relied on, and what cannot, in sentences"),
     ]
 )
 

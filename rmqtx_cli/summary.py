@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from readers.flags import FLAGS
 from readers.states_and_advice import STATES
+from readers.tables import column
 from rmqtx_cli.durations import duration_text
 from rmqtx_cli.text import count, escaped, size
 from rmqtx_cli.views import ALWAYS, View, plain
@@ -30,12 +31,12 @@ _COUNTS = [f"{state.lower()}_count" for state in STATES]
 #: One row per producer group and topic.
 SUMMARY = pa.schema(
     [
-        pa.field("producer_group", pa.string()),
-        pa.field("topic", pa.string()),
-        pa.field("transactions_count", pa.int64()),
-        *(pa.field(name, pa.int64()) for name in _COUNTS),
-        pa.field("flagged_count", pa.int64()),
-        pa.field("half_copies_count", pa.int64()),
+        column("producer_group", pa.string(), "producer group"),
+        column("topic", pa.string(), "real topic"),
+        column("transactions_count", pa.int64(), "transactions of this group and topic"),
+        *(column(name, pa.int64(), f"those that are {state}") for name, state in zip(_COUNTS, STATES, strict=True)),
+        column("flagged_count", pa.int64(), "those that something is odd about: they have a flag"),
+        column("half_copies_count", pa.int64(), "half copies of all of them: many of few transactions cost the check"),
     ]
 )
 #: Which states a narrow table can do without.

@@ -326,9 +326,9 @@ VIEWS: dict[str, View] = {
         plain("file", 3, may_be_cut=True),
     ),
     "findings": _view(
-        plain("severity", ALWAYS), plain("code", ALWAYS), plain("file", 2, may_be_cut=True, least_cells=14),
+        plain("severity", ALWAYS), plain("code", ALWAYS), plain("file", 1, may_be_cut=True, least_cells=12),
         plain("position_bytes", 3), plain("length_bytes", 4), plain("expected", 5, may_be_cut=True),
-        plain("actual", 5, may_be_cut=True), plain("meaning", 1, wraps=True, least_cells=36),
+        plain("actual", 5, may_be_cut=True), plain("meaning", ALWAYS, wraps=True, least_cells=28),
     ),
     "exported": _view(
         plain("topic", ALWAYS, may_be_cut=True), plain("day", ALWAYS), plain("rows_count", ALWAYS, "rows"),

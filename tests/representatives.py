@@ -95,13 +95,17 @@ def each_store(names: Iterable[str]) -> list[Any]:
     return [pytest.param(name, marks=() if name in REPRESENTATIVES else pytest.mark.slow) for name in names]
 
 
-def one_of_each_design(names: Iterable[str]) -> list[Any]:
-    """Parameters, one for each of these stores: the first of each design runs in `make test`."""
+def one_of_each_design(names: Iterable[str | Any]) -> list[Any]:
+    """Parameters, one for each of these stores: the first of each design runs in `make test`.
+
+    What is a parameter already keeps its marks.
+    """
     seen: set[str] = set()
     parameters = []
-    for name in names:
+    for given in names:
+        name, marks = (given, ()) if isinstance(given, str) else (str(given.values[0]), tuple(given.marks))
         design = str(corpus.recipe(name).get("design", corpus.HALF_TOPIC_DESIGN))
-        parameters.append(pytest.param(name, marks=pytest.mark.slow if design in seen else ()))
+        parameters.append(pytest.param(name, marks=(*marks, *([pytest.mark.slow] if design in seen else []))))
         seen.add(design)
     return parameters
 

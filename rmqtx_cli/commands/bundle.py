@@ -23,6 +23,7 @@ from rmqtx_cli.text import count, size, stored_text
 
 if TYPE_CHECKING:
     from repairs.bundles import Bundle
+    from rmqtx_cli.views import View
 
 NAME = "bundle"
 SHORT = "the smallest slice of a store that shows some transactions, for a bug report"
@@ -105,8 +106,6 @@ def command(
     from repairs.bundles import BUNDLED, Source, make_bundle, refuse_target
     from rmqtx_cli.listing import Listing
     from rmqtx_cli.opening import open_stores, refuse_inside
-    from rmqtx_cli.views import View, plain
-
     if not transaction and not finding:
         raise BadRequest("nothing to bundle", advice="give --transaction ID, or --finding CODE")
     if (output is None) == (to is None):
@@ -114,11 +113,7 @@ def command(
     if redact_key_file is not None and not redact:
         raise BadRequest("--redact-key-file belongs to --redact")
     voice = Voice(verbose, quiet)
-    columns = (
-        plain("transaction_id", 0), plain("bundle_transaction_id", 0, "in the bundle"), plain("state"),
-        plain("was_asked", 2), plain("records_count", 2, "records"),
-    )
-    listing = Listing(BUNDLED, View(columns, "no transactions, only findings"), output_format, voice=voice)
+    listing = Listing(BUNDLED, view(), output_format, voice=voice)
     opened = open_stores([store], commit_log, broker_conf, broker_version)
     if len(opened.stores) != 1:
         raise BadRequest(f"{store} names {len(opened.stores)} stores", advice="bundle one at a time")
@@ -150,3 +145,16 @@ def _told(made: Bundle, voice: Voice) -> int:
     for line in made.differences:
         voice.note(f"not as in the store: {line}")
     return exit_status.INCOMPLETE if made.differences else exit_status.DONE
+
+
+def view() -> View:
+    """How the transactions of a bundle are listed."""
+    from rmqtx_cli.views import ALWAYS, View, plain
+
+    return View(
+        (
+            plain("transaction_id", ALWAYS), plain("bundle_transaction_id", ALWAYS, "in the bundle"), plain("state"),
+            plain("was_asked", 2), plain("records_count", 2, "records"),
+        ),
+        "no transactions, only findings",
+    )  # fmt: skip

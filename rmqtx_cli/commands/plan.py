@@ -309,9 +309,9 @@ def steps_view() -> Any:
     return View(
         (
             plain("transaction_id", ALWAYS), plain("action", ALWAYS), plain("state", ALWAYS),
-            Column("names", ("action", "half_copy", "discard_copy"), named, 2), plain("topic", 4, may_be_cut=True),
-            plain("producer_group", 5, "group", may_be_cut=True), plain("keys", 3, may_be_cut=True),
-            plain("flags", 6, may_be_cut=True), plain("reason", 7, may_be_cut=True),
+            Column("names", ("action", "half_copy", "discard_copy"), named, 4), plain("topic", 2, may_be_cut=True),
+            plain("producer_group", 3, "group", may_be_cut=True), plain("keys", 1, may_be_cut=True, least_cells=24),
+            plain("flags", 5, may_be_cut=True), plain("reason", 6, may_be_cut=True),
         ),
         "no steps",
     )  # fmt: skip

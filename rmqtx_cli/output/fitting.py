@@ -12,6 +12,8 @@ GAP_CELLS = 2
 #: How many characters of an identity's end are shown at least: in what brokers and clients make, the time and a
 #: counter, or the record's place.
 _END_LENGTH = 12
+#: What says nothing if it is in each row.
+_NOTHING = ("", "0", "no")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ def fitted(columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int)
     `cells`: the first rows, from which the widths are taken.
     """
     widths = [max(width(column.heading), *(width(line[n]) for line in cells)) for n, column in enumerate(columns)]
-    empty = {number for number in range(len(columns)) if not any(line[number] for line in cells)}
+    empty = {number for number in range(len(columns)) if all(line[number] in _NOTHING for line in cells)}
     ends = {n: _end_length([line[n] for line in cells]) for n, column in enumerate(columns) if column.short_heading}
     kept, short = list(range(len(columns))), set[int]()
     while _least_total(widths, columns, kept) > room:

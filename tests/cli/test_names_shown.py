@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
+import pkgutil
 from pathlib import Path
 
 import pytest
 
+import rmqtx_cli
+from readers.tables import LIVE_TRANSACTIONS
+from repairs.bundles import BUNDLED
 from rmqtx_cli.all_views import all_views
 from rmqtx_cli.glossary import entries
+from rmqtx_cli.stores_table import STORES
+from rmqtx_cli.summary import SUMMARY
+from rmqtx_cli.views import View
 from tests.cli.conftest import Run
 
 
@@ -69,11 +78,34 @@ def test_what_is_no_name_is_said_with_what_is_near(rmqtx: Run, common: Path, fie
 
 def test_every_head_of_every_table_is_explained(rmqtx: Run) -> None:
     known = {entry.word for entry in entries(all_views())}
-    heads = {column.heading for view in all_views() for column in view.columns if column.heading}
+    heads = {heading for view in all_views() for column in view.columns for heading in column.headings}
     assert len(heads) > 100
     assert {head for head in heads if head not in known and f"{head}_ms" not in known} == set()
     for word in ("age", "half", "since sent", "group"):
         assert "head of a printed column" in rmqtx("explain", word).out
+
+
+def test_every_view_is_among_those_whose_heads_are_explained() -> None:
+    """A view is a constant or made by a function that says so; each is in `all_views`, by its columns or its name."""
+    known = {tuple(column.heading for column in view.columns) for view in all_views()}
+    source = Path(all_views.__code__.co_filename).read_text("utf-8")
+    found = 0
+    for info in pkgutil.walk_packages(rmqtx_cli.__path__, "rmqtx_cli."):
+        module = importlib.import_module(info.name)
+        for name, value in vars(module).items():
+            views = [value] if isinstance(value, View) else []
+            views += [one for one in value.values() if isinstance(one, View)] if isinstance(value, dict) else []
+            for view in views:
+                found += 1
+                assert tuple(column.heading for column in view.columns) in known, f"{info.name}.{name}"
+            if inspect.isfunction(value) and value.__module__ == info.name and "View" in str(
+                value.__annotations__.get("return", "")
+            ) and not name.startswith("_") and name not in ("plain_view", "all_views"):
+                found += 1
+                assert name in source, f"{info.name}.{name} is not among all views"
+    assert found > 30
+    columns = {name for schema in (STORES, SUMMARY, BUNDLED, LIVE_TRANSACTIONS) for name in schema.names}
+    assert columns <= {entry.word for entry in entries(all_views())}
 
 
 def test_a_plan_takes_the_same_names(rmqtx: Run, common: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.fuzz import single_records, whole_segments
 from tests.fuzz.campaign_run import main
 from tests.fuzz.kept import read_kept
 from tests.fuzz.outcomes import FAILURES, HEEDED, UNCHANGED, Case
-from tests.representatives import one_of_each_design
+from tests.representatives import one_of_each_design, rest_is_slow
 
 #: One of each family, small ones: a segment of theirs is damaged in every way.
 WHOLE = (
@@ -22,7 +22,7 @@ SINGLE = ("fifteen-5.1.4", "masked-4.3.0", "statetable-slave-3.1.4", "upgraded-4
 SEGMENTS_COUNT, RECORDS_COUNT = 4, 10
 
 
-@pytest.mark.parametrize("name", one_of_each_design(WHOLE))
+@pytest.mark.parametrize("name", rest_is_slow(WHOLE))
 def test_no_destroyed_segment_reads_as_healthy(name: str) -> None:
     cases = random.Random(name).sample(list(whole_segments.cases_of(name, 0)), SEGMENTS_COUNT)
     played = [whole_segments.play(case) for case in cases]

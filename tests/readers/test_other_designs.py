@@ -23,6 +23,7 @@ from readers.tables import STATE_ENTRIES
 from tests.brokers import corpus
 from tests.forge.stores import contents, opened, settings_of, unpacked
 from tests.readers.truth import Row, audited, is_asked, require_truth
+from tests.representatives import one_of_each_design
 
 OLD = [*corpus.corpus_names(design="state_table"), *corpus.corpus_names(design="prepared_records")]
 needs_rocksdict = pytest.mark.skipif(
@@ -101,7 +102,7 @@ def test_every_row_is_complete(name: str) -> None:
         assert row["queue_id"] is not None
 
 
-@pytest.mark.parametrize("name", [*OLD, *ROCKSDB])
+@pytest.mark.parametrize("name", one_of_each_design([*OLD, *ROCKSDB]))
 def test_pending_and_show_scan_and_say_so(name: str) -> None:
     rows = audited(name)
     wanted = [row for row in rows if row["state"] == "PENDING" or row["advice"] in ("close", "wait")]

@@ -19,7 +19,7 @@ from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.stores import copy_of, opened, settings_of
-from tests.representatives import REPRESENTATIVES, rest_is_slow
+from tests.representatives import rest_is_slow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,13 +31,12 @@ OTHER_DESIGNS = ("state_table", "prepared_records", "rocksdb", "rocksdb_queues")
 
 
 def groups() -> list[Any]:
-    """The stores that stand for others in one audit; the others, some at a time, are slow."""
-    chosen: list[str] = []
-    others: list[str] = []
-    for name in corpus.corpus_names():
-        (chosen if name in REPRESENTATIVES else others).append(name)
-    some = [tuple(others[first : first + GROUP_SIZE]) for first in range(0, len(others), GROUP_SIZE)]
-    return rest_is_slow([(tuple(chosen),), *((names,) for names in some)], quick=1)
+    """All stores of half topics: one of each release in an audit, the others in slow ones."""
+    names = corpus.corpus_names()
+    first = tuple(name for name in names if name.startswith("common"))
+    others = [name for name in names if name not in first]
+    some = [tuple(others[number : number + GROUP_SIZE]) for number in range(0, len(others), GROUP_SIZE)]
+    return rest_is_slow([(first,), *((names,) for names in some)], quick=1)
 
 
 def told(reading: VerdictReading) -> dict[str, list[str]]:
@@ -69,8 +68,11 @@ def test_every_store_of_the_corpus(spark: SparkSession, names: tuple[str, ...]) 
     assert wanted["rows"]
 
 
-def test_every_store_of_the_other_designs(spark: SparkSession) -> None:
-    names = [name for design in OTHER_DESIGNS for name in corpus.corpus_names(design=design)]
+@pytest.mark.parametrize("first", rest_is_slow([True, False], quick=1))
+def test_every_store_of_the_other_designs(spark: SparkSession, first: bool) -> None:
+    """The first of each design in one audit, and all others in another."""
+    of_design = [corpus.corpus_names(design=design) for design in OTHER_DESIGNS]
+    names = [name for names in of_design for name in (names[:1] if first else names[1:])]
     stores = [opened(name) for name in names]
     of_root = {store.root: settings_of(name) for store, name in zip(stores, names, strict=True)}
 
