@@ -38,9 +38,9 @@ $(INSTALLED): pyproject.toml
 		{ echo "make: without RocksDB (no rocksdict for this Python); its tests will be skipped" >&2; \
 		$(PIP) $(EDITABLE) '.[dev,spark]'; } || \
 		{ echo "make: pip cannot install; it needs a package index (PIP_INDEX_URL, or a proxy) the first time" >&2; exit 1; }
-	@$(BIN)/python -m spark_tasks.java >/dev/null 2>&1 || \
+	@$(BIN)/python -m spark_tasks.session.java >/dev/null 2>&1 || \
 		{ echo "installing a Java for Spark into $(VENV), as none of 17 or later is here" >&2; \
-		$(PIP) $(EDITABLE) '.[java]' && $(BIN)/python -m spark_tasks.java >/dev/null; } || \
+		$(PIP) $(EDITABLE) '.[java]' && $(BIN)/python -m spark_tasks.session.java >/dev/null; } || \
 		{ echo "make: without Java; the tests that need Spark will fail" >&2; }
 	@touch $@
 
@@ -79,9 +79,9 @@ contracts: $(INSTALLED) ## which package may import which
 
 .PHONY: man
 man: $(INSTALLED) ## write the manual pages, docs/tables.md and docs/paths.md again, from the commands and the declarations
-	@$(BIN)/python -m rmqtx_cli.manual man
-	@$(BIN)/python -m spark_tasks.schema_page docs/tables.md
-	@$(BIN)/python -m rmqtx_cli.paths_page docs/paths.md
+	@$(BIN)/python -m rmqtx_cli.manual.manual man
+	@$(BIN)/python -m spark_tasks.source.schema_page docs/tables.md
+	@$(BIN)/python -m rmqtx_cli.manual.paths_page docs/paths.md
 
 .PHONY: rewrite
 rewrite: $(INSTALLED) ## write the transcripts and the README's session again; review the diff

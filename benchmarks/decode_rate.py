@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from readers.commit_log import scan_records
-from readers.kernels import is_accelerator_installed, use_accelerator
-from readers.store import open_store
+from readers.log.commit_log import scan_records
+from readers.log.kernels import is_accelerator_installed, use_accelerator
+from readers.store.store import open_store
 
 HEADER = (
     "length_bytes",

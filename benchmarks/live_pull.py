@@ -18,9 +18,9 @@ from pathlib import Path
 from benchmarks import measure, rocketmq
 from benchmarks.report import circumstances, table
 from benchmarks.sections import rmqtx
-from remoting.client import Client
-from remoting.codes import RequestCode
-from remoting.connection import Request
+from remoting.connections.client import Client
+from remoting.connections.connection import Request
+from remoting.protocol.codes import RequestCode
 from tests.brokers.rig import Rig
 
 SIZES = (10_000, 100_000)

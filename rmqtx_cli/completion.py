@@ -23,8 +23,8 @@ _PATIENCE_SECONDS = 1.0
 
 def words(incomplete: str) -> list[str]:
     """Words that `explain` knows."""
-    from rmqtx_cli.all_views import all_views
-    from rmqtx_cli.glossary import entries
+    from rmqtx_cli.commands.all_views import all_views
+    from rmqtx_cli.pages.glossary import entries
 
     known = dict.fromkeys(entry.word for entry in entries(all_views()))
     return [word for word in known if word.lower().startswith(incomplete.lower()) and " " not in word]
@@ -32,14 +32,14 @@ def words(incomplete: str) -> list[str]:
 
 def actions(incomplete: str) -> list[str]:
     """What `plan` can plan, and `show`."""
-    from readers.plan import ACTIONS
+    from repairs.receipts.plan_file import ACTIONS
 
     return _beginning([*ACTIONS, "show"], incomplete)
 
 
 def guards(incomplete: str) -> list[str]:
     """Names of guards."""
-    from repairs.guards import GUARDS
+    from repairs.acts.guards import GUARDS
 
     return _beginning((guard.name for guard in GUARDS), incomplete)
 
@@ -62,8 +62,8 @@ def condition_fields(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def stores(incomplete: str) -> list[str]:
     """Names of stores in the configuration file; paths are the shell's own."""
-    from readers.errors import BadRequest
-    from rmqtx_cli.configuration import configuration
+    from readers.model.errors import BadRequest
+    from rmqtx_cli.options.configuration import configuration
 
     try:
         return _beginning(configuration().stores, incomplete)
@@ -73,8 +73,8 @@ def stores(incomplete: str) -> list[str]:
 
 def transaction_ids(incomplete: str) -> list[str]:
     """Ids of transactions that hang in the store that is read where none is named."""
-    from readers.errors import RmqtxError
-    from readers.pandas_left_out import leave_pandas_out
+    from readers.model.errors import RmqtxError
+    from readers.model.pandas_left_out import leave_pandas_out
 
     leave_pandas_out()
     try:
@@ -85,11 +85,11 @@ def transaction_ids(incomplete: str) -> list[str]:
 
 
 def _pending_ids() -> list[str]:
-    from readers.broker_settings import broker_settings
-    from readers.places import expand
-    from readers.questions import pending
-    from readers.store import open_store
-    from rmqtx_cli.configuration import configuration, own_store
+    from readers.storage.places import expand
+    from readers.store.broker_settings import broker_settings
+    from readers.store.store import open_store
+    from rmqtx_cli.options.configuration import configuration, own_store
+    from verdicts.audit.lookups import pending
 
     named = own_store()
     if named is None:
@@ -121,7 +121,7 @@ def _in_time() -> Iterator[None]:
 
 def _columns(ctx: typer.Context) -> list[str]:
     """Names that the rows of a command know."""
-    from rmqtx_cli.derived_columns import derived_columns
+    from rmqtx_cli.output.derived_columns import derived_columns
 
     schema = _schema_of(ctx.info_name or "")
     if schema is None:
@@ -131,11 +131,11 @@ def _columns(ctx: typer.Context) -> list[str]:
 
 def _schema_of(command: str) -> pa.Schema | None:
     """The table that a command lists."""
-    from readers.diff import DIFFERENCES
-    from readers.reconcile import RECONCILED
-    from readers.tables import ALL_TABLES, TRANSACTIONS
-    from repairs.receipts import RECEIPTS
-    from rmqtx_cli.stores_table import STORES
+    from readers.model.tables import ALL_TABLES, TRANSACTIONS
+    from repairs.receipts.receipts import RECEIPTS
+    from rmqtx_cli.pages.stores_table import STORES
+    from verdicts.ledger.reconcile import RECONCILED
+    from verdicts.transactions.diff import DIFFERENCES
 
     tables = {
         "pending": TRANSACTIONS, "audit": TRANSACTIONS, "plan": TRANSACTIONS, "reconcile": RECONCILED,

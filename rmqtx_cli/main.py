@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from readers.errors import (
+from readers.model.errors import (
     BadRequest,
     EvidenceMissing,
     EvidenceUnreadable,
@@ -22,46 +22,43 @@ from readers.errors import (
     StoreInUse,
     UnsafeStore,
 )
-from readers.pandas_left_out import leave_pandas_out
-from remoting.errors import Refused, RemotingError
-from repairs.interruption import Interrupted
-from rmqtx_cli import exit_status, say
-from rmqtx_cli.command_tree import CommandTree
-from rmqtx_cli.commands import (
+from readers.model.pandas_left_out import leave_pandas_out
+from remoting.protocol.errors import Refused, RemotingError
+from repairs.changes.interruption import Interrupted
+from rmqtx_cli.commands import decode, epilog, transaction_table
+from rmqtx_cli.commands.acting import (
     answer,
     apply,
-    audit,
-    bundle,
-    check,
     close,
     commit,
-    cursor,
-    decode,
-    diff,
     discard,
-    epilog,
+    plan,
+    probe,
+    receipts,
+    resume,
+    rollback,
+    undo,
+)
+from rmqtx_cli.commands.reading import (
+    audit,
+    check,
+    diff,
     explain,
     export,
     pending,
-    plan,
-    probe,
-    rebuild,
-    receipts,
     reconcile,
-    resume,
-    rollback,
-    salvage,
     search,
     show,
     simulate,
     stores,
-    transaction_table,
-    undo,
     verify,
 )
-from rmqtx_cli.row_options import with_row_options
+from rmqtx_cli.commands.repairing import bundle, cursor, rebuild, salvage
+from rmqtx_cli.options.command_tree import CommandTree
+from rmqtx_cli.options.row_options import with_row_options
 from rmqtx_cli.sections import SectionedGroup
-from spark_tasks.errors import SparkUnavailable
+from rmqtx_cli.words import exit_status, say
+from spark_tasks.session.errors import SparkUnavailable
 
 app = CommandTree(
     name="rmqtx",

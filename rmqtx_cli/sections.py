@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmqtx_cli.command_names import SECTIONS
-from rmqtx_cli.command_tree import HelpfulGroup
+from rmqtx_cli.options.command_tree import HelpfulGroup
+from rmqtx_cli.words.command_names import SECTIONS
 
 
 class SectionedGroup(HelpfulGroup):

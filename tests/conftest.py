@@ -45,7 +45,7 @@ def _one_moment() -> Iterator[None]:
     """What a stopped broker would discard depends on when it starts: here all stores are read at one moment."""
     now_ms = time.time_ns() // 1_000_000
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("readers.local_engine", "readers.questions", "spark_tasks.audit"):
+        for module in ("verdicts.audit.local_audit", "verdicts.audit.lookups", "spark_tasks.jobs.audit"):
             patch.setattr(f"{module}.moment_ms", lambda _store: now_ms)
         yield
 

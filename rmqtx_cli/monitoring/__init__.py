@@ -1,1 +1,1 @@
-"""What `rmqtx check` is made of: numbers, memory of the last run, thresholds, and three ways to say the outcome."""
+"""`rmqtx check`: measured, judged, remembered, said."""

@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmqtx_cli.durations import duration_text
 from rmqtx_cli.monitoring.judge import CRITICAL, NAMES, UNKNOWN, WARNING, Outcome, Thresholds
-from rmqtx_cli.text import count, escaped
-from rmqtx_cli.times import time_text
+from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.text import count, escaped
+from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
-    from repairs.probe_steps import Flight, Step
+    from repairs.canary.probe_steps import Flight, Step
 
 
 def judged(flights: Sequence[Flight], thresholds: Thresholds) -> Outcome:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from rmqtx_cli.deadlines import IF_STARTED, in_text
-from rmqtx_cli.durations import duration_text
 from rmqtx_cli.monitoring.measure import Numbers, StoreNumbers
 from rmqtx_cli.monitoring.remembered import Became, ends_gone
-from rmqtx_cli.text import count
+from rmqtx_cli.pages.deadlines import IF_STARTED, in_text
+from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.text import count
 
 OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3
 NAMES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")

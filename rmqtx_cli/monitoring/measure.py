@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from readers.commit_log import last_with_data
-from readers.consume_queue import open_queue
-from readers.cursors import check_cursors
-from readers.discard_times import deadline_of
-from readers.errors import SourceError
-from readers.questions import pending
-from readers.store import DISCARD_TOPIC, HALF_TOPIC
-from rmqtx_cli.check_alive import check_sentence, next_command
+from readers.cursors.cursors import check_cursors
+from readers.log.commit_log import last_with_data
+from readers.model.errors import SourceError
+from readers.queues.consume_queue import open_queue
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC
 from rmqtx_cli.monitoring.remembered import Place, ends_kept
+from rmqtx_cli.pages.check_alive import check_sentence, next_command
+from verdicts.audit.lookups import pending
+from verdicts.deadlines.discard_times import deadline_of
 
 if TYPE_CHECKING:
-    from readers.answers_of_verdicts import VerdictReading
-    from readers.broker_settings import BrokerSettings
-    from readers.foretold import Foretold
-    from readers.store import Store
+    from readers.store.broker_settings import BrokerSettings
+    from readers.store.store import Store
+    from verdicts.model.foretold import Foretold
+    from verdicts.model.reading import VerdictReading
 
 #: Only what hung this long is remembered until the next run; younger ones are on their ordinary way.
 REMEMBERED_AGE_MS = 60_000

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from readers.store import DISCARD_TOPIC
-from remoting.live_questions import lookup
+from readers.store.store import DISCARD_TOPIC
+from remoting.live.lookups import lookup
 from rmqtx_cli.monitoring.measure import Numbers, StoreNumbers, measured
 from rmqtx_cli.monitoring.remembered import Became
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from remoting.live_store import LiveStore
-    from rmqtx_cli.live_reading import LiveSource
+    from remoting.live.store_facts import LiveStore
     from rmqtx_cli.monitoring.remembered import Place
+    from rmqtx_cli.sources.live_reading import LiveSource
 
 
 def measure_live(source: LiveSource, now_ms: int, arguments: str) -> Numbers:

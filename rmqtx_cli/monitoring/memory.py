@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.declared import Form, list_of, needed, struct_of
-from readers.errors import BadText
-from readers.places import identity_of
+from readers.model.declared_json import Form, list_of, needed, struct_of
+from readers.model.errors import BadText
+from readers.storage.places import identity_of
 from rmqtx_cli.monitoring.measure import StoreNumbers
 from rmqtx_cli.output.port import written_whole
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from readers.errors import SourceError
-from readers.properties import UNIQ_KEY
-from readers.questions import lookup
-from readers.record_at import block_at
+from readers.log.properties import UNIQ_KEY
+from readers.log.record_at import block_at
+from readers.model.errors import SourceError
+from verdicts.audit.lookups import lookup
 
 if TYPE_CHECKING:
-    from readers.store import Store
-    from readers.store_view import SettingsOf
+    from readers.store.store import Store
     from rmqtx_cli.monitoring.measure import StoreNumbers
+    from verdicts.evidence.store_facts import SettingsOf
 
 #: Where the newest half copy of a transaction stood: `store` and `commit_log_offset`.
 Place = Mapping[str, Any]

@@ -1,1 +1,1 @@
-"""Ways to write rows: every format behind one port, results on stdout or, whole or not at all, in a file."""
+"""Rows to people and machines: tables, CSV, JSON, Parquet, Arrow."""

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from rmqtx_cli.views import View
+    from rmqtx_cli.output.views import View
 
 _GROUP_BYTES = 64 << 20
 

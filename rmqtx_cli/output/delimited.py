@@ -9,13 +9,13 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
-from readers.moments import is_time, timestamp_name
+from readers.model.moments import is_time, timestamp_name
+from rmqtx_cli.options.row_options import IS_SAFE
 from rmqtx_cli.output.jsontext import json_texts, time_texts, timestamp_texts
 from rmqtx_cli.output.pieces import pieces
-from rmqtx_cli.row_options import IS_SAFE
 
 if TYPE_CHECKING:
-    from rmqtx_cli.views import View
+    from rmqtx_cli.output.views import View
 
 
 class CsvPort:
@@ -90,6 +90,6 @@ def _fields(column: pa.Array) -> list[object]:
 
 def _one_line(value: str) -> str:
     """Text without control characters, which no reader of CSV agrees about; line ends would split the record."""
-    from rmqtx_cli.text import escaped
+    from rmqtx_cli.words.text import escaped
 
     return escaped(value)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rmqtx_cli.text import width
-from rmqtx_cli.views import ALWAYS, Column
+from rmqtx_cli.output.views import ALWAYS, Column
+from rmqtx_cli.words.text import width
 
 GAP_CELLS = 2
 #: How many characters of an identity's end are shown at least: in what brokers and clients make, the time and a

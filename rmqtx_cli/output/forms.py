@@ -9,14 +9,14 @@ from typing import IO
 
 import pyarrow as pa
 
-from readers.moments import timestamp_schema, with_timestamps
-from readers.partition_files import ArrowForm, FileForm, ParquetForm, RowsFile
-from rmqtx_cli.options import OutputFormat
+from readers.model.moments import timestamp_schema, with_timestamps
+from rmqtx_cli.options.options import OutputFormat
+from rmqtx_cli.options.row_options import HAS_TIMESTAMPS, IS_SAFE
 from rmqtx_cli.output.delimited import CsvPort
 from rmqtx_cli.output.jsonlines import JsonLinesPort
 from rmqtx_cli.output.port import Port
-from rmqtx_cli.row_options import HAS_TIMESTAMPS, IS_SAFE
-from rmqtx_cli.views import View
+from rmqtx_cli.output.views import View
+from verdicts.export.partition_files import ArrowForm, FileForm, ParquetForm, RowsFile
 
 #: The formats that an export can have; a table is for people, and one JSON list cannot be continued.
 EXPORT_FORMATS = (OutputFormat.PARQUET, OutputFormat.ARROW, OutputFormat.CSV, OutputFormat.JSONL)

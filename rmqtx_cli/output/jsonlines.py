@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING
 
-from readers.custody import METADATA_KEY
 from rmqtx_cli.output.jsontext import json_rows
 from rmqtx_cli.output.pieces import pieces
+from verdicts.audit.provenance import METADATA_KEY
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rmqtx_cli.views import View
+    from rmqtx_cli.output.views import View
 
 
 class JsonLinesPort:

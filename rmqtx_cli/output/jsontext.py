@@ -13,7 +13,7 @@ from functools import cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.moments import TIME_END_MS, TIME_FIRST_MS, is_time, timestamp_name
+from readers.model.moments import TIME_END_MS, TIME_FIRST_MS, is_time, timestamp_name
 
 _FIRST_OFFSET = pa.array([0], pa.int64())
 _PLAIN = r"^[ !#-\[\]-~]*$"

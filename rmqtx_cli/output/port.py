@@ -10,16 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
-from readers.errors import BadRequest, UnreadableFile
-from rmqtx_cli import progress
-from rmqtx_cli.configuration import OWN_FORMAT
-from rmqtx_cli.options import OutputFormat
-from rmqtx_cli.row_options import HAS_TIMESTAMPS
+from readers.model.errors import BadRequest, UnreadableFile
+from rmqtx_cli.options.configuration import OWN_FORMAT
+from rmqtx_cli.options.options import OutputFormat
+from rmqtx_cli.options.row_options import HAS_TIMESTAMPS
+from rmqtx_cli.words import progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rmqtx_cli.views import View
+    from rmqtx_cli.output.views import View
 
 #: Permissions of what may hold bodies or keys of messages: nobody else reads it, unless its owner says so.
 PRIVATE = 0o600

@@ -11,14 +11,14 @@ from typing import IO, TYPE_CHECKING
 
 from tabulate import tabulate
 
-from rmqtx_cli import say
-from rmqtx_cli.colours import coloured, is_coloured
+from rmqtx_cli.options.row_options import IS_WIDE
 from rmqtx_cli.output.fitting import Fitted, fitted
 from rmqtx_cli.output.pieces import pieces
 from rmqtx_cli.output.port import is_on_terminal
-from rmqtx_cli.row_options import IS_WIDE
-from rmqtx_cli.text import cut, width, wrapped
-from rmqtx_cli.views import Column, Row, View
+from rmqtx_cli.output.views import Column, Row, View
+from rmqtx_cli.words import say
+from rmqtx_cli.words.colours import coloured, is_coloured
+from rmqtx_cli.words.text import cut, width, wrapped
 
 if TYPE_CHECKING:
     import pyarrow as pa

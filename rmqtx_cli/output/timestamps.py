@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from readers.moments import timestamp_schema, with_timestamps
+from readers.model.moments import timestamp_schema, with_timestamps
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx_cli.output.port import Port, StreamingPort
-    from rmqtx_cli.views import View
+    from rmqtx_cli.output.views import View
 
 
 class TimestampPort:

@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from readers.broker_settings import broker_settings
-from readers.cursors import check_cursors
-from readers.discard_times import with_discard_times
-from readers.foretelling import foretold_of_files
-from readers.questions import pending
-from readers.store import open_store
-from remoting import live_questions
-from remoting.broker import Broker
-from remoting.client import Client
+from readers.cursors.cursors import check_cursors
+from readers.store.broker_settings import broker_settings
+from readers.store.store import open_store
+from remoting.connections.broker import Broker
+from remoting.connections.client import Client
+from remoting.live import lookups
 from tests.brokers.histories import IMMUNITY
 from tests.brokers.rig import DISCARD_TOPIC, now_ms
 from tests.brokers.stage import Play, Script, Transaction
+from verdicts.audit.lookups import pending
+from verdicts.deadlines.discard_times import with_discard_times
+from verdicts.deadlines.foretelling import foretold_of_files
 
 #: Settings that brokers are held against; short, so that checks are soon spent.
 SETTINGS: dict[str, dict[str, str]] = {
@@ -120,7 +120,7 @@ def _started_ms(out: Path) -> int:
 
 
 def _times_live(broker: Broker) -> Times:
-    rows = live_questions.pending([broker]).table()
+    rows = lookups.pending([broker]).table()
     return dict(zip(rows["transaction_id"].to_pylist(), rows["discard_at_ms"].to_pylist(), strict=True))
 
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from readers.store import WAITING_TOPICS
-from remoting.client import Client
-from remoting.connection import Request, Value
-from remoting.errors import RemotingError
-from remoting.name_servers import NameServers
-from remoting.settings import Credentials, RemotingSettings
+from readers.store.store import WAITING_TOPICS
+from remoting.connections.client import Client
+from remoting.connections.connection import Request, Value
+from remoting.connections.name_servers import NameServers
+from remoting.protocol.errors import RemotingError
+from remoting.protocol.settings import Credentials, RemotingSettings
 from tests.brokers.rig import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, REQUEST_TOPIC, Rig
 
 ADMIN = Credentials("rmqadmin", "admin-secret-4711")

@@ -18,18 +18,18 @@ from typing import Any
 
 import pytest
 
-from readers.broker_settings import parse_version
-from readers.check_loop import play_round
-from readers.check_rules import CheckRules, check_rules
-from readers.check_state import CheckSettings, CheckState
-from readers.check_steps import Action, Round
-from readers.check_window import CheckWindow, check_window
-from readers.cursors import check_cursors
-from readers.store import open_store
+from readers.cursors.cursors import check_cursors
+from readers.store.broker_settings import parse_version
+from readers.store.store import open_store
 from tests.brokers import maven
 from tests.brokers.histories import IMMUNITY
 from tests.brokers.rig import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Event, Rig, now_ms
 from tests.brokers.stage import Play, Script
+from verdicts.check.check_rules import CheckRules, check_rules
+from verdicts.check.half_queue_check import play_round
+from verdicts.check.state import CheckSettings, CheckState
+from verdicts.check.steps import Action, Round
+from verdicts.check.window import CheckWindow, check_window
 
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "5.3.3").split()
 WHY_NOT = maven.why_not()

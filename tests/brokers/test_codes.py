@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from remoting.broker import Broker
-from remoting.client import Client, checked
-from remoting.codes import COMMIT, NAMES, RequestCode, ResponseCode
-from remoting.connection import Request, Value
-from remoting.errors import Refused
-from remoting.frames import Frame
-from remoting.name_servers import NameServers
-from remoting.producer import Member, Message, Sent, our_client_id
+from remoting.connections.broker import Broker
+from remoting.connections.client import Client, checked
+from remoting.connections.connection import Request, Value
+from remoting.connections.name_servers import NameServers
+from remoting.producer.producer import Member, Message, Sent, our_client_id
+from remoting.protocol.codes import COMMIT, NAMES, RequestCode, ResponseCode
+from remoting.protocol.errors import Refused
+from remoting.protocol.frames import Frame
 from tests.brokers import maven, secured
 from tests.brokers.rig import HALF_TOPIC, REQUEST_CONFIG, REQUEST_TOPIC, Rig
 from tests.brokers.test_live import VERSIONS

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from readers.broker_settings import BrokerSettings, broker_settings
-from readers.local_engine import audit
-from readers.questions import pending
-from readers.store import Store, open_store
+from readers.store.broker_settings import BrokerSettings, broker_settings
+from readers.store.store import Store, open_store
 from tests.brokers import make, maven, recipes
 from tests.brokers.stage import Script, Stop
-from tests.readers.truth import differences
+from tests.verdicts.truth import differences
+from verdicts.audit.local_audit import audit
+from verdicts.audit.lookups import pending
 
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "5.3.3").split()
 SEED = int(os.environ.get("RMQTX_BROKER_SEED", "7041"))

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from readers.broker_settings import BrokerSettings, broker_settings
-from readers.errors import SourceError
-from readers.store import Store
+from readers.model.errors import SourceError
+from readers.store.broker_settings import BrokerSettings, broker_settings
+from readers.store.store import Store
 from tests.brokers import make, maven, recipes
 from tests.brokers.stage import Script, Stop
 from tests.brokers.test_live import SEED, VERSIONS
-from tests.readers.following import Followed
+from tests.verdicts.following import Followed
 
 WHY_NOT = maven.why_not()
 #: A clean stop is the lesser test: it is made where versions are named (`make test-brokers`).

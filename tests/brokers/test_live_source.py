@@ -17,16 +17,16 @@ from typing import Any
 
 import pytest
 
-from readers import questions
-from readers.broker_settings import BrokerSettings, broker_settings
-from readers.local_engine import audit
-from readers.store import Store, open_store
-from remoting import live_questions
-from remoting.broker import Broker
-from remoting.client import Client
+from readers.store.broker_settings import BrokerSettings, broker_settings
+from readers.store.store import Store, open_store
+from remoting.connections.broker import Broker
+from remoting.connections.client import Client
+from remoting.live import lookups as live_lookups
 from tests.brokers import corpus, maven
 from tests.brokers.rig import Rig
 from tests.brokers.test_live import VERSIONS
+from verdicts.audit import lookups
+from verdicts.audit.local_audit import audit
 
 WHY_NOT = maven.why_not()
 STORES = os.environ.get("RMQTX_LIVE_STORES", "killed").split()
@@ -83,17 +83,17 @@ def test_a_live_broker_gives_the_rows_of_its_files(kind: str, version: str, tmp_
     with served(name, tmp_path) as one:
         root = str(one.store.root)
         files = comparable(audit([one.store], one.settings_of).table().to_pylist(), root)
-        live = live_questions.audit([one.broker])
+        live = live_lookups.audit([one.broker])
         assert comparable(live.table().to_pylist(), one.broker.root) == files
         assert [finding.line() for finding in live.findings] == []
-        pending = live_questions.pending([one.broker]).table().to_pylist()
-        in_files = questions.pending([one.store], one.settings_of).table().to_pylist()
+        pending = live_lookups.pending([one.broker]).table().to_pylist()
+        in_files = lookups.pending([one.store], one.settings_of).table().to_pylist()
         assert comparable(pending, one.broker.root) == comparable(in_files, root)
         assert len(pending) == sum(row["state"] == "PENDING" or row["advice"] in ("close", "wait") for row in files)
         assert files
         ids = [row["transaction_id"] for row in files]
-        found = comparable(live_questions.lookup([one.broker], ids).table().to_pylist(), one.broker.root)
+        found = comparable(live_lookups.lookup([one.broker], ids).table().to_pylist(), one.broker.root)
         assert sorted(found, key=str) == sorted(files, key=str)
         for row in files[::10]:
-            shown = live_questions.show([one.broker], row["transaction_id"]).table().to_pylist()
+            shown = live_lookups.show([one.broker], row["transaction_id"]).table().to_pylist()
             assert comparable(shown, one.broker.root) == [row]

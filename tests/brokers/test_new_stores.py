@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from readers.commit_log import scan_segments
-from readers.local_engine import audit
-from readers.store import open_store
-from repairs.rebuild import PARTS, rebuild
-from repairs.salvage import salvage
-from repairs.store_sizes import store_sizes
+from readers.log.commit_log import scan_segments
+from readers.store.store import open_store
+from repairs.rebuild.rebuild import PARTS, rebuild
+from repairs.records.store_sizes import store_sizes
+from repairs.salvage.salvage import salvage
 from tests.brokers import corpus, maven
 from tests.brokers.rig import HALF_TOPIC, Rig
 from tests.brokers.store_files import allow_reading_ops
 from tests.brokers.watching import CALM, Seen, booted, complaints
 from tests.forge import damage
 from tests.forge.stores import settings_of
+from verdicts.audit.local_audit import audit
 
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "5.3.3").split()
 WHY_NOT = maven.why_not()

@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from readers.broker_settings import BrokerSettings, broker_settings
-from readers.local_engine import audit
-from readers.questions import pending
-from readers.store import Store, open_store
+from readers.store.broker_settings import BrokerSettings, broker_settings
+from readers.store.store import Store, open_store
 from tests.brokers import maven
 from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB, RocksPlay
 from tests.brokers.stage import Script
+from verdicts.audit.local_audit import audit
+from verdicts.audit.lookups import pending
 
 pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
 WHY_NOT = maven.why_not()

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from readers.broker_settings import broker_settings
-from readers.local_engine import audit
-from readers.states_and_advice import OPEN_OR_DROPPED
-from readers.store import open_store
+from readers.store.broker_settings import broker_settings
+from readers.store.store import open_store
 from tests.brokers import maven
 from tests.brokers.forcing.stage import Stage
 from tests.brokers.forcing.tool import Ran, Tool
 from tests.brokers.rocks_stage import DROPPED, TRANSACTIONS_IN_ROCKSDB
 from tests.brokers.stage import Transaction
+from verdicts.audit.local_audit import audit
+from verdicts.transactions.states_and_advice import OPEN_OR_DROPPED
 
 VERSIONS = os.environ.get("RMQTX_ROCKSDB_VERSIONS", "5.5.0").split()
 IS_SHORT = "RMQTX_ROCKSDB_VERSIONS" not in os.environ

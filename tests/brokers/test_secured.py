@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from remoting.broker import Broker
-from remoting.client import Client
-from remoting.errors import Refused, Unreachable
-from remoting.producer import Member, Message, our_client_id
-from remoting.settings import Credentials, RemotingSettings
-from remoting.tls import tls_context
+from remoting.connections.broker import Broker
+from remoting.connections.client import Client
+from remoting.connections.tls import tls_context
+from remoting.producer.producer import Member, Message, our_client_id
+from remoting.protocol.errors import Refused, Unreachable
+from remoting.protocol.settings import Credentials, RemotingSettings
 from rmqtx_cli.main import status_of
 from tests.brokers import maven
 from tests.brokers.rig import Rig

@@ -17,19 +17,18 @@ from typing import Any
 
 import pytest
 
-from readers.commit_log import scan_records
-from readers.errors import BadRequest, StoreChanged, UnreadableFile, UnwritableFile
-from readers.job_runner import run_job
-from readers.splits import plan_splits
-from readers.store import Store
-from readers.transaction_table import TableAddress, TransactionTable, read_transaction_table
-from readers.verify import Verify
-from repairs import table_changes
-from repairs.journal import Journal
-from repairs.table_changes import apply_steps, standing_of_rows, undo_steps
-from repairs.table_plans import TablePlan, TableStep
-from repairs.table_receipts import TableReceipt
-from repairs.table_rows import kept_without_transactions
+from readers.jobs.job_runner import run_job
+from readers.log.commit_log import scan_records
+from readers.log.splits import plan_splits
+from readers.model.errors import BadRequest, StoreChanged, UnreadableFile, UnwritableFile
+from readers.old_tables.transaction_table import TableAddress, TransactionTable, read_transaction_table
+from readers.store.store import Store
+from repairs.receipts.journal import Journal
+from repairs.transaction_table import changes
+from repairs.transaction_table.changes import apply_steps, standing_of_rows, undo_steps
+from repairs.transaction_table.plan import TablePlan, TableStep
+from repairs.transaction_table.receipts import TableReceipt
+from repairs.transaction_table.rows import kept_without_transactions
 from tests.brokers import corpus, maven
 from tests.brokers.transaction_tables import (
     DATABASE,
@@ -44,6 +43,7 @@ from tests.brokers.transaction_tables import (
 )
 from tests.forge.stores import opened
 from tests.spark.jars import jar
+from verdicts.verify.verify import Verify
 
 NAME = "prepared-3.2.6"
 LOGIN = ("root", "")
@@ -96,8 +96,8 @@ def test_what_derby_exports_is_what_is_pending(derby: Path) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="pyspark is not here")
 def test_a_table_in_derby_is_read_by_spark_through_jdbc(derby: Path) -> None:
-    from spark_tasks.session import session
-    from spark_tasks.transaction_table import read_transaction_table as read_by_spark
+    from spark_tasks.jobs.transaction_table import read_transaction_table as read_by_spark
+    from spark_tasks.session.session import session
 
     address = TableAddress(f"jdbc:derby:{derby / 'derby'}", "ROOT.T_TRANSACTION")
     said = {"spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={derby / 'spark.log'}"}
@@ -111,8 +111,8 @@ def test_a_table_in_derby_is_read_by_spark_through_jdbc(derby: Path) -> None:
 def test_servers_are_read_by_spark_through_their_drivers_as_without_it(tmp_path: Path) -> None:
     """MariaDB's own driver too: Spark would quote its columns as texts."""
     needs_drivers()
-    from spark_tasks.session import session
-    from spark_tasks.transaction_table import read_transaction_table as read_by_spark
+    from spark_tasks.jobs.transaction_table import read_transaction_table as read_by_spark
+    from spark_tasks.session.session import session
 
     jars = ",".join(str(jar(artifact)) for artifact in JDBC_DRIVERS)
     (tmp_path / "mysql").mkdir()
@@ -220,7 +220,7 @@ def killed(act: Callable[[], None], instant: str) -> None:
     child = os.fork()
     if child == 0:  # nothing of pytest's goes on here
         calls = 0
-        place: Any = Journal if name == "end" else table_changes
+        place: Any = Journal if name == "end" else changes
         real = getattr(place, name)
 
         def dying(*given: Any, **named: Any) -> Any:

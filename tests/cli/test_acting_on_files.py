@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx_cli.exit_status import DONE, NO_SUCH_TRANSACTION, REFUSED_BY_GUARD, SOME_REFUSED, STORE_IN_USE, USAGE
+from rmqtx_cli.words.exit_status import DONE, NO_SUCH_TRANSACTION, REFUSED_BY_GUARD, SOME_REFUSED, STORE_IN_USE, USAGE
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.stores import contents

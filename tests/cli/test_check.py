@@ -213,7 +213,7 @@ def test_two_at_once_do_not_collide(fifteen: Path, memory: Path) -> None:
 
 def test_a_read_that_never_returns_is_left_behind(common: Path, memory: Path) -> None:
     program = (
-        "import readers.consume_queue, rmqtx_cli.monitoring.measure as measure, signal, time\n"
+        "import readers.queues.consume_queue, rmqtx_cli.monitoring.measure as measure, signal, time\n"
         "def hang(*_, **__):\n"
         "    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n"
         "    time.sleep(6_000)\n"

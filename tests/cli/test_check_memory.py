@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from readers import local_engine, questions
-from readers.errors import UnreadableFile
-from readers.index_search import Index
+from readers.index.index_search import Index
+from readers.model.errors import UnreadableFile
 from rmqtx_cli.monitoring import remembered
 from rmqtx_cli.monitoring.judge import CRITICAL, OK, UNKNOWN
 from tests.cli.conftest import Run
 from tests.forge.damage import log_files, zero_bytes
 from tests.forge.stores import copy_of
+from verdicts.audit import local_audit, lookups
 
 NAME = "common-4.9.7"
 AGES = ("--warning", "9000d", "--critical", "9999d")
@@ -127,7 +127,7 @@ def test_many_that_are_gone_cost_one_look_up(
     names = [f"{number:032X}" for number in range(900)]
     places = {name: place(root, 200 * number) for number, name in enumerate(names)} if with_places else {}
     change_memory(tmp_path, hanging=names, places=places)
-    scans, look_ups = counted(monkeypatch, local_engine.audit, questions, "audit"), counted_finds(monkeypatch)
+    scans, look_ups = counted(monkeypatch, local_audit.audit, lookups, "audit"), counted_finds(monkeypatch)
     outcome = check()
     assert outcome["exit_status"] == CRITICAL
     assert len(outcome["newly_vanished"]) == 900

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from readers.tables import ALL_TABLES
-from rmqtx_cli.closed_values import LISTS, closed_values
-from rmqtx_cli.columns import resolve
-from rmqtx_cli.filters import parse_filter
-from rmqtx_cli.glossary import RESULT_TABLES
+from readers.model.tables import ALL_TABLES
+from rmqtx_cli.options.closed_values import LISTS, closed_values
+from rmqtx_cli.options.columns import resolve
+from rmqtx_cli.options.filters import parse_filter
+from rmqtx_cli.pages.glossary import RESULT_TABLES
 from tests.cli.conftest import Run
 
 TABLES = {**ALL_TABLES, **RESULT_TABLES}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx_cli.text import width, wrapped
+from rmqtx_cli.words.text import width, wrapped
 from tests.cli.conftest import Run
 from tests.cli.terminal import on_terminal
 
@@ -121,7 +121,7 @@ def test_sorted_rows_are_in_order_whatever_the_limit_lets_pass(
     every = column("--sort", "checks,-half")
     assert every != sorted(every)
     assert sorted(every) == list(range(289))
-    monkeypatch.setattr("rmqtx_cli.listing._SORTED_ROWS_MAX", 3)
+    monkeypatch.setattr("rmqtx_cli.output.listing._SORTED_ROWS_MAX", 3)
     assert column("--sort", "checks,-half", "--limit", "7") == every[:7]
     assert column("--sort", "-half") == list(range(288, -1, -1))
     oldest = rmqtx("pending", common, "--sort", "-age", "--format", "csv", "--fields", "age").out.splitlines()[1:]

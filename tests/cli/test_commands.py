@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 import typer
 
-from readers.errors import BadRequest
-from readers.store import open_store
-from rmqtx_cli import exit_status
-from rmqtx_cli.command_names import SECTIONS
-from rmqtx_cli.commands import Example, audit, check, decode, explain, pending, show, stores
-from rmqtx_cli.durations import duration_text, parse_duration_ms
+from readers.model.errors import BadRequest
+from readers.store.store import open_store
+from rmqtx_cli.commands import Example, decode
+from rmqtx_cli.commands.reading import audit, check, explain, pending, show, stores
 from rmqtx_cli.main import app
-from rmqtx_cli.times import parse_moment_ms, parse_time_ms, time_text
+from rmqtx_cli.words import exit_status
+from rmqtx_cli.words.command_names import SECTIONS
+from rmqtx_cli.words.durations import duration_text, parse_duration_ms
+from rmqtx_cli.words.times import parse_moment_ms, parse_time_ms, time_text
 from tests.cli.conftest import Run
 from tests.forge.stores import copy_of
 

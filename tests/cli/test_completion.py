@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from readers.local_engine import audit
-from readers.tables import TRANSACTIONS
-from repairs.guards import GUARDS
+from readers.model.tables import TRANSACTIONS
+from repairs.acts.guards import GUARDS
 from rmqtx_cli import completion
 from rmqtx_cli.main import app
 from tests.forge.stores import opened, settings_of
+from verdicts.audit.local_audit import audit
 
 Complete = Callable[..., list[str]]
 PROGRAM = "from rmqtx_cli.main import run; run()"

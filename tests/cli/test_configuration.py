@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx_cli.configuration import KEYS, configuration
-from rmqtx_cli.exit_status import DONE, UNREACHABLE, UNREADABLE, USAGE
-from rmqtx_cli.live import LiveOptions
+from rmqtx_cli.options.configuration import KEYS, configuration
+from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.words.exit_status import DONE, UNREACHABLE, UNREADABLE, USAGE
 from tests.cli.conftest import Run
 
 Write = Callable[[str], Path]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from rmqtx_cli.output.delimited import CsvPort, is_formula
-from rmqtx_cli.views import View
+from rmqtx_cli.output.views import View
 from tests.cli.conftest import Run
 from tests.forge.logs import Forge
 

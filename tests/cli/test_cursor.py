@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from readers.cursors import check_cursors
-from readers.errors import UnsafeStore
-from readers.fastjson import parse
-from readers.store import HALF_TOPIC, OP_TOPIC, open_store
-from repairs.cursor_setting import Move, change_set
-from rmqtx_cli.exit_status import DONE, REFUSED_BY_GUARD, STORE_IN_USE, USAGE
+from readers.cursors.cursors import check_cursors
+from readers.model.errors import UnsafeStore
+from readers.store.fastjson import parse
+from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from repairs.cursors.cursors import Move, change_set
+from rmqtx_cli.words.exit_status import DONE, REFUSED_BY_GUARD, STORE_IN_USE, USAGE
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.stores import contents

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from readers import foretelling
-from readers.broker_settings import broker_settings
-from readers.store import open_store
+from readers.store.broker_settings import broker_settings
+from readers.store.store import open_store
 from tests.cli.conftest import Run
+from verdicts.deadlines import foretelling
 
 Stores = Callable[[str], Path]
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rmqtx_cli import exit_status
+from rmqtx_cli.words import exit_status
 from tests.brokers import corpus
 from tests.brokers.empty_stage import DESIGN
 from tests.cli.conftest import Run

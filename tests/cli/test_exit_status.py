@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx_cli import exit_status, main
+from rmqtx_cli import main
+from rmqtx_cli.words import exit_status
 from tests.cli.conftest import Run
 
 
@@ -93,7 +94,7 @@ def test_a_bug_is_70_with_one_line(rmqtx: Run, common: Path, monkeypatch: pytest
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("seven")
 
-    monkeypatch.setattr("readers.questions.pending", fail)
+    monkeypatch.setattr("verdicts.audit.lookups.pending", fail)
     result = rmqtx("pending", common, "--quiet")
     assert result.status == 70
     assert result.err.count("\n") == 1
@@ -108,7 +109,7 @@ def test_ctrl_c_is_130(rmqtx: Run, common: Path, monkeypatch: pytest.MonkeyPatch
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("readers.questions.pending", interrupt)
+    monkeypatch.setattr("verdicts.audit.lookups.pending", interrupt)
     assert rmqtx("pending", common).status == 130
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.errors import BadRequest
-from readers.tables import RECORDS, TRANSACTIONS
-from rmqtx_cli.filters import parse_filter
+from readers.model.errors import BadRequest
+from readers.model.tables import RECORDS, TRANSACTIONS
+from rmqtx_cli.options.filters import parse_filter
 
 ROWS: list[dict[str, Any]] = [
     {"transaction_id": "A", "state": "PENDING", "queue_id": 1, "flags": ["stalled", "immune"], "keys": "K 1",

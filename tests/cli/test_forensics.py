@@ -9,15 +9,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from readers.custody import custody_of
-from readers.plan import read_plan
-from rmqtx_cli.exit_status import DONE, FINDINGS, INCOMPLETE
+from repairs.receipts.plan_file import read_plan
+from rmqtx_cli.words.exit_status import DONE, FINDINGS, INCOMPLETE
 from tests import ledgers
 from tests.brokers.corpus import unpack
 from tests.cli import transcripts
 from tests.cli.conftest import Run
 from tests.cli.test_transcripts import ROOT, check
 from tests.forge.stores import contents
+from verdicts.audit.provenance import custody_of
 
 PAGE = ROOT / "docs" / "forensics.md"
 RESULTS = {"custody.jsonl", "findings.parquet", "verdicts.parquet", "reconciled.parquet", "plan.json", "again.parquet"}

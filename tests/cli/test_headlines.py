@@ -68,7 +68,7 @@ def test_audit_verify_and_diff_say_it_before_their_rows(rmqtx: Run, corpus_store
 def test_what_is_longer_than_can_be_held_has_its_answer_below(
     rmqtx: Run, common: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmqtx_cli.listing._HELD_ROWS_MAX", 10)
+    monkeypatch.setattr("rmqtx_cli.output.listing._HELD_ROWS_MAX", 10)
     result = rmqtx("audit", common)
     assert len(result.out.splitlines()) == 110
     assert "rmqtx: 109 transactions: " in result.err

@@ -13,24 +13,24 @@ from typing import Any
 
 import pytest
 
-from readers.broker_settings import broker_settings
-from readers.errors import BadText
-from readers.export_manifest import STATE_DIRECTORY, opened_directory
-from readers.follow import Follower
-from readers.follow_database import FollowDatabase
-from readers.plan import parse_plan
-from readers.store import open_store
-from repairs.begun_marks import read_mark
-from repairs.journal import Journal
-from repairs.receipts import Receipt
-from repairs.table_plans import read_plan
-from repairs.table_undo import read_undo
-from rmqtx_cli import exit_status
+from readers.model.errors import BadText
+from readers.store.broker_settings import broker_settings
+from readers.store.store import open_store
+from repairs.changes.in_progress_mark import read_mark
+from repairs.receipts.journal import Journal
+from repairs.receipts.plan_file import parse_plan
+from repairs.receipts.receipts import Receipt
+from repairs.transaction_table.plan import read_plan
+from repairs.transaction_table.undo import read_undo
 from rmqtx_cli.monitoring.memory import recall
-from rmqtx_cli.verify_memory import recall as recall_verified
+from rmqtx_cli.monitoring.verify_state import recall as recall_verified
+from rmqtx_cli.words import exit_status
 from tests.cli.conftest import Run
 from tests.forge.stores import unpacked
 from tests.hostile_values import HOSTILE_VALUES, assert_plain, places_in, said_of, with_value
+from verdicts.export.export_manifest import STATE_DIRECTORY, opened_directory
+from verdicts.follow.checkpoint_db import FollowDatabase
+from verdicts.follow.follower import Follower
 
 Read = Callable[[str], object]
 

@@ -11,17 +11,17 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from readers.cursors import check_cursors
-from readers.custody import custody_of
-from readers.plan import read_plan
-from readers.reconcile import OUTCOMES
-from readers.store import open_store
-from rmqtx_cli.exit_status import DONE, FINDINGS, INCOMPLETE, UNREADABLE, USAGE
+from readers.cursors.cursors import check_cursors
+from readers.store.store import open_store
+from repairs.receipts.plan_file import read_plan
+from rmqtx_cli.words.exit_status import DONE, FINDINGS, INCOMPLETE, UNREADABLE, USAGE
 from tests import ledgers
 from tests.brokers import corpus
 from tests.brokers.corpus import unpack
 from tests.cli.conftest import Run
 from tests.forge.stores import contents
+from verdicts.audit.provenance import custody_of
+from verdicts.ledger.reconcile import OUTCOMES
 
 ASKED = ("--match", ledgers.MATCH, "--done", ledgers.DONE, "--not-done", ledgers.NOT_DONE)
 
@@ -153,7 +153,7 @@ def test_custody_is_said_and_hides_secrets(rmqtx: Run, common: Path) -> None:
     ],
 )
 def test_secrets_are_not_written_down(setting: str, kept: str) -> None:
-    from rmqtx_cli.custody import without_secrets
+    from rmqtx_cli.sources.provenance import without_secrets
 
     assert without_secrets(setting) == kept
 
@@ -303,7 +303,7 @@ def test_an_export_of_verdicts_that_fails_leaves_the_last_one(
     before = contents(to / "topic=orders")
     def broken(*_: object) -> None:
         raise OSError(28, "No space left on device")
-    monkeypatch.setattr("readers.partition_files._ArrowFile.finish", broken)
+    monkeypatch.setattr("verdicts.export.partition_files._ArrowFile.finish", broken)
     result = rmqtx("export", "transactions", common, "--to", to, "--quiet")
     assert (result.status, "No space left on device" in result.err) == (UNREADABLE, True)
     assert contents(to / "topic=orders") == before

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from rmqtx_cli.exit_status import DONE, FINDINGS
+from rmqtx_cli.words.exit_status import DONE, FINDINGS
 from tests.cli.conftest import Run
 
 Unpack = Callable[[str], Path]

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import pytest
 import typer
 
-from readers.errors import BadRequest
-from rmqtx_cli.live import LiveOptions, open_live, with_live_options
+from readers.model.errors import BadRequest
 from rmqtx_cli.main import app, status_of
+from rmqtx_cli.options.live import LiveOptions, open_live, with_live_options
 
 ADVICE = "give one"
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import rmqtx_cli
-from readers.tables import LIVE_TRANSACTIONS
-from repairs.bundles import BUNDLED
-from rmqtx_cli.all_views import all_views
-from rmqtx_cli.glossary import entries
-from rmqtx_cli.stores_table import STORES
-from rmqtx_cli.summary import SUMMARY
-from rmqtx_cli.views import View
+from readers.model.tables import LIVE_TRANSACTIONS
+from repairs.bundles.bundle import BUNDLED
+from rmqtx_cli.commands.all_views import all_views
+from rmqtx_cli.output.views import View
+from rmqtx_cli.pages.glossary import entries
+from rmqtx_cli.pages.stores_table import STORES
+from rmqtx_cli.pages.summary import SUMMARY
 from tests.cli.conftest import Run
 
 

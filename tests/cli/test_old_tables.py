@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from readers.errors import UnwritableFile
-from repairs import table_changes, table_receipts
+from readers.model.errors import UnwritableFile
+from repairs.transaction_table import changes, receipts
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.stores import contents, unpacked
@@ -132,8 +132,8 @@ def test_a_server_that_is_lost_leaves_the_outcome_unknown_and_the_same_command_l
         raise UnwritableFile("the server has gone away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(table_changes, "_prove", lost)
-        patched.setattr(table_receipts, "standing_of_rows", lost)
+        patched.setattr(changes, "_prove", lost)
+        patched.setattr(receipts, "standing_of_rows", lost)
         unknown = rmqtx("transaction-table", "apply", plan, "--undo", undo, "--yes")
     assert unknown.status == 18
     assert "the server has gone away - whether the rows are changed is unknown" in unknown.err

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.tables import ALL_TABLES, RECORDS, TRANSACTIONS
-from rmqtx_cli.exit_status import DONE
-from rmqtx_cli.options import OutputFormat
+from readers.model.tables import ALL_TABLES, RECORDS, TRANSACTIONS
+from rmqtx_cli.options.options import OutputFormat
 from rmqtx_cli.output.jsontext import json_rows, json_texts
 from rmqtx_cli.output.port import open_port
-from rmqtx_cli.text import cut, escaped, width
-from rmqtx_cli.views import plain_view
+from rmqtx_cli.output.views import plain_view
+from rmqtx_cli.words.exit_status import DONE
+from rmqtx_cli.words.text import cut, escaped, width
 from tests.cli.conftest import Run
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07 \u202eevil\u2028line\x85\x00\r\n\t\"quote\\ 订单 \U0001f6d2"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from readers.paths import CURSOR_FILES, PATHS
-from readers.version_signs import VERSION_MARKS
-from rmqtx_cli.paths_page import filled
+from readers.store.paths import CURSOR_FILES, PATHS
+from readers.store.version_signs import VERSION_MARKS
+from rmqtx_cli.manual.paths_page import filled
 from tests.brokers import corpus
 from tests.forge.stores import opened
 from tests.representatives import each_store

@@ -74,7 +74,7 @@ def on_terminal(arguments: list[str], columns: int) -> list[str]:
     "verb", [["pending"], ["audit"], ["audit", "--summary"], ["decode", "half"], ["decode", "cursors"]]
 )
 def test_tables_fit_the_terminal(common: Path, verb: list[str], columns: int) -> None:
-    from rmqtx_cli.text import width
+    from rmqtx_cli.words.text import width
 
     lines = on_terminal([*verb, str(common)], columns)
     assert len(lines) > 3

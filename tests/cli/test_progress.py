@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx_cli import progress
-from rmqtx_cli.say import Voice
+from rmqtx_cli.words import progress
+from rmqtx_cli.words.say import Voice
 from tests.cli.terminal import on_terminal
 
 RMQTX = [sys.executable, "-m", "rmqtx_cli.main"]

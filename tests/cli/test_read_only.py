@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx_cli.commands import cursor, decode
+from rmqtx_cli.commands import decode
+from rmqtx_cli.commands.repairing import cursor
 from rmqtx_cli.main import COMMANDS
 from tests.cli.conftest import Run
 from tests.representatives import rest_is_slow

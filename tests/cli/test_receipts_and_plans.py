@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from readers.plan import read_plan
-from readers.planning import witnesses_of
-from readers.store import HALF_TOPIC
-from repairs.applying import missing_stores
-from repairs.journal import Journal
-from repairs.receipts import Receipt, answered
-from rmqtx_cli.exit_status import (
+from readers.store.store import HALF_TOPIC
+from repairs.plans.apply_plan import missing_stores
+from repairs.receipts.journal import Journal
+from repairs.receipts.plan_file import read_plan
+from repairs.receipts.planner import witnesses_of
+from repairs.receipts.receipts import Receipt, answered
+from rmqtx_cli.words.exit_status import (
     DONE,
     FINDINGS,
     NO_SUCH_TRANSACTION,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rmqtx_cli.engines import EngineOptions, SparkEngine
+from rmqtx_cli.sources.engines import EngineOptions, SparkEngine
 from tests.cli.conftest import Run
 from tests.forge.stores import copy_of, unpacked
 

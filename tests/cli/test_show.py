@@ -47,10 +47,10 @@ def test_committed_is_not_consumed(rmqtx: Run, common: Path) -> None:
 
 
 def test_several_matches_are_listed(rmqtx: Run, common: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from readers import questions
-    from readers.local_engine import audit
+    from verdicts.audit import lookups
+    from verdicts.audit.local_audit import audit
 
-    monkeypatch.setattr(questions, "show", lambda stores, settings_of, *_, **__: audit(stores, settings_of))
+    monkeypatch.setattr(lookups, "show", lambda stores, settings_of, *_, **__: audit(stores, settings_of))
     result = rmqtx("show", "KEY", "--store", common)
     assert result.status == 0
     assert len(result.out.splitlines()) > 50

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from readers.consume_queue import open_queue
-from readers.store import HALF_TOPIC, open_store
-from rmqtx_cli import exit_status
-from rmqtx_cli.times import parse_time_ms
+from readers.queues.consume_queue import open_queue
+from readers.store.store import HALF_TOPIC, open_store
+from rmqtx_cli.words import exit_status
+from rmqtx_cli.words.times import parse_time_ms
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.damage import SLOT_BYTES, flip_byte, log_files, queue_files

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from readers.errors import BadRequest
-from rmqtx_cli.sizes import parse_size_bytes
+from readers.model.errors import BadRequest
+from rmqtx_cli.words.sizes import parse_size_bytes
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ READ_AT_NS = 1_795_327_200_000_000_000
 @pytest.fixture(autouse=True)
 def _read_soon_after_they_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
     behind_ns = time.time_ns() - READ_AT_NS
-    monkeypatch.setattr("readers.store.time", SimpleNamespace(time_ns=lambda: time.time_ns() - behind_ns))
+    monkeypatch.setattr("readers.store.store.time", SimpleNamespace(time_ns=lambda: time.time_ns() - behind_ns))
 
 
 @pytest.fixture

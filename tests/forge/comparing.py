@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from readers.commit_log import scan_records
-from readers.findings import Finding
-from readers.local_engine import audit
-from readers.reading import Coverage
-from readers.record_layout import AT, BORN_V6, COMMIT, MAGIC_V2, RECORD, STORE_V6, TRANSACTION_MASK
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, open_store
-from readers.store_view import SettingsOf
+from readers.log.commit_log import scan_records
+from readers.log.record_layout import AT, BORN_V6, COMMIT, MAGIC_V2, RECORD, STORE_V6, TRANSACTION_MASK
+from readers.model.findings import Finding
+from readers.model.reading import Coverage
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, open_store
+from verdicts.audit.local_audit import audit
+from verdicts.evidence.store_facts import SettingsOf
 
 Row = dict[str, Any]
 EVIDENCE = ("half_copies", "op_marks", "final_records", "discard_copies")

@@ -9,11 +9,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from readers.broker_settings import BrokerSettings, broker_settings
-from readers.commit_log import last_with_data
-from readers.store import Store, open_store
-from readers.store_view import SettingsOf
+from readers.log.commit_log import last_with_data
+from readers.store.broker_settings import BrokerSettings, broker_settings
+from readers.store.store import Store, open_store
 from tests.brokers import corpus
+from verdicts.evidence.store_facts import SettingsOf
 
 
 @functools.cache

@@ -23,7 +23,8 @@ from unittest.mock import patch
 
 import typer.main
 
-from rmqtx_cli import exit_status, main
+from rmqtx_cli import main
+from rmqtx_cli.words import exit_status
 from tests.brokers import corpus
 from tests.fuzz.rounds import TookTooLong, alarm
 

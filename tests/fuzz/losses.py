@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
-from readers.verify_losses import LOSS_CODES
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from tests.forge.comparing import EVIDENCE, cited
+from verdicts.verify.losses import LOSS_CODES
 
 Row = dict[str, Any]
 #: States that rest on a record that is there, and no other record can change.

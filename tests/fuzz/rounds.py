@@ -22,36 +22,36 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from readers.broker_settings import broker_settings
-from readers.checkpoint import read_checkpoint
-from readers.commit_log import scan_records
-from readers.consume_queue_scan import scan_slots
-from readers.cursors import read_cursors
-from readers.designs import designs_of
-from readers.dledger import scan_entries as scan_dledger_entries
-from readers.epoch_file import read_epochs
-from readers.errors import NoSuchTransaction, RmqtxError
-from readers.half_scan import scan_halves, scan_ops
-from readers.index_scan import scan_entries
-from readers.job_runner import run_job
-from readers.local_engine import audit
-from readers.questions import pending, show
-from readers.reading import Reading
-from readers.redo_log import TOPIC as REDO_TOPIC
-from readers.redo_log import scan_redo_log
-from readers.rocksdb_queues import queue_bounds
-from readers.rocksdb_transactions import read_rocksdb_transactions
-from readers.splits import plan_splits
-from readers.state_table import scan_state_table
-from readers.states_and_advice import STATES
-from readers.store import Store, open_store
-from readers.timeline import StoreSurroundings, consumers_past, timeline
-from readers.verify import FULL, Verify
+from readers.cursors.cursors import read_cursors
+from readers.index.index_scan import scan_entries
+from readers.jobs.job_runner import run_job
+from readers.log.commit_log import scan_records
+from readers.log.designs import designs_of
+from readers.log.dledger import scan_entries as scan_dledger_entries
+from readers.log.half_and_op_tables import scan_halves, scan_ops
+from readers.log.splits import plan_splits
+from readers.model.errors import NoSuchTransaction, RmqtxError
+from readers.model.reading import Reading
+from readers.old_tables.redo_log import TOPIC as REDO_TOPIC
+from readers.old_tables.redo_log import scan_redo_log
+from readers.old_tables.state_table import scan_state_table
+from readers.queues.consume_queue_scan import scan_slots
+from readers.rocksdb.rocksdb_queues import queue_bounds
+from readers.rocksdb.rocksdb_transactions import read_rocksdb_transactions
+from readers.store.broker_settings import broker_settings
+from readers.store.checkpoint import read_checkpoint
+from readers.store.epoch_file import read_epochs
+from readers.store.store import Store, open_store
 from tests.brokers import corpus
 from tests.forge.damage import RANDOM
 from tests.forge.stores import settings_of
 from tests.fuzz.deeds import DEEDS, change_text, place_in
 from tests.fuzz.meaningless import used_bytes
+from verdicts.audit.local_audit import audit
+from verdicts.audit.lookups import pending, show
+from verdicts.audit.timeline import StoreSurroundings, consumers_past, timeline
+from verdicts.transactions.states_and_advice import STATES
+from verdicts.verify.verify import FULL, Verify
 
 ALARM_SECONDS = 20
 DEAF_SECONDS = 10

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from readers.store import BEGUN_MARK
-from repairs.undo_files import APPLIED, read_undo_file
-from rmqtx_cli import exit_status
+from readers.store.store import BEGUN_MARK
+from repairs.changes.undo_files import APPLIED, read_undo_file
+from rmqtx_cli.words import exit_status
 from tests.kills.acts import UNDO_FILE, Case, Ground, candidates
 
 #: How the moment is found: by the clock over the whole command; by the clock from the first sign on that files are

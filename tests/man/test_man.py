@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from readers.findings import KINDS
-from readers.flags import FLAGS
-from readers.states_and_advice import ADVICE, STATES
-from readers.tables import ALL_TABLES
-from rmqtx_cli.exit_status import CHECK_MEANINGS, MEANINGS
-from rmqtx_cli.glossary import LAYOUT_MODULES
-from rmqtx_cli.manual import pages
-from rmqtx_cli.roff import escape
+from readers.model.findings import KINDS
+from readers.model.tables import ALL_TABLES
+from rmqtx_cli.manual.manual import pages
+from rmqtx_cli.manual.roff import escape
+from rmqtx_cli.pages.glossary import LAYOUT_MODULES
+from rmqtx_cli.words.exit_status import CHECK_MEANINGS, MEANINGS
+from verdicts.transactions.flags import FLAGS
+from verdicts.transactions.states_and_advice import ADVICE, STATES
 
 MAN = Path(__file__).resolve().parents[2] / "man"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from readers.broker_conf import read_broker_conf
-from readers.broker_settings import BrokerSettings, broker_settings, parse_version
-from readers.checkpoint import CHECKPOINT_FIELDS
-from readers.errors import BadRequest, BadText, RmqtxError, UnreadableFile
-from readers.store import open_store
+from readers.model.errors import BadRequest, BadText, RmqtxError, UnreadableFile
+from readers.store.broker_conf import read_broker_conf
+from readers.store.broker_settings import BrokerSettings, broker_settings, parse_version
+from readers.store.checkpoint import CHECKPOINT_FIELDS
+from readers.store.store import open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 from tests.representatives import each_store

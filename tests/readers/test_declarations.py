@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers import errors
-from readers.checkpoint import CHECKPOINT_FIELDS
-from readers.consume_queue import BATCH_SLOT, SLOT
-from readers.consume_queue_extension import EXTENSION_UNIT
-from readers.findings import KINDS, Finding, findings_table
-from readers.index import ENTRY, HEADER, INDEX_SLOT
-from readers.layout import Field, Layout
-from readers.record_layout import BLANK, RECORD
-from readers.redo_log import REDO_ENTRY
-from readers.rocksdb_cursors import CURSOR_KEY
-from readers.rocksdb_queues import END_VALUE, SLOT_KEY, SLOT_VALUE
-from readers.rocksdb_transactions import LAST_OFFSET_VALUE, TRANSACTION_KEY, TRANSACTION_VALUE
-from readers.state_table import STATE_SLOT
-from readers.tables import ALL_TABLES, FINALS, FINDINGS, MARKS, TRANSACTIONS
+from readers.cursors.rocksdb_cursors import CURSOR_KEY
+from readers.index.index import ENTRY, HEADER, INDEX_SLOT
+from readers.log.record_layout import BLANK, RECORD
+from readers.model import errors
+from readers.model.findings import KINDS, Finding, findings_table
+from readers.model.layout import Field, Layout
+from readers.model.tables import ALL_TABLES, FINALS, FINDINGS, MARKS, TRANSACTIONS
+from readers.old_tables.redo_log import REDO_ENTRY
+from readers.old_tables.state_table import STATE_SLOT
+from readers.queues.consume_queue import BATCH_SLOT, SLOT
+from readers.queues.consume_queue_extension import EXTENSION_UNIT
+from readers.rocksdb.rocksdb_queues import END_VALUE, SLOT_KEY, SLOT_VALUE
+from readers.rocksdb.rocksdb_transactions import LAST_OFFSET_VALUE, TRANSACTION_KEY, TRANSACTION_VALUE
+from readers.store.checkpoint import CHECKPOINT_FIELDS
 from tests.forge.records import Message, blank
 
 LAYOUTS = [

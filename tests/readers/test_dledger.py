@@ -7,18 +7,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from readers.commit_log import scan_records
-from readers.dledger import ENTRY_HEADER, scan_entries
-from readers.errors import BadRequest
-from readers.segment_scan import SegmentScan
-from readers.store import Store, open_store
-from repairs.rebuild import PARTS, rebuild
-from repairs.salvage import salvage
-from repairs.store_sizes import store_sizes
+from readers.log.commit_log import scan_records
+from readers.log.dledger import ENTRY_HEADER, scan_entries
+from readers.log.segment_scan import SegmentScan
+from readers.model.errors import BadRequest
+from readers.store.store import Store, open_store
+from repairs.rebuild.rebuild import PARTS, rebuild
+from repairs.records.store_sizes import store_sizes
+from repairs.salvage.salvage import salvage
 from tests.brokers import corpus
 from tests.forge.records import Message
 from tests.forge.stores import contents, copy_of, opened
-from tests.readers.truth import require_judged_as_any_store
+from tests.verdicts.truth import require_judged_as_any_store
 
 NAMES = corpus.corpus_names("dledger")
 FRAME = ENTRY_HEADER.size_bytes

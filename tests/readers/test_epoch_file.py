@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from readers.epoch_file import FILE_NAME, read_epochs
-from readers.store import Store, open_store
+from readers.store.epoch_file import FILE_NAME, read_epochs
+from readers.store.store import Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import opened
-from tests.readers.truth import require_judged_as_any_store
+from tests.verdicts.truth import require_judged_as_any_store
 
 NAMES = corpus.corpus_names("controller")
 LINES = "1-0\n2-4096\n5-70000\n"

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from readers.commit_log import scan_records
-from readers.local_engine import audit
-from readers.record_layout import AT, COMMIT, PREPARED, TRANSACTION_MASK
-from readers.store import open_store
+from readers.log.commit_log import scan_records
+from readers.log.record_layout import AT, COMMIT, PREPARED, TRANSACTION_MASK
+from readers.store.store import open_store
 from tests.forge.comparing import COLUMNS, Row, parts_of
 from tests.forge.stores import copy_of, settings_of
-from tests.readers.following import Followed
+from tests.verdicts.following import Followed
+from verdicts.audit.local_audit import audit
 
 _RECORDS_MAX = 6
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from readers import index as module
-from readers.commit_log import scan_records
-from readers.index import ENTRY, HEADER, infer_slots_count
-from readers.index_scan import scan_entries
-from readers.index_search import open_index
-from readers.java_hashes import java_hash, key_hashes
-from readers.store import Store, open_store
+from readers.index import index as module
+from readers.index.index import ENTRY, HEADER, infer_slots_count
+from readers.index.index_scan import scan_entries
+from readers.index.index_search import open_index
+from readers.log.commit_log import scan_records
+from readers.model.java_hashes import java_hash, key_hashes
+from readers.store.store import Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 from tests.representatives import each_store

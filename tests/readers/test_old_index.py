@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from readers.index_scan import scan_entries
-from readers.index_search import open_index
-from readers.store import open_store
-from readers.verify import FULL
+from readers.index.index_scan import scan_entries
+from readers.index.index_search import open_index
+from readers.store.store import open_store
 from tests.brokers import corpus
-from tests.readers.verifying import every_finding
+from tests.verdicts.verifying import every_finding
+from verdicts.verify.verify import FULL
 
 NAMES = [name for design in ("state_table", "prepared_records") for name in corpus.corpus_names(design)]
 TRANSACTION_BITS, PREPARED_BITS = 0xC, 0x4

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from readers.record_layout import COMMIT, RECORD, ROLLBACK
-from readers.store import open_store
+from readers.log.record_layout import COMMIT, RECORD, ROLLBACK
+from readers.store.store import open_store
 from tests.forge import damage
 from tests.forge.records import Message
-from tests.readers.test_forged_designs import Old, verdicts
+from tests.verdicts.transactions.test_forged_designs import Old, verdicts
 
 FLAGS, NAME = RECORD.offsets["sys_flag"] + 3, RECORD.offsets["prepared_transaction_offset"] + 7
 WANTED = ["PENDING", "COMMITTED", "ROLLED_BACK", "PENDING"]

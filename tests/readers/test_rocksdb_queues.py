@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from readers.broker_settings import broker_settings
-from readers.commit_log import scan_records
-from readers.cursors import check_cursors, read_cursors
-from readers.rocksdb import open_database
-from readers.rocksdb_queue_scan import scan_all_slots, scan_rocksdb_slots
-from readers.rocksdb_queues import QueueDatabase, queue_directories
-from readers.store import HALF_TOPIC, OP_TOPIC, open_store
-from rmqtx_cli.stores_table import store_row
+from readers.cursors.cursors import check_cursors, read_cursors
+from readers.log.commit_log import scan_records
+from readers.rocksdb.rocksdb import open_database
+from readers.rocksdb.rocksdb_queue_scan import scan_all_slots, scan_rocksdb_slots
+from readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
+from readers.store.broker_settings import broker_settings
+from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx_cli.pages.stores_table import store_row
 from tests.brokers import corpus
 from tests.forge.stores import contents, copy_of, opened, unpacked
-from tests.readers.truth import require_judged_as_any_store
+from tests.verdicts.truth import require_judged_as_any_store
 
 pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
 

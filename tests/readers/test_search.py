@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from readers.commit_log import scan_records
-from readers.errors import BadRequest
-from readers.job_runner import run_job
-from readers.reading import Reading
-from readers.search import Search
-from readers.search_conditions import Conditions, rows_with
-from readers.segment_scan import SegmentScan
-from readers.splits import plan_splits
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Store, open_store
-from readers.tables import RECORDS
+from readers.jobs.job_runner import run_job
+from readers.jobs.search import Search
+from readers.jobs.search_conditions import Conditions, rows_with
+from readers.log.commit_log import scan_records
+from readers.log.segment_scan import SegmentScan
+from readers.log.splits import plan_splits
+from readers.model.errors import BadRequest
+from readers.model.reading import Reading
+from readers.model.tables import RECORDS
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Store, open_store
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.logs import Forge

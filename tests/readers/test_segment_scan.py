@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.commit_log import scan_records, scan_segments
-from readers.errors import BadRequest, FileChanged, UnreadableFile
-from readers.findings import Finding
-from readers.kernels import is_accelerator_installed, use_accelerator
-from readers.mended_records import mended_blocks
-from readers.reading import Coverage
-from readers.record_layout import COMMIT
-from readers.segment_scan import SegmentScan, Span
-from readers.sources import Segment
-from readers.store import HALF_TOPIC, open_store
+from readers.log.commit_log import scan_records, scan_segments
+from readers.log.kernels import is_accelerator_installed, use_accelerator
+from readers.log.mended_records import mended_blocks
+from readers.log.record_layout import COMMIT
+from readers.log.segment_scan import SegmentScan, Span
+from readers.model.errors import BadRequest, FileChanged, UnreadableFile
+from readers.model.findings import Finding
+from readers.model.reading import Coverage
+from readers.storage.segments import Segment
+from readers.store.store import HALF_TOPIC, open_store
 from tests.forge.logs import Forge, in_one_file
 from tests.forge.records import Message, blank
 

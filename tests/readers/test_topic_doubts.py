@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from readers.commit_log import scan_records
-from readers.local_engine import audit
-from readers.store import (
+from readers.log.commit_log import scan_records
+from readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,
@@ -24,8 +23,9 @@ from readers.store import (
 )
 from tests.forge.comparing import COLUMNS, Row, parts_of
 from tests.forge.stores import copy_of, settings_of
-from tests.readers.following import Followed
-from tests.readers.verifying import findings
+from tests.verdicts.following import Followed
+from tests.verdicts.verifying import findings
+from verdicts.audit.local_audit import audit
 
 #: By store, the topics that are damaged; the first one's queues are in RocksDB, which its killed broker did not flush.
 CASES = [

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from readers.workers import Workers
+from readers.jobs.workers import Workers
 
 PROGRAM = """
 import os, sys, time

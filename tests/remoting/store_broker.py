@@ -9,15 +9,15 @@ import json
 from collections.abc import Callable
 from contextlib import closing
 
-from readers.broker_settings import BrokerSettings
-from readers.consume_queue import open_queue
-from readers.cursors import check_cursors
-from readers.fastjson import read_config
-from readers.index_search import open_index
-from readers.record_at import block_at
-from readers.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
-from remoting.codes import RequestCode, ResponseCode
-from remoting.frames import Frame
+from readers.cursors.cursors import check_cursors
+from readers.index.index_search import open_index
+from readers.log.record_at import block_at
+from readers.queues.consume_queue import open_queue
+from readers.store.broker_settings import BrokerSettings
+from readers.store.fastjson import read_config
+from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
+from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.frames import Frame
 from tests.remoting.fake import response
 
 _AT_ONCE = 32

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from readers.errors import BadRequest
-from readers.store import CHECK_GROUP, HALF_TOPIC, TIMER_TOPIC
-from remoting.client import Client
-from remoting.codes import RequestCode
-from remoting.discovery import chosen_brokers
-from remoting.errors import BadFrame, Unreachable
-from remoting.frames import Frame
-from remoting.name_servers import NameServers
-from remoting.namespaces import namespace_of, with_namespace, without_namespace
-from remoting.settings import RemotingSettings
+from readers.model.errors import BadRequest
+from readers.store.store import CHECK_GROUP, HALF_TOPIC, TIMER_TOPIC
+from remoting.connections.client import Client
+from remoting.connections.discovery import chosen_brokers
+from remoting.connections.name_servers import NameServers
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.errors import BadFrame, Unreachable
+from remoting.protocol.frames import Frame
+from remoting.protocol.namespaces import namespace_of, with_namespace, without_namespace
+from remoting.protocol.settings import RemotingSettings
 from tests.remoting.fake import Answer, FakeServer, response
 
 

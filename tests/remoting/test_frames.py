@@ -8,9 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remoting.codes import LANGUAGES
-from remoting.errors import BadFrame, RemotingError
-from remoting.frames import FRAME_BYTES_MAX, Encoding, Frame, FrameReader, decoded, encoded, parsed_json, understood
+from remoting.protocol.codes import LANGUAGES
+from remoting.protocol.errors import BadFrame, RemotingError
+from remoting.protocol.frames import (
+    FRAME_BYTES_MAX,
+    Encoding,
+    Frame,
+    FrameReader,
+    decoded,
+    encoded,
+    parsed_json,
+    understood,
+)
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 FRAMES = st.builds(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from readers.record_at import block_at
-from remoting import live_questions, live_queues
-from remoting.client import Client
-from remoting.codes import RequestCode
+from readers.log.record_at import block_at
+from remoting.connections.client import Client
+from remoting.live import lookups, queues
+from remoting.protocol.codes import RequestCode
 from tests.brokers import corpus
 from tests.remoting.test_live_questions import Row, Served
 
@@ -40,7 +40,7 @@ def test_each_is_found_by_its_id_and_judged_as_in_the_files(name: str, tmp_path:
     with one.server:
         files = one.in_files()
         for row in files[:: max(1, len(files) // 12)]:
-            reading = live_questions.lookup([one.broker], [row["transaction_id"]])
+            reading = lookups.lookup([one.broker], [row["transaction_id"]])
             assert [told(found) for found in one.live(reading.table().to_pylist())] == [told(row)]
             assert reading.findings == []
         assert {row["state"] for row in files} == {"PENDING", "COMMITTED", "ROLLED_BACK"}
@@ -54,7 +54,7 @@ def test_each_is_found_by_a_business_key_and_a_message_id(name: str, tmp_path: P
         row = next(row for row in one.in_files() if row["state"] == "ROLLED_BACK" and row["keys"])
         prepared = prepared_message_id(one, row)
         for word in (row["keys"].split(" ")[0], prepared):
-            (found,) = live_questions.show([one.broker], word).table().to_pylist()
+            (found,) = lookups.show([one.broker], word).table().to_pylist()
             assert (found["transaction_id"], found["state"]) == (row["transaction_id"], "ROLLED_BACK")
 
 
@@ -74,7 +74,7 @@ def test_3_1_is_asked_for_a_key_by_pieces_of_the_time_that_it_answers_for(tmp_pa
     with one.server:
         row = next(row for row in one.in_files() if row["keys"])
         key = row["keys"].split(" ")[0]
-        assert live_questions.show([one.broker], key).table()["transaction_id"].to_pylist() == [row["transaction_id"]]
+        assert lookups.show([one.broker], key).table()["transaction_id"].to_pylist() == [row["transaction_id"]]
         asked = [one_.fields for one_ in one.server.requests if one_.code == RequestCode.QUERY_MESSAGE]
     spans = [int(fields["endTimestamp"]) - int(fields["beginTimestamp"]) for fields in asked]
     assert spans
@@ -84,7 +84,7 @@ def test_3_1_is_asked_for_a_key_by_pieces_of_the_time_that_it_answers_for(tmp_pa
 def test_what_is_open_cannot_be_listed_and_that_is_said(tmp_path: Path, client: Client) -> None:
     one = Served("prepared-4.2.0", tmp_path, client)
     with one.server:
-        for ask in (live_questions.pending, live_questions.audit):
+        for ask in (lookups.pending, lookups.audit):
             reading = ask([one.broker])
             assert reading.table().num_rows == 0
             assert [found.code for found in reading.findings] == ["prepared-unlisted"]
@@ -94,10 +94,10 @@ def test_a_log_too_long_to_be_walked_leaves_it_undecidable(
     tmp_path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = Served("prepared-4.2.0", tmp_path, client)
-    monkeypatch.setattr(live_queues, "_WALKED_BYTES_MAX", 1000)
+    monkeypatch.setattr(queues, "_WALKED_BYTES_MAX", 1000)
     with one.server:
         row = next(row for row in one.in_files() if row["state"] == "PENDING")
-        reading = live_questions.lookup([one.broker], [row["transaction_id"]])
+        reading = lookups.lookup([one.broker], [row["transaction_id"]])
         (found,) = reading.table().to_pylist()
     assert found["state"] == "UNDECIDABLE"
     assert [one.code for one in reading.findings] == ["prepared-unwalked"]
@@ -114,5 +114,5 @@ def test_a_later_broker_shows_what_ended_a_prepared_record_of_an_earlier_one(
         old = [row for row in rows if any(mark["half_queue_offset"] is None for mark in row["op_marks"])]
         assert {"COMMITTED", "ROLLED_BACK"} == {row["state"] for row in old}
         for row in old:
-            (found,) = live_questions.show([one.broker], prepared_message_id(one, row)).table().to_pylist()
+            (found,) = lookups.show([one.broker], prepared_message_id(one, row)).table().to_pylist()
             assert (found["transaction_id"], found["state"]) == (row["transaction_id"], row["state"])

@@ -11,20 +11,21 @@ from typing import Any
 
 import pytest
 
-from readers import questions
-from readers.broker_settings import BrokerSettings, broker_settings
-from readers.consume_queue import open_queue
-from readers.errors import NoSuchTransaction
-from readers.local_engine import audit
-from readers.store import HALF_TOPIC, Store, open_store
-from remoting import live_questions, live_tables
-from remoting.broker import Broker
-from remoting.client import Client
-from remoting.codes import RequestCode, ResponseCode
-from remoting.frames import Frame
+from readers.model.errors import NoSuchTransaction
+from readers.queues.consume_queue import open_queue
+from readers.store.broker_settings import BrokerSettings, broker_settings
+from readers.store.store import HALF_TOPIC, Store, open_store
+from remoting.connections.broker import Broker
+from remoting.connections.client import Client
+from remoting.live import half_and_op_tables
+from remoting.live import lookups as live_lookups
+from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.frames import Frame
 from tests.brokers import corpus
 from tests.remoting.fake import FakeServer, response
 from tests.remoting.store_broker import StoreBroker
+from verdicts.audit import lookups
+from verdicts.audit.local_audit import audit
 
 NAMES = (
     "common-5.3.3", "common-4.9.7", "common-5.5.0", "killed-5.1.4", "masked-4.9.7", "masked-5.3.3", "masked-5.5.0",
@@ -83,13 +84,13 @@ def test_the_rows_are_those_of_the_files(name: str, tmp_path: Path, client: Clie
     with one.server:
         files = one.in_files()
         by_id = {row["transaction_id"]: row for row in files}
-        reading = live_questions.audit([one.broker])
+        reading = live_lookups.audit([one.broker])
         found = one.live(reading.table().to_pylist())
         assert {row["transaction_id"]: row for row in found} == {row["transaction_id"]: by_id[row["transaction_id"]]
                                                                for row in found}
         assert {name for name, row in by_id.items() if row["half_copies"]} <= {row["transaction_id"] for row in found}
         assert [f.line() for f in reading.findings if f.kind.severity == "error"] == []
-        pending = one.live(live_questions.pending([one.broker]).table().to_pylist())
+        pending = one.live(live_lookups.pending([one.broker]).table().to_pylist())
         assert pending == [row for row in files if row["state"] == "PENDING" or row["advice"] in ("close", "wait")]
 
 
@@ -98,23 +99,23 @@ def test_a_lookup_finds_each_one_by_its_id_and_nothing_else(tmp_path: Path, clie
     with one.server:
         files = one.in_files()
         ids = [row["transaction_id"] for row in files]
-        found = one.live(live_questions.lookup([one.broker], [*ids[::3], "UNKNOWN"]).table().to_pylist())
+        found = one.live(live_lookups.lookup([one.broker], [*ids[::3], "UNKNOWN"]).table().to_pylist())
         assert sorted(found, key=str) == sorted(files[::3], key=str)
-        assert live_questions.lookup([one.broker], []).table().num_rows == 0
+        assert live_lookups.lookup([one.broker], []).table().num_rows == 0
         with pytest.raises(NoSuchTransaction):
-            live_questions.show([one.broker], "UNKNOWN")
+            live_lookups.show([one.broker], "UNKNOWN")
 
 
 def test_one_is_shown_by_message_id_and_by_key(tmp_path: Path, client: Client) -> None:
     one = Served("common-5.3.3", tmp_path, client)
     with one.server:
-        rows = questions.pending([one.store], one.settings_of).table().to_pylist()
+        rows = lookups.pending([one.store], one.settings_of).table().to_pylist()
         row = next(row for row in rows if row["keys"] and " " not in row["keys"])
-        copies = live_tables.read_halves(one.broker).table().to_pylist()
+        copies = half_and_op_tables.read_halves(one.broker).table().to_pylist()
         ids = [copy["message_id"] for copy in copies if copy["transaction_id"] == row["transaction_id"]]
         assert ids
         for name in (row["transaction_id"], row["transaction_id"].lower(), row["keys"], *ids):
-            shown = live_questions.show([one.broker], name).table()["transaction_id"].to_pylist()
+            shown = live_lookups.show([one.broker], name).table()["transaction_id"].to_pylist()
             assert row["transaction_id"] in shown, name
 
 
@@ -130,7 +131,7 @@ def test_what_the_index_lost_is_read_from_the_queues_if_it_is_older_than_the_sta
     with one.server:
         files = one.in_files()
         ids = [row["transaction_id"] for row in files if row["half_copies"]]
-        found = one.live(live_questions.lookup([one.broker], ids).table().to_pylist())
+        found = one.live(live_lookups.lookup([one.broker], ids).table().to_pylist())
         assert {row["transaction_id"]: row["state"] for row in found} == {
             row["transaction_id"]: row["state"] for row in files if row["half_copies"]
         }
@@ -140,11 +141,11 @@ def test_what_the_index_lost_is_read_from_the_queues_if_it_is_older_than_the_sta
 def test_whether_a_producer_is_connected(tmp_path: Path, client: Client) -> None:
     one = Served("common-5.3.3", tmp_path, client)
     with one.server:
-        rows = live_questions.pending([one.broker]).table()
+        rows = live_lookups.pending([one.broker]).table()
         groups = sorted(set(rows["producer_group"].to_pylist()))
         assert set(rows["producer_alive"].to_pylist()) == {False}
         one.answers.producers.add(groups[0])
-        rows = live_questions.pending([one.broker]).table()
+        rows = live_lookups.pending([one.broker]).table()
         alive = dict(zip(rows["producer_group"].to_pylist(), rows["producer_alive"].to_pylist(), strict=True))
         assert alive[groups[0]] is True
         asked = one.answers.counts[RequestCode.GET_PRODUCER_CONNECTION_LIST]
@@ -154,7 +155,7 @@ def test_whether_a_producer_is_connected(tmp_path: Path, client: Client) -> None
 def test_ops_in_the_brokers_memory_are_said_of_what_is_pending(tmp_path: Path, client: Client) -> None:
     one = Served("common-5.3.3", tmp_path, client)
     with one.server:
-        for row in live_questions.audit([one.broker]).table().to_pylist():
+        for row in live_lookups.audit([one.broker]).table().to_pylist():
             assert ("may not show yet" in row["reason"]) == (row["state"] == "PENDING")
 
 
@@ -183,7 +184,7 @@ def test_what_a_broker_gives_for_an_expired_record_hides_no_other(tmp_path: Path
     store = open_store(tmp_path / "store")
     answers = WithExpiredRecords(store, one.settings, "4.9.7")
     with FakeServer(answers) as server:
-        reading = live_questions.audit([Broker(client, server.address, "broker-a", "c")])
+        reading = live_lookups.audit([Broker(client, server.address, "broker-a", "c")])
     found = {row["transaction_id"] for row in reading.table().to_pylist()}
     begin = store.log_begin_offset
     kept = [row for row in corpus.expected(name) if row["half_copies"][0]["commit_log_offset"] >= begin]
@@ -220,11 +221,11 @@ def test_what_has_expired_from_a_queue_is_no_missing_evidence(tmp_path: Path, cl
     store = open_store(tmp_path / "store")
     with FakeServer(WithExpiredQueues(store, one.settings, "4.9.7")) as server:
         brokers = [Broker(client, server.address, "broker-a", "c")]
-        reading = live_questions.audit(brokers)
+        reading = live_lookups.audit(brokers)
         rows = {row["transaction_id"]: row for row in reading.table().to_pylist()}
         assert [finding.line() for finding in reading.findings if finding.code == "entries-unread"] == []
         committed = [name for name, row in rows.items() if row["state"] == "COMMITTED"]
-        looked_up = live_questions.lookup(brokers, committed)
+        looked_up = live_lookups.lookup(brokers, committed)
         assert {row["transaction_id"] for row in looked_up.table().to_pylist()} == set(committed)
         assert [finding.line() for finding in looked_up.findings if finding.code == "entries-unread"] == []
     assert len(committed) > 5

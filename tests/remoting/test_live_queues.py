@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from readers.consume_queue import open_queue
-from readers.findings import Finding
-from readers.store import HALF_TOPIC, open_store
-from remoting.broker import Broker
-from remoting.client import Client
-from remoting.codes import RequestCode, ResponseCode
-from remoting.errors import NoAnswer, Refused
-from remoting.frames import Frame
-from remoting.live_queues import OpsUnreadable, ops, records
-from remoting.live_records import blocks_of, cut
-from remoting.live_requests import Gap, Pace, queries
+from readers.model.findings import Finding
+from readers.queues.consume_queue import open_queue
+from readers.store.store import HALF_TOPIC, open_store
+from remoting.connections.batched_reads import Gap, Pace, queries
+from remoting.connections.broker import Broker
+from remoting.connections.client import Client
+from remoting.live.queues import OpsUnreadable, ops, records
+from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.errors import NoAnswer, Refused
+from remoting.protocol.frames import Frame
+from remoting.protocol.record_bytes import blocks_of, cut
 from tests.brokers import corpus
 from tests.remoting.fake import Answer, FakeServer, response
 
@@ -187,8 +187,8 @@ def test_the_pace_is_kept(bodies: list[bytes]) -> None:
             waited.append(seconds)
             clock[0] += seconds
 
-        patch.setattr("remoting.live_requests.time.sleep", sleep)
-        patch.setattr("remoting.live_requests.time.monotonic", lambda: clock[0])
+        patch.setattr("remoting.connections.batched_reads.time.sleep", sleep)
+        patch.setattr("remoting.connections.batched_reads.time.monotonic", lambda: clock[0])
         for _ in range(26):
             pace.wait()
     assert sum(waited) == pytest.approx(0.5)

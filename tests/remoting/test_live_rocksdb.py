@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from readers import beside_tables
-from readers.broker_settings import broker_settings
-from readers.half_scan import scan_halves, scan_ops
-from readers.local_engine import audit
-from readers.states_and_advice import OPEN_OR_DROPPED
-from readers.store import Store, open_store
-from remoting import live_questions, live_tables
-from remoting.broker import Broker
-from remoting.client import Client
+from readers.log.half_and_op_tables import scan_halves, scan_ops
+from readers.old_tables import beside_tables
+from readers.store.broker_settings import broker_settings
+from readers.store.store import Store, open_store
+from remoting.connections.broker import Broker
+from remoting.connections.client import Client
+from remoting.live import half_and_op_tables, lookups
 from tests.brokers import corpus
-from tests.readers.test_forged_designs import InRocksdb
 from tests.remoting.fake import FakeServer
 from tests.remoting.store_broker import StoreBroker
 from tests.remoting.test_live_questions import Row, Served
+from tests.verdicts.transactions.test_forged_designs import InRocksdb
+from verdicts.audit.local_audit import audit
+from verdicts.transactions.states_and_advice import OPEN_OR_DROPPED
 
 NAMES = ("rocksdb-5.4.0", "rocksdb-5.5.0", "rocksdb-killed-5.5.0", "rocksdb-both-5.5.0")
 DECIDED = ("COMMITTED", "ROLLED_BACK")
@@ -53,7 +53,7 @@ def test_the_rows_are_those_of_the_files_without_the_table(
     one = Served(name, tmp_path, client)
     with one.server:
         files = {row["transaction_id"]: row for row in audit([one.store], one.settings_of).table().to_pylist()}
-        live = {row["transaction_id"]: row for row in live_questions.audit([one.broker]).table().to_pylist()}
+        live = {row["transaction_id"]: row for row in lookups.audit([one.broker]).table().to_pylist()}
         assert live.keys() == files.keys()
         for key, row in live.items():
             mine, theirs = plain(row, one.broker.root), plain(files[key], one.store.root)
@@ -62,7 +62,7 @@ def test_the_rows_are_those_of_the_files_without_the_table(
                 theirs.pop("state")
             assert mine == theirs
         assert {row["state"] for row in live.values()} >= {*DECIDED, "UNDECIDABLE"}
-        reading = live_questions.pending([one.broker])
+        reading = lookups.pending([one.broker])
         assert {found.code for found in reading.findings if found.kind.severity == "error"} <= {"undecidable"}
         listed = reading.table().to_pylist()
         assert {row["transaction_id"] for row in listed} == {
@@ -74,7 +74,7 @@ def test_the_rows_are_those_of_the_files_without_the_table(
         assert sum(int(one.split(",")[0]) for one in told) == unknown
         assert "rocksdb-transactions" in {found.code for found in reading.findings}
         some = [*live][::5]
-        looked = live_questions.lookup([one.broker], some).table().to_pylist()
+        looked = lookups.lookup([one.broker], some).table().to_pylist()
         assert {row["transaction_id"]: row["state"] for row in looked} == {key: live[key]["state"] for key in some}
 
 
@@ -87,7 +87,7 @@ def test_halves_and_ops_of_both_designs_are_listed(name: str, tmp_path: Path, cl
 
     with one.server:
         halves, ops = (
-            read(one.broker).table().to_pylist() for read in (live_tables.read_halves, live_tables.read_ops)
+            read(one.broker).table().to_pylist() for read in (half_and_op_tables.read_halves, half_and_op_tables.read_ops)
         )
     wanted = scan_ops(one.store).table().to_pylist()
     assert found(halves, "topic") == found(scan_halves(one.store).table().to_pylist(), "topic")
@@ -109,7 +109,7 @@ def forged(client: Client, tmp_path: Path, booted_ms: int, *, age_ms: int) -> li
     conf = {"transactionCheckMax": "5", "transactionCheckInterval": "30000", "transactionTimeOut": "6000"}
     settings = broker_settings(store, conf=conf, version="5.5.0")
     with FakeServer(StoreBroker(store, settings, "5.5.0", booted_ms)) as server:
-        rows: list[Row] = live_questions.audit([Broker(client, server.address, "broker-a", "c")]).table().to_pylist()
+        rows: list[Row] = lookups.audit([Broker(client, server.address, "broker-a", "c")]).table().to_pylist()
         return rows
 
 

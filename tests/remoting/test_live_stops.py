@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from readers.check_stops import check_stops
-from remoting import live_questions
-from remoting.client import Client
-from remoting.codes import RequestCode
+from remoting.connections.client import Client
+from remoting.live import lookups
+from remoting.protocol.codes import RequestCode
 from tests.remoting.test_live_questions import Served
+from verdicts.check.check_stops import check_stops
 
 
 @pytest.fixture
@@ -26,12 +26,12 @@ def test_a_live_broker_stops_where_its_files_say(name: str, tmp_path: Path, clie
     one = Served(name, tmp_path, client)
     (wanted,) = check_stops(one.store, one.settings)
     with one.server:
-        reading = live_questions.pending([one.broker])
+        reading = lookups.pending([one.broker])
         (found,) = reading.check_stops
         assert found.store == one.broker.root
         assert (found.place, found.reach_end, found.why) == (wanted.place, wanted.reach_end, wanted.why)
         assert (found.transaction_id, found.since_ms) == (wanted.transaction_id, wanted.since_ms)
-        shown = live_questions.show([one.broker], str(found.transaction_id))
+        shown = lookups.show([one.broker], str(found.transaction_id))
         assert shown.check_stops == [found]
         assert [row["advice"] for row in shown.table().to_pylist()] == ["decide"]
 
@@ -43,7 +43,7 @@ def test_a_cursor_that_stands_still_while_the_broker_runs(
     booted_ms = time.time_ns() // 1_000_000 - up_ms
     one = Served("common-4.9.7", tmp_path, client, booted_ms=booted_ms)
     with one.server:
-        reading = live_questions.pending([one.broker])
+        reading = lookups.pending([one.broker])
         rows = reading.table().to_pylist()
         assert bool(reading.check_stops) == stands
         for stop in reading.check_stops:
@@ -56,5 +56,5 @@ def test_a_cursor_that_stands_still_while_the_broker_runs(
 def test_asking_for_some_by_their_ids_does_not_read_the_half_queue(tmp_path: Path, client: Client) -> None:
     one = Served("poison-4.5.0", tmp_path, client)
     with one.server:
-        live_questions.lookup([one.broker], [])
+        lookups.lookup([one.broker], [])
         assert RequestCode.PULL_MESSAGE not in one.answers.counts

@@ -17,12 +17,9 @@ from typing import Any
 
 import pytest
 
-from readers.properties import PRODUCER_GROUP, UNIQ_KEY
-from remoting.codes import IS_RESPONSE, RequestCode
-from remoting.errors import Refused
-from remoting.frames import Frame, FrameReader, decoded, encoded
-from remoting.membership import Membership
-from remoting.producer import (
+from readers.log.properties import PRODUCER_GROUP, UNIQ_KEY
+from remoting.producer.membership import Membership
+from remoting.producer.producer import (
     OUR_CLIENTS,
     Check,
     Member,
@@ -33,8 +30,11 @@ from remoting.producer import (
     properties_text,
     sent,
 )
-from remoting.settings import RemotingSettings
-from remoting.unique_keys import UNIQUE_KEY, UniqueKeys
+from remoting.producer.unique_keys import UNIQUE_KEY, UniqueKeys
+from remoting.protocol.codes import IS_RESPONSE, RequestCode
+from remoting.protocol.errors import Refused
+from remoting.protocol.frames import Frame, FrameReader, decoded, encoded
+from remoting.protocol.settings import RemotingSettings
 
 CHECKS = sorted((Path(__file__).parent / "checks").glob("*.json"))
 TRUTH = Path(__file__).parents[1] / "corpus" / "common-5.3.3" / "truth.jsonl.xz"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from remoting.broker import Broker
-from remoting.client import Client
-from remoting.codes import COMMIT, RequestCode
-from remoting.errors import NoAnswer
-from remoting.frames import Frame
-from remoting.settings import RemotingSettings
+from remoting.connections.broker import Broker
+from remoting.connections.client import Client
+from remoting.protocol.codes import COMMIT, RequestCode
+from remoting.protocol.errors import NoAnswer
+from remoting.protocol.frames import Frame
+from remoting.protocol.settings import RemotingSettings
 from tests.brokers.proxy import Fault, FaultProxy
 from tests.remoting.fake import Answer, FakeServer, response
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from readers.errors import BadRequest, UnreadableFile
-from remoting.broker import Broker
-from remoting.client import Client
-from remoting.errors import RemotingError, Unreachable
-from remoting.frames import Frame
-from remoting.settings import RemotingSettings
-from remoting.tls import tls_context
+from readers.model.errors import BadRequest, UnreadableFile
+from remoting.connections.broker import Broker
+from remoting.connections.client import Client
+from remoting.connections.tls import tls_context
+from remoting.protocol.errors import RemotingError, Unreachable
+from remoting.protocol.frames import Frame
+from remoting.protocol.settings import RemotingSettings
 from tests.brokers.secured import Certificates, make_certificates
 from tests.remoting.fake import Answer, FakeServer, response
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from readers.broker_settings import broker_settings
-from readers.local_engine import audit
-from readers.store import Store, open_store
-from repairs.carry_out import carry_out, prepared
-from repairs.deeds import Conduct, Order
-from repairs.destinations import Destination
-from repairs.file_medium import FileMedium
-from repairs.journal import Journal
-from repairs.receipts import Receipt
-from repairs.wishes import Wish
+from readers.store.broker_settings import broker_settings
+from readers.store.store import Store, open_store
+from repairs.acts.carry_out import carry_out, prepared
+from repairs.acts.file_medium import FileMedium
+from repairs.acts.orders import Conduct, Order
+from repairs.acts.request import Wish
+from repairs.changes.destinations import Destination
+from repairs.receipts.journal import Journal
+from repairs.receipts.receipts import Receipt
+from verdicts.audit.local_audit import audit
 
 
 def medium_of(root: Path, version: str, destination: Destination, conf: dict[str, str] | None = None) -> FileMedium:

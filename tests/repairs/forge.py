@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from remoting.answers import Answer
-from remoting.codes import COMMIT, ROLLBACK
-from repairs.medium import Tail
-from repairs.receipts import Receipt, answered
-from repairs.situation import NamedRecord, Situation, Surroundings
+from remoting.protocol.answers import Answer
+from remoting.protocol.codes import COMMIT, ROLLBACK
+from repairs.acts.medium import Tail
+from repairs.acts.situation import NamedRecord, Situation, Surroundings
+from repairs.receipts.receipts import Receipt, answered
 
 STORE = "broker-a@127.0.0.1:10911"
 NOW_MS = 1_790_000_000_000

@@ -21,18 +21,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from readers.broker_settings import broker_settings
-from readers.errors import SourceError
-from readers.local_engine import audit
-from readers.store import open_store
-from repairs.rebuild import PARTS, index_has_tags, rebuild
-from repairs.salvage import Salvaged, salvage
-from repairs.store_sizes import store_sizes, with_log_files_of
+from readers.model.errors import SourceError
+from readers.store.broker_settings import broker_settings
+from readers.store.store import open_store
+from repairs.rebuild.rebuild import PARTS, index_has_tags, rebuild
+from repairs.records.store_sizes import store_sizes, with_log_files_of
+from repairs.salvage.salvage import Salvaged, salvage
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.comparing import cited
 from tests.forge.stores import copy_of, settings_of, unpacked
 from tests.forge.stores import with_several_segments as names_with_several_segments
+from verdicts.audit.local_audit import audit
 
 Row = dict[str, Any]
 Places = dict[int, bytes]

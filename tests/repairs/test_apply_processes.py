@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from readers.store import BEGUN_MARK, OWN_PREFIX
-from rmqtx_cli import exit_status
+from readers.store.store import BEGUN_MARK, OWN_PREFIX
+from rmqtx_cli.words import exit_status
 from tests.repairs.applied import Scene, Told
 from tests.repairs.crash_states import Recorder, State
 from tests.repairs.test_apply_crashes import memory_directory, require_all_done_once
@@ -27,8 +27,8 @@ NAME = "multipath-5.3.3"
 KILLS_COUNT, PAIRS_COUNT = int(os.environ.get("RMQTX_KILLS", "200")), 10
 #: Forks of a process that has everything imported and no threads: an act takes a fraction of a second.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.repairs.applied", "rmqtx_cli.commands.apply", "rmqtx_cli.commands.undo",
-                                  "repairs.file_medium", "repairs.carry_out"])  # fmt: skip
+PROCESSES.set_forkserver_preload(["tests.repairs.applied", "rmqtx_cli.commands.acting.apply", "rmqtx_cli.commands.acting.undo",
+                                  "repairs.acts.file_medium", "repairs.acts.carry_out"])  # fmt: skip
 
 
 class Begun:

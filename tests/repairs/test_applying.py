@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from readers.plan import Plan
-from repairs.applying import Application, application, missing_stores
-from repairs.deeds import Conduct
-from repairs.plans import drafted, plan_of
-from repairs.receipts import Receipt
-from repairs.wishes import Wish
+from repairs.acts.orders import Conduct
+from repairs.acts.request import Wish
+from repairs.plans.apply_plan import Application, application, missing_stores
+from repairs.plans.draft_plan import drafted, plan_of
+from repairs.receipts.plan_file import Plan
+from repairs.receipts.receipts import Receipt
 from tests.repairs.forge import STORE, FakeMedium, final, mark, place, row, situation
 from tests.repairs.test_steps import live_store
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from remoting.errors import Unreachable
-from repairs import carry_out as path
-from repairs import proving
-from repairs.carry_out import carry_out, prepared
-from repairs.deeds import Conduct, Deed, Order
-from repairs.journal import Journal
-from repairs.wishes import Wish
-from rmqtx_cli.acting import status_of
-from rmqtx_cli.exit_status import SOME_REFUSED, UNKNOWN_OUTCOME
+from remoting.protocol.errors import Unreachable
+from repairs.acts import carry_out as path
+from repairs.acts import wait_for_effect
+from repairs.acts.carry_out import carry_out, prepared
+from repairs.acts.orders import Conduct, Deed, Order
+from repairs.acts.request import Wish
+from repairs.receipts.journal import Journal
+from rmqtx_cli.acting.acting import status_of
+from rmqtx_cli.words.exit_status import SOME_REFUSED, UNKNOWN_OUTCOME
 from tests.repairs.forge import FakeMedium, final, mark, row
 
 NAMES = ("T1", "T2", "T3", "T4")
@@ -36,7 +36,7 @@ class Losing(FakeMedium):
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(path, "_CHUNK", 2)
-    monkeypatch.setattr(proving, "_PAUSES_SECONDS", (0.001,))
+    monkeypatch.setattr(wait_for_effect, "_PAUSES_SECONDS", (0.001,))
 
 
 def play(tmp_path: Path, lost_from: int, lost_to: int) -> tuple[list[Deed], Losing, Journal]:

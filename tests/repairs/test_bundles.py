@@ -15,25 +15,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from readers.commit_log import scan_records
-from readers.errors import BadRequest, NoSuchTransaction, UnwritableFile
-from readers.job_runner import run_job
-from readers.local_engine import audit
-from readers.questions import show
-from readers.record_layout import MAGIC_V1, RECORD, signed
-from readers.redo_log import redo_entries
-from readers.splits import plan_splits
-from readers.state_table import state_slots
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, open_store
-from readers.verify import FULL, Verify
-from repairs.bundle_redaction import Redactor, redaction_key
-from repairs.bundles import BUNDLED, Source, make_bundle
+from readers.jobs.job_runner import run_job
+from readers.log.commit_log import scan_records
+from readers.log.record_layout import MAGIC_V1, RECORD, signed
+from readers.log.splits import plan_splits
+from readers.model.errors import BadRequest, NoSuchTransaction, UnwritableFile
+from readers.old_tables.redo_log import redo_entries
+from readers.old_tables.state_table import state_slots
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, open_store
+from repairs.bundles.bundle import BUNDLED, Source, make_bundle
+from repairs.bundles.redaction import Redactor, redaction_key
 from tests.brokers.corpus import corpus_names
 from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.records import Message
 from tests.forge.stores import copy_of, unpacked
 from tests.representatives import each_store, rest_is_slow
+from verdicts.audit.local_audit import audit
+from verdicts.audit.lookups import show
+from verdicts.verify.verify import FULL, Verify
 
 Row = dict[str, Any]
 KEY = b"a key that is none of the bundle"
@@ -406,7 +406,7 @@ def test_what_damage_makes_undecidable_stays_so(tmp_path: Path) -> None:
 def test_a_difference_is_said_and_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = source(unpacked("killed-5.3.3"))
     pending = next(row["transaction_id"] for row in rows_of(original) if row["state"] == "PENDING")
-    monkeypatch.setattr("repairs.bundle_surroundings._cursors", lambda *_: None)
+    monkeypatch.setattr("repairs.bundles.config_files._cursors", lambda *_: None)
     made = make_bundle(original, [pending], (), tmp_path / "b", is_archive=False)
     assert any("state is UNDECIDABLE, in the store PENDING" in line for line in made.differences)
     manifest = json.loads((tmp_path / "b" / "manifest.json").read_text(encoding="ascii"))

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from readers.errors import UnwritableFile
-from remoting.answers import Answer
-from remoting.errors import NoAnswer, Unreachable
-from repairs import proving
-from repairs.carry_out import carry_out, prepared
-from repairs.deeds import Conduct, Order
-from repairs.journal import Journal
-from repairs.receipts import Receipt
-from repairs.wishes import Wish
+from readers.model.errors import UnwritableFile
+from remoting.protocol.answers import Answer
+from remoting.protocol.errors import NoAnswer, Unreachable
+from repairs.acts import wait_for_effect
+from repairs.acts.carry_out import carry_out, prepared
+from repairs.acts.orders import Conduct, Order
+from repairs.acts.request import Wish
+from repairs.receipts.journal import Journal
+from repairs.receipts.receipts import Receipt
 from tests.repairs.forge import FakeMedium, around, as_a_broker, final, mark, place, record, row
 
 QUICK = Conduct(prove_ms=5_000)
@@ -24,7 +24,7 @@ BRIEF = Conduct(prove_ms=50)
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proving, "_PAUSES_SECONDS", (0.001,))
+    monkeypatch.setattr(wait_for_effect, "_PAUSES_SECONDS", (0.001,))
 
 
 def act(
@@ -122,7 +122,7 @@ def test_an_op_that_shows_is_not_the_end_while_a_pass_of_the_check_goes_on(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pass had read the ops before ours was written, and puts the copy back although its op can be read."""
-    monkeypatch.setattr(proving, "_QUIET_SECONDS", 0.3)
+    monkeypatch.setattr(wait_for_effect, "_QUIET_SECONDS", 0.3)
 
     def late(medium: FakeMedium) -> None:
         facts = medium.rows["T1"]

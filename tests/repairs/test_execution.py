@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from readers.errors import BadRequest, StoreChanged, StoreInUse, UnwritableFile
-from repairs.change_sets import Barrier, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
-from repairs.execution import execute, resume, standing, undo
-from repairs.interruption import Interrupted
-from repairs.undo_files import APPLIED, APPLYING, UNDONE
+from readers.model.errors import BadRequest, StoreChanged, StoreInUse, UnwritableFile
+from repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
+from repairs.changes.execution import execute, resume, standing, undo
+from repairs.changes.interruption import Interrupted
+from repairs.changes.undo_files import APPLIED, APPLYING, UNDONE
 from tests.repairs.broker_lock import locked_by_a_broker
 from tests.repairs.crash_states import Unsynced, snapshot
 from tests.repairs.small_store import CHANGE_SETS, CURSORS, NEXT, ROLL_OVER, SCATTERED, SEGMENT, facts, lay_out_store

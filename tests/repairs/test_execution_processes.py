@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from readers.errors import StoreInUse
-from repairs.execution import execute, resume, undo
+from readers.model.errors import StoreInUse
+from repairs.changes.execution import execute, resume, undo
 from tests.repairs.crash_states import snapshot
 from tests.repairs.small_store import ROLL_OVER, SCATTERED, lay_out_store
 
@@ -130,7 +130,7 @@ def test_several_at_once_take_turns(store: Path, kept: Path) -> None:
 
 def test_one_undo_file_is_one_change_of_one_store(tmp_path: Path, kept: Path) -> None:
     program = (
-        "import sys; from repairs.execution import execute; from tests.repairs.small_store import ROLL_OVER\n"
+        "import sys; from repairs.changes.execution import execute; from tests.repairs.small_store import ROLL_OVER\n"
         "execute(ROLL_OVER, sys.argv[1], sys.argv[2])"
     )
     stores = [lay_out_store(tmp_path / f"store{number}") for number in range(4)]

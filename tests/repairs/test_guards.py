@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from readers.plan import ACTIONS
-from readers.record_layout import COMPRESSED
-from readers.states_and_advice import OPEN_OR_DROPPED
-from readers.store import ROCKSDB_HALF_TOPIC
-from repairs.guards import ABSOLUTE_GUARDS, GUARD_NAMES, GUARDS, refusals
-from repairs.situation import Situation
-from repairs.wishes import Wish
+from readers.log.record_layout import COMPRESSED
+from readers.store.store import ROCKSDB_HALF_TOPIC
+from repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES, GUARDS, refusals
+from repairs.acts.request import Wish
+from repairs.acts.situation import Situation
+from repairs.receipts.plan_file import ACTIONS
 from tests.repairs.forge import NOW_MS, around, final, mark, place, record, row, situation
+from verdicts.transactions.states_and_advice import OPEN_OR_DROPPED
 
 DISCARDED = row("DISCARDED", advice="resume", discard_copies=[place(0, 999)])
 #: A half in RocksDB as a live broker shows it once its checks may be over.

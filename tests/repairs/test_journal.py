@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.errors import UnwritableFile
-from repairs.journal import Journal, state_directory
-from repairs.receipts import OUTCOMES, Receipt
+from readers.model.errors import UnwritableFile
+from repairs.receipts.journal import Journal, state_directory
+from repairs.receipts.receipts import OUTCOMES, Receipt
 
 TEXTS = st.text(max_size=30)
 

@@ -9,27 +9,27 @@ from typing import Any
 
 import pytest
 
-from readers.broker_settings import broker_settings
-from readers.errors import StoreInUse, UnsafeStore
-from readers.job_runner import run_job
-from readers.redo_log import REDO_ENTRY, redo_entries
-from readers.splits import plan_splits
-from readers.state_table import STATE_SLOT, state_slots
-from readers.store import open_store
-from readers.verify import Verify
-from repairs import file_medium
-from repairs.destinations import Destination
-from repairs.entered_ends import why_not_entered
-from repairs.execution import undo
-from repairs.guards import refusals
-from repairs.journal import Journal
-from repairs.lockless_brokers import require_not_mapped
-from repairs.log_tail import log_end
-from repairs.record_writer import draft_of
-from repairs.wishes import Wish
+from readers.jobs.job_runner import run_job
+from readers.log.splits import plan_splits
+from readers.model.errors import StoreInUse, UnsafeStore
+from readers.old_tables.redo_log import REDO_ENTRY, redo_entries
+from readers.old_tables.state_table import STATE_SLOT, state_slots
+from readers.store.broker_settings import broker_settings
+from readers.store.store import open_store
+from repairs.acts import file_medium
+from repairs.acts.guards import refusals
+from repairs.acts.log_tail import log_end
+from repairs.acts.old_table_entries import why_not_entered
+from repairs.acts.request import Wish
+from repairs.changes.brokers_without_lock import require_not_mapped
+from repairs.changes.destinations import Destination
+from repairs.changes.execution import undo
+from repairs.receipts.journal import Journal
+from repairs.records.record_writer import draft_of
 from tests.brokers.corpus import unpack
 from tests.repairs.acting import act, content, medium_of, rows_of
 from tests.repairs.log_records import number, records
+from verdicts.verify.verify import Verify
 
 #: Store of the corpus → the broker that is to open it.
 STORES = {

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from readers.store import open_store
-from remoting.answers import BrokerAddresses
-from remoting.client import Client
-from remoting.codes import COMMIT, RequestCode, ResponseCode
-from remoting.frames import Frame
-from repairs.carry_out import carry_out, prepared
-from repairs.deeds import Conduct, Deed, Order
-from repairs.journal import Journal
-from repairs.live_medium import LiveMedium
-from repairs.log_tail import LogTail, log_end
-from repairs.prepared_ends import commit_record_of, rollback_record_of
-from repairs.wishes import Wish
+from readers.store.store import open_store
+from remoting.connections.client import Client
+from remoting.protocol.answers import BrokerAddresses
+from remoting.protocol.codes import COMMIT, RequestCode, ResponseCode
+from remoting.protocol.frames import Frame
+from repairs.acts.carry_out import carry_out, prepared
+from repairs.acts.live_medium import LiveMedium
+from repairs.acts.log_tail import LogTail, log_end
+from repairs.acts.orders import Conduct, Deed, Order
+from repairs.acts.request import Wish
+from repairs.receipts.journal import Journal
+from repairs.records.prepared_records import commit_record_of, rollback_record_of
 from tests.remoting.fake import response
 from tests.remoting.test_live_questions import Served
 from tests.repairs.log_records import number, records

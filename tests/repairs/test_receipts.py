@@ -8,10 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from readers.errors import BadText
-from repairs import receipts
-from repairs.journal import Journal
-from repairs.receipts import OUTCOMES, RECEIPTS, Receipt, answered, is_receipt_id, new_receipt_id, receipt_of, table
+from readers.model.errors import BadText
+from repairs.receipts import receipts
+from repairs.receipts.journal import Journal
+from repairs.receipts.receipts import (
+    OUTCOMES,
+    RECEIPTS,
+    Receipt,
+    answered,
+    is_receipt_id,
+    new_receipt_id,
+    receipt_of,
+    table,
+)
 
 PLACE = {"store": "broker-a@h:1", "queue_id": 0, "queue_offset": 17, "commit_log_offset": 4711}
 

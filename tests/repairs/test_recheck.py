@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from readers.planning import witnesses_of
-from repairs.receipts import STANDINGS, Receipt
-from repairs.recheck import rechecked, standing_of
+from repairs.receipts.planner import witnesses_of
+from repairs.receipts.receipts import STANDINGS, Receipt
+from repairs.receipts.recheck import rechecked, standing_of
 from tests.repairs.forge import STORE, final, mark, place, row
 
 OPEN = row()

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from readers.broker_settings import broker_settings, parse_version
-from readers.errors import BadRequest, FormatError
-from readers.properties import CHECK_TIMES, UNIQ_KEY
-from readers.record_layout import COMMIT, COMPRESSED, TRANSACTION_MASK
-from readers.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, WAITING_TOPICS, open_store
-from repairs.record_writer import (
+from readers.log.properties import CHECK_TIMES, UNIQ_KEY
+from readers.log.record_layout import COMMIT, COMPRESSED, TRANSACTION_MASK
+from readers.model.errors import BadRequest, FormatError
+from readers.store.broker_settings import broker_settings, parse_version
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, WAITING_TOPICS, open_store
+from repairs.records.record_writer import (
     Draft,
     WritingRules,
     blank_head,

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from readers.broker_settings import broker_settings
-from readers.consume_queue import open_queue
-from readers.cursors import read_cursors
-from readers.errors import BadRequest, NotAStore, UnreadableFile
-from readers.local_engine import audit
-from readers.sources import OpenFile
-from readers.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, open_store
-from repairs.fillers import FILLER_BYTES_MAX, FILLER_BYTES_MIN, Lost, Surroundings, filled
-from repairs.found_runs import FoundRuns, Source
-from repairs.salvage import Salvaged, salvage
-from repairs.store_sizes import store_sizes
+from readers.cursors.cursors import read_cursors
+from readers.model.errors import BadRequest, NotAStore, UnreadableFile
+from readers.queues.consume_queue import open_queue
+from readers.storage.segments import OpenFile
+from readers.store.broker_settings import broker_settings
+from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, open_store
+from repairs.records.fillers import FILLER_BYTES_MAX, FILLER_BYTES_MIN, Lost, Surroundings, filled
+from repairs.records.store_sizes import store_sizes
+from repairs.salvage.salvage import Salvaged, salvage
+from repairs.salvage.scan_for_records import FoundRuns, Source
 from rmqtx_cli.main import status_of
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.stores import contents, settings_of, unpacked
 from tests.repairs.test_rebuild import files_below
+from verdicts.audit.local_audit import audit
 
 BLANK = b"\xcb\xd4\x31\x94"
 SEGMENT = 1 << 18

@@ -11,20 +11,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from readers.ledger import open_ledger
-from readers.ledger_join import reconcile
-from readers.plan import Plan
-from readers.reconcile import RECONCILED
-from remoting.answers import Answer
-from remoting.errors import NoAnswer, Unreachable
-from remoting.producer import Check
-from repairs.answer_words import LedgerWords, PlanWords, Word
-from repairs.answers import ANSWERS, answers_table
-from repairs.group_watch import Others
-from repairs.journal import Journal
-from repairs.stand_in import StandIn, StandInConduct
-from rmqtx_cli.ledgers import Question
+from readers.ledger.ledger import open_ledger
+from remoting.producer.producer import Check
+from remoting.protocol.answers import Answer
+from remoting.protocol.errors import NoAnswer, Unreachable
+from repairs.acts.group_watch import Others
+from repairs.receipts.journal import Journal
+from repairs.receipts.plan_file import Plan
+from repairs.stand_in.answer_source import LedgerWords, PlanWords, Word
+from repairs.stand_in.answer_table import ANSWERS, answers_table
+from repairs.stand_in.stand_in import StandIn, StandInConduct
+from rmqtx_cli.options.ledgers import Question
 from tests.repairs.forge import FakeMedium, as_a_broker, final, mark, place, row
+from verdicts.ledger.join import reconcile
+from verdicts.ledger.reconcile import RECONCILED
 
 MEMBER = Others(members=("shop-3 at 10.0.0.7:4711",))
 

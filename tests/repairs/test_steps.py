@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from readers.plan import PLAN_STEPS, PLAN_STORES, Plan, parse_plan
-from repairs.plans import drafted, plan_of
-from repairs.situation import NamedRecord
-from repairs.steps import is_live_store, staleness, step_of_situation
-from repairs.wishes import Wish
+from repairs.acts.request import Wish
+from repairs.acts.situation import NamedRecord
+from repairs.plans.draft_plan import drafted, plan_of
+from repairs.plans.plan_steps import is_live_store, staleness, step_of_situation
+from repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES, Plan, parse_plan
 from tests.repairs.forge import STORE, around, final, mark, place, record, row, situation
 
 FILES = "/data/rocketmq/store"

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from readers.errors import UnsafeStore
-from readers.sources import Segment
-from readers.store import Store, open_store
-from readers.store_links import is_own_directory, is_own_path, leads_out
-from repairs.bundles import Source, make_bundle
-from repairs.clones import cloned
-from repairs.rebuild import PARTS, rebuild
-from repairs.salvage import salvage
-from repairs.store_sizes import StoreSizes, store_sizes
+from readers.model.errors import UnsafeStore
+from readers.storage.segments import Segment
+from readers.store.links import is_own_directory, is_own_path, leads_out
+from readers.store.store import Store, open_store
+from repairs.bundles.bundle import Source, make_bundle
+from repairs.changes.clones import cloned
+from repairs.rebuild.rebuild import PARTS, rebuild
+from repairs.records.store_sizes import StoreSizes, store_sizes
+from repairs.salvage.salvage import salvage
 from tests.forge.stores import copy_of
 
 NAME = "fifteen-5.3.3"

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from readers.errors import BadRequest, BadText, RmqtxError, StoreChanged, UnwritableFile
-from readers.store import open_store
-from readers.transaction_table import TableAddress, TransactionTable, read_transaction_table
-from repairs import table_changes
-from repairs.journal import Journal
-from repairs.table_changes import AFTER, BEFORE, apply_steps, standing_of_rows, undo_steps
-from repairs.table_plans import ADD, DELETE, TablePlan, TableStep, read_plan, wanted_changes
-from repairs.table_receipts import TableReceipt
-from repairs.table_rows import Rows
-from repairs.table_undo import Row, read_undo
+from readers.model.errors import BadRequest, BadText, RmqtxError, StoreChanged, UnwritableFile
+from readers.old_tables.transaction_table import TableAddress, TransactionTable, read_transaction_table
+from readers.store.store import open_store
+from repairs.receipts.journal import Journal
+from repairs.transaction_table import changes
+from repairs.transaction_table.changes import AFTER, BEFORE, apply_steps, standing_of_rows, undo_steps
+from repairs.transaction_table.plan import ADD, DELETE, TablePlan, TableStep, read_plan, wanted_changes
+from repairs.transaction_table.receipts import TableReceipt
+from repairs.transaction_table.rows import Rows
+from repairs.transaction_table.undo import Row, read_undo
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 
@@ -172,7 +172,7 @@ def test_where_the_database_fails_the_table_says_what_became_of_it(
     """It fails at a step, or, behind the last one, when it is asked what is there."""
     journal, made = Journal(tmp_path / "receipts.jsonl"), 0
     act = receipt_of(aged, journal)
-    real, proof = table_changes._make, table_changes._prove
+    real, proof = changes._make, changes._prove
 
     def failing(*given: Any) -> None:
         nonlocal made
@@ -184,8 +184,8 @@ def test_where_the_database_fails_the_table_says_what_became_of_it(
     def unproved(*_: Any) -> None:
         raise UnwritableFile("the server has gone away")
 
-    monkeypatch.setattr(table_changes, "_make", failing)
-    monkeypatch.setattr(table_changes, "_prove", unproved if survived == 5 else proof)
+    monkeypatch.setattr(changes, "_make", failing)
+    monkeypatch.setattr(changes, "_prove", unproved if survived == 5 else proof)
     with pytest.raises(UnwritableFile), act.ended(NOBODY):
         apply_steps(steps(aged), aged, NOBODY, tmp_path / "undo", 0, begun=act.begin)
     (receipt,) = journal.read().receipts
@@ -243,7 +243,7 @@ def test_a_crash_leaves_all_rows_or_none_and_can_be_undone(
     """The process ends at a step: the database takes back what was not committed."""
     before, found = content(aged), steps(aged)
     made: list[TableStep] = []
-    real = table_changes._make
+    real = changes._make
 
     def dying(step: TableStep, rows: Rows, row: Row | None = None) -> None:
         if len(made) == survived:
@@ -251,14 +251,14 @@ def test_a_crash_leaves_all_rows_or_none_and_can_be_undone(
         made.append(step)
         real(step, rows, row)
 
-    monkeypatch.setattr(table_changes, "_make", dying)
+    monkeypatch.setattr(changes, "_make", dying)
     if survived < len(found):
         with pytest.raises(KeyboardInterrupt):
             apply_steps(found, aged, NOBODY, tmp_path / "undo", 0)
         assert content(aged) == before
     else:
         apply_steps(found, aged, NOBODY, tmp_path / "undo", 0)
-    monkeypatch.setattr(table_changes, "_make", real)
+    monkeypatch.setattr(changes, "_make", real)
     undo_steps((tmp_path / "undo").read_text(), "undo", NOBODY)
     assert content(aged) == before
 

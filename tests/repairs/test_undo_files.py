@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from readers.errors import FormatError, StoreChanged, UnreadableFile
-from repairs.execution import execute, resume, undo
+from readers.model.errors import FormatError, StoreChanged, UnreadableFile
+from repairs.changes.execution import execute, resume, undo
 from tests.repairs.small_store import ROLL_OVER, facts, lay_out_store
 
 

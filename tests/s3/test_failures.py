@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from readers.errors import BadRequest, FileChanged, NotAStore, UnreadableFile
-from readers.local_engine import audit
-from readers.places import expand, normalised
-from readers.store import open_store
+from readers.model.errors import BadRequest, FileChanged, NotAStore, UnreadableFile
+from readers.storage.places import expand, normalised
+from readers.store.store import open_store
 from tests.forge.stores import settings_of
 from tests.s3.conftest import Copied, Run
 from tests.s3.server import SECRET, S3Server
+from verdicts.audit.local_audit import audit
 
 
 def one_line(err: str) -> str:

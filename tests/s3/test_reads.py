@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from readers import remote_reads
-from readers.segment_scan import SegmentScan
-from readers.sources import Segment, SegmentedLog
-from readers.store import open_store
+from readers.log.segment_scan import SegmentScan
+from readers.storage import remote_reads
+from readers.storage.segments import Segment, SegmentedLog
+from readers.store.store import open_store
 from tests.forge.logs import in_one_file
 from tests.forge.records import Message
 from tests.s3.server import S3Server

@@ -6,15 +6,15 @@ from collections import Counter
 
 import pytest
 
-from readers.local_engine import audit
-from readers.places import expand
-from readers.splits import plan_splits
-from readers.store import open_store
-from readers.workers import Workers
+from readers.jobs.workers import Workers
+from readers.log.splits import plan_splits
+from readers.storage.places import expand
+from readers.store.store import open_store
 from tests.forge.stores import settings_of
 from tests.s3.conftest import Copied, Run
 from tests.s3.server import S3Server
 from tests.s3.tasks import records_of
+from verdicts.audit.local_audit import audit
 
 STORES = ["common-5.3.3", "killed-4.4.0", "multipath-5.1.4", "cqext-4.9.7", "batchcq-5.5.0"]
 VERBS = [

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from readers.job_runner import run_job
-from readers.scan_job import ScanJob
-from readers.search import Search
-from readers.search_conditions import Conditions
-from readers.splits import plan_splits
-from readers.store import open_store
-from readers.verify import FULL, Verify
+from readers.jobs.job_runner import run_job
+from readers.jobs.scan_job import ScanJob
+from readers.jobs.search import Search
+from readers.jobs.search_conditions import Conditions
+from readers.log.splits import plan_splits
+from readers.store.store import open_store
 from tests.s3.conftest import Copied
 from tests.s3.server import S3Server
+from verdicts.verify.verify import FULL, Verify
 
 JOBS: tuple[ScanJob, ...] = (
     Verify(FULL), Search(Conditions(topic="orders", body=b'"sku":"A'), ("file", "commit_log_offset", "keys", "body")),

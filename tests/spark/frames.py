@@ -9,21 +9,21 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict, Filter
 
-from readers.checkpoint import read_checkpoint
-from readers.commit_log import scan_records
-from readers.cursors import read_cursors
-from readers.findings import findings_table
-from readers.half_scan import scan_halves, scan_ops
-from readers.index_scan import scan_entries
-from readers.local_engine import audit
-from readers.reading import Reading
-from readers.rocksdb_queue_scan import scan_all_slots
-from readers.segment_table import read_segments
-from readers.store import Store, open_store
+from readers.cursors.cursors import read_cursors
+from readers.index.index_scan import scan_entries
+from readers.log.commit_log import scan_records
+from readers.log.half_and_op_tables import scan_halves, scan_ops
+from readers.model.findings import findings_table
+from readers.model.reading import Reading
+from readers.rocksdb.rocksdb_queue_scan import scan_all_slots
+from readers.store.checkpoint import read_checkpoint
+from readers.store.segment_table import read_segments
+from readers.store.store import Store, open_store
 from spark_tasks.data_source import RmqtxDataSource, RmqtxReader
-from spark_tasks.opening import Settings
-from spark_tasks.read_options import parse_options
-from spark_tasks.schemas import arrow_schema
+from spark_tasks.session.schemas import arrow_schema
+from spark_tasks.source.opening import Settings
+from spark_tasks.source.read_options import parse_options
+from verdicts.audit.local_audit import audit
 
 Row = dict[str, Any]
 

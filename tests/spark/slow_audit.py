@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from readers.answers_of_verdicts import VerdictReading
-from readers.tables import TRANSACTIONS
+from readers.model.tables import TRANSACTIONS
 from rmqtx_cli import main
+from verdicts.model.reading import VerdictReading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,13 +35,13 @@ class Endless:
 
 
 def endless_audit(spark: SparkSession, *_: Any, **__: Any) -> VerdictReading:
-    """What stands in for `spark_tasks.audit.audit`."""
+    """What stands in for `spark_tasks.jobs.audit.audit`."""
     spark.range(0, 4, 1, 4).mapInArrow(Endless(sys.argv[1]), "id long").count()
     return VerdictReading(TRANSACTIONS, [])
 
 
 if __name__ == "__main__":
-    import spark_tasks.audit
+    import spark_tasks.jobs.audit
 
-    spark_tasks.audit.audit = endless_audit
+    spark_tasks.jobs.audit.audit = endless_audit
     sys.exit(main.status_of(sys.argv[2:]))

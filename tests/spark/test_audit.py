@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from readers import local_engine, sources
-from readers.answers_of_verdicts import VerdictReading
-from readers.store import Store, open_store
-from readers.store_view import SettingsOf
-from spark_tasks import audit as spark_audit
-from spark_tasks import handover
-from spark_tasks.sizes import sizes_for
+from readers.storage import segments
+from readers.store.store import Store, open_store
+from spark_tasks.jobs import audit as spark_audit
+from spark_tasks.session import handover
+from spark_tasks.session.sizes import sizes_for
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.stores import copy_of, opened, settings_of
 from tests.representatives import rest_is_slow
+from verdicts.audit import local_audit
+from verdicts.evidence.store_facts import SettingsOf
+from verdicts.model.reading import VerdictReading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +64,7 @@ def test_every_store_of_the_corpus(spark: SparkSession, names: tuple[str, ...]) 
     def settings(store: Store) -> Any:
         return of_root[store.root](store)
 
-    wanted = told(local_engine.audit(stores, settings))
+    wanted = told(local_audit.audit(stores, settings))
     assert on_spark(spark, stores, settings) == wanted
     assert wanted["rows"]
 
@@ -79,15 +80,15 @@ def test_every_store_of_the_other_designs(spark: SparkSession, first: bool) -> N
     def settings(store: Store) -> Any:
         return of_root[store.root](store)
 
-    assert on_spark(spark, stores, settings) == told(local_engine.audit(stores, settings))
+    assert on_spark(spark, stores, settings) == told(local_audit.audit(stores, settings))
 
 
 def test_as_of_a_past_time(spark: SparkSession) -> None:
     name = "common-5.3.3"
-    rows = local_engine.audit([opened(name)], settings_of(name)).table().to_pylist()
+    rows = local_audit.audit([opened(name)], settings_of(name)).table().to_pylist()
     times = sorted(row["half_store_time_ms"] for row in rows if row["half_store_time_ms"])
     at_ms = times[len(times) // 2]
-    wanted = told(local_engine.audit([opened(name)], settings_of(name), at_ms=at_ms))
+    wanted = told(local_audit.audit([opened(name)], settings_of(name), at_ms=at_ms))
     assert on_spark(spark, [opened(name)], settings_of(name), at_ms=at_ms) == wanted
     assert len(wanted["rows"]) < len(rows)
 
@@ -103,7 +104,7 @@ def test_damaged_stores(spark: SparkSession, seed: int, tmp_path: Path) -> None:
         identity = data.find(b"UNIQ_KEY\x01", position) - position + len("UNIQ_KEY\x01") + 30
         places = (3, 6, 30, 26, 15, 86, identity)
         damage.flip_byte(file, position + places[(seed + number) % 7], 0x11)
-    wanted = told(local_engine.audit([open_store(root)], settings_of(name)))
+    wanted = told(local_audit.audit([open_store(root)], settings_of(name)))
     assert on_spark(spark, [open_store(root)], settings_of(name)) == wanted
     assert wanted["findings"]
 
@@ -124,7 +125,7 @@ def test_damaged_stores_of_the_other_designs(spark: SparkSession, tmp_path: Path
     def settings(store: Store) -> Any:
         return of_root[store.root](store)
 
-    wanted = told(local_engine.audit(stores, settings))
+    wanted = told(local_audit.audit(stores, settings))
     assert on_spark(spark, stores, settings) == wanted
     assert any("log-missing" in line for line in wanted["findings"])
 
@@ -135,7 +136,7 @@ def test_a_log_of_zeros_is_missing_on_spark_too(spark: SparkSession, tmp_path: P
     root = copy_of(name, tmp_path)
     (file,) = damage.log_files(root)
     damage.zero_bytes(file, 0, file.stat().st_size)
-    wanted = told(local_engine.audit([open_store(root)], settings_of(name)))
+    wanted = told(local_audit.audit([open_store(root)], settings_of(name)))
     assert on_spark(spark, [open_store(root)], settings_of(name)) == wanted
     assert any("log-missing" in line for line in wanted["findings"])
 
@@ -145,7 +146,7 @@ def test_through_spark_where_driver_and_tasks_share_no_disk(
 ) -> None:
     """As on a cluster: results come through the driver's JVM, in pieces; and more strays than are sent round."""
     name = "common-5.3.3"
-    wanted = told(local_engine.audit([opened(name)], settings_of(name)))
+    wanted = told(local_audit.audit([opened(name)], settings_of(name)))
     monkeypatch.setattr(handover, "_is_local", lambda _: False)
     monkeypatch.setattr(handover, "FETCHED_BYTES_MAX", 1)
     monkeypatch.setattr(spark_audit, "PARTITIONS_MIN", 5)
@@ -157,13 +158,13 @@ def test_spark_did_the_work(spark: SparkSession, monkeypatch: pytest.MonkeyPatch
     name = "common-5.3.3"
     store = opened(name)
     read_here: list[str] = []
-    read = sources.OpenFile.read
+    read = segments.OpenFile.read
 
-    def remembered(file: sources.OpenFile, position_bytes: int, length_bytes: int) -> bytes:
+    def remembered(file: segments.OpenFile, position_bytes: int, length_bytes: int) -> bytes:
         read_here.append(file.file)
         return read(file, position_bytes, length_bytes)
 
-    monkeypatch.setattr(sources.OpenFile, "read", remembered)
+    monkeypatch.setattr(segments.OpenFile, "read", remembered)
     spark.sparkContext.setJobGroup("audit-test", "which tasks ran")
     frame = spark_audit.transactions(spark, [store], settings_of(name), split_bytes=SPLIT_BYTES)
     rows = frame.groupBy(frame["transaction_id"]).count().count()
@@ -176,7 +177,7 @@ def test_spark_did_the_work(spark: SparkSession, monkeypatch: pytest.MonkeyPatch
     assert max(tasks) >= sum(segment.size_bytes for segment in store.commit_log) / SPLIT_BYTES > 2
     assert judged_in > 1
     assert not [file for file in read_here if "/commitlog/" in file]
-    assert rows == len(told(local_engine.audit([store], settings_of(name)))["rows"])
+    assert rows == len(told(local_audit.audit([store], settings_of(name)))["rows"])
 
 
 @pytest.mark.parametrize("exponent", range(20, 45))
@@ -195,7 +196,7 @@ def test_pieces_stay_large_enough_to_be_worth_sending(exponent: int) -> None:
 def test_rows_as_a_frame(spark: SparkSession) -> None:
     name = "masked-4.9.7"
     table = spark_audit.transactions(spark, [opened(name)], settings_of(name), split_bytes=SPLIT_BYTES).toArrow()
-    wanted = local_engine.audit([opened(name)], settings_of(name)).table()
+    wanted = local_audit.audit([opened(name)], settings_of(name)).table()
     found, expected = (
         sorted(json.dumps(row, sort_keys=True) for row in rows.to_pylist()) for rows in (table, wanted)
     )
@@ -215,7 +216,7 @@ def test_one_transaction_with_ten_thousand_copies_and_a_group_with_nearly_all(
             forge.op(half)
     root = forge.write(half_cursor=11_000, op_cursor=2_000)
     settings = settings_of("common-5.3.3")
-    wanted = told(local_engine.audit([open_store(root)], settings))
+    wanted = told(local_audit.audit([open_store(root)], settings))
     found = told(spark_audit.audit(spark, [open_store(root)], settings, split_bytes=1 << 20))
     assert found == wanted
     assert max(len(json.loads(row)["half_copies"]) for row in wanted["rows"]) == 10_000

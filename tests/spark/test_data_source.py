@@ -26,15 +26,16 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from readers import log_end, sources
-from readers.commit_log import scan_records
-from readers.errors import BadRequest, FileChanged, NotAStore, RmqtxError, UnreadableFile
-from readers.sources import OpenFile, Segment
-from readers.store import HALF_TOPIC, open_store
-from readers.tables import ALL_TABLES
+from readers.log import log_end
+from readers.log.commit_log import scan_records
+from readers.model.errors import BadRequest, FileChanged, NotAStore, RmqtxError, UnreadableFile
+from readers.model.tables import ALL_TABLES
+from readers.storage import segments
+from readers.storage.segments import OpenFile, Segment
+from readers.store.store import HALF_TOPIC, open_store
 from spark_tasks.data_source import RmqtxDataSource, RmqtxReader
-from spark_tasks.read_options import OPTIONS, parse_options
-from spark_tasks.schemas import arrow_schema, spark_schema
+from spark_tasks.session.schemas import arrow_schema, spark_schema
+from spark_tasks.source.read_options import OPTIONS, parse_options
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.logs import Forge, in_one_file
@@ -105,7 +106,7 @@ def test_planning_reads_no_more_than_the_first_bytes(monkeypatch: pytest.MonkeyP
     def refuse(segment: Segment) -> OpenFile:
         raise AssertionError(segment.file)
 
-    monkeypatch.setattr(sources, "_begins_with_entry", lambda segment: False)
+    monkeypatch.setattr(segments, "_begins_with_entry", lambda segment: False)
     monkeypatch.setattr(Segment, "open", refuse)
     for table in ("records", "halves", "ops", "queue_slots"):
         reader, _, _ = reader_of(table=table, path=str(unpacked("killed-5.3.3")), split_size="64KiB")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_tasks import java
-from spark_tasks.errors import SparkUnavailable
+from spark_tasks.session import java
+from spark_tasks.session.errors import SparkUnavailable
 
 _find_spec = importlib.util.find_spec
 

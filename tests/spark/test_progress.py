@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from spark_tasks import progress
+from spark_tasks.session import progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

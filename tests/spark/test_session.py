@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from spark_tasks.connect import packages_archive
-from spark_tasks.session import session
+from spark_tasks.session.connect import packages_archive
+from spark_tasks.session.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def _packages(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import readers.splits
-    import spark_tasks.session
+    import readers.log.splits
+    import spark_tasks.session.session
 
     for _ in batches:
-        files = [readers.splits.__file__, spark_tasks.session.__file__, sys.executable]
+        files = [readers.log.splits.__file__, spark_tasks.session.session.__file__, sys.executable]
         yield pa.RecordBatch.from_pydict({"file": files})
 
 
 def test_workers_run_this_python_and_import_the_packages_of_this_process(spark: SparkSession) -> None:
-    import readers.splits
-    import spark_tasks.session
+    import readers.log.splits
+    import spark_tasks.session.session
 
     rows = spark.range(0, 4, 1, 2).mapInArrow(_packages, "file string").distinct().collect()
-    assert {row.file for row in rows} == {readers.splits.__file__, spark_tasks.session.__file__, sys.executable}
+    assert {row.file for row in rows} == {readers.log.splits.__file__, spark_tasks.session.session.__file__, sys.executable}
 
 
 def test_it_keeps_to_this_machine_and_to_its_own_folder(spark: SparkSession) -> None:
@@ -70,8 +70,8 @@ def test_the_archive_for_other_machines_has_what_tasks_import(
     archive = packages_archive(tmp_path)
     program = (
         f"import sys; sys.path.insert(0, {str(archive)!r})\n"
-        "import readers.witness_scan, readers.local_engine, readers.accelerated, spark_tasks.audit\n"
-        "print(readers.accelerated.__file__, spark_tasks.audit.__file__)"
+        "import verdicts.evidence.witness_scan, verdicts.audit.local_audit, readers.log.accelerated, spark_tasks.jobs.audit\n"
+        "print(readers.log.accelerated.__file__, spark_tasks.jobs.audit.__file__)"
     )
     pytest.importorskip("numba", reason="the accelerator is not installed")
     done = subprocess.run(

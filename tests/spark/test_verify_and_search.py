@@ -6,19 +6,19 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from readers.job_runner import run_job
-from readers.reading import Reading
-from readers.scan_job import ScanJob
-from readers.search import Search
-from readers.search_conditions import Conditions
-from readers.splits import plan_splits
-from readers.store import Store, open_store
-from readers.tables import RECORDS
-from readers.verify import FULL, Verify
-from spark_tasks import scan
+from readers.jobs.job_runner import run_job
+from readers.jobs.scan_job import ScanJob
+from readers.jobs.search import Search
+from readers.jobs.search_conditions import Conditions
+from readers.log.splits import plan_splits
+from readers.model.reading import Reading
+from readers.model.tables import RECORDS
+from readers.store.store import Store, open_store
+from spark_tasks.jobs import scan
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.stores import copy_of, opened
+from verdicts.verify.verify import FULL, Verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

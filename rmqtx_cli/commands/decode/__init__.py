@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rmqtx_cli.command_tree import CommandTree
 from rmqtx_cli.commands import epilog
 from rmqtx_cli.commands.decode import (
     checkpoint,
@@ -18,7 +17,8 @@ from rmqtx_cli.commands.decode import (
     rocksdb,
     statetable,
 )
-from rmqtx_cli.row_options import with_row_options
+from rmqtx_cli.options.command_tree import CommandTree
+from rmqtx_cli.options.row_options import with_row_options
 
 NAME = "decode"
 KINDS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows, with_rows_options
-from rmqtx_cli.options import StoreArguments
+from rmqtx_cli.options.options import StoreArguments
 
 NAME = "checkpoint"
 SHORT = "how far things were flushed"
@@ -16,6 +16,6 @@ EXAMPLES = (
 @with_rows_options
 def command(store: StoreArguments, *, rows: RowsOptions) -> int:
     """Decode the checkpoint: how far log, queues and index were flushed."""
-    from readers.checkpoint import read_checkpoint
+    from readers.store.checkpoint import read_checkpoint
 
     return list_rows(rows.of(store), "checkpoint", lambda one, _columns: read_checkpoint(one))

@@ -16,7 +16,7 @@ from rmqtx_cli.commands.decode.shared import (
     list_rows,
     parse_bounds,
 )
-from rmqtx_cli.options import (
+from rmqtx_cli.options.options import (
     BodyForm,
     CommitLogOption,
     FieldsOption,
@@ -30,11 +30,11 @@ from rmqtx_cli.options import (
     VerboseOption,
     WhereOption,
 )
-from rmqtx_cli.say import Voice
+from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
-    from readers.reading import Reading
-    from readers.store import Store
+    from readers.model.reading import Reading
+    from readers.store.store import Store
 
 NAME = "commitlog"
 SHORT = "every record of the commit log"
@@ -74,9 +74,9 @@ def command(
     quiet: QuietOption = False,
 ) -> int:
     """Decode the records of the commit log, damage stepped over and named."""
-    from readers.commit_log import scan_records
-    from readers.tables import RECORDS
-    from rmqtx_cli.bodies import text_schema, with_text_bodies
+    from readers.log.commit_log import scan_records
+    from readers.model.tables import RECORDS
+    from rmqtx_cli.options.bodies import text_schema, with_text_bodies
 
     bounds = parse_bounds(begin, end, Voice(verbose, quiet))
     asked = Asked(

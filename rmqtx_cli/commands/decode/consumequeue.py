@@ -13,7 +13,7 @@ from rmqtx_cli.commands.decode.shared import (
     ToOffsetOption,
     list_rows,
 )
-from rmqtx_cli.options import (
+from rmqtx_cli.options.options import (
     CommitLogOption,
     FieldsOption,
     FindingsOption,
@@ -26,11 +26,11 @@ from rmqtx_cli.options import (
     VerboseOption,
     WhereOption,
 )
-from rmqtx_cli.say import Voice
+from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
-    from readers.reading import Reading
-    from readers.store import Store
+    from readers.model.reading import Reading
+    from readers.store.store import Store
 
 NAME = "consumequeue"
 SHORT = "every entry of the consume queues"
@@ -58,7 +58,7 @@ def command(
     quiet: QuietOption = False,
 ) -> int:
     """Decode consume queues: simple, batch, and those in RocksDB (which need the extra rocksdb)."""
-    from readers.rocksdb_queue_scan import scan_all_slots
+    from readers.rocksdb.rocksdb_queue_scan import scan_all_slots
 
     asked = Asked(
         store, commit_log, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet)

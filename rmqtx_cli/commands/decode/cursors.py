@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows, with_rows_options
-from rmqtx_cli.options import StoreArguments, TopicOption
+from rmqtx_cli.options.options import StoreArguments, TopicOption
 
 NAME = "cursors"
 SHORT = "how far consumer groups and the check are"
@@ -19,7 +19,7 @@ def command(store: StoreArguments, topic: TopicOption = None, *, rows: RowsOptio
     """Decode how far each consumer group, and the check, has come: config/consumerOffset.json, or what the broker keeps
     instead of it (enableLmq, RocksDB).
     """
-    from readers.cursors import read_cursors
+    from readers.cursors.cursors import read_cursors
 
     return list_rows(
         rows.of(store), "cursors", lambda one, _columns: read_cursors(one), named={"--topic": ("topic", topic)}

@@ -13,12 +13,12 @@ from rmqtx_cli.commands.decode.shared import (
     parse_bounds,
     with_rows_options,
 )
-from rmqtx_cli.options import StoreArguments, TopicOption
-from rmqtx_cli.say import Voice
+from rmqtx_cli.options.options import StoreArguments, TopicOption
+from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
-    from readers.reading import Reading
-    from readers.store import Store
+    from readers.model.reading import Reading
+    from readers.store.store import Store
 
 NAME = "dledger"
 SHORT = "entries of a DLedger commit log (4.5.0+)"
@@ -42,9 +42,9 @@ def command(
 
     Records, queues and transactions of such a store are read by the other commands as of any other store.
     """
-    from readers.dledger import scan_entries
-    from readers.errors import BadRequest
-    from readers.tables import DLEDGER_ENTRIES
+    from readers.log.dledger import scan_entries
+    from readers.model.errors import BadRequest
+    from readers.model.tables import DLEDGER_ENTRIES
 
     bounds = parse_bounds(begin, end, Voice(rows.verbose, rows.quiet))
     if bounds.from_time_ms is not None or bounds.to_time_ms is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows, with_uncovered_rows_options
-from rmqtx_cli.options import StoreArguments
+from rmqtx_cli.options.options import StoreArguments
 
 NAME = "epochs"
 SHORT = "epochs of a controller's replica (5.0.0+)"
@@ -14,7 +14,7 @@ EXAMPLES = (Example("rmqtx decode epochs STORE", "from which offset on each mast
 @with_uncovered_rows_options
 def command(store: StoreArguments, *, rows: RowsOptions) -> int:
     """Decode epochFileCheckpoint: from which commit-log offset on each master of a replica's group wrote."""
-    from readers.epoch_file import read_epochs
-    from readers.tables import EPOCHS
+    from readers.model.tables import EPOCHS
+    from readers.store.epoch_file import read_epochs
 
     return list_rows(rows.of(store), "epochs", lambda one, _columns: read_epochs(one), schema=EPOCHS)

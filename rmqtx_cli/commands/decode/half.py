@@ -5,16 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import (
-    Asked,
-    CoverageOption,
-    FromOption,
-    ToOption,
-    list_rows,
-    parse_bounds,
-)
-from rmqtx_cli.live import LiveOptions, with_live_options
-from rmqtx_cli.options import (
+from rmqtx_cli.commands.decode.shared import Asked, CoverageOption, FromOption, ToOption, list_rows, parse_bounds
+from rmqtx_cli.options.live import LiveOptions, with_live_options
+from rmqtx_cli.options.options import (
     CommitLogOption,
     FieldsOption,
     FindingsOption,
@@ -29,11 +22,11 @@ from rmqtx_cli.options import (
     VerboseOption,
     WhereOption,
 )
-from rmqtx_cli.say import Voice
+from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
-    from readers.reading import Reading
-    from readers.store import Store
+    from readers.model.reading import Reading
+    from readers.store.store import Store
 
 NAME = "half"
 SHORT = "every half copy, as its transaction's"
@@ -66,8 +59,8 @@ def command(
     live: LiveOptions,
 ) -> int:
     """Decode the half queue: each copy of each transaction that was prepared, put back or resumed."""
-    from readers.half_scan import scan_halves
-    from rmqtx_cli.live_reading import live_tables_source, refuse_with_live, refuse_without_live
+    from readers.log.half_and_op_tables import scan_halves
+    from rmqtx_cli.sources.live_reading import live_tables_source, refuse_with_live, refuse_without_live
 
     asked = Asked(
         store or [], commit_log, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet)

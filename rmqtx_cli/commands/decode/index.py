@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows, with_rows_options
-from rmqtx_cli.options import StoreArguments
+from rmqtx_cli.options.options import StoreArguments
 
 NAME = "index"
 SHORT = "every entry of the index files"
@@ -16,6 +16,6 @@ EXAMPLES = (
 @with_rows_options
 def command(store: StoreArguments, *, rows: RowsOptions) -> int:
     """Decode the index: which records a key's hash leads to."""
-    from readers.index_scan import scan_entries
+    from readers.index.index_scan import scan_entries
 
     return list_rows(rows.of(store), "index_entries", lambda one, _columns: scan_entries(one))

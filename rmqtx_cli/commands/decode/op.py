@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.decode.shared import Asked, CoverageOption, FromOption, ToOption, list_rows, parse_bounds
-from rmqtx_cli.live import LiveOptions, with_live_options
-from rmqtx_cli.options import (
+from rmqtx_cli.options.live import LiveOptions, with_live_options
+from rmqtx_cli.options.options import (
     CommitLogOption,
     FieldsOption,
     FindingsOption,
@@ -20,11 +20,11 @@ from rmqtx_cli.options import (
     VerboseOption,
     WhereOption,
 )
-from rmqtx_cli.say import Voice
+from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
-    from readers.reading import Reading
-    from readers.store import Store
+    from readers.model.reading import Reading
+    from readers.store.store import Store
 
 NAME = "op"
 SHORT = "every op message, and what it ends"
@@ -55,8 +55,8 @@ def command(
     live: LiveOptions,
 ) -> int:
     """Decode the op queue: which half queue offsets each op message ends."""
-    from readers.half_scan import scan_ops
-    from rmqtx_cli.live_reading import live_tables_source, refuse_with_live, refuse_without_live
+    from readers.log.half_and_op_tables import scan_ops
+    from rmqtx_cli.sources.live_reading import live_tables_source, refuse_with_live, refuse_without_live
 
     asked = Asked(
         store or [], commit_log, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows, with_rows_options
-from rmqtx_cli.options import StoreArguments
+from rmqtx_cli.options.options import StoreArguments
 
 NAME = "redolog"
 SHORT = "entries of the redo log (3.0, 3.1)"
@@ -20,7 +20,7 @@ def command(store: StoreArguments, *, rows: RowsOptions) -> int:
 
     After a crash that broker makes its state table anew from these entries.
     """
-    from readers.redo_log import scan_redo_log
-    from readers.tables import REDO_LOG
+    from readers.model.tables import REDO_LOG
+    from readers.old_tables.redo_log import scan_redo_log
 
     return list_rows(rows.of(store), "redo_log", lambda one, _columns: scan_redo_log(one), schema=REDO_LOG)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows, with_uncovered_rows_options
-from rmqtx_cli.options import StoreArguments, TopicOption
+from rmqtx_cli.options.options import StoreArguments, TopicOption
 
 NAME = "rocksdb"
 SHORT = "open transactions in RocksDB (5.4.0+)"
@@ -20,8 +20,8 @@ def command(store: StoreArguments, topic: TopicOption = None, *, rows: RowsOptio
 
     The database of a running or killed broker is old: pending goes by the commit log. Needs the extra rocksdb.
     """
-    from readers.rocksdb_transactions import read_rocksdb_transactions
-    from readers.tables import ROCKSDB_TRANSACTIONS
+    from readers.model.tables import ROCKSDB_TRANSACTIONS
+    from readers.rocksdb.rocksdb_transactions import read_rocksdb_transactions
 
     return list_rows(
         rows.of(store), "rocksdb_transactions", lambda one, _columns: read_rocksdb_transactions(one),

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from readers.errors import BadRequest
-from rmqtx_cli.accounting import accounting
-from rmqtx_cli.bounds import Bounds
-from rmqtx_cli.grouped_options import with_grouped_options
-from rmqtx_cli.listing import Listing
-from rmqtx_cli.options import (
+from readers.model.errors import BadRequest
+from rmqtx_cli.options.bounds import Bounds
+from rmqtx_cli.options.grouped_options import with_grouped_options
+from rmqtx_cli.options.options import (
     FieldsOption,
     FindingsOption,
     FormatOption,
@@ -25,17 +23,19 @@ from rmqtx_cli.options import (
     VerboseOption,
     WhereOption,
 )
-from rmqtx_cli.say import Voice
-from rmqtx_cli.text import count
-from rmqtx_cli.times import parse_offset_or_time
-from rmqtx_cli.unknown_names import NamesSeen, say_unknown_name
-from rmqtx_cli.views import ALWAYS, VIEWS, View, plain
+from rmqtx_cli.output.accounting import accounting
+from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.views import ALWAYS, VIEWS, View, plain
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import count
+from rmqtx_cli.words.times import parse_offset_or_time
+from rmqtx_cli.words.unknown_names import NamesSeen, say_unknown_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.reading import Reading
-    from readers.store import Store
+    from readers.model.reading import Reading
+    from readers.store.store import Store
 
 FromOption = Annotated[
     str | None,
@@ -156,9 +156,9 @@ def list_rows(
     `adapt`: changes each batch into one of `schema`. `extra`: columns that a table shows beside its usual ones.
     `given`: readings of something else than stores, which are listed instead.
     """
-    from readers.reading import Reading
-    from readers.tables import ALL_TABLES
-    from rmqtx_cli.opening import consistency, open_stores, refuse_inside
+    from readers.model.reading import Reading
+    from readers.model.tables import ALL_TABLES
+    from rmqtx_cli.sources.opening import consistency, open_stores, refuse_inside
 
     if asked.coverage and asked.findings:
         raise BadRequest("--coverage and --findings are two listings: ask for one")
@@ -224,7 +224,7 @@ def _batches(
 
 
 def _instead(reading: Reading, what: str) -> pa.Table:
-    from readers.findings import findings_table
+    from readers.model.findings import findings_table
 
     return reading.coverage_table() if what == "coverage" else findings_table(reading.findings)
 

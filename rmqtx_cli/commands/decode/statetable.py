@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows, with_rows_options
-from rmqtx_cli.options import StoreArguments
+from rmqtx_cli.options.options import StoreArguments
 
 NAME = "statetable"
 SHORT = "slots of the state table (3.0, 3.1)"
@@ -20,7 +20,7 @@ def command(store: StoreArguments, *, rows: RowsOptions) -> int:
 
     The commit log is the truth: a slot belongs to the prepared record at its commit-log offset, whatever its number.
     """
-    from readers.state_table import scan_state_table
-    from readers.tables import STATE_TABLE
+    from readers.model.tables import STATE_TABLE
+    from readers.old_tables.state_table import scan_state_table
 
     return list_rows(rows.of(store), "state_table", lambda one, _columns: scan_state_table(one), schema=STATE_TABLE)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rmqtx_cli.command_tree import CommandTree
 from rmqtx_cli.commands import epilog
 from rmqtx_cli.commands.transaction_table import apply, plan, undo
-from rmqtx_cli.row_options import with_row_options
+from rmqtx_cli.options.command_tree import CommandTree
+from rmqtx_cli.options.row_options import with_row_options
 
 NAME = "transaction-table"
 SHORT = "rows of a broker's t_transaction (3.2 to 4.2), by plan"

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.errors import StoreChanged, UnwritableFile
-from rmqtx_cli import exit_status, say
-from rmqtx_cli.acting import DryRunOption, ReasonOption, YesOption
-from rmqtx_cli.asking import agreed
+from readers.model.errors import StoreChanged, UnwritableFile
+from rmqtx_cli.acting.acting import DryRunOption, ReasonOption, YesOption
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.transaction_table.shared import steps_text, tell, text_of
-from rmqtx_cli.logins import login
-from rmqtx_cli.options import CommitLogOption, QuietOption, VerboseOption
-from rmqtx_cli.say import Voice
-from rmqtx_cli.text import count
+from rmqtx_cli.options.asking import agreed
+from rmqtx_cli.options.logins import login
+from rmqtx_cli.options.options import CommitLogOption, QuietOption, VerboseOption
+from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
-    from repairs.table_plans import TablePlan
+    from repairs.transaction_table.plan import TablePlan
 
 NAME = "apply"
 SHORT = "make a plan's changes of rows, all or none"
@@ -53,11 +53,11 @@ def command(
 
     The plan names the database: a server is logged in to only after the question, or with --yes, also for --dry-run.
     """
-    from repairs.journal import Journal
-    from repairs.table_changes import AFTER, apply_steps, standing_of_rows, undo_of
-    from repairs.table_plans import read_plan
-    from repairs.table_receipts import TableReceipt
-    from repairs.table_rows import kept_without_transactions
+    from repairs.receipts.journal import Journal
+    from repairs.transaction_table.changes import AFTER, apply_steps, standing_of_rows, undo_of
+    from repairs.transaction_table.plan import read_plan
+    from repairs.transaction_table.receipts import TableReceipt
+    from repairs.transaction_table.rows import kept_without_transactions
 
     voice, text, journal = Voice(verbose, quiet), text_of(plan), Journal()
     asked = read_plan(text, str(plan))
@@ -117,9 +117,9 @@ def _refuse_stale(asked: TablePlan, name: str, undo: Path, commit_log: list[str]
 
     Raises: StoreChanged where they do not ask for a step any more; BadRequest for an undo file inside the store.
     """
-    from readers.transaction_table import read_transaction_table
-    from repairs.table_plans import wanted_changes
-    from rmqtx_cli.opening import open_stores, refuse_inside
+    from readers.old_tables.transaction_table import read_transaction_table
+    from repairs.transaction_table.plan import wanted_changes
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside
 
     store = open_stores([asked.store], commit_log).stores[0]
     refuse_inside(undo, [store])

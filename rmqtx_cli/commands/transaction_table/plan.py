@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from readers.errors import BadRequest
-from rmqtx_cli import exit_status
+from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.transaction_table.shared import steps_text, steps_view
-from rmqtx_cli.options import CommitLogOption, FieldsOption, FormatOption, QuietOption, VerboseOption
-from rmqtx_cli.say import Voice
-from rmqtx_cli.text import count
-from rmqtx_cli.transaction_tables import DatabaseOptions, with_database_options
+from rmqtx_cli.options.options import CommitLogOption, FieldsOption, FormatOption, QuietOption, VerboseOption
+from rmqtx_cli.sources.transaction_tables import DatabaseOptions, with_database_options
+from rmqtx_cli.words import exit_status
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import count
 
 NAME = "plan"
 SHORT = "which rows should go or come, by the log"
@@ -51,10 +51,10 @@ def command(
     """
     import pyarrow as pa
 
-    from repairs.table_plans import TABLE_STEPS, TablePlan, step_rows, wanted_changes
-    from rmqtx_cli.listing import Listing
-    from rmqtx_cli.opening import consistency, open_stores, refuse_inside
+    from repairs.transaction_table.plan import TABLE_STEPS, TablePlan, step_rows, wanted_changes
+    from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.port import open_stream
+    from rmqtx_cli.sources.opening import consistency, open_stores, refuse_inside
 
     voice = Voice(verbose, quiet)
     address = database.address

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from readers.errors import BadRequest, RmqtxError, UnreadableFile
-from rmqtx_cli import say
-from rmqtx_cli.text import count
+from readers.model.errors import BadRequest, RmqtxError, UnreadableFile
+from rmqtx_cli.words import say
+from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
-    from repairs.journal import Journal
-    from repairs.table_plans import TableStep
-    from rmqtx_cli.say import Voice
-    from rmqtx_cli.views import View
+    from repairs.receipts.journal import Journal
+    from repairs.transaction_table.plan import TableStep
+    from rmqtx_cli.output.views import View
+    from rmqtx_cli.words.say import Voice
 
 
 def text_of(file: Path) -> str:
@@ -32,8 +32,8 @@ def text_of(file: Path) -> str:
 
 def tell(receipts: Sequence[str], standing: str, reason: str, journal: Journal, voice: Voice) -> None:
     """Have the receipts of an undo file say what became of the rows; the table is as it is either way."""
-    from repairs.recheck import Standing
-    from repairs.undone import tell_named
+    from repairs.receipts.recheck import Standing
+    from repairs.receipts.undo_receipts import tell_named
 
     try:
         told = tell_named(receipts, Standing(standing, reason), journal)
@@ -54,7 +54,7 @@ def steps_text(steps: Sequence[TableStep]) -> str:
 
 def steps_view() -> View:
     """The steps of a plan."""
-    from rmqtx_cli.views import ALWAYS, View, plain
+    from rmqtx_cli.output.views import ALWAYS, View, plain
 
     return View(
         (

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.errors import BadRequest
-from rmqtx_cli import exit_status, say
-from rmqtx_cli.acting import YesOption
-from rmqtx_cli.asking import agreed
+from readers.model.errors import BadRequest
+from rmqtx_cli.acting.acting import YesOption
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.transaction_table.shared import tell, text_of
-from rmqtx_cli.logins import login
-from rmqtx_cli.options import QuietOption, VerboseOption
-from rmqtx_cli.say import Voice
-from rmqtx_cli.text import count
+from rmqtx_cli.options.asking import agreed
+from rmqtx_cli.options.logins import login
+from rmqtx_cli.options.options import QuietOption, VerboseOption
+from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
-    from repairs.journal import Journal
-    from repairs.table_undo import TableUndo
+    from repairs.receipts.journal import Journal
+    from repairs.transaction_table.undo import TableUndo
 
 NAME = "undo"
 SHORT = "have the rows as they were before"
@@ -36,9 +36,9 @@ def command(
     Each row must be as it was before, or as the plan had it: where somebody changed one since, nothing is done. It can
     be repeated.
     """
-    from repairs.journal import Journal
-    from repairs.table_changes import undo_steps
-    from repairs.table_undo import read_undo
+    from repairs.receipts.journal import Journal
+    from repairs.transaction_table.changes import undo_steps
+    from repairs.transaction_table.undo import read_undo
 
     voice = Voice(verbose, quiet)
     text = text_of(file)

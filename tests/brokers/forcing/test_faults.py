@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from remoting.codes import RequestCode
-from remoting.connection import Request, Value
+from remoting.connections.connection import Request, Value
+from remoting.protocol.codes import RequestCode
 from tests.brokers.forcing.faults import OPTIONS, commit, commit_and_kill, through_proxy
 from tests.brokers.forcing.stage import Stage
 from tests.brokers.forcing.tool import Ran

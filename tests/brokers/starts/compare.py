@@ -6,24 +6,24 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from readers.broker_settings import parse_version
-from readers.job_runner import Tally
-from readers.reading import Reading
-from readers.recovery import Start, foresee
-from readers.recovery_queues import QueueFate
-from readers.recovery_rules import rules_of
-from readers.slot_files import topic_text
-from readers.splits import plan_splits
-from readers.store import Store, open_store
-from readers.tables import FINDINGS
-from readers.verify import Verify, log_facts, log_ranges
-from readers.verify_leftovers import Leftovers
-from remoting.broker import Broker
-from remoting.client import Client
-from remoting.settings import RemotingSettings
+from readers.jobs.job_runner import Tally
+from readers.log.splits import plan_splits
+from readers.model.reading import Reading
+from readers.model.tables import FINDINGS
+from readers.queues.slot_files import topic_text
+from readers.store.broker_settings import parse_version
+from readers.store.store import Store, open_store
+from remoting.connections.broker import Broker
+from remoting.connections.client import Client
+from remoting.protocol.settings import RemotingSettings
 from tests.brokers import corpus
 from tests.brokers.rig import PATIENCE_SECONDS, Rig
 from tests.brokers.starts.cases import Case, prepared
+from verdicts.startup.queues import QueueFate
+from verdicts.startup.recovery import Start, foresee
+from verdicts.startup.rules import rules_of
+from verdicts.verify.unclaimed_slots import Leftovers
+from verdicts.verify.verify import Verify, log_facts, log_ranges
 
 #: No check, no expiry: nothing is written after the start.
 STILL = {"transactionCheckInterval": "100000000", "fileReservedTime": "1000000"}

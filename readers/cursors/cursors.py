@@ -1,0 +1,209 @@
+"""How far consumer groups have come, from a file in config/ or from RocksDB; above all the broker's own check.
+
+`offsetTable` holds the cursors. `pullOffsetTable` (5.5.0) has the same form, but says how far groups have pulled, which
+is another number and never used here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from readers.cursors.rocksdb_cursors import RocksdbCursors, rocksdb_cursors
+from readers.model.findings import Finding
+from readers.model.reading import Coverage, Reading
+from readers.model.tables import CURSORS
+from readers.store.cursor_files import chosen_cursor_file
+from readers.store.fastjson import Config, read_config
+from readers.store.paths import CursorFile
+from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
+
+BATCH_ROWS = 65_536
+
+_QUEUE_ID = re.compile(r"[0-9]{1,10}")
+_Cursor = tuple[str, str, int, int]
+
+
+@dataclass(slots=True)
+class CheckCursors:
+    """Where the transaction check stands: queue number → queue offset of the next half, or op, it will read.
+
+    Shape: None where it is not known; empty where the file knows no cursor, and then the check begins at the smallest
+           queue offset that is left (FORMATS 5.7 step 1). `name`: the file in config/ that a broker with these settings
+           keeps them in, None where it is a database. `is_supposed`: the caller wants them so.
+    """
+
+    half: dict[int, int] | None
+    op: dict[int, int] | None
+    findings: list[Finding] = field(default_factory=list)
+    file: str | None = None
+    name: str | None = None
+    is_supposed: bool = False
+
+
+def read_cursors(store: Store) -> Reading:
+    """Every cursor of every consumer group.
+
+    Shape:  rows of CURSORS, at most 65,536 a batch.
+    Order:  the file's.
+    Damage: config-missing, config-backup, config-damaged; an entry that is no cursor is left out and found.
+    Source: broker/offset/ConsumerOffsetManager.java, LmqConsumerOffsetManager.java; FORMATS 1.7.
+    """
+    name = chosen_cursor_file(store).file.name
+    config, _ = _read(store)
+    reading = Reading(CURSORS, (), findings=list(config.findings))
+    cursors, strange = _cursors(store, config)
+    reading.findings.extend(strange)
+    for part in (name, f"{name}.bak"):
+        file = store.place("config", part)
+        if part != name and file != config.file:
+            continue
+        size = store.size_bytes("config", part)
+        if size:
+            used, lost = (size, 0) if file == config.file else (0, size)
+            reading.coverage.append(Coverage(store.root, file, size, decoded_bytes=used, damaged_bytes=lost))
+    reading.batches = _batches(store, config.file, cursors)
+    return reading
+
+
+def check_cursors(store: Store) -> CheckCursors:
+    """The cursors of the transaction check (group CID_RMQ_SYS_TRANS).
+
+    Damage: config-missing, config-backup, config-damaged.
+    Source: broker/transaction/queue/TransactionalMessageBridge.java fetchConsumeOffset; FORMATS 5.7.
+    """
+    return _check_cursors(store, *_read(store))
+
+
+def cursors_of_file(store: Store, file: CursorFile) -> CheckCursors:
+    """The cursors of the transaction check by one of the files, whichever the broker goes by."""
+    return _check_cursors(store, read_config(store, file.name), file.name)
+
+
+def _check_cursors(store: Store, config: Config, name: str | None) -> CheckCursors:
+    cursors, strange = _cursors(store, config)
+    findings = [*config.findings, *strange]
+    if not _is_known(config):
+        return CheckCursors(None, None, findings, config.file, name)
+    mine: dict[str, dict[int, int]] = {HALF_TOPIC: {}, OP_TOPIC: {}}
+    for topic, group, queue_id, offset in cursors:
+        if group == CHECK_GROUP and topic in mine:
+            mine[topic][queue_id] = offset
+    return CheckCursors(mine[HALF_TOPIC], mine[OP_TOPIC], findings, config.file, name)
+
+
+def transaction_metrics(store: Store) -> dict[str, int] | None:
+    """The broker's own count of open transactions by real topic (5.2.0+); None where there is no such file.
+
+    It drifts: repeated decisions count twice, a restart loses up to 3 s. Source: FORMATS 1.7, 5.12 F23.
+    """
+    counts = _entry(read_config(store, "transactionMetrics").value, "transactionCount")
+    if not isinstance(counts, dict):
+        return None
+    found = {topic: _entry(metric, "count") for topic, metric in counts.items()}
+    return {topic: count for topic, count in found.items() if _is_integer(count)}
+
+
+def _read(store: Store) -> tuple[Config, str | None]:
+    """What holds the cursors, and the name of the file; None where it is a database."""
+    chosen = chosen_cursor_file(store)
+    config = chosen.config
+    found = rocksdb_cursors(store)
+    if found is not None and _is_newer(found, config):
+        value = None if found.table is None else {"offsetTable": found.table}
+        twice = [] if config.file is None else [_twice(store, found.place, f"not of {config.file}")]
+        return Config(value, [*found.findings, *twice], found.place), None
+    if config.file is None:
+        return config, chosen.file.name
+    findings = list(config.findings)
+    if chosen.finding is not None:
+        findings.append(chosen.finding)
+    if found is not None:
+        findings.append(_twice(store, config.file, f"not of {found.place}"))
+    if not _is_known(config):
+        wanted = "an object offsetTable"
+        findings.append(Finding(store.root, "config-damaged", config.file, expected=wanted, actual="something else"))
+    return config._replace(findings=findings), chosen.file.name
+
+
+def _is_newer(found: RocksdbCursors, config: Config) -> bool:
+    """Whether a broker that keeps cursors in RocksDB would go by them, and not take in the file at its start.
+
+    Source: broker/config/v1/RocksDBConsumerOffsetManager.java merge (5.5.0).
+    """
+    if config.file is None:
+        return True
+    counter = _entry(_entry(config.value, "dataVersion"), "counter")
+    return found.table is not None and (found.version or 0) >= (counter if _is_integer(counter) else 0)
+
+
+def _twice(store: Store, place: str, other: str) -> Finding:
+    return Finding(store.root, "cursors-twice", place, expected="cursors in a file or in RocksDB", actual=other)
+
+
+def _is_known(config: Config) -> bool:
+    return isinstance(_entry(config.value, "offsetTable"), dict)
+
+
+def _cursors(store: Store, config: Config) -> tuple[list[_Cursor], list[Finding]]:
+    cursors: list[_Cursor] = []
+    strange: list[str] = []
+    table = _entry(config.value, "offsetTable")
+    for key, queues in table.items() if isinstance(table, dict) else ():
+        topic, separator, group = key.rpartition("@")  # %RETRY%group@group: neither name can hold an @
+        if not separator or not isinstance(queues, dict):
+            strange.append(key)
+            continue
+        for number, offset in queues.items():
+            if _QUEUE_ID.fullmatch(number) and int(number) < 2**31 and _is_integer(offset):
+                cursors.append((topic, group, int(number), offset))
+            else:
+                strange.append(f"{key} queue {number}")
+    light = _entry(config.value, "lmqOffsetTable")  # light queues have one queue, whose number is not written
+    for key, offset in light.items() if isinstance(light, dict) else ():
+        topic, separator, group = key.rpartition("@")
+        if separator and _is_integer(offset):
+            cursors.append((topic, group, 0, offset))
+        else:
+            strange.append(key)
+    if not strange:
+        return cursors, []
+    more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
+    finding = Finding(
+        store.root, "config-damaged", config.file,
+        expected="topic@group with queue numbers and offsets", actual=f"{strange[0][:200]}{more}",
+        meaning="the cursors of these entries are unknown",
+    )  # fmt: skip
+    return cursors, [finding]
+
+
+def _batches(store: Store, file: str | None, cursors: list[_Cursor]) -> Iterator[pa.RecordBatch]:
+    for first in range(0, len(cursors), BATCH_ROWS):
+        topics, groups, queue_ids, offsets = zip(*cursors[first : first + BATCH_ROWS], strict=True)
+        count = len(topics)
+        columns = [
+            pa.array([store.root] * count, pa.string()),
+            pa.array([file] * count, pa.string()),
+            pa.array([_plain(topic) for topic in topics], pa.string()),
+            pa.array([_plain(group) for group in groups], pa.string()),
+            pa.array(queue_ids, pa.int32()),
+            pa.array(offsets, pa.int64()),
+        ]
+        yield pa.record_batch(columns, schema=CURSORS)
+
+
+def _entry(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def _plain(text: str) -> str:
+    """The text with what no UTF-8 can hold (half of a surrogate pair, by escape) as backslash escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,305 @@
+"""Index files: hash table from `topic#key` to places in the commit log, the broker's own way to find a key.
+
+Each file is a header, a table of slots, and entries in the order they were added; a slot holds the number of its
+newest entry, each entry the number of the one before it in its slot. Nothing in a file says how long its slot table is
+(`maxHashSlotNum` is configuration), so that is found out from the data.
+
+An entry holds only the hash of its key: what is found is a candidate until its record has been looked at. The index
+is derived and disposable. Here stand the files; `index_search` finds keys in them, `index_scan` reads them whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from readers.model.columns import Bools, Int64s
+from readers.model.layout import Field, Layout
+from readers.storage.segments import OpenFile, Segment
+
+Entries = npt.NDArray[np.void]
+
+HEADER = Layout(
+    "index_header",
+    "Header of an index file",
+    (
+        Field("begin_time_ms", "q", "store time of the first record in it", "ms"),
+        Field("end_time_ms", "q", "store time of the last record in it", "ms"),
+        Field("begin_offset", "q", "commit-log offset of the first record in it", "byte"),
+        Field("end_offset", "q", "commit-log offset of the last record in it", "byte"),
+        Field("used_slots_count", "i", "slots that have an entry"),
+        Field("next_entry_number", "i", "number that the next entry will get; the first is 1"),
+    ),
+    40,
+    "store/index/IndexHeader.java, FORMATS 4.1",
+)
+INDEX_SLOT = Layout(
+    "index_slot",
+    "Slot of an index file",
+    (Field("newest_entry_number", "i", "newest entry of the keys whose hash belongs here; 0: none"),),
+    4,
+    "store/index/IndexFile.java putKey, FORMATS 4.1",
+)
+ENTRY = Layout(
+    "index_entry",
+    "Entry of an index file",
+    (
+        Field("key_hash", "i", "absolute Java hash of topic#key; 3.1.4 keeps its sign"),
+        Field("commit_log_offset", "q", "global position of the record", "byte"),
+        Field("seconds_since_begin", "i", "store time after the header's begin_time_ms", "s"),
+        Field("previous_entry_number", "i", "older entry of the same slot; 0 ends the chain"),
+    ),
+    20,
+    "store/index/IndexFile.java putKey, FORMATS 4.1",
+)
+
+SLOTS_COUNT_DEFAULT = 5_000_000
+ENTRIES_PER_SLOT_DEFAULT = 4
+
+BLOCK_ENTRIES = 65_536
+_BLOCK_BYTES = 4 << 20
+#: Positions closer than this are read together: one read of it costs less than two.
+_NEAR_BYTES = 16 << 10
+_PREPARED_POSITIONS = 256
+_SAMPLES = 32
+BAD_HEADER = "a header that cannot be"
+_GUESSES_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """One index file whose slot table's length is known, or None.
+
+    Shape: entries are numbered from 1 to `entries_count`; 0 for an empty file.
+    """
+
+    segment: Segment
+    header: dict[str, int]
+    slots_count: int | None
+    has_signed_hashes: bool = False
+
+    @property
+    def entries_count(self) -> int:
+        """Entries that the header vouches for, as far as the file is long enough."""
+        counted = max(0, self.header["next_entry_number"] - 1)
+        if self.slots_count is None:
+            return counted
+        room = (self.segment.size_bytes - self.entry_position(0)) // ENTRY.size_bytes - 1
+        return max(0, min(counted, room))
+
+    @property
+    def begin_offset(self) -> int:
+        """Commit-log offset of the first record in it."""
+        return self.header["begin_offset"]
+
+    @property
+    def end_offset(self) -> int:
+        """Commit-log offset of the last record in it."""
+        return self.header["end_offset"]
+
+    def entry_position(self, number: int) -> int:
+        """Where an entry stands. Units: bytes."""
+        assert self.slots_count is not None
+        return HEADER.size_bytes + INDEX_SLOT.size_bytes * self.slots_count + ENTRY.size_bytes * number
+
+    def entries_of(self, data: bytes) -> Entries:
+        """The bytes of some entries as an array of them; hashes are absolute, as all versions after 3.1 write them."""
+        found = np.frombuffer(data, ENTRY.dtype, len(data) // ENTRY.size_bytes)
+        if self.has_signed_hashes:
+            found = found.copy()
+            found["key_hash"] = np.abs(found["key_hash"].astype(np.int32))
+        return found
+
+    def refreshed(self, file: OpenFile) -> IndexFile:
+        """The same with the header as it is now, if it went on."""
+        header = HEADER.unpack(file.read(0, HEADER.size_bytes))
+        went_on = all(header[name] >= self.header[name] for name in ("next_entry_number", "end_offset"))
+        return replace(self, header=header) if went_on else self
+
+    def wrong(self) -> str | None:
+        """Why it cannot be searched completely, if so."""
+        counted = self.header["next_entry_number"] - 1
+        if counted < 0 or not 0 <= self.begin_offset <= self.end_offset:
+            return BAD_HEADER
+        if counted and self.slots_count is None:
+            return "a slot table whose length cannot be told"
+        if counted > self.entries_count:
+            return f"room for {self.entries_count} entries of {counted}"
+        return None
+
+    def is_plausible(self, entries: Entries, first_number: int | Int64s) -> Bools:
+        """Which entries can be; `first_number` is the first one's number, or the numbers of all."""
+        numbers = first_number + np.arange(len(entries)) if isinstance(first_number, int) else first_number
+        offsets, previous = entries["commit_log_offset"], entries["previous_entry_number"]
+        good: Bools = (entries["key_hash"] >= 0) & (entries["seconds_since_begin"] >= 0)
+        good &= (offsets >= self.begin_offset) & (offsets <= self.end_offset)
+        good &= (previous >= 0) & (previous < numbers)
+        return good
+
+    def is_chained(self, entries: Entries, first_number: int) -> bool:
+        """Whether each entry is of the same slot as the one before it, where both are among these."""
+        hashes = entries["key_hash"].astype(np.int64)
+        previous = entries["previous_entry_number"].astype(np.int64) - first_number
+        inside = np.flatnonzero((previous >= 0) & (previous < len(entries)))
+        return bool(self.are_of_one_slot(hashes[inside], hashes[previous[inside]]).all())
+
+    def are_of_one_slot(self, hashes: Int64s, others: Int64s) -> Bools:
+        """Which hashes have the same slot; all entries of a chain must."""
+        assert self.slots_count is not None
+        same: Bools = (hashes - others) % self.slots_count == 0
+        return same
+
+
+def open_index_file(segment: Segment, slots_counts: Iterable[int] = ()) -> IndexFile:
+    """The header of an index file, and the length of its slot table: one of `slots_counts`, or what the data says.
+
+    Raises: UnreadableFile, FileChanged.
+    """
+    if segment.size_bytes < HEADER.size_bytes:
+        return IndexFile(segment, dict.fromkeys(HEADER.offsets, -1), None)
+    with segment.open() as file:
+        header = HEADER.unpack(file.read(0, HEADER.size_bytes))
+        if header["next_entry_number"] == 0:  # a new file, before its header was written
+            header["next_entry_number"] = 1
+        return _Inference(segment, file, header).index_file(slots_counts)
+
+
+def infer_slots_count(segment: Segment) -> int | None:
+    """How many slots an index file has; None where it is empty or its data agrees with no number.
+
+    Raises: UnreadableFile, FileChanged.
+    """
+    return open_index_file(segment).slots_count
+
+
+@dataclass(slots=True)
+class _Inference:
+    segment: Segment
+    file: OpenFile
+    header: dict[str, int]
+
+    def index_file(self, given: Iterable[int]) -> IndexFile:
+        size = self.segment.size_bytes - HEADER.size_bytes
+        shared = INDEX_SLOT.size_bytes + ENTRIES_PER_SLOT_DEFAULT * ENTRY.size_bytes
+        likely = [*given, SLOTS_COUNT_DEFAULT, *([] if size % shared else [size // shared])]
+        if self.header["next_entry_number"] > 1 and self.header["end_offset"] >= self.header["begin_offset"] >= 0:
+            for slots_count in chain(likely, self._guesses()):
+                agreeing = [] if slots_count <= 0 else self._agreeing(slots_count)
+                if agreeing:
+                    return max(agreeing, key=lambda one: one[0])[1]
+        return IndexFile(self.segment, self.header, None)
+
+    def _agreeing(self, slots_count: int) -> list[tuple[int, IndexFile]]:
+        """The file with so many slots, hashes absolute or signed, with the number of entries that fit, if most do."""
+        found = []
+        for has_signed_hashes in (False, True):
+            candidate = IndexFile(self.segment, self.header, slots_count, has_signed_hashes)
+            good, looked_at = self._fitting(candidate)
+            if looked_at and good * 4 >= looked_at * 3:
+                found.append((good, candidate))
+        return found
+
+    def _fitting(self, candidate: IndexFile) -> tuple[int, int]:
+        """How many of the first and last entries are what they should be, and their slots know of them; of how many."""
+        count = candidate.entries_count
+        if not count:
+            return 0, 0
+        assert candidate.slots_count is not None
+        numbers = np.unique(np.r_[1 : min(count, _SAMPLES) + 1, max(1, count - _SAMPLES + 1) : count + 1])
+        entries = entries_at(self.file, candidate, numbers)
+        good = candidate.is_plausible(entries, numbers)
+        heads = heads_of(self.file, candidate, np.where(good, entries["key_hash"], 0).astype(np.int64))
+        good &= (heads >= numbers) & (heads <= self.header["next_entry_number"])
+        return int(good.sum()), len(numbers)
+
+    def _guesses(self) -> Iterator[int]:
+        """Lengths that follow from where the last entry may stand: it names the header's last record.
+
+        That record is at 0 only in a file with a single record; then any word that is not zero may begin the entry.
+        """
+        end = self.header["end_offset"]
+        before_last = HEADER.size_bytes + ENTRY.size_bytes * (self.header["next_entry_number"] - 1)
+        places = self._occurrences(end.to_bytes(8, "big"), ENTRY.offsets["commit_log_offset"]) if end else self._words()
+        for number, place in enumerate(places):
+            if number == _GUESSES_MAX:
+                return
+            slots_bytes = place - before_last
+            rest = self.segment.size_bytes - HEADER.size_bytes - slots_bytes
+            if slots_bytes > 0 and slots_bytes % INDEX_SLOT.size_bytes == 0 and rest % ENTRY.size_bytes == 0:
+                yield slots_bytes // INDEX_SLOT.size_bytes
+
+    def _occurrences(self, pattern: bytes, inside: int) -> Iterator[int]:
+        overlap = len(pattern) - 1
+        for position, data in data_blocks(self.file, HEADER.size_bytes, self.segment.size_bytes, overlap):
+            place = data.find(pattern)
+            while place >= 0:
+                yield position + place - inside
+                place = data.find(pattern, place + 1)
+
+    def _words(self) -> Iterator[int]:
+        for position, data in data_blocks(self.file, HEADER.size_bytes, self.segment.size_bytes, 0):
+            words = np.frombuffer(data, "<u4", len(data) // 4)
+            yield from (np.flatnonzero(words) * 4 + position).tolist()
+
+
+def data_blocks(file: OpenFile, position: int, end: int, overlap: int) -> Iterator[tuple[int, bytes]]:
+    """The range's bytes with their position, holes left out; each block also has the next one's first bytes.
+
+    Raises: UnreadableFile, FileChanged.
+    """
+    while position < end:
+        # back to a word's begin, where blocks begin; never before where this one would have begun
+        data_position = max(position, file.next_data(position) // 8 * 8)
+        if data_position >= end:
+            return
+        yield data_position, file.read(data_position, min(_BLOCK_BYTES + overlap, end - data_position))
+        position = data_position + _BLOCK_BYTES
+
+
+def _gather(file: OpenFile, positions: Int64s, width: int) -> npt.NDArray[np.uint8]:
+    """The `width` bytes at each position, one row each, reading near positions together."""
+    unique, places = np.unique(positions, return_inverse=True)
+    rows = np.empty((len(unique), width), np.uint8)
+    begin = 0
+    is_cut = np.diff(unique) > _NEAR_BYTES
+    if file.is_remote:
+        is_cut |= np.arange(1, len(unique)) % _PREPARED_POSITIONS == 0
+    cuts = np.flatnonzero(is_cut) + 1
+    for cut in [*cuts.tolist(), len(unique)]:
+        if file.is_remote and begin % _PREPARED_POSITIONS == 0:
+            file.prepare((position, width) for position in unique[begin : begin + _PREPARED_POSITIONS].tolist())
+        while begin < cut:
+            end, first = cut, int(unique[begin])
+            if int(unique[cut - 1]) - first >= _BLOCK_BYTES:
+                end = int(np.searchsorted(unique, first + _BLOCK_BYTES))
+            data = np.frombuffer(file.read(first, int(unique[end - 1]) - first + width), np.uint8)
+            if end == begin + 1:
+                rows[begin] = data
+            else:
+                windows = np.ndarray((len(data) - width + 1, width), np.uint8, data, 0, (1, 1))
+                rows[begin:end] = windows[unique[begin:end] - first]
+            begin = end
+    return rows[places]
+
+
+def entries_at(file: OpenFile, index: IndexFile, numbers: Int64s) -> Entries:
+    """The entries of some numbers.
+
+    Raises: UnreadableFile, FileChanged.
+    """
+    positions = index.entry_position(0) + numbers.astype(np.int64) * ENTRY.size_bytes
+    return index.entries_of(_gather(file, positions, ENTRY.size_bytes).tobytes())
+
+
+def heads_of(file: OpenFile, index: IndexFile, hashes: Int64s) -> Int64s:
+    """The numbers in the slots of hashes.
+
+    Raises: UnreadableFile, FileChanged.
+    """
+    assert index.slots_count is not None
+    positions = HEADER.size_bytes + hashes % index.slots_count * INDEX_SLOT.size_bytes
+    return _gather(file, positions, INDEX_SLOT.size_bytes).reshape(-1).view(">i4").astype(np.int64)

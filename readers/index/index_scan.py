@@ -1,0 +1,174 @@
+"""Every entry of index files, as rows, and what contradicts the header."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from readers.index.index import (
+    BAD_HEADER,
+    BLOCK_ENTRIES,
+    ENTRY,
+    HEADER,
+    INDEX_SLOT,
+    Entries,
+    IndexFile,
+    data_blocks,
+    open_index_file,
+)
+from readers.model.columns import Int64s
+from readers.model.errors import FileChanged, UnreadableFile
+from readers.model.findings import Finding
+from readers.model.reading import Coverage, Reading
+from readers.model.tables import INDEX_ENTRIES
+from readers.storage.segments import OpenFile, Segment
+from readers.store.store import Store
+
+_TIME_MS_MAX = 7_258_118_400_000
+
+
+def scan_entries(
+    store: Store, slots_count: int | None = None, files: tuple[Segment, ...] | None = None
+) -> Reading:
+    """Every entry of the index files, or of some of them.
+
+    Shape:  rows of INDEX_ENTRIES, at most 65,536 a batch.
+    Order:  file, entry number.
+    Damage: index-damaged for what contradicts the header; entries that cannot be are no rows; unreadable-file.
+    Source: store/index/IndexFile.java; FORMATS 4.
+    """
+    reading = Reading(INDEX_ENTRIES, ())
+    given = [] if slots_count is None else [slots_count]
+    reading.batches = _scan(store, reading, given, store.index_files if files is None else files)
+    return reading
+
+
+def _scan(
+    store: Store, reading: Reading, given: list[int], files: tuple[Segment, ...]
+) -> Iterator[pa.RecordBatch]:
+    for segment in files:
+        coverage = Coverage(store.root, segment.file, segment.size_bytes)
+        reading.coverage.append(coverage)
+        try:
+            index = open_index_file(segment, given)
+            yield from _FileScan(store, reading, coverage, index).batches()
+            if index.slots_count is not None:
+                given = [index.slots_count]
+        except (UnreadableFile, FileChanged) as error:
+            reading.findings.append(Finding(store.root, "unreadable-file", segment.file, actual=error.message))
+
+
+@dataclass(slots=True)
+class _FileScan:
+    store: Store
+    reading: Reading
+    coverage: Coverage
+    index: IndexFile
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        segment, index, coverage = self.index.segment, self.index, self.coverage
+        wrong = index.wrong()
+        if wrong is not None:
+            self._tell(0, segment.size_bytes, wrong)
+        if segment.size_bytes < HEADER.size_bytes:
+            coverage.damaged_bytes = segment.size_bytes
+            return
+        with segment.open() as file:
+            if wrong == BAD_HEADER:
+                coverage.damaged_bytes += HEADER.size_bytes
+            else:
+                coverage.decoded_bytes += HEADER.size_bytes
+            position = HEADER.size_bytes
+            if index.slots_count is not None:
+                whole = (segment.size_bytes - position) // INDEX_SLOT.size_bytes * INDEX_SLOT.size_bytes
+                end = min(index.entry_position(0), position + whole)
+                self._slots(file, position, end)
+                position = end
+                if index.entry_position(1) <= segment.size_bytes:
+                    yield from self._entries(file)
+                    position = index.entry_position(index.entries_count + 1)
+            self._tail(file, position)
+
+    def _tell(self, position: int, length: int, actual: str) -> None:
+        self.reading.findings.append(
+            Finding(self.store.root, "index-damaged", self.index.segment.file, position, length, actual=actual)
+        )
+
+    def _slots(self, file: OpenFile, begin: int, end: int) -> None:
+        count = self.index.entries_count
+        damaged = decoded = 0
+        for position, data in data_blocks(file, begin, end, 0):
+            numbers = np.frombuffer(data, ">i4", len(data) // 4)
+            wrong = (numbers < 0) | (numbers > count)
+            if wrong.any() and not (self.store.in_use and (numbers > count).sum() == wrong.sum()):
+                places = np.flatnonzero(wrong) * 4 + position
+                damaged += len(places)
+                self._tell(
+                    int(places[0]), int(places[-1] - places[0]) + 4, f"{len(places)} slots name no entry up to {count}"
+                )
+            decoded += int(((numbers > 0) & ~wrong).sum())
+        self.coverage.decoded_bytes += decoded * 4
+        self.coverage.damaged_bytes += damaged * 4
+        self.coverage.filler_bytes += end - begin - (decoded + damaged) * 4
+
+    def _entries(self, file: OpenFile) -> Iterator[pa.RecordBatch]:
+        index = self.index
+        position = index.entry_position(0)
+        # number 0 means none, and its place is never written
+        unused = file.read(position, ENTRY.size_bytes)
+        if unused.strip(b"\0"):
+            self.coverage.damaged_bytes += len(unused)
+            self._tell(position, len(unused), "bytes in the place of entry 0")
+        else:
+            self.coverage.filler_bytes += len(unused)
+        for first in range(1, index.entries_count + 1, BLOCK_ENTRIES):
+            count = min(BLOCK_ENTRIES, index.entries_count + 1 - first)
+            position = index.entry_position(first)
+            entries = index.entries_of(file.read(position, count * ENTRY.size_bytes))
+            good = index.is_plausible(entries, first)
+            rows = np.flatnonzero(good)
+            self.coverage.decoded_bytes += len(rows) * ENTRY.size_bytes
+            if len(rows) < count:
+                wrong = np.flatnonzero(~good) * ENTRY.size_bytes
+                self.coverage.damaged_bytes += len(wrong) * ENTRY.size_bytes
+                length = int(wrong[-1] - wrong[0]) + ENTRY.size_bytes
+                self._tell(position + int(wrong[0]), length, f"{len(wrong)} entries that cannot be")
+            if len(rows):
+                yield self._rows(entries[rows], rows + first)
+
+    def _rows(self, entries: Entries, numbers: Int64s) -> pa.RecordBatch:
+        count = len(entries)
+        begin_ms = self.index.header["begin_time_ms"]
+        times: Any = pa.nulls(count, pa.int64())
+        if 0 < begin_ms <= _TIME_MS_MAX:
+            times = pa.array(begin_ms + entries["seconds_since_begin"].astype(np.int64) * 1000)
+        columns = [
+            pa.repeat(pa.scalar(self.store.root), count),
+            pa.repeat(pa.scalar(self.index.segment.file), count),
+            pa.array(self.index.entry_position(0) + numbers * ENTRY.size_bytes),
+            pa.repeat(pa.scalar(ENTRY.size_bytes, pa.int32()), count),
+            pa.array(numbers.astype(np.int32)),
+            pa.array(entries["key_hash"].astype(np.int32)),
+            pa.array(entries["commit_log_offset"].astype(np.int64)),
+            times,
+            pa.array(entries["previous_entry_number"].astype(np.int32)),
+        ]
+        return pa.record_batch(columns, schema=INDEX_ENTRIES)
+
+    def _tail(self, file: OpenFile, begin: int) -> None:
+        """What lies behind the last entry: zeros, or in a store in use entries that came since."""
+        size = self.index.segment.size_bytes
+        used = begin
+        for position, data in data_blocks(file, begin, size, 0):
+            strange = len(data.rstrip(b"\0"))
+            if strange:
+                used = position + strange
+        self.coverage.filler_bytes += size - used
+        if used > begin and not self.store.in_use:
+            self.coverage.damaged_bytes += used - begin
+            if self.index.wrong() is None:
+                self._tell(begin, used - begin, "bytes behind the last entry")

@@ -1,0 +1,256 @@
+"""Finding many keys at once in the index files of a store.
+
+A broker that crashed throws its last file away and rebuilds only the end of it, so what the files do not cover has to
+be asked for (`Index.uncovered`) and scanned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from readers.index.index import BLOCK_ENTRIES, ENTRY, IndexFile, entries_at, heads_of, open_index_file
+from readers.model.columns import Int64s
+from readers.model.errors import FileChanged, UnreadableFile
+from readers.model.findings import Finding
+from readers.model.java_hashes import key_hashes
+from readers.storage.segments import OpenFile
+from readers.store.store import Store
+
+#: A chain longer than this belongs to a key of many records; reading the entries in a row is cheaper then.
+_CHAIN_MAX = 64
+
+
+class Index:
+    """All index files of a store, to find many keys at once.
+
+    Shape:  `files` oldest first.
+    Damage: `findings` grows with what was met. A file that cannot be searched completely does not count as covering
+            anything, but what is found in it is given.
+    """
+
+    def __init__(self, store: Store, slots_count: int | None = None) -> None:
+        self.store = store.root
+        self.findings: list[Finding] = []
+        self.files: list[IndexFile] = []
+        self._doubtful: set[str] = set()
+        given = [] if slots_count is None else [slots_count]
+        for segment in store.index_files:
+            try:
+                file = open_index_file(segment, given)
+            except (UnreadableFile, FileChanged) as error:
+                self.findings.append(Finding(store.root, "unreadable-file", segment.file, actual=error.message))
+                continue
+            if file.wrong() is not None:
+                self._doubt(file, file.wrong())
+            elif file.slots_count is not None:
+                given.append(file.slots_count)  # the next one is most likely alike
+            if file.slots_count is not None and file.entries_count:
+                self.files.append(file)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file that can be searched."""
+        return bool(self.files)
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """Commit-log offsets of the first and last record of each run of files that follow one another.
+
+        Order: ascending. Units: bytes.
+        """
+        found = sorted((f.begin_offset, f.end_offset) for f in self.files if f.segment.file not in self._doubtful)
+        merged: list[tuple[int, int]] = []
+        for begin, end in found:
+            if merged and begin <= merged[-1][1]:
+                merged[-1] = merged[-1][0], max(end, merged[-1][1])
+            else:
+                merged.append((begin, end))
+        return merged
+
+    @property
+    def begin_offset(self) -> int | None:
+        """Commit-log offset of the first record it knows; None if it knows none."""
+        return min((begin for begin, _ in self.ranges), default=None)
+
+    @property
+    def covered_until_offset(self) -> int | None:
+        """Commit-log offset of the last record it knows; records from there on may be missing from it."""
+        return max((end for _, end in self.ranges), default=None)
+
+    def uncovered(self, from_offset: int, to_offset: int) -> list[tuple[int, int]]:
+        """Ranges of the commit log whose records may be missing from it: scan them, if they matter.
+
+        Between two sound files there is always the last record of the first one; a larger range is what a crash left.
+        Order: ascending. Units: bytes.
+        """
+        left: list[tuple[int, int]] = []
+        for begin, end in self.ranges:
+            if from_offset < min(begin, to_offset):
+                left.append((from_offset, min(begin, to_offset)))
+            from_offset = max(from_offset, end)
+        if from_offset < to_offset:
+            left.append((from_offset, to_offset))
+        return left
+
+    def find(self, keys: Sequence[bytes], from_offsets: Int64s | None = None) -> tuple[Int64s, Int64s]:
+        """Where records with the given keys may be: key numbers (places in `keys`) and commit-log offsets.
+
+        `keys`: `topic#key`. `from_offsets`: for each key the commit-log offset before which nothing is wanted; files
+        and chains are left as soon as they are older, so that the cost does not grow with the log.
+        Shape:  two arrays of the same length without repetitions; candidates, for only hashes were compared.
+        Order:  key number, commit-log offset.
+        Damage: index-damaged, unreadable-file; look at `uncovered` afterwards.
+        """
+        hashes = key_hashes(keys).astype(np.int64)
+        lows = np.zeros(len(keys), np.int64) if from_offsets is None else from_offsets
+        unique, groups = np.unique(hashes, return_inverse=True)
+        earliest = np.full(len(unique), np.iinfo(np.int64).max)
+        np.minimum.at(earliest, groups, lows)
+        return _by_key(*self._hits(unique, earliest).arrays(), hashes, lows)
+
+    def offsets_of_hashes(self, hashes: Int64s) -> dict[int, set[int]]:
+        """Where records with keys of some hashes may be: commit-log offsets by hash, as far as chains lead to them.
+
+        `hashes`: ascending, each once.
+        Damage: as `find`.
+        """
+        found: dict[int, set[int]] = {}
+        values, offsets = self._hits(hashes, np.zeros(len(hashes), np.int64)).arrays()
+        for value, offset in zip(values.tolist(), offsets.tolist(), strict=True):
+            found.setdefault(value, set()).add(offset)
+        return found
+
+    def _hits(self, unique: Int64s, earliest: Int64s) -> _Hits:
+        hits = _Hits()
+        for index in reversed(self.files):
+            wanted = earliest <= index.end_offset
+            if wanted.any():
+                try:
+                    with index.segment.open() as file:
+                        self._find_in(index, file, unique[wanted], earliest[wanted], hits)
+                except (UnreadableFile, FileChanged) as error:
+                    name = index.segment.file
+                    self._doubtful.add(name)
+                    self.findings.append(Finding(self.store, "unreadable-file", name, actual=error.message))
+        return hits
+
+    def _find_in(self, index: IndexFile, file: OpenFile, hashes: Int64s, lows: Int64s, hits: _Hits) -> None:
+        count = index.entries_count
+        numbers = heads_of(file, index, hashes)
+        index = index.refreshed(file)  # a broker may have added entries, but no slot can be newer now
+        is_swept, count = len(hashes) * 8 > count, index.entries_count
+        numbers = self._past_newest(index, file, numbers)
+        broken = (numbers < 0) | (numbers > count)
+        if broken.any():
+            self._doubt(index, f"slots that name entries beyond {count}")
+        if is_swept:
+            led = (numbers > 0) & ~broken
+            first = entries_at(file, index, numbers[led])["key_hash"].astype(np.int64)
+            if not index.are_of_one_slot(first, hashes[led]).all():
+                self._doubt(index, "slots that name entries of other keys")
+            self._sweep(index, file, hashes, lows, count, hits)
+            return
+        swept = [(hashes[broken], lows[broken], count)]
+        going = (numbers > 0) & (numbers <= count)
+        hashes, lows, numbers = hashes[going], lows[going], numbers[going]
+        for _ in range(_CHAIN_MAX):
+            if not len(numbers):
+                break
+            entries = entries_at(file, index, numbers)
+            good = index.is_plausible(entries, numbers)
+            good &= index.are_of_one_slot(entries["key_hash"].astype(np.int64), hashes)
+            offsets = entries["commit_log_offset"].astype(np.int64)
+            if not good.all():
+                self._doubt(index, "entries that cannot be")
+                swept.append((hashes[~good], lows[~good], count))
+            hit = good & (entries["key_hash"] == hashes)
+            hits.add(hashes[hit], offsets[hit])
+            numbers = entries["previous_entry_number"].astype(np.int64)
+            going = good & (numbers > 0) & (offsets >= lows)
+            hashes, lows, numbers = hashes[going], lows[going], numbers[going]
+        if len(numbers):
+            swept.append((hashes, lows, int(numbers.max())))
+        for some_hashes, some_lows, upto in swept:
+            if len(some_hashes):
+                unique, places = np.unique(some_hashes, return_index=True)
+                self._sweep(index, file, unique, some_lows[places], upto, hits)
+
+    @staticmethod
+    def _past_newest(index: IndexFile, file: OpenFile, numbers: Int64s) -> Int64s:
+        """Slots may name an entry that the broker is adding, which the header does not count yet: the one before it.
+
+        The record of that entry is not covered, so nothing is lost with it.
+        """
+        newest = index.entries_count + 1
+        ahead = numbers == newest
+        if not ahead.any() or index.entry_position(newest + 1) > index.segment.size_bytes:
+            return numbers
+        entry = entries_at(file, index, np.array([newest]))[0]
+        return np.where(ahead, np.int64(entry["previous_entry_number"]), numbers)
+
+    def _sweep(
+        self, index: IndexFile, file: OpenFile, hashes: Int64s, lows: Int64s, upto: int, hits: _Hits
+    ) -> None:
+        """All entries up to a number, newest first, without following chains; `hashes` ascending."""
+        lowest = int(lows.min())
+        end = upto + 1
+        while end > 1:
+            begin = max(1, end - BLOCK_ENTRIES)
+            length = (end - begin) * ENTRY.size_bytes
+            entries = index.entries_of(file.read(index.entry_position(begin), length))
+            good = index.is_plausible(entries, begin)
+            if not good.all() or not index.is_chained(entries, begin):
+                self._doubt(index, "entries that cannot be")
+            entries = entries[good]
+            found = entries["key_hash"].astype(np.int64)
+            place = np.minimum(np.searchsorted(hashes, found), len(hashes) - 1)
+            offsets = entries["commit_log_offset"].astype(np.int64)
+            hit = hashes[place] == found
+            hits.add(found[hit], offsets[hit])
+            if len(offsets) and offsets.max() < lowest:
+                break
+            end = begin
+
+    def _doubt(self, index: IndexFile, what: str | None) -> None:
+        if index.segment.file not in self._doubtful:
+            self._doubtful.add(index.segment.file)
+            self.findings.append(Finding(self.store, "index-damaged", index.segment.file, actual=what))
+
+
+class _Hits:
+    def __init__(self) -> None:
+        self._hashes: list[Int64s] = []
+        self._offsets: list[Int64s] = []
+
+    def add(self, hashes: Int64s, offsets: Int64s) -> None:
+        if len(hashes):
+            self._hashes.append(hashes)
+            self._offsets.append(offsets)
+
+    def arrays(self) -> tuple[Int64s, Int64s]:
+        if not self._hashes:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        return np.concatenate(self._hashes), np.concatenate(self._offsets)
+
+
+def _by_key(found: Int64s, offsets: Int64s, hashes: Int64s, lows: Int64s) -> tuple[Int64s, Int64s]:
+    """The hits of hashes as hits of keys; several keys may have one hash."""
+    order = np.argsort(hashes, kind="stable")
+    first, last = np.searchsorted(hashes[order], found), np.searchsorted(hashes[order], found, "right")
+    counts = last - first
+    inside = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    key_numbers = order[np.repeat(first, counts) + inside].astype(np.int64)
+    offsets = np.repeat(offsets, counts)
+    late = offsets >= lows[key_numbers]
+    pairs = np.unique(np.stack([key_numbers[late], offsets[late]], axis=1), axis=0)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def open_index(store: Store, slots_count: int | None = None) -> Index:
+    """The index of a store. `slots_count`: the broker's maxHashSlotNum where it is known.
+
+    Damage: index-damaged, unreadable-file.
+    """
+    return Index(store, slots_count)

@@ -1,0 +1,111 @@
+"""The keys by which the index knows records, as their hashes: those of thousands of records at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.properties import KEYS, TAGS, UNIQ_KEY
+from readers.log.record_block import Block
+from readers.log.record_layout import COMMIT, ROLLBACK, TRANSACTION_MASK
+from readers.model.columns import Bools, Int64s
+from readers.model.java_hashes import java_hash, key_hashes
+
+
+def key_pairs(block: Block) -> tuple[Int64s, Int64s]:
+    """What the broker puts into the index for the records of a block: (commit-log offset, hash) of each key.
+
+    Source: store/index/IndexService.java buildIndex; FORMATS 4.2.
+    """
+    rows = _indexed(block)
+    pairs = [_pairs(rows, *keys) for keys in (_unique_keys(rows), _business_keys(rows))]
+    return np.concatenate([offsets for offsets, _ in pairs]), np.concatenate([hashes for _, hashes in pairs])
+
+
+def unique_key_pairs(block: Block) -> tuple[Int64s, Int64s]:
+    """The same of the unique keys alone."""
+    rows = _indexed(block)
+    return _pairs(rows, *_unique_keys(rows))
+
+
+def _indexed(block: Block) -> Block:
+    """The records that the broker enters: all but ROLLBACK records."""
+    rows = (block.sys_flag & TRANSACTION_MASK) != ROLLBACK
+    return block if rows.all() else block.take(rows)
+
+
+def _pairs(rows: Block, keys: pa.Array, owners: Int64s) -> tuple[Int64s, Int64s]:
+    topics = rows.topics().cast(pa.binary()).dictionary_encode()
+    prefixes = [topic + b"#" for topic in topics.dictionary.to_pylist()]
+    numbers = np.asarray(topics.indices).astype(np.int64)[owners]
+    return rows.commit_log_offsets[owners], _hashes(keys, numbers, prefixes)
+
+
+def may_lack_entries(block: Block) -> Bools:
+    """The records whose keys a broker may have left out: COMMIT records of 3.1.4 and 3.2.6, whose clients gave no
+    unique key. 4.2.0 and later enter them.
+    """
+    commits: Bools = (block.sys_flag & TRANSACTION_MASK) == COMMIT
+    return commits & ~block.properties.locate(UNIQ_KEY)[2] if commits.any() else commits
+
+
+def _unique_keys(rows: Block) -> tuple[pa.Array, Int64s]:
+    """The unique keys as bytes, and the record of each."""
+    unique = rows.properties.value(UNIQ_KEY).cast(pa.binary())
+    return unique.drop_null(), np.flatnonzero(np.asarray(pc.is_valid(unique)))
+
+
+def _business_keys(rows: Block) -> tuple[pa.Array, Int64s]:
+    """The words of the business keys as bytes, and the record of each."""
+    business = rows.properties.value(KEYS).cast(pa.binary())
+    has = np.flatnonzero(np.asarray(pc.is_valid(business)))
+    lists = pc.split_pattern(business.drop_null(), b" ")
+    words, owners = lists.flatten(), np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
+    full = np.asarray(pc.binary_length(words)) > 0
+    return words.filter(pa.array(full)), has[owners[full]]
+
+
+def _hashes(keys: pa.Array, prefix_numbers: Int64s, prefixes: list[bytes]) -> Int64s:
+    """The absolute Java hashes of prefix + key, all keys at once."""
+    count = len(keys)
+    if not count:
+        return np.empty(0, np.int64)
+    starts = np.array([java_hash(prefix) for prefix in prefixes], np.int64).astype(np.uint32)
+    values = starts[prefix_numbers]
+    places = np.frombuffer(keys.buffers()[1], np.int32, count + 1 + keys.offset)[keys.offset :].astype(np.int64)
+    text = np.frombuffer(keys.buffers()[2], np.uint8)
+    lengths = np.diff(places)
+    order = np.argsort(-lengths, kind="stable")
+    begins, lengths, values = places[:-1][order], lengths[order], values[order]
+    is_wide = np.zeros(count, np.bool_)
+    active = count
+    for place in range(int(lengths[0])):
+        while lengths[active - 1] <= place:
+            active -= 1
+        units = text[begins[:active] + place]
+        values[:active] = values[:active] * np.uint32(31) + units
+        if units.max() > 0x7F:
+            is_wide[:active] |= units > 0x7F
+    hashes = np.empty(count, np.int64)
+    hashes[order] = values.view(np.int32)
+    for row in order[is_wide].tolist():  # Java hashes UTF-16 units, not bytes
+        hashes[row] = java_hash(prefixes[prefix_numbers[row]] + keys[row].as_py())
+    hashes[hashes == np.iinfo(np.int32).min] = 0
+    return np.abs(hashes)
+
+
+def tag_pairs(block: Block) -> tuple[Int64s, Int64s]:
+    """What 5.5.0 puts into the index beside the keys: each record's tag, as `topic#T#tag`; earlier brokers do not."""
+    rows = np.flatnonzero(block.properties.locate(TAGS)[2] & ((block.sys_flag & TRANSACTION_MASK) != ROLLBACK))
+    tagged = block.take(rows)
+    if not len(tagged):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    topics = tagged.topics().cast(pa.binary()).dictionary_encode()
+    tags = tagged.properties.value(TAGS).cast(pa.binary()).dictionary_encode()
+    kinds, places = np.unique(
+        np.asarray(topics.indices).astype(np.int64) << 32 | np.asarray(tags.indices), return_inverse=True
+    )
+    names, words = topics.dictionary.to_pylist(), tags.dictionary.to_pylist()
+    hashes = key_hashes([names[kind >> 32] + b"#T#" + words[kind & 0xFFFFFFFF] for kind in kinds.tolist()])
+    return tagged.commit_log_offsets, hashes.astype(np.int64)[places]

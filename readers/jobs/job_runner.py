@@ -1,0 +1,79 @@
+"""Runs a job over its splits on this machine: in this process for small stores, in one per core for large ones."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from readers.jobs.scan_job import ScanJob, SplitResult
+from readers.jobs.workers import Progress, Workers, workers_count
+from readers.log.splits import Split, SplitPlan
+from readers.model.reading import Coverage, Reading
+
+
+def run_job(
+    job: ScanJob, plan: SplitPlan, *, processes: int | None = None, progress: Progress | None = None
+) -> Reading:
+    """The rows of a job over every split of a plan, then over every store.
+
+    Order: as the plan's splits; what only a whole store shows comes last.
+    """
+    reading = Reading(job.schema, [], [finding for store in plan.stores for finding in store.findings])
+    reading.batches = _run(job, plan, reading, processes, progress)
+    return reading
+
+
+def _run(
+    job: ScanJob, plan: SplitPlan, reading: Reading, processes: int | None, progress: Progress | None
+) -> Iterator[pa.RecordBatch]:
+    tally = Tally(plan, reading)
+    done_bytes = 0
+    with Workers(workers_count(plan.total_bytes, processes)) as pool:
+        for split, result in zip(plan, pool.run(job.of_split, plan), strict=True):
+            if tally.add(split, result):
+                yield from result.rows
+            done_bytes += split.to_position - split.from_position
+            if progress is not None:
+                progress(done_bytes, plan.total_bytes)
+        of_store = functools.partial(_of_store, job)
+        for result in pool.run(of_store, [(store, tally.carried[store.root]) for store in plan.stores]):
+            reading.findings.extend(result.findings)
+            yield from result.rows
+
+
+def _of_store(job: ScanJob, task: tuple[Any, list[Any]]) -> SplitResult:
+    return job.of_store(*task)
+
+
+class Tally:
+    """What splits said beside their rows, put where a reading has it: findings and coverage."""
+
+    def __init__(self, plan: SplitPlan, reading: Reading) -> None:
+        self.carried: dict[str, list[Any]] = defaultdict(list)
+        self._reading = reading
+        self._coverage = {
+            segment.file: Coverage(store.root, segment.file, segment.size_bytes)
+            for store in plan.stores
+            for segment in store.commit_log
+        }
+        self._ended: set[str] = set()
+        reading.coverage.extend(self._coverage.values())
+
+    def add(self, split: Split, result: SplitResult) -> bool:
+        """Count one more split; false if it lies behind the end of its segment's data, and so counts for nothing.
+
+        What stands there are records that a recovery once cut off. Splits of a segment come in their order.
+        """
+        if split.segment.file in self._ended:
+            return False
+        size = split.segment.size_bytes
+        if any(span.position_bytes + span.length_bytes == size for span in result.spans):
+            self._ended.add(split.segment.file)
+        self._coverage[split.segment.file].count(result.decoded_bytes, result.spans)
+        self._reading.findings.extend(result.findings)
+        self.carried[split.store.root].append(result.carried)
+        return True

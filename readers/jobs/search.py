@@ -1,0 +1,84 @@
+"""The records that fulfil some conditions, out of the whole log: one split like another, nothing to join."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from readers.jobs.scan_job import SplitResult
+from readers.jobs.search_conditions import Conditions
+from readers.log.commit_log import record_columns, span_findings
+from readers.log.record_block import Block
+from readers.log.splits import Split
+from readers.model.columns import nulls
+from readers.model.errors import SourceError
+from readers.model.findings import Finding
+from readers.model.tables import RECORDS
+from readers.store.store import Store
+
+_BATCH_RECORDS_MAX = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The job.
+
+    Shape: rows of RECORDS; only `columns` are decoded, the others are null. `inflates`: a body that is given is
+           as the producer made it, not as it is stored.
+    """
+
+    conditions: Conditions
+    columns: tuple[str, ...]
+    inflates: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """RECORDS."""
+        return RECORDS
+
+    def of_split(self, split: Split) -> SplitResult:
+        """The records of a split that fulfil the conditions.
+
+        Order:  commit-log offset ascending.
+        Damage: findings for what is no record, and where a compressed body that had to be looked at is no stream.
+        """
+        scan = split.scan()
+        result = SplitResult()
+        try:
+            for block in scan:
+                result.rows.extend(self._rows(split.store, block, result.findings))
+        except SourceError as error:
+            file, position = split.segment.file, error.position_bytes
+            result.findings.append(Finding(split.store.root, "unreadable-file", file, position, actual=str(error)))
+        result.decoded_bytes, result.spans = scan.decoded_bytes, scan.spans
+        result.findings.extend(span_findings(split.store, split.segment, scan.spans))
+        return result
+
+    def of_store(self, store: Store, carried: list[Any]) -> SplitResult:  # noqa: ARG002 -- every job has it
+        """Nothing: what splits say is all."""
+        return SplitResult()
+
+    def _rows(self, store: Store, block: Block, findings: list[Finding]) -> Iterator[pa.RecordBatch]:
+        found = self.conditions.narrowed(block)
+        if len(found) and self.conditions.looks_at_bodies:
+            is_found, unreadable = self.conditions.with_body(found)
+            findings.extend(_unreadable(store, found, row) for row in unreadable.tolist())
+            found = found.take(is_found)
+        for first in range(0, len(found), _BATCH_RECORDS_MAX):
+            part = found.take(np.arange(first, min(first + _BATCH_RECORDS_MAX, len(found))))
+            wanted = [name for name in RECORDS.names if name in self.columns]
+            arrays = record_columns(part, store.root, wanted, decompress=self.inflates)
+            values = dict(zip(wanted, arrays, strict=True))
+            columns = [values.get(field.name, nulls(len(part), field.type)) for field in RECORDS]
+            yield pa.RecordBatch.from_arrays(columns, schema=RECORDS)
+
+
+def _unreadable(store: Store, block: Block, row: int) -> Finding:
+    return Finding(
+        store.root, "body-stream", block.file, int(block.positions[row]), int(block.lengths[row]),
+        commit_log_offset=int(block.commit_log_offsets[row]), expected="a compressed stream, for its flag says so",
+    )

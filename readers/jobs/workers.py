@@ -1,0 +1,61 @@
+"""Processes of this machine that run tasks, or this one."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
+
+from readers.model.pandas_left_out import leave_pandas_out
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+
+#: How much is done, and of how much.
+Progress = Callable[[int, int], None]
+
+#: Below this a second process costs more than it saves.
+ONE_PROCESS_BYTES_MAX = 192 << 20
+
+
+def workers_count(total_bytes: int, processes: int | None) -> int:
+    """How many processes a scan of so many bytes is worth; `processes`: at most so many, None is one per core."""
+    return 1 if total_bytes <= ONE_PROCESS_BYTES_MAX else processes or os.cpu_count() or 1
+
+
+def _begin() -> None:
+    """Have this process end when the one that started it was killed: it would wait for tasks for ever."""
+    leave_pandas_out()
+    threading.Thread(target=_wait_for_parents_end, daemon=True).start()
+
+
+def _wait_for_parents_end() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+class Workers:
+    """Processes that run tasks in order, or this one."""
+
+    def __init__(self, processes: int) -> None:
+        # Spawned, not forked: Arrow's threads do not survive a fork.
+        context = multiprocessing.get_context("spawn")
+        self._pool = (
+            ProcessPoolExecutor(processes, mp_context=context, initializer=_begin) if processes > 1 else None
+        )
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def run(self, function: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
+        """The results, in the tasks' order."""
+        return self._pool.map(function, tasks) if self._pool is not None else map(function, tasks)

@@ -1,0 +1,209 @@
+"""A business ledger that needs no JVM: a Parquet or CSV file (or a directory of them), or a table of a SQLite file.
+
+It is read in batches, only the columns that are looked at. A password has no place in any of its names: databases that
+need one are read by Spark over JDBC, and get theirs from the environment.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from readers.model.errors import BadRequest, BadText, UnreadableFile
+
+SQLITE = "sqlite:///"
+_BATCH_ROWS = 65_536
+#: What a declared type of SQLite holds, by the words in it, in the order of its own rules (type affinity).
+_AFFINITIES: tuple[tuple[tuple[str, ...], pa.DataType], ...] = (
+    (("INT",), pa.int64()),
+    (("CHAR", "CLOB", "TEXT"), pa.string()),
+    (("REAL", "FLOA", "DOUB"), pa.float64()),
+)
+
+
+class Ledger(Protocol):
+    """Rows of a business ledger."""
+
+    @property
+    def name(self) -> str:
+        """What people call it; nothing secret is in it."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns, all of types that a condition can be written about."""
+
+    def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Its rows, of these columns only."""
+
+
+def open_ledger(location: str, table: str | None = None, text_columns: tuple[str, ...] = ()) -> Ledger:
+    """The ledger at a path, or of `sqlite:///PATH`.
+
+    `table`: for SQLite; needed unless the file holds just one. `text_columns`: read as text from CSV, so that `007`
+    stays what it is.
+    Raises: BadRequest for what is no such place or table; UnreadableFile.
+    """
+    if location.startswith(SQLITE):
+        return _sqlite(Path(location.removeprefix(SQLITE)), table)
+    if "://" in location or location.startswith("jdbc:"):
+        raise BadRequest(
+            f"{location.split(':', 1)[0]}: is no ledger that is read here",
+            advice="a Parquet or CSV file, sqlite:///FILE, or jdbc:... with Spark",
+        )
+    if table is not None:
+        raise BadRequest("--ledger-table names a table of a database, and the ledger is a file")
+    return _files(Path(location), text_columns)
+
+
+@dataclass(frozen=True)
+class FileLedger:
+    """Parquet or CSV files."""
+
+    name: str
+    dataset: ds.Dataset
+    schema: pa.Schema
+
+    def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The rows, of these columns only.
+
+        Raises: BadText for rows that are not of the types that the first ones have; UnreadableFile.
+        """
+        wanted = pa.schema([self.schema.field(name) for name in columns])
+        try:
+            for batch in self.dataset.to_batches(columns=columns):
+                if batch.num_rows:
+                    yield batch.cast(wanted)
+        except pa.ArrowInvalid as error:
+            raise BadText(f"{self.name} cannot be read: {_first_line(error)}", file=self.name) from error
+        except OSError as error:  # what is compressed, and damaged
+            raise UnreadableFile(f"{self.name} cannot be read: {_first_line(error)}", file=self.name) from error
+
+
+def _files(path: Path, text_columns: tuple[str, ...]) -> FileLedger:
+    kind = _kind_of(path)
+    if not path.exists():
+        raise UnreadableFile(f"{path} does not exist", file=path)
+    try:
+        dataset = ds.dataset(str(path), format=kind)
+        if kind == "csv":
+            types = {name: pa.string() for name in text_columns if name in dataset.schema.names}
+            options = ds.CsvFragmentScanOptions(convert_options=_csv_options(types))
+            form = ds.CsvFileFormat(default_fragment_scan_options=options)
+            dataset = ds.dataset(str(path), format=form)
+    except (OSError, pa.ArrowException) as error:
+        raise UnreadableFile(f"{path} is no {kind} that can be read: {_first_line(error)}", file=path) from error
+    return FileLedger(str(path), dataset, pa.schema([_plain_field(field) for field in dataset.schema]))
+
+
+def _kind_of(path: Path) -> str:
+    inside = path
+    if path.is_dir():
+        inside = next((p for p in sorted(path.rglob("*")) if p.is_file() and p.name[0] not in "._"), path)
+    suffixes = {suffix.lower() for suffix in inside.suffixes[-2:]}
+    for kind in ("parquet", "csv"):
+        if f".{kind}" in suffixes:
+            return kind
+    raise BadRequest(f"{path} is neither .parquet nor .csv", advice="or give sqlite:///FILE or jdbc:...")
+
+
+def _csv_options(types: dict[str, pa.DataType]) -> object:
+    from pyarrow.csv import ConvertOptions
+
+    return ConvertOptions(column_types=types, strings_can_be_null=True)
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    """The field as conditions know types: long texts and dictionaries are texts."""
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if pa.types.is_large_string(kind) or kind == pa.string_view():
+        kind = pa.string()
+    return pa.field(field.name, kind)
+
+
+@dataclass(frozen=True)
+class SqliteLedger:
+    """One table or view of a SQLite file, opened for reading only."""
+
+    name: str
+    file: Path
+    table: str
+    schema: pa.Schema
+
+    def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The rows, of these columns only.
+
+        Raises: BadText for a value that is not of its column's declared type; UnreadableFile.
+        """
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        chosen = ", ".join(_sql(field) for field in schema)
+        try:
+            with closing(_connect(self.file)) as connection:
+                cursor = connection.execute(f"SELECT {chosen} FROM {_quoted(self.table)}")
+                while rows := cursor.fetchmany(_BATCH_ROWS):
+                    yield self._batch(rows, schema)
+        except sqlite3.Error as error:
+            raise UnreadableFile(f"cannot read {self.name}: {error}", file=self.file) from error
+
+    def _batch(self, rows: list[tuple[object, ...]], schema: pa.Schema) -> pa.RecordBatch:
+        arrays = []
+        for field, values in zip(schema, zip(*rows, strict=True), strict=True):
+            try:
+                arrays.append(pa.array(values, field.type))
+            except (pa.ArrowException, OverflowError) as error:  # SQLite stores anything in any column
+                message = f"{self.name}: a value of column {field.name} is no {field.type}"
+                raise BadText(message, file=self.file) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _sqlite(path: Path, table: str | None) -> SqliteLedger:
+    if not path.is_file():
+        raise UnreadableFile(f"{path} does not exist", file=path)
+    try:
+        with closing(_connect(path)) as connection:
+            names = [row[0] for row in connection.execute(
+                "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' ORDER BY 1"
+            )]  # fmt: skip
+            if table is None and len(names) == 1:
+                table = names[0]
+            if table is None or table not in names:
+                complaint = "--ledger-table is needed" if table is None else f"{path} has no table {table}"
+                raise BadRequest(complaint, advice=f"there are: {', '.join(names) or 'none'}")
+            declared = [(row[1], row[2]) for row in connection.execute(f"PRAGMA table_info({_quoted(table)})")]
+    except sqlite3.Error as error:
+        raise UnreadableFile(f"{path} is no SQLite file that can be read: {error}", file=path) from error
+    schema = pa.schema([pa.field(name, _type_of(kind)) for name, kind in declared])
+    return SqliteLedger(f"{path}, table {table}", path, table, schema)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    escaped = str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    connection = sqlite3.connect(f"file:{escaped}?mode=ro", uri=True)
+    connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
+    return connection
+
+
+def _type_of(declared: str) -> pa.DataType:
+    for words, kind in _AFFINITIES:
+        if any(word in declared.upper() for word in words):
+            return kind
+    return pa.string()
+
+
+def _sql(field: pa.Field) -> str:
+    name = _quoted(field.name)
+    return f"CAST({name} AS TEXT)" if pa.types.is_string(field.type) else name
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0]

@@ -1,0 +1,179 @@
+"""The two inner loops of a scan, compiled by numba (extra `fast`): the chain of records, and where properties stand.
+
+They give exactly what the reference path gives (`segment_scan.walk` with `Block.sound`, `PropertyAreas.locate`), on
+damaged bytes too: a test holds both together. No byte outside the buffer is read, whatever the lengths claim.
+Importing this module loads the compiled code from numba's cache, or compiles it once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+
+from readers.log.record_layout import (
+    AT,
+    BORN_V6,
+    IPV6_EXTRA_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    NAME_END,
+    RECORD,
+    RECORD_BYTES_MIN,
+    STORE_V6,
+    VALUE_END,
+)
+from readers.model.columns import Bools, Int64s
+
+_HEAD_BYTES = AT["commit_log_offset"] + 8
+_SYS_FLAG, _OFFSET, _BODY_LENGTH = AT["sys_flag"], AT["commit_log_offset"], AT["body_length_bytes"]
+_HEADER_BYTES, _RECORD_MIN, _EXTRA = RECORD.size_bytes, RECORD_BYTES_MIN, IPV6_EXTRA_BYTES
+_V1, _V2, _BORN, _STORE, _NAME_END, _VALUE_END = MAGIC_V1, MAGIC_V2, BORN_V6, STORE_V6, NAME_END, VALUE_END
+
+_data = types.Array(types.uint8, 1, "C", readonly=True)
+_int64s = types.int64[::1]
+
+
+@njit(types.int64(_data, types.int64), cache=True, inline="always")
+def _i32(data: Any, place: int) -> Any:
+    value = (
+        (np.int64(data[place]) << 24) | (np.int64(data[place + 1]) << 16)
+        | (np.int64(data[place + 2]) << 8) | np.int64(data[place + 3])
+    )
+    return value - (np.int64(1) << 32) if value >= (np.int64(1) << 31) else value
+
+
+@njit(types.int64(_data, types.int64), cache=True, inline="always")
+def _i16(data: Any, place: int) -> Any:
+    value = (np.int64(data[place]) << 8) | np.int64(data[place + 1])
+    return value - 65536 if value >= 32768 else value
+
+
+@njit(types.boolean(_data, types.int64, types.int64), cache=True)
+def _is_sound(data: Any, start: int, length: int) -> Any:
+    """Whether the parts of a record add up to its length."""
+    end = start + length
+    flag = _i32(data, start + _SYS_FLAG)
+    shift = np.int64(0)
+    if flag & _BORN:
+        shift += _EXTRA
+    if flag & _STORE:
+        shift += _EXTRA
+    body = start + _HEADER_BYTES + shift
+    if body > end - 3:
+        return False
+    body_length = _i32(data, start + _BODY_LENGTH + shift)
+    place = body + body_length
+    if body_length < 0 or place > end - 3:
+        return False
+    if data[start + 7] == _V2 & 0xFF:
+        topic_length = _i16(data, place)
+        place += 2
+    else:
+        topic_length = np.int64(data[place])
+        if topic_length > 127:
+            return False
+        place += 1
+    place += topic_length
+    if topic_length < 0 or place > end - 2:
+        return False
+    properties_length = _i16(data, place)
+    if properties_length < 0 or place + 2 + properties_length != end:
+        return False
+    return data[(end if properties_length > 0 else place) - 1] != 0
+
+
+@njit(
+    types.Tuple((types.int64, types.int64))(
+        _data, types.int64, types.int64, types.int64, _int64s, types.boolean[::1]
+    ),
+    cache=True,
+)
+def _walk(data: Any, base_offset: int, position: int, limit: int, starts: Any, sound: Any) -> Any:
+    count = 0
+    end = min(limit, len(data)) - _HEAD_BYTES
+    while position <= end and count < len(starts):
+        length = _i32(data, position)
+        magic = _i32(data, position + 4) & 0xFFFFFFFF
+        if magic != _V1 and magic != _V2:
+            break
+        place = position + _OFFSET
+        offset = (_i32(data, place) << 32) | (_i32(data, place + 4) & 0xFFFFFFFF)
+        if offset != base_offset + position or length < _RECORD_MIN or position + length > limit:
+            break
+        starts[count] = position
+        sound[count] = _is_sound(data, position, length)
+        count += 1
+        position += length
+    return count, position
+
+
+def walk(data: bytes, base_offset: int, position: int, limit: int) -> tuple[Int64s, Bools, int]:
+    """Starts of the records that follow one another, which of them are sound, and where the walk ended."""
+    room = max(0, limit - position) // RECORD_BYTES_MIN + 1
+    starts, sound = np.empty(room, np.int64), np.empty(room, np.bool_)
+    count, stop = _walk(np.frombuffer(data, np.uint8), base_offset, position, limit, starts, sound)
+    return starts[:count].copy(), sound[:count].copy(), int(stop)
+
+
+@njit(
+    types.void(
+        _data, _int64s, _int64s, _data, _int64s, _int64s, _int64s,
+        types.int64[:, ::1], types.int64[:, ::1], types.boolean[:, ::1],
+    ),
+    cache=True,
+)
+def _locate(
+    data: Any, starts: Any, lengths: Any, names: Any, name_starts: Any, first_of_length: Any, next_of_length: Any,
+    value_starts: Any, value_lengths: Any, present: Any,
+) -> None:
+    for row in range(len(starts)):
+        place = starts[row]
+        end = place + lengths[row]
+        while place < end:
+            # Unsigned indices spare the test for negative ones.
+            split = place
+            while split < end and data[np.uintp(split)] > _VALUE_END:
+                split += 1
+            while split < end and data[np.uintp(split)] != _NAME_END and data[np.uintp(split)] != _VALUE_END:
+                split += 1
+            stop = split
+            while stop < end and data[np.uintp(stop)] != _VALUE_END:
+                stop += 1
+            if split < stop and data[split] == _NAME_END and stop > split + 1:
+                size = split - place
+                kind = first_of_length[size] if size < len(first_of_length) else np.int64(-1)
+                while kind >= 0:
+                    step = np.int64(0)
+                    while step < size and data[np.uintp(place + step)] == names[np.uintp(name_starts[kind] + step)]:
+                        step += 1
+                    if step == size:
+                        value_starts[kind, row] = split + 1
+                        value_lengths[kind, row] = stop - split - 1
+                        present[kind, row] = True
+                        break
+                    kind = next_of_length[kind]
+            place = stop + 1
+
+
+def locate(
+    data: Any, starts: Int64s, lengths: Int64s, names: tuple[str, ...]
+) -> dict[str, tuple[Int64s, Int64s, Bools]]:
+    """Start, length and presence of several properties' values in the data itself, per record, in one pass."""
+    encoded = [name.encode() for name in names]
+    sizes = np.array([len(name) for name in encoded], np.int64)
+    # Names by their length: a chain of those that have it.
+    first_of_length = np.full(int(sizes.max(initial=0)) + 1, -1, np.int64)
+    next_of_length = np.full(len(names), -1, np.int64)
+    for number, size in enumerate(sizes.tolist()):
+        next_of_length[number], first_of_length[size] = first_of_length[size], number
+    shape = (len(names), len(starts))
+    value_starts, value_lengths = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    present = np.zeros(shape, np.bool_)
+    text = np.frombuffer(b"".join(encoded), np.uint8)
+    _locate(
+        data, starts, lengths, text, np.cumsum(sizes) - sizes, first_of_length, next_of_length,
+        value_starts, value_lengths, present,
+    )
+    return {name: (value_starts[i], value_lengths[i], present[i]) for i, name in enumerate(names)}

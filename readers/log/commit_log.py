@@ -1,0 +1,252 @@
+"""The commit log as rows of RECORDS: the whole of it or a range, the columns that are asked for, losses as findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from readers.log import compression
+from readers.log.properties import CHECK_TIMES, KEYS, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, TAGS, UNIQ_KEY
+from readers.log.record_block import Block
+from readers.log.record_layout import COMPRESSED, TRANSACTION_MASK
+from readers.log.segment_scan import SegmentScan, Span
+from readers.model.columns import nulls
+from readers.model.errors import BadRequest, SourceError
+from readers.model.findings import Finding
+from readers.model.reading import Coverage, Reading
+from readers.model.tables import RECORDS
+from readers.storage.segments import Segment
+from readers.store.store import Store
+
+_TYPE_NAMES = pa.array(["none", "prepared", "commit", "rollback"])
+
+
+def record_columns(block: Block, store: str, columns: list[str], *, decompress: bool = False) -> list[pa.Array]:
+    """The named columns of RECORDS for the records of a block.
+
+    Shape: one array per name. `body` is as stored, or inflated with `decompress`; `body_crc_matches` computes CRCs.
+    """
+    return [_column(block, store, name, decompress=decompress).cast(RECORDS.field(name).type) for name in columns]
+
+
+def _column(block: Block, store: str, name: str, *, decompress: bool) -> pa.Array:
+    if name == "store":
+        return _constant(store, len(block))
+    if name == "body":
+        return _body(block, decompress=decompress)
+    return _COLUMNS[name](block)
+
+
+def _body(block: Block, *, decompress: bool) -> pa.Array:
+    bodies = block.bodies().cast(pa.binary())
+    if not decompress or not (block.sys_flag & COMPRESSED).any():
+        return bodies
+    pairs = zip(bodies.to_pylist(), block.sys_flag.tolist(), strict=True)
+    return pa.array([compression.inflate(body, flag) for body, flag in pairs], pa.binary())
+
+
+_Column = Callable[[Block], pa.Array]
+
+
+def _constant(value: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, pa.string()), count)
+
+
+def _number(name: str) -> _Column:
+    return lambda block: pa.array(block.header(name))
+
+
+def _property(name: str) -> _Column:
+    return lambda block: block.properties.text(name)
+
+
+_COLUMNS: dict[str, _Column] = {
+    "file": lambda block: _constant(block.file, len(block)),
+    "position_bytes": lambda block: pa.array(block.positions),
+    "length_bytes": _number("length_bytes"),
+    "commit_log_offset": lambda block: pa.array(block.commit_log_offsets),
+    "format_version": lambda block: pa.array(np.where(block.is_v2, 2, 1)),
+    "topic": lambda block: block.topic_texts(),
+    "queue_id": _number("queue_id"),
+    "queue_offset": _number("queue_offset"),
+    "transaction_id": _property(UNIQ_KEY),
+    "keys": _property(KEYS),
+    "tags": _property(TAGS),
+    "born_time_ms": _number("born_time_ms"),
+    "store_time_ms": _number("store_time_ms"),
+    "born_host": lambda block: block.born_hosts(),
+    "store_host": lambda block: block.store_hosts(),
+    "message_id": lambda block: block.message_ids(),
+    "flag": _number("flag"),
+    "sys_flag": lambda block: pa.array(block.sys_flag),
+    "transaction_type": lambda block: _TYPE_NAMES.take(pa.array((block.sys_flag & TRANSACTION_MASK) >> 2)),
+    "reconsume_times": _number("reconsume_times"),
+    "prepared_transaction_offset": _number("prepared_transaction_offset"),
+    "producer_group": _property(PRODUCER_GROUP),
+    "real_topic": _property(REAL_TOPIC),
+    "real_queue_id": _property(REAL_QUEUE_ID),
+    "checks": _property(CHECK_TIMES),
+    "body_length_bytes": _number("body_length_bytes"),
+    "body_crc": _number("body_crc"),
+    "body_crc_matches": lambda block: pa.array(block.body_crc_matches()),
+    "properties": lambda block: block.properties.maps(),
+}
+
+
+def scan_segments(
+    store: Store,
+    findings: list[Finding],
+    coverage: list[Coverage],
+    *,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    with_fillers: bool = False,
+) -> Iterator[Block]:
+    """Every block of the commit log, or of a range of it; findings and coverage grow as it goes.
+
+    `with_fillers`: those of `rmqtx salvage` too, as a broker sees them.
+
+    Units: commit-log offsets in bytes; a record belongs to the range if it begins in it.
+    Order: commit-log offset ascending.
+    Damage: one finding per span that is no record; a file that cannot be read is one finding, its bytes are unread.
+    """
+    last = last_with_data(store.commit_log)
+    for segment in store.commit_log:
+        begin = max(0, (from_offset or 0) - segment.base_offset)
+        end = segment.size_bytes if to_offset is None else min(segment.size_bytes, to_offset - segment.base_offset)
+        part = Coverage(store.root, segment.file, segment.size_bytes)
+        coverage.append(part)
+        if begin >= end:
+            continue
+        scan = SegmentScan(
+            segment, from_position=begin, to_position=end, is_last=segment.base_offset >= last,
+            with_fillers=with_fillers,
+        )
+        try:
+            yield from scan
+        except SourceError as error:
+            findings.append(
+                Finding(store.root, "unreadable-file", segment.file, error.position_bytes, actual=str(error))
+            )
+        part.count(scan.decoded_bytes, scan.spans)
+        findings.extend(span_findings(store, segment, scan.spans))
+
+
+def last_with_data(segments: tuple[Segment, ...]) -> int:
+    """Base offset of the last segment that holds anything; brokers create the next file before they need it."""
+    for segment in reversed(segments):
+        if written_bytes(segment):
+            return segment.base_offset
+    return segments[0].base_offset if segments else 0
+
+
+def written_end_offset(segments: tuple[Segment, ...]) -> int:
+    """About where the data of a log ends, as a commit-log offset; 0 for none."""
+    last = last_with_data(segments)
+    return next((last + written_bytes(segment) for segment in segments if segment.base_offset == last), 0)
+
+
+def log_bytes(segments: tuple[Segment, ...]) -> int:
+    """About how many bytes of a log are written: all files before the last one that holds anything are full."""
+    last = last_with_data(segments)
+    return sum(
+        segment.size_bytes if segment.base_offset < last else written_bytes(segment)
+        for segment in segments
+        if segment.base_offset <= last
+    )
+
+
+def written_bytes(segment: Segment) -> int:
+    """About how many bytes of a segment are written, by a few probes; a log is written from its beginning on."""
+    try:
+        with segment.open() as file:
+            low, high = 0, -(-segment.size_bytes // _PROBE_BYTES)
+            while low < high:
+                middle = (low + high) // 2
+                if file.read(middle * _PROBE_BYTES, _PROBE_BYTES).strip(b"\0"):
+                    low = middle + 1
+                else:
+                    high = middle
+            return min(low * _PROBE_BYTES, segment.size_bytes)
+    except SourceError:  # the scan itself reports it
+        return segment.size_bytes
+
+
+def span_findings(store: Store, segment: Segment, spans: list[Span]) -> list[Finding]:
+    """One finding for each span that is damaged, torn or foreign."""
+    codes = {"torn": "tail-torn", "foreign": "tail-foreign"}
+    return [
+        Finding(
+            store.root, codes.get(span.kind, "record-damaged"), segment.file, span.position_bytes, span.length_bytes,
+            commit_log_offset=segment.base_offset + span.position_bytes,
+        )
+        for span in spans
+        if not span.is_filler
+    ]
+
+
+def scan_records(
+    store: Store,
+    *,
+    columns: list[str] | None = None,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    from_time_ms: int | None = None,
+    to_time_ms: int | None = None,
+    topic: str | None = None,
+    with_body: bool = False,
+    decompress: bool = False,
+    check_crc: bool = False,
+) -> Reading:
+    """The commit log's records as rows of RECORDS.
+
+    Shape:  batches of at most one window's records; only the columns asked for are decoded, the others are null.
+    Units:  offsets in bytes of the commit log, times in milliseconds of the store time; upper bounds excluded.
+    Order:  commit-log offset ascending.
+    Damage: findings and coverage of the reading; with `check_crc` a wrong body is a finding and stays a row.
+    Raises: BadRequest for a column that is not in RECORDS.
+    """
+    wanted = [name for name in (columns or RECORDS.names) if name not in _ON_DEMAND]
+    unknown = [name for name in wanted if name not in RECORDS.names]
+    if unknown:
+        raise BadRequest(f"no column {unknown[0]} in records", advice=f"columns: {', '.join(RECORDS.names)}")
+    wanted += ["body"] * with_body + ["body_crc_matches"] * check_crc
+    findings, coverage = list(store.findings), []  # type: list[Finding], list[Coverage]
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for block in scan_segments(store, findings, coverage, from_offset=from_offset, to_offset=to_offset):
+            chosen = _chosen(block, topic, from_time_ms, to_time_ms)
+            for first in range(0, len(chosen), _BATCH_RECORDS_MAX):
+                part = chosen.take(np.arange(first, min(first + _BATCH_RECORDS_MAX, len(chosen))))
+                values = dict(zip(wanted, record_columns(part, store.root, wanted, decompress=decompress), strict=True))
+                if check_crc:
+                    findings.extend(crc_findings(store, part, values["body_crc_matches"]))
+                arrays = [values.get(field.name, nulls(len(part), field.type)) for field in RECORDS]
+                yield pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
+
+    return Reading(RECORDS, batches(), findings, coverage)
+
+
+_ON_DEMAND = ("body", "body_crc_matches")
+_BATCH_RECORDS_MAX = 65_536
+_PROBE_BYTES = 4096
+
+
+def _chosen(block: Block, topic: str | None, from_time_ms: int | None, to_time_ms: int | None) -> Block:
+    if topic is not None:
+        block = block.take(block.topic_is(topic))
+    if from_time_ms is not None or to_time_ms is not None:
+        block = block.within(from_time_ms, to_time_ms)
+    return block
+
+
+def crc_findings(store: Store, block: Block, matches: pa.Array) -> Iterator[Finding]:
+    """One finding for each record whose body's CRC is not the stored one."""
+    for row in np.flatnonzero(~matches.to_numpy(zero_copy_only=False)).tolist():
+        offset = int(block.commit_log_offsets[row])
+        yield Finding(
+            store.root, "record-body-crc", block.file, int(block.positions[row]),
+            int(block.lengths[row]), commit_log_offset=offset, expected=f"CRC {block.header('body_crc')[row]}",
+        )

@@ -1,0 +1,79 @@
+"""Headers of witnesses of the designs before 4.3 that cannot be right: no checksum covers them.
+
+A prepared record names no other one; what has its flag and names one is a COMMIT record whose flag is damaged, or the
+other way round. A record without UNIQ_KEY is known by broker address and place, so a port that is none invents an id.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.prepared_records import CLUSTER, is_prepared
+from readers.log.properties import REAL_TOPIC
+from readers.log.record_block import Block
+from readers.log.record_layout import PREPARED, TRANSACTION_MASK
+from readers.model.columns import Bools, Int64s
+from readers.model.findings import Finding
+
+#: By kind of witness, the column that is set where its id is made of its header.
+_LONE = {"halves": "lone_message_id", "finals": "lone_prepared_id", "offset_marks": "lone_prepared_id"}
+_PORT_MAX = 65_535
+
+
+def are_no_prepared(block: Block) -> Bools:
+    """Prepared records, by their flag, that name another record, or have the words of a COMMIT record of 4.3 and later.
+
+    The log's first record has the name 0, as what names nothing.
+    """
+    rows: Bools = block.sys_flag & TRANSACTION_MASK == PREPARED
+    if not rows.any():
+        return rows
+    later: Bools = block.properties.locate(REAL_TOPIC)[2] | block.properties.locate(CLUSTER)[2]
+    doubtful: Bools = is_prepared(block) & rows & (later | (block.header("prepared_transaction_offset") != 0))
+    return doubtful
+
+
+def has_port(host_numbers: Int64s) -> Bools:
+    """Which numbers of hosts, as `Block.store_host_numbers` gives them, end in a port that can be."""
+    ports: Bools = (host_numbers & 0xFFFFFFFF) <= _PORT_MAX
+    return ports
+
+
+def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: str) -> list[Finding]:
+    """What cannot be right in the headers of some witnesses.
+
+    `witnesses`: those among the records of the block, by kind.
+    Order: kind of finding, then of the block.
+    Damage: words-contradict, record-header.
+    """
+    found: list[Finding] = []
+    if "halves" in witnesses:
+        both = block.take(are_no_prepared(block))
+        for row, named in enumerate(both.header("prepared_transaction_offset").tolist()):
+            found.append(_finding(
+                store, both, row, "words-contradict", "a prepared record, as its flag says, which names no other",
+                f"it names commit-log offset {named}" if named else "the words of a COMMIT record of 4.3 or later",
+            ))  # fmt: skip
+    lone = [
+        np.asarray(rows["commit_log_offset"].filter(pc.is_valid(rows[_LONE[name]])))
+        for name, rows in witnesses.items() if name in _LONE and rows[_LONE[name]].null_count < len(rows)
+    ]  # fmt: skip
+    places = np.concatenate([np.empty(0, np.int64), *lone])
+    if not len(places):
+        return found
+    known = block.take(np.isin(block.commit_log_offsets, places))
+    ports = known.header("store_port")
+    for row in np.flatnonzero(~has_port(known.store_host_numbers())).tolist():
+        found.append(_finding(
+            store, known, row, "record-header", f"a port from 0 to {_PORT_MAX}", f"store_port {ports[row]}"
+        ))  # fmt: skip
+    return found
+
+
+def _finding(store: str, block: Block, row: int, code: str, expected: str, actual: str) -> Finding:
+    return Finding(
+        store, code, block.file, int(block.positions[row]), int(block.lengths[row]),
+        commit_log_offset=int(block.commit_log_offsets[row]), expected=expected, actual=actual,
+    )

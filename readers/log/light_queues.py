@@ -1,0 +1,31 @@
+"""Light queues: further queues in which a record stands, as its properties say (4.9.3+, enableMultiDispatch)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from readers.log.record_block import Block
+
+PREFIX = "%LMQ%"
+_DISPATCH, _OFFSETS = "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"
+
+
+def further_slots(rows: Block) -> Iterator[tuple[int, str, int, int]]:
+    """The slots that records have beside those of their own queues: row, topic, queue number, queue offset.
+
+    Order: that of the rows, then the property's.
+    Damage: what is no number is left out.
+    Source: store/MultiDispatch.java, LmqDispatch.java; queues without the prefix have the record's queue number.
+    """
+    if re.search(_DISPATCH.encode(), rows.data) is None:  # type: ignore[call-overload]
+        return
+    names = rows.properties.text(_DISPATCH).to_pylist()
+    places = rows.properties.text(_OFFSETS).to_pylist()
+    for row, (queues, offsets) in enumerate(zip(names, places, strict=True)):
+        if not queues or not offsets:
+            continue
+        for queue, offset in zip(queues.split(","), offsets.split(","), strict=False):
+            if re.fullmatch(r"\d{1,18}", offset):
+                queue_id = 0 if queue.startswith(PREFIX) else int(rows.header("queue_id")[row])
+                yield row, queue, queue_id, int(offset)

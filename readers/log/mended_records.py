@@ -1,0 +1,247 @@
+"""What can still be read of damaged records: a hint of whom they concern, never evidence."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from readers.log.record_at import block_of_one
+from readers.log.record_block import Block
+from readers.log.record_layout import (
+    AT,
+    BORN_V6,
+    FILLER_MARK,
+    IPV6_EXTRA_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD,
+    RECORD_BYTES_MIN,
+    STORE_V6,
+    TRANSACTION_MASK,
+    VALUE_END,
+)
+from readers.model.columns import SLACK_BYTES, integers_at
+
+_V6 = BORN_V6 | STORE_V6
+_TOPIC = re.compile(rb"[%|a-zA-Z0-9_-]+")
+_PROPERTIES_BYTES_MAX = 32_767
+_TOPIC_BYTES_MAX = 255
+_DIGITS_MAX = 18
+_OP_BODY_BYTES_MAX = 1 << 16
+#: What one byte contributes to a CRC-32 register; the top bytes of the entries are all different.
+_TABLE = tuple(zlib.crc32(bytes([number])) ^ zlib.crc32(b"\0") for number in range(256))
+_TABLE_NUMBER = tuple(number for _, number in sorted((entry >> 24, number) for number, entry in enumerate(_TABLE)))
+
+
+def mended_blocks(raw: bytes, offset: int, file: str, position: int) -> list[Block] | None:
+    """Damaged bytes as the records they must have been, if they are whole records with one damaged field each.
+
+    Shape: one block per record; None where the bytes cannot be cut into records. What is read of them is a hint of
+           whom they concern, never evidence. Fillers of `rmqtx salvage` concern nobody.
+    """
+    if FILLER_MARK in raw:
+        return None
+    blocks = []
+    place = wrong_bytes = 0
+    while place < len(raw):
+        mended = _mended(raw, place, offset + place)
+        wrong_bytes += _wrong_place_bytes(raw, place, offset + place)
+        if mended is None or wrong_bytes > 1:
+            return None
+        block = Block(
+            mended + bytes(SLACK_BYTES), offset + place, position + place, file, np.zeros(1, np.int64)
+        )
+        blocks.append(block)
+        place += len(mended)
+    return blocks
+
+
+def _wrong_place_bytes(raw: bytes, place: int, offset: int) -> int:
+    """How many bytes of the place that a record states are not those of the place where it stands.
+
+    One such byte in all is a damaged record of this place. More of them are records that were copied or moved here, and
+    say nothing of what stood here.
+    """
+    stored = raw[place + AT["commit_log_offset"] :][:8]
+    return sum(one != other for one, other in zip(stored, offset.to_bytes(8, "big"), strict=False))
+
+
+def _mended(raw: bytes, place: int, offset: int) -> bytes | None:
+    """The record at a place of damaged bytes, with its length, magic, offset or part lengths put right."""
+    if len(raw) - place < RECORD.size_bytes:
+        return None
+    claimed = int.from_bytes(raw[place : place + 4], "big", signed=True)
+    magic = int.from_bytes(raw[place + 4 : place + 8], "big")
+    codes = (magic,) if magic in (MAGIC_V1, MAGIC_V2) else (MAGIC_V1, MAGIC_V2)
+    for length in _possible_lengths(raw, place):
+        body = bytearray(raw[place : place + length])
+        if body[-1] == 0 and body[-2] != 0:
+            body[-1] = VALUE_END
+        body[0:4] = length.to_bytes(4, "big")
+        body[28:36] = offset.to_bytes(8, "big")
+        for code in dict.fromkeys((*codes, MAGIC_V1, MAGIC_V2)):
+            body[4:8] = code.to_bytes(4, "big")
+            if _is_whole(bytes(body), offset):
+                return bytes(body)
+            if length == claimed:
+                mended = _with_parts_mended(bytes(body), is_v2=code == MAGIC_V2)
+                if mended is not None and _is_whole(mended, offset):
+                    return mended
+    return None
+
+
+def _possible_lengths(raw: bytes, place: int) -> list[int]:
+    """Lengths that end at the end of the bytes, or where another record seems to begin."""
+    claimed = int.from_bytes(raw[place : place + 4], "big", signed=True)
+    ends = [len(raw) - place]
+    found = raw.find(b"\xda\xa3\x20", place + 8)
+    while found >= 0 and len(ends) < 64:
+        ends.append(found - 4 - place)
+        found = raw.find(b"\xda\xa3\x20", found + 1)
+    lengths = [length for length in ends if length >= RECORD_BYTES_MIN]
+    return sorted(lengths, key=lambda length: (length != claimed, length))
+
+
+def _is_whole(data: bytes, offset: int) -> bool:
+    block = block_of_one(data, offset, "", 0)
+    return block is not None and bool(block.sound().all())
+
+
+def _with_parts_mended(record: bytes, *, is_v2: bool) -> bytes | None:
+    """The record with its body, topic or properties length, or the flag bits that move them, put right; None if not.
+
+    All but one of them are right, so the parts must still follow from the others: only one way of cutting the record
+    gives a topic that can be one. A body whose CRC is right settles which, if there are several.
+    """
+    at_flag = AT["sys_flag"]
+    flag = int.from_bytes(record[at_flag : at_flag + 4], "big")
+    found: list[tuple[bool, bytes]] = []
+    for bits in dict.fromkeys((flag & _V6, 0, BORN_V6, STORE_V6, _V6)):
+        shift = sum(IPV6_EXTRA_BYTES for bit in (BORN_V6, STORE_V6) if bits & bit)
+        for body_length, topic_length in _cuts(record, shift, is_v2=is_v2, is_flag_kept=bits == flag & _V6):
+            mended = bytearray(record)
+            mended[at_flag : at_flag + 4] = ((flag & ~_V6) | bits).to_bytes(4, "big")
+            place = AT["body_length_bytes"] + shift
+            mended[place : place + 4] = body_length.to_bytes(4, "big")
+            body_at = RECORD.size_bytes + shift
+            topic_at = body_at + body_length
+            width = 2 if is_v2 else 1
+            mended[topic_at : topic_at + width] = topic_length.to_bytes(width, "big")
+            sizes_at = topic_at + width + topic_length
+            mended[sizes_at : sizes_at + 2] = (len(record) - sizes_at - 2).to_bytes(2, "big")
+            stored = int.from_bytes(record[AT["body_crc"] : AT["body_crc"] + 4], "big") & 0x7FFFFFFF
+            is_proved = zlib.crc32(record[body_at:topic_at]) & 0x7FFFFFFF == stored
+            found.append((is_proved, bytes(mended)))
+    proved = [mended for is_proved, mended in found if is_proved]
+    if proved:
+        return proved[0]
+    return found[0][1] if len(found) == 1 else None
+
+
+def _cuts(record: bytes, shift: int, *, is_v2: bool, is_flag_kept: bool) -> Iterator[tuple[int, int]]:
+    """Body and topic lengths that cut a record so that at most one of its three part lengths must be another."""
+    width = 2 if is_v2 else 1
+    body_at = RECORD.size_bytes + shift
+
+    def number(place: int, size: int) -> int:
+        return int.from_bytes(record[place : place + size], "big", signed=True)
+
+    def is_topic(topic_at: int, length: int) -> bool:
+        return length > 0 and _TOPIC.fullmatch(record[topic_at : topic_at + length]) is not None
+
+    claimed = number(AT["body_length_bytes"] + shift, 4)
+    last = len(record) - 2
+    if 0 <= claimed <= last - body_at - width:
+        topic_at = body_at + claimed + width
+        topic_length = number(topic_at - width, width)
+        # Where the properties' length fits, the topic ends; only if it fits nowhere is it the wrong one itself.
+        ends = [
+            end
+            for end in range(topic_at + 1, min(topic_at + _TOPIC_BYTES_MAX, last) + 1)
+            if number(end, 2) == last - end and is_topic(topic_at, end - topic_at)
+        ]
+        if is_flag_kept:
+            yield from ((claimed, end - topic_at) for end in ends)
+        elif topic_at + topic_length in ends:
+            yield claimed, topic_length
+        is_rest = 0 <= last - topic_at - topic_length <= _PROPERTIES_BYTES_MAX
+        if is_flag_kept and not ends and is_rest and is_topic(topic_at, topic_length):
+            yield claimed, topic_length
+    if is_flag_kept:  # the body's length is the wrong one
+        data = np.frombuffer(record, np.uint8)
+        topics_at = np.arange(body_at + width, last)
+        lengths = integers_at(data, topics_at - width, ">i2" if is_v2 else ">i1").astype(np.int64)
+        inside = (lengths > 0) & (topics_at + lengths <= last)
+        topics_at, lengths = topics_at[inside], lengths[inside]
+        sizes_at = topics_at + lengths
+        fits = integers_at(data, sizes_at, ">i2") == last - sizes_at
+        for topic_at, topic_length in zip(topics_at[fits].tolist(), lengths[fits].tolist(), strict=True):
+            if is_topic(topic_at, topic_length):
+                yield topic_at - width - body_at, topic_length
+
+
+def mended_op_numbers(body: bytes, stored_crc: int) -> list[int] | None:
+    """The half queue offsets of an op body whose CRC is wrong, if one wrong byte explains it; None if not.
+
+    The CRC proves the hit: of all bytes at all places only the right one gives it.
+    """
+    def numbers(text: bytes) -> list[int] | None:
+        if not text or text.strip(b"0123456789,"):
+            return None
+        return [int(part) for part in text.split(b",") if len(part) in range(1, _DIGITS_MAX + 1)]
+
+    difference = (zlib.crc32(body) ^ stored_crc) & 0x7FFFFFFF
+    if difference == 0 or sum(1 for shift in (0, 8, 16, 24) if (difference >> shift) & 0xFF) == 1:
+        return numbers(body)  # the body is intact, one byte of the CRC field is not
+    if len(body) > _OP_BODY_BYTES_MAX:
+        return None
+    for place, change in _single_errors(len(body), difference):
+        found = numbers(body[:place] + bytes([body[place] ^ change]) + body[place + 1 :])
+        if found is not None:
+            return found
+    return None
+
+
+def _single_errors(length: int, difference: int) -> Iterator[tuple[int, int]]:
+    """Places and bit patterns of the one wrong byte that changes a CRC-32 by `difference`, whose top bit is unknown.
+
+    A CRC is linear: the difference, shifted back by one byte for each byte behind the wrong one, is a table entry.
+    """
+    for state in (difference, difference | 0x80000000):
+        for place in range(length - 1, -1, -1):
+            number = _TABLE_NUMBER[state >> 24]
+            if _TABLE[number] == state:
+                yield place, number
+            state = ((state ^ _TABLE[number]) << 8 | number) & 0xFFFFFFFF
+
+
+def with_topic(block: Block, topic: str) -> Block | None:
+    """A sound record with the bytes of its topic put right, for a block of one; None where the length is another's."""
+    text = topic.encode()
+    if len(block) != 1 or int(block.topic_lengths[0]) != len(text):
+        return None
+    begin, length = int(block.starts[0]), int(block.lengths[0])
+    record = bytearray(block.data[begin : begin + length].tobytes())
+    at = int(block.topic_starts[0]) - begin
+    record[at : at + len(text)] = text
+    place = block.position_bytes + begin
+    return Block(
+        bytes(record) + bytes(SLACK_BYTES), block.base_offset + begin, place, block.file, np.zeros(1, np.int64)
+    )
+
+
+def with_kind(block: Block, kind: int) -> Block | None:
+    """A sound record with the transaction type of its flag put right, for a block of one; None for more."""
+    if len(block) != 1:
+        return None
+    begin, length = int(block.starts[0]), int(block.lengths[0])
+    record = bytearray(block.data[begin : begin + length].tobytes())
+    flag = (int(block.sys_flag[0]) & ~TRANSACTION_MASK & 0xFFFFFFFF) | kind
+    record[AT["sys_flag"] : AT["sys_flag"] + 4] = flag.to_bytes(4, "big")
+    place = block.position_bytes + begin
+    return Block(
+        bytes(record) + bytes(SLACK_BYTES), block.base_offset + begin, place, block.file, np.zeros(1, np.int64)
+    )

@@ -1,0 +1,93 @@
+"""What ends a half by its commit-log offset: ROLLBACK records (before 4.3), op messages of transactions in RocksDB.
+
+Such a record says itself whose it is, so it finds its transaction also where the half has left the log.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.commit_log import record_columns
+from readers.log.prepared_records import prepared_names
+from readers.log.properties import REAL_TOPIC, TRANSACTION_ID
+from readers.log.record_block import Block
+from readers.model.columns import integers
+from readers.model.tables import FINALS, MARKS
+from readers.store.store import ROCKSDB_OP_TOPIC
+
+#: Property of an op message of a transaction in RocksDB: the commit-log offset of its half. Source: FORMATS 7.2.
+TRANS_OFFSET = "TRANS_OFFSET"
+
+_HEADER = ("store", "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms")
+_WORDS = ("born_time_ms", "transaction_id", "producer_group", "keys")
+#: Marks with the words of their transaction. `topic` is that of the record; `lone_prepared_id` the message id of the
+#: prepared record where there is no UNIQ_KEY, and `fingerprint` the same.
+OFFSET_MARKS = pa.schema(
+    [
+        *(FINALS.field(name) for name in _HEADER),
+        MARKS.field("half_commit_log_offset"),
+        *(FINALS.field(name) for name in _WORDS),
+        pa.field("real_topic", pa.string()),
+        pa.field("fingerprint", pa.string()),
+        pa.field("lone_prepared_id", pa.string()),
+    ]
+)
+
+
+def rollback_marks(block: Block, store: str) -> pa.RecordBatch:
+    """The records of a block, which are ROLLBACK records, as rows of OFFSET_MARKS."""
+    columns = _columns(block, store)
+    names = pa.nulls(len(block), pa.string())
+    alone = np.flatnonzero(np.asarray(columns["transaction_id"].is_null()))
+    if len(alone):
+        places = np.full(len(block), -1, np.int64)
+        places[alone] = np.arange(len(alone))
+        names = prepared_names(block.take(alone)).take(pa.array(places, mask=places < 0))
+    columns |= {
+        "half_commit_log_offset": pa.array(block.header("prepared_transaction_offset")),
+        "real_topic": columns["topic"], "fingerprint": names, "lone_prepared_id": names,
+    }
+    return _batch(columns)
+
+
+def rocksdb_marks(block: Block, store: str) -> pa.RecordBatch:
+    """The records of a block, which are op messages of transactions in RocksDB, as rows of OFFSET_MARKS.
+
+    Damage: one without a readable TRANS_OFFSET names nothing (null).
+    """
+    columns = _columns(block, store)
+    none = pa.nulls(len(block), pa.string())
+    columns |= {
+        "half_commit_log_offset": integers(block.properties.text(TRANS_OFFSET), pa.int64()),
+        "born_time_ms": pa.nulls(len(block), pa.int64()),  # that of the op message, not of the transaction
+        "transaction_id": block.properties.text(TRANSACTION_ID),
+        "real_topic": block.properties.text(REAL_TOPIC), "fingerprint": none, "lone_prepared_id": none,
+    }
+    return _batch(columns)
+
+
+def _columns(block: Block, store: str) -> dict[str, pa.Array]:
+    names = [*_HEADER, *_WORDS]
+    return dict(zip(names, record_columns(block, store, names), strict=True))
+
+
+def _batch(columns: dict[str, pa.Array]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([columns[name] for name in OFFSET_MARKS.names], schema=OFFSET_MARKS)
+
+
+def is_rocksdb_mark(marks: pa.Table) -> pa.ChunkedArray:
+    """Which rows of OFFSET_MARKS are op messages; the others are ROLLBACK records."""
+    return pc.equal(marks["topic"], ROCKSDB_OP_TOPIC)
+
+
+def as_marks(marks: pa.Table) -> pa.Table:
+    """Rows of OFFSET_MARKS as those of MARKS: no half queue offset, never a repetition."""
+    count = marks.num_rows
+    more = {
+        "half_queue_offset": pa.nulls(count, pa.int64()), "repetition": pa.array(np.zeros(count, np.int32)),
+    }
+    return pa.Table.from_arrays(
+        [more[name] if name in more else marks[name] for name in MARKS.names], schema=MARKS
+    )

@@ -1,0 +1,267 @@
+"""Sound records of one window of the commit log, decoded by column, all of them at once."""
+
+from __future__ import annotations
+
+import zlib
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from readers.log.properties import PropertyAreas, properties_of
+from readers.log.record_layout import AT, BORN_V6, FILLER, IPV6_EXTRA_BYTES, MAGIC_V2, RECORD, STORE_V6
+from readers.model.columns import Bools, Int64s, hosts, integers_at, message_ids, strings, views
+
+
+class Block:
+    """Sound records of one window: columns are made when they are asked for, for all or for some of the records.
+
+    Shape: every property and method gives one value per record, in log order.
+    """
+
+    def __init__(
+        self,
+        data: bytes,
+        base_offset: int,
+        position_bytes: int,
+        file: str,
+        starts: Int64s,
+        offsets: Int64s | None = None,
+    ) -> None:
+        """`data` begins at `position_bytes` of `file`, which is commit-log offset `base_offset`.
+
+        `offsets`: for records gathered from anywhere in the file, the commit-log offset of each.
+        """
+        self.raw = data
+        self.data = np.frombuffer(data, np.uint8)
+        self._buffer = pa.py_buffer(data)
+        self.base_offset = base_offset
+        self.position_bytes = position_bytes
+        self.file = file
+        self.starts = starts
+        self._offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def take(self, rows: Int64s | Bools) -> Block:
+        """The same window with some of the records."""
+        block = Block.__new__(Block)
+        block.raw, block.data, block._buffer = self.raw, self.data, self._buffer
+        block.base_offset, block.position_bytes, block.file = self.base_offset, self.position_bytes, self.file
+        block.starts = self.starts[rows]
+        block._offsets = None if self._offsets is None else self._offsets[rows]
+        return block
+
+    def _integers(self, positions: Int64s, code: str) -> npt.NDArray[np.int64]:
+        return integers_at(self.data, positions, code)
+
+    def header(self, name: str) -> npt.NDArray[np.int64]:
+        """A field of the record header by its declared name, in native integers."""
+        shift = self._shift(name)
+        codes = {"i": ">i4", "q": ">i8"}
+        field = next(field for field in RECORD.fields if field.name == name)
+        return self._integers(self.starts + AT[name] + shift, codes[field.code])
+
+    def _shift(self, name: str) -> npt.NDArray[np.int64] | int:
+        """Bytes by which IPv6 hosts move a field."""
+        if AT[name] <= AT["born_address"]:
+            return 0
+        if AT[name] <= AT["store_address"]:
+            return self._born_extra
+        return self._born_extra + self._store_extra
+
+    @cached_property
+    def sys_flag(self) -> npt.NDArray[np.int32]:
+        """System flag bits."""
+        return self.header("sys_flag").astype(np.int32)
+
+    @cached_property
+    def _born_extra(self) -> npt.NDArray[np.int64]:
+        return np.where(self.sys_flag & BORN_V6, IPV6_EXTRA_BYTES, 0)
+
+    @cached_property
+    def _store_extra(self) -> npt.NDArray[np.int64]:
+        return np.where(self.sys_flag & STORE_V6, IPV6_EXTRA_BYTES, 0)
+
+    @cached_property
+    def lengths(self) -> Int64s:
+        """Whole record. Units: bytes."""
+        return self.header("length_bytes").astype(np.int64)
+
+    @cached_property
+    def body_lengths(self) -> Int64s:
+        """Stored body. Units: bytes."""
+        return self.header("body_length_bytes").astype(np.int64)
+
+    @cached_property
+    def body_starts(self) -> Int64s:
+        """Where bodies begin in the window. Units: bytes."""
+        return self.starts + RECORD.size_bytes + self._born_extra + self._store_extra
+
+    @cached_property
+    def is_v2(self) -> Bools:
+        """Whether the topic length takes two bytes (5.1.0+)."""
+        return np.equal(self.data[self.starts + 7], MAGIC_V2 & 0xFF)
+
+    @cached_property
+    def _topic(self) -> tuple[Int64s, Int64s]:
+        place = self.body_starts + self.body_lengths
+        lengths = self.data[place].astype(np.int64)
+        starts = place + 1
+        two = np.flatnonzero(self.is_v2)
+        if len(two):
+            lengths[two] = self._integers(place[two], ">i2")
+            starts[two] += 1
+        return starts, lengths
+
+    @property
+    def topic_starts(self) -> Int64s:
+        """Where topics begin in the window. Units: bytes."""
+        return self._topic[0]
+
+    @property
+    def topic_lengths(self) -> Int64s:
+        """Topics as stored. Units: bytes."""
+        return self._topic[1]
+
+    @cached_property
+    def _properties_area(self) -> tuple[Int64s, Int64s]:
+        starts, lengths = self._topic
+        place = starts + lengths
+        return place + 2, self._integers(place, ">i2").astype(np.int64)
+
+    @property
+    def properties_lengths(self) -> Int64s:
+        """Properties as stored. Units: bytes."""
+        return self._properties_area[1]
+
+    @property
+    def commit_log_offsets(self) -> Int64s:
+        """Global position of each record (the stored one equals it, else the record is not sound)."""
+        return self.starts + self.base_offset if self._offsets is None else self._offsets
+
+    @property
+    def positions(self) -> Int64s:
+        """Where each record begins in its file. Units: bytes."""
+        return self.commit_log_offsets - self.base_offset + self.position_bytes
+
+    def sound(self) -> Bools:
+        """Whether the parts of each record add up to its length; looks at nothing outside the record.
+
+        Neither topic nor properties end in a zero byte: such a record was not written to its end, or lost a page.
+        Source: store/CommitLog.java checkMessageAndReturnSize; FORMATS 2.10.
+        """
+        last = self.starts + self.lengths - 3  # the latest place where a properties length can stand
+        place = self.body_starts + self.body_lengths
+        good = (self.body_lengths >= 0) & (place <= last) & (self.body_starts <= last)
+        place = np.where(good, place, self.starts)
+        lengths = self.data[place].astype(np.int64)
+        wide = np.flatnonzero(self.is_v2)
+        starts = place + 1
+        lengths[~self.is_v2 & (lengths > 127)] = -1  # the broker reads a signed byte
+        if len(wide):
+            lengths[wide] = self._integers(place[wide], ">i2")
+            starts[wide] += 1
+        ends = starts + lengths
+        good &= (lengths >= 0) & (ends <= self.starts + self.lengths - 2)
+        ends = np.where(good, ends, self.starts)
+        sizes = self._integers(ends, ">i2").astype(np.int64)
+        good &= (sizes >= 0) & (ends + 2 + sizes == self.starts + self.lengths)
+        good &= self.data[np.where(sizes > 0, self.starts + self.lengths, ends) - 1] != 0
+        return good
+
+    def topic_is(self, name: str) -> Bools:
+        """Which records are of one topic; compares bytes, makes no text, and does so once for each topic."""
+        if name not in self._of_topic:
+            self._of_topic[name] = self._compared_with(name)
+        return self._of_topic[name].copy()
+
+    @cached_property
+    def _of_topic(self) -> dict[str, Bools]:
+        return {}
+
+    def _compared_with(self, name: str) -> Bools:
+        starts, lengths = self._topic
+        text = name.encode()
+        rows = np.flatnonzero(lengths == len(text))
+        for place in [*range(0, len(text) - 7, 8), max(0, len(text) - 8)]:
+            part = text[place : place + 8]
+            if len(part) == 8:
+                found = integers_at(self.data, starts[rows] + place, "<u8") == int.from_bytes(part, "little")
+                rows = rows[found]
+            else:
+                for number, value in enumerate(part):
+                    rows = rows[self.data[starts[rows] + place + number] == value]
+        mask = np.zeros(len(self), np.bool_)
+        mask[rows] = True
+        return mask
+
+    def are_fillers(self) -> Bools:
+        """Which records stand where `rmqtx salvage` found none: they are sound, and evidence of nothing."""
+        return self.topic_is(FILLER) | self.properties.locate(FILLER)[2]
+
+    def topics(self) -> pa.Array:
+        """Topics as bytes (a binary view)."""
+        starts, lengths = self._topic
+        return views(self.data, self._buffer, starts, lengths)
+
+    def topic_texts(self) -> pa.Array:
+        """Topics as text; there are few, so each is made once."""
+        encoded = self.topics().cast(pa.binary()).dictionary_encode()
+        return strings(encoded.dictionary).take(encoded.indices)
+
+    def bodies(self) -> pa.Array:
+        """Bodies as stored (a binary view)."""
+        return views(self.data, self._buffer, self.body_starts, self.body_lengths)
+
+    @cached_property
+    def properties(self) -> PropertyAreas:
+        """The property areas of the records."""
+        starts, lengths = self._properties_area
+        return properties_of(self.data, self._buffer, starts, lengths)
+
+    def born_hosts(self) -> pa.Array:
+        """Producer addresses as text."""
+        return hosts(self.data, self.starts + AT["born_address"], (self.sys_flag & BORN_V6) != 0)
+
+    @property
+    def _store_host_starts(self) -> Int64s:
+        return self.starts + AT["store_address"] + self._born_extra
+
+    def store_hosts(self) -> pa.Array:
+        """Broker addresses as text."""
+        return hosts(self.data, self._store_host_starts, (self.sys_flag & STORE_V6) != 0)
+
+    def store_host_numbers(self) -> Int64s:
+        """A number for each record's broker, equal where the address and port are (of IPv6, their last eight bytes)."""
+        return self._integers(self._store_host_starts + self._store_extra, ">i8").astype(np.int64)
+
+    def message_ids(self) -> pa.Array:
+        """Offset message ids."""
+        return self.message_ids_of(self.commit_log_offsets)
+
+    def message_ids_of(self, offsets: Int64s) -> pa.Array:
+        """Offset message ids of other records that were stored on each record's host."""
+        is_v6 = (self.sys_flag & STORE_V6) != 0
+        return message_ids(self.data, self._store_host_starts, is_v6, offsets)
+
+    def within(self, from_time_ms: int | None, to_time_ms: int | None) -> Block:
+        """The records whose store time is in [from, to); None is no bound."""
+        times = self.header("store_time_ms")
+        low = -(1 << 63) if from_time_ms is None else from_time_ms
+        high = (1 << 63) - 1 if to_time_ms is None else to_time_ms
+        return self.take((times >= low) & (times < high))
+
+    def body_crc_matches(self) -> Bools:
+        """Whether each body's CRC-32 is the stored one.
+
+        Source: common/UtilAll.java crc32; FORMATS 2.5.
+        """
+        memory = memoryview(self.data)  # type: ignore[arg-type]
+        stored = self.header("body_crc") & 0x7FFFFFFF
+        spans = zip(self.body_starts.tolist(), self.body_lengths.tolist(), strict=True)
+        computed = [zlib.crc32(memory[start : start + length]) & 0x7FFFFFFF for start, length in spans]
+        matches: Bools = stored == np.array(computed, np.int64)
+        return matches

@@ -1,0 +1,76 @@
+"""What a record says of its transaction, as its half, its end and its copies all say it: the words that must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from readers.log.prepared_records import is_prepared, is_rollback
+from readers.log.properties import KEYS, PRODUCER_GROUP, REAL_TOPIC, TRANSACTION_ID, UNIQ_KEY
+from readers.log.record_block import Block
+from readers.log.transaction_records import are_halves
+from readers.store.store import ROCKSDB_OP_TOPIC
+
+
+@dataclass(frozen=True, slots=True)
+class RecordWords:
+    """The words of one record; None for what such a record does not say.
+
+    Shape: `number` is the queue offset of a prepared record (3.1), which its ROLLBACK record repeats.
+    Units: milliseconds.
+    """
+
+    transaction_id: str | None
+    group: str | None
+    topic: str | None
+    born_time_ms: int | None
+    born_host: str | None
+    keys: str | None
+    body_crc: int | None
+    number: int | None
+
+    def contradictions(self, other: RecordWords) -> Iterator[tuple[str, str, str]]:
+        """The words in which two records of one transaction differ: name, this record's, the other's.
+
+        An id that only one of them has is one too.
+        """
+        if self.transaction_id != other.transaction_id:
+            yield "transaction id", str(self.transaction_id or "none"), str(other.transaction_id or "none")
+        for name, mine, its in self._pairs(other):
+            if mine is not None and its is not None and mine != its:
+                yield name, str(mine), str(its)
+
+    def is_of_same(self, other: RecordWords) -> bool:
+        """Whether two records are of one transaction, though a word of one of them may be damaged."""
+        differing = sum(mine is not None and its is not None and mine != its for _, mine, its in self._pairs(other))
+        if self.transaction_id is not None and self.transaction_id == other.transaction_id:
+            return True
+        if self.transaction_id is None and other.transaction_id is None:
+            return differing <= 1
+        return differing == 0
+
+    def _pairs(self, other: RecordWords) -> Iterator[tuple[str, str | int | None, str | int | None]]:
+        yield "producer group", self.group, other.group
+        yield "real topic", self.topic, other.topic
+        yield "born time", self.born_time_ms, other.born_time_ms
+        yield "born host", self.born_host, other.born_host
+        if self.born_time_ms is not None and other.born_time_ms is not None:
+            yield "keys", self.keys or "none", other.keys or "none"
+        yield "body CRC", self.body_crc, other.body_crc
+        yield "number", self.number, other.number
+
+
+def words_of(block: Block) -> RecordWords:
+    """The words of the one record of a block."""
+    text = {name: block.properties.text(name)[0].as_py()
+            for name in (UNIQ_KEY, TRANSACTION_ID, PRODUCER_GROUP, KEYS, REAL_TOPIC)}
+    if block.topic_is(ROCKSDB_OP_TOPIC)[0]:  # all else in it is the op message's own
+        return RecordWords(text[TRANSACTION_ID], None, text[REAL_TOPIC], None, None, None, None, None)
+    is_end, is_old = bool(is_rollback(block)[0]), bool(is_prepared(block)[0])
+    is_in_half_topic = not is_old and bool(are_halves(block)[0])
+    topic = text[REAL_TOPIC] or (None if is_in_half_topic else str(block.topic_texts()[0]))
+    return RecordWords(
+        text[UNIQ_KEY], text[PRODUCER_GROUP], topic, int(block.header("born_time_ms")[0]), str(block.born_hosts()[0]),
+        text[KEYS], None if is_end else int(block.header("body_crc")[0]),
+        int(block.header("queue_offset")[0]) if is_end or is_old else None,
+    )

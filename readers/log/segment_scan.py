@@ -1,0 +1,442 @@
+"""Walking a segment of the commit log: records one after another, and what is none told apart.
+
+A record is *sound* when its magic code is known, its stored offset is the place where it stands, and its parts add up
+to its length. Everything else that is not zero is damage, torn or foreign; after it the scan goes on at the next
+sound record, which its own stored offset proves. So for any file: decoded + filler + damaged + unread = size.
+
+In a log of DLedger entries each record has its entry's header in front of it. Positions are those of records all the
+same; a header belongs to the record behind it, whose own stored offset proves both.
+
+Records that `rmqtx salvage` put into holes are sound too, so that brokers walk over them; here they count as the damage
+that they stand for.
+
+A broker's recovery is stricter: it stops at the first unsound record and forgets what follows (FORMATS 2.11). The two
+differ only in a log that was damaged in its middle, and then what follows is exactly what is wanted.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from readers.log.kernels import accelerated
+from readers.log.properties import CHECK_TIMES
+from readers.log.record_block import Block
+from readers.log.record_layout import (
+    AT,
+    BORN_V6,
+    FILLER_MARK,
+    IPV6_EXTRA_BYTES,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD,
+    RECORD_BYTES_MIN,
+    STORE_V6,
+)
+from readers.model.columns import SLACK_BYTES, Bools, Int64s
+from readers.storage.segments import OpenFile, Segment
+from readers.store.store import DISCARD_TOPIC
+
+#: Bytes read at a time: some ten thousand records. Larger windows leave the processor's caches and are slower.
+WINDOW_BYTES = 8 << 20
+_PAST_RANGE_BYTES = 64 << 10
+_RESYNC_BYTES = 4 << 20
+#: Bytes read behind a range, for the record that straddles its end; most are shorter.
+_BEHIND_BYTES = 16 << 10
+_PAGE_BYTES = 4096
+_HEAD = struct.Struct(">iI20xq").unpack_from
+_HEAD_BYTES = 36
+_MAGIC_START = b"\xda\xa3\x20"
+_BLANK_BYTES = MAGIC_BLANK.to_bytes(4, "big")
+#: DLedger puts the magic code in front of the length.
+_DLEDGER_BLANK_BYTES = b"\xff\xff\xff\xff"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A range of one file that is no record: blank, preallocated, damaged, torn or foreign. Units: bytes."""
+
+    kind: str
+    position_bytes: int
+    length_bytes: int
+
+    @property
+    def is_filler(self) -> bool:
+        """Whether nothing is missing there."""
+        return self.kind in ("blank", "preallocated")
+
+
+def merged_spans(spans: list[Span]) -> list[Span]:
+    """Spans of one file with damaged ones that touch each other as one: where splits end decides how they are cut.
+
+    Order: position ascending.
+    """
+    merged: list[Span] = []
+    for span in sorted(spans, key=lambda span: span.position_bytes):
+        before = merged[-1] if merged else None
+        if (
+            before is not None
+            and before.kind == span.kind == "damaged"
+            and before.position_bytes + before.length_bytes == span.position_bytes
+        ):
+            merged[-1] = Span("damaged", before.position_bytes, before.length_bytes + span.length_bytes)
+        else:
+            merged.append(span)
+    return merged
+
+
+def walk(
+    data: bytes, base_offset: int, position: int, limit: int, frame_bytes: int = 0
+) -> tuple[list[int], int]:
+    """Positions of the records that follow one another from `position`, and where the first that does not begins.
+
+    Units: bytes; `base_offset` is the commit-log offset of `data`; records end at or before `limit`; `frame_bytes`
+           stand between one record's end and the next one's begin.
+    """
+    starts: list[int] = []
+    add = starts.append
+    end = min(limit, len(data)) - _HEAD_BYTES
+    while position <= end:
+        length, magic, offset = _HEAD(data, position)
+        if (
+            (magic != MAGIC_V1 and magic != MAGIC_V2)
+            or offset != base_offset + position
+            or length < RECORD_BYTES_MIN
+            or position + length > limit
+        ):
+            break
+        add(position)
+        position += length + frame_bytes
+    return starts, position
+
+
+class SegmentScan:
+    """One pass over a segment, or a range of it: blocks of sound records, and the spans that are none.
+
+    Shape:  iterate for blocks; `spans` and `decoded_bytes` are complete when the iteration has ended.
+    Order:  position ascending; a record is given exactly once. Records that begin in [from_position, to_position)
+            belong to this scan, also one that ends past it, and so does what is damaged behind them.
+    Damage: becomes spans; the scan goes on at the next record that its own stored offset proves.
+    """
+
+    def __init__(
+        self,
+        segment: Segment,
+        *,
+        from_position: int = 0,
+        to_position: int | None = None,
+        is_last: bool = True,
+        window_bytes: int = WINDOW_BYTES,
+        stops_at_break: bool = False,
+        with_fillers: bool = False,
+    ) -> None:
+        """`is_last`: no later segment holds data, so zeros up to the end are preallocated space.
+
+        `stops_at_break`: end at the first place that is no record, as recovery does, and account for nothing behind;
+        `break_position` then says where that is.
+        `with_fillers`: give the fillers of `rmqtx salvage` too, as a broker sees them.
+        """
+        self.segment = segment
+        self.spans: list[Span] = []
+        self.decoded_bytes = 0
+        self._frame = segment.frame_bytes
+        self._from = from_position
+        self._to = segment.size_bytes if to_position is None else min(to_position, segment.size_bytes)
+        self._is_last = is_last
+        # A window far beyond a small range would be read for the one record that ends past it; it grows where it must.
+        self._window_bytes = min(window_bytes, max(self._to - self._from, 0) + _PAST_RANGE_BYTES)
+        self._stops_at_break = stops_at_break
+        self._with_fillers = with_fillers
+        self._record_bytes = 0
+        self.last_store_time_ms = 0
+        self.break_position: int | None = None
+
+    def __iter__(self) -> Iterator[Block]:
+        with self.segment.open() as file:
+            position: int | None = self._from or self._frame
+            if self._from:
+                position = self._resync(file, self._from, self._to)  # what begins behind is another scan's
+            is_begun = not self._from  # without a record of its own, what is damaged here belongs to the scan before
+            while position is not None and position < self._to:
+                is_begun = True
+                data = file.read(position, self._wanted_bytes(position) + SLACK_BYTES)
+                limit = len(data) - SLACK_BYTES
+                if position + len(data) >= self.segment.size_bytes:
+                    limit = len(data)
+                    data += bytes(SLACK_BYTES)
+                block, stop = self._block(file, data, position, limit)
+                if FILLER_MARK in data and len(block) and not self._with_fillers:
+                    block = self._without_fillers(block)
+                if len(block):
+                    self.decoded_bytes += int(block.lengths.sum()) + len(block) * self._frame
+                    self.last_store_time_ms = int(block.take(np.array([len(block) - 1])).header("store_time_ms")[0])
+                    yield block
+                if position + stop < self._to and not self._goes_on(file, position + stop, stop):
+                    if self._stops_at_break:
+                        self.break_position, position = position + stop - self._frame, None
+                    else:
+                        position = self._skip(file, position + stop - self._frame)
+                else:
+                    position += stop
+            if is_begun and position is not None and not self._stops_at_break:
+                self._account_behind(file, position)
+
+    def _without_fillers(self, block: Block) -> Block:
+        """A filler of `rmqtx salvage` says that something was lost there, and is counted as that.
+
+        The check gives up on half messages among them at once: what it writes then is a record like any other, and
+        evidence of nothing too.
+        """
+        fillers = block.are_fillers()
+        given_up = fillers & block.topic_is(DISCARD_TOPIC) & block.properties.locate(CHECK_TIMES)[2]
+        self.decoded_bytes += int(block.lengths[given_up].sum())
+        for row in np.flatnonzero(fillers & ~given_up).tolist():
+            position, length = int(block.positions[row]), int(block.lengths[row])
+            last = self.spans[-1] if self.spans else None
+            if last is not None and last.kind == "damaged" and last.position_bytes + last.length_bytes == position:
+                self.spans[-1] = Span("damaged", last.position_bytes, last.length_bytes + length)
+            else:
+                self.spans.append(Span("damaged", position, length))
+        return block.take(~fillers)
+
+    def _wanted_bytes(self, position: int) -> int:
+        """How much to read at a position: a window, but not far behind the range, and at least the record there."""
+        return max(self._record_bytes, min(self._window_bytes, self._to - position + _BEHIND_BYTES))
+
+    def _account_behind(self, file: OpenFile, position: int) -> None:
+        """Account for what is no record behind the last one of this scan's range: a scan from there on begins later."""
+        is_behind = self._to <= position < self.segment.size_bytes + self._frame
+        if is_behind and sound_length(file, position, self.segment.base_offset) is None:
+            self._skip(file, position - self._frame)
+
+    def _block(self, file: OpenFile, data: bytes, position: int, limit: int) -> tuple[Block, int]:
+        """The sound records of a window; an unsound one that others follow is searched for records inside it."""
+        base = self.segment.base_offset + position
+        chain, sound, stop = self._walk(data, base, limit, position)
+        past = int(np.searchsorted(chain, self._to - position))
+        if past < len(chain):
+            stop = int(chain[past])
+            chain, sound = chain[:past], sound[:past]
+            is_cut = True
+        else:
+            is_cut = False
+        if sound.all():
+            return Block(data, base, position, self.segment.file, chain), stop
+        starts = chain.tolist()
+        if not sound[-1] and not is_cut:  # its length, which led to where the walk ended, proves nothing
+            stop = starts.pop()
+            sound = sound[:-1]
+        kept: list[int] = []
+        for number, start in enumerate(starts):
+            if sound[number]:
+                kept.append(start)
+                continue
+            end = position + (starts[number + 1] if number + 1 < len(starts) else stop) - self._frame
+            inside = self._records_inside(file, position + start + 1, end)
+            own = [(place, length) for place, length in inside if place < self._to]
+            kept.extend(place - position for place, _ in own)
+            if len(own) < len(inside):  # the scan from there on finds the others, and what is damaged behind them
+                end = inside[len(own)][0] - self._frame
+                stop = end + self._frame - position
+                self._damage_between(position + start - self._frame, own, end)
+                break
+            self._damage_between(position + start - self._frame, inside, end)
+        return Block(data, base, position, self.segment.file, np.array(kept, np.int64)), stop
+
+    def _walk(self, data: bytes, base: int, limit: int, position: int) -> tuple[Int64s, Bools, int]:
+        fast = None if self._frame else accelerated()
+        if fast is not None:
+            chain, sound, stop = fast.walk(data, base, 0, limit)
+            return chain, sound, stop
+        starts, stop = walk(data, base, 0, limit, self._frame)
+        block = Block(data, base, position, self.segment.file, np.array(starts, np.int64))
+        return block.starts, block.sound(), stop
+
+    def _records_inside(self, file: OpenFile, position: int, end: int) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        while (place := self._resync(file, position, end)) is not None:
+            length = sound_length(file, place, self.segment.base_offset)
+            if length is None or place + length > end:
+                break
+            found.append((place, length))
+            position = place + length + self._frame
+        return found
+
+    def _damage_between(self, position: int, records: list[tuple[int, int]], end: int) -> None:
+        framed = [(place - self._frame, length + self._frame) for place, length in records]
+        for place, length in [*framed, (end, 0)]:
+            if place > position:
+                self.spans.append(Span("damaged", position, place - position))
+            else:  # a record without room for a header in front of it: that was counted with it
+                self.decoded_bytes -= position - place
+            position = place + length
+
+    def _goes_on(self, file: OpenFile, position: int, walked_bytes: int) -> bool:
+        """Whether the walk only ended because its window did."""
+        length = sound_length(file, position, self.segment.base_offset)
+        if length is None:
+            return False
+        if not walked_bytes:  # one record larger than what was read
+            self._record_bytes = max(self._record_bytes, length)
+        return True
+
+    def _skip(self, file: OpenFile, position: int) -> int | None:
+        """Account for what is no record from `position` on, where a header may be; where the next record begins."""
+        size = self.segment.size_bytes
+        head = file.read(position, _HEAD_BYTES)
+        if self._is_blank(head, size - position):
+            self.spans.append(Span("blank", position, size - position))
+            return None
+        following = self._resync(file, position + self._frame + 1)
+        if self._is_written_meanwhile(file, position):
+            return position + self._frame
+        if following is not None and not self._is_stale(file, following):
+            self.spans.append(Span("damaged", position, following - self._frame - position))
+            return following
+        blank = self._find_blank(file, position + 1)
+        if blank is not None:
+            self.spans.append(Span("damaged", position, blank - position))
+            self.spans.append(Span("blank", blank, size - blank))
+            return None
+        end = data_end(file, position)
+        if self._is_written_meanwhile(file, position):
+            return position + self._frame
+        if end > position:
+            place = position + self._frame
+            head = file.read(place, _HEAD_BYTES) if self._frame else head
+            kind = "foreign" if following is not None else self._tail_kind(file, head, place, end)
+            self.spans.append(Span(kind, position, end - position))
+        if size > end:
+            self.spans.append(Span("preallocated" if self._is_last else "damaged", end, size - end))
+        return None
+
+    def _is_written_meanwhile(self, file: OpenFile, position: int) -> bool:
+        """Whether a record is there by now: a running broker's newest may be seen before it is written to its end."""
+        return self._is_last and sound_length(file, position + self._frame, self.segment.base_offset) is not None
+
+    def _tail_kind(self, file: OpenFile, head: bytes, position: int, end: int) -> str:
+        """What the bytes behind the last sound record are.
+
+        Torn: a record that says it stands here and was not written to its end. Foreign: a record of another place,
+        or bytes that are none at all up to the end of the page, as 5.5.0 leaves them behind with writeWithoutMmap=true;
+        or what recovery cut off.
+        """
+        if not self._is_last:
+            return "damaged"
+        if min(len(head), end - position) < _HEAD_BYTES:  # not even its place was written
+            return "torn"
+        length, magic, offset = _HEAD(head, 0)
+        is_here = offset == self.segment.base_offset + position
+        has_magic = magic in (MAGIC_V1, MAGIC_V2)
+        if is_here:
+            return "torn" if has_magic and position + length > end else "damaged"
+        is_page_rest = not has_magic and end <= -(-position // _PAGE_BYTES) * _PAGE_BYTES
+        return "foreign" if is_page_rest or (has_magic and self._is_stale(file, position)) else "damaged"
+
+    def _is_stale(self, file: OpenFile, position: int) -> bool:
+        """Whether a record behind a break is older than those before it.
+
+        Recovery only moves the write position; what it cut off stays in the file until later writes cover it, and such
+        records must not come back as evidence.
+        """
+        if not self._is_last:
+            return False
+        head = file.read(position, RECORD.size_bytes + IPV6_EXTRA_BYTES)
+        sys_flag = int.from_bytes(head[AT["sys_flag"] : AT["sys_flag"] + 4], "big")
+        place = AT["store_time_ms"] + (IPV6_EXTRA_BYTES if sys_flag & BORN_V6 else 0)
+        return int.from_bytes(head[place : place + 8], "big", signed=True) < self.last_store_time_ms
+
+    def _resync(self, file: OpenFile, position: int, end: int | None = None) -> int | None:
+        """Where the first sound record that begins in [position, end) begins."""
+        base = self.segment.base_offset
+        for start, data in _windows(file, position, end, overlap=_HEAD_BYTES):
+            found = data.find(_MAGIC_START, 4)
+            while found >= 0:
+                place = found - 4
+                if place + _HEAD_BYTES <= len(data) and _HEAD(data, place)[2] == base + start + place:
+                    length = sound_length(file, start + place, base)
+                    if length is not None and (end is None or start + place < end):
+                        return start + place
+                found = data.find(_MAGIC_START, found + 1)
+        return None
+
+    def _find_blank(self, file: OpenFile, position: int) -> int | None:
+        magic, before = (_DLEDGER_BLANK_BYTES, 0) if self._frame else (_BLANK_BYTES, 4)
+        for start, data in _windows(file, position, None, overlap=8):
+            found = data.find(magic, before)
+            while found >= 0:
+                place = start + found - before
+                if self._is_blank(data[found - before : found - before + 8], self.segment.size_bytes - place):
+                    return place
+                found = data.find(magic, found + 1)
+        return None
+
+    def _is_blank(self, head: bytes, left_bytes: int) -> bool:
+        if not self._frame:
+            return _is_blank(head, left_bytes)
+        return head[:4] == _DLEDGER_BLANK_BYTES and int.from_bytes(head[4:8], "big") == left_bytes
+
+
+def _windows(file: OpenFile, position: int, end: int | None, *, overlap: int) -> Iterator[tuple[int, bytes]]:
+    """Pieces of a file that overlap, holes left out."""
+    stop = file.size_bytes if end is None else min(end + overlap, file.size_bytes)
+    while position < stop:
+        position = max(position, file.next_data(position) - overlap)
+        data = file.read(position, min(_RESYNC_BYTES, stop - position))
+        if len(data) <= overlap and position + len(data) < stop:
+            return
+        if data:
+            yield position, data
+        if position + len(data) >= stop:
+            return
+        position += len(data) - overlap
+
+
+def data_end(file: OpenFile, position: int) -> int:
+    """Just past the last byte from `position` on that is not zero; `position` if all are."""
+    end = position
+    while (position := file.next_data(position)) < file.size_bytes:
+        data = file.read(position, _RESYNC_BYTES)
+        stripped = len(data.rstrip(b"\0"))
+        if stripped:
+            end = position + stripped
+        position += len(data)
+    return end
+
+
+def _is_blank(head: bytes, left_bytes: int) -> bool:
+    return len(head) >= 8 and int.from_bytes(head[:4], "big") == left_bytes and head[4:8] == _BLANK_BYTES
+
+
+def sound_length(file: OpenFile, position: int, base_offset: int) -> int | None:
+    """The length of the record that begins at a position, if it is sound; a few small reads, whatever its length."""
+    head = file.read(position, RECORD.size_bytes + 2 * IPV6_EXTRA_BYTES)
+    if len(head) < RECORD_BYTES_MIN - 3:
+        return None
+    length, magic, offset = _HEAD(head, 0)
+    if magic not in (MAGIC_V1, MAGIC_V2) or offset != base_offset + position or length < RECORD_BYTES_MIN:
+        return None
+    sys_flag = int.from_bytes(head[AT["sys_flag"] : AT["sys_flag"] + 4], "big")
+    shift = sum(IPV6_EXTRA_BYTES for bit in (BORN_V6, STORE_V6) if sys_flag & bit)
+    place = AT["body_length_bytes"] + shift
+    body_length = int.from_bytes(head[place : place + 4], "big", signed=True)
+    if body_length < 0 or position + length > file.size_bytes:
+        return None
+    width = 2 if magic == MAGIC_V2 else 1
+    topic_at = position + RECORD.size_bytes + shift + body_length
+    topic_length = int.from_bytes(file.read(topic_at, width), "big", signed=True)
+    if topic_length < 0:
+        return None
+    sizes_at = topic_at + width + topic_length
+    if sizes_at + 2 > position + length:
+        return None
+    properties_length = int.from_bytes(file.read(sizes_at, 2), "big", signed=True)
+    if properties_length < 0 or sizes_at + 2 + properties_length != position + length:
+        return None
+    if file.read((position + length if properties_length else sizes_at) - 1, 1) == b"\0":
+        return None
+    return int(length)

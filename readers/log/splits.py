@@ -1,0 +1,119 @@
+"""Byte ranges of commit logs: what one task reads, whether a process of this machine runs it or a Spark executor.
+
+A record states its own offset, so a split may begin anywhere: its scan finds the first record that begins in it, and
+reads a record that straddles its end (`segment_scan.py`). The size of a split is the engine's choice, not the file's.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from readers.log.commit_log import last_with_data
+from readers.log.segment_scan import SegmentScan
+from readers.storage.segments import Segment
+from readers.store.store import Store
+
+#: One task of a scan. Large enough that its start is nothing, small enough that two cores end together.
+SPLIT_BYTES = 128 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A range of a segment to scan.
+
+    Units: bytes of the file; `number` counts the splits of a plan. `is_last`: no later segment holds data.
+    """
+
+    number: int
+    store: Store
+    segment: Segment
+    from_position: int
+    to_position: int
+    is_last: bool
+
+    @property
+    def offsets(self) -> tuple[int, int]:
+        """The commit-log offsets of its range."""
+        return self.segment.base_offset + self.from_position, self.segment.base_offset + self.to_position
+
+    def scan(self) -> SegmentScan:
+        """The scan of the range; begun when it is iterated."""
+        return SegmentScan(
+            self.segment, from_position=self.from_position, to_position=self.to_position, is_last=self.is_last
+        )
+
+
+@dataclass(frozen=True)
+class SplitPlan:
+    """The splits of some stores, numbered; made of lengths alone, so it is small and each split is made when asked for.
+
+    Shape: `last_bases` goes with `stores`: base offset of the last segment that holds data.
+    Units: bytes; `from_offset` and `to_offset` bound the commit-log offsets, the upper one excluded.
+    Order: stores as given, commit-log offset ascending.
+    """
+
+    stores: tuple[Store, ...]
+    last_bases: tuple[int, ...]
+    split_bytes: int = SPLIT_BYTES
+    from_offset: int | None = None
+    to_offset: int | None = None
+
+    def __len__(self) -> int:
+        return self._firsts[-1]
+
+    def __iter__(self) -> Iterator[Split]:
+        return (self[number] for number in range(len(self)))
+
+    def __getitem__(self, number: int) -> Split:
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        row = bisect.bisect_right(self._firsts, number) - 1
+        store_number, segment, begin, end = self._ranges[row]
+        position = begin + (number - self._firsts[row]) * self.split_bytes
+        store = self.stores[store_number]
+        return Split(
+            number, store, segment, position, min(position + self.split_bytes, end),
+            segment.base_offset >= self.last_bases[store_number],
+        )
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all splits."""
+        return sum(end - begin for _, _, begin, end in self._ranges)
+
+    @cached_property
+    def _ranges(self) -> list[tuple[int, Segment, int, int]]:
+        ranges = []
+        for number, store in enumerate(self.stores):
+            for segment in store.commit_log:
+                begin = max(0, (self.from_offset or 0) - segment.base_offset)
+                end = segment.size_bytes
+                if self.to_offset is not None:
+                    end = min(end, self.to_offset - segment.base_offset)
+                if begin < end:
+                    ranges.append((number, segment, begin, end))
+        return ranges
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        counts = (-(-(end - begin) // self.split_bytes) for _, _, begin, end in self._ranges)
+        return list(itertools.accumulate(counts, initial=0))
+
+
+def plan_splits(
+    stores: list[Store],
+    *,
+    split_bytes: int = SPLIT_BYTES,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+) -> SplitPlan:
+    """The splits of some stores. Reads a few bytes of each log, to know where its data ends.
+
+    Units: bytes.
+    """
+    last_bases = tuple(last_with_data(store.commit_log) for store in stores)
+    return SplitPlan(tuple(stores), last_bases, split_bytes, from_offset, to_offset)

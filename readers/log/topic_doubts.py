@@ -1,0 +1,111 @@
+"""Topics that are damaged: records of the broker's own topics, told by their other words.
+
+No checksum covers a topic. A half, a discard copy and whatever is delayed say in REAL_TOPIC where they go, and keep it
+when they come there: then it is their topic. An op message has numbers for a body. So what has these words, and a topic
+as long as the broker's own, stood in that one, unless the store knows the other.
+
+What a consumer sent back (%RETRY%, %DLQ%) keeps the REAL_TOPIC of what it was.
+Source: TransactionalMessageBridge.parseHalfMessageInner, makeOpMessageInner; ScheduleMessageService.messageTimeup;
+FORMATS 5.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.properties import REAL_TOPIC, TAGS
+from readers.log.record_block import Block
+from readers.log.transaction_records import parse_op_bodies
+from readers.model.columns import Bools
+from readers.model.findings import Finding
+from readers.queues.slot_files import cache_of
+from readers.store.fastjson import read_config
+from readers.store.store import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    WAITING_TOPICS,
+    Store,
+)
+
+#: What the broker's check writes and reads, and where a half message waits that a delay diverted.
+_OWN_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS)
+_HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
+_OP_TAG = "d"
+_LENGTH_MAX = max(map(len, _OWN_TOPICS))
+_HAS_OWN_LENGTH = np.isin(np.arange(_LENGTH_MAX + 2), [len(topic) for topic in _OWN_TOPICS])
+
+
+def topic_findings(store: Store, block: Block) -> list[Finding]:
+    """Records of a block that stood in one of the broker's own topics, and whose topic is another that nothing knows.
+
+    Order: commit-log offset.
+    Damage: words-contradict.
+    """
+    found: list[Finding] = []
+    strange = _are_strange(block)
+    if not strange.any():
+        return found
+    alone = block.take(strange)
+    alone = alone.take(~_are_known(store, alone))
+    # Most of a store that knows no topics are messages of one of that length, which go nowhere and are no numbers.
+    alone = alone.take(alone.properties.locate(REAL_TOPIC)[2] | (alone.topic_lengths == len(OP_TOPIC)))
+    for row in range(len(alone)):
+        one = alone.take(np.array([row]))
+        topic = _own_topic_of(one)
+        if topic is not None:
+            found.append(Finding(
+                store.root, "words-contradict", one.file, int(one.positions[0]), int(one.lengths[0]),
+                commit_log_offset=int(one.commit_log_offsets[0]), expected=f"topic {topic}, as the other words say",
+                actual=f"topic {one.topic_texts()[0]}, which the store does not know",
+            ))  # fmt: skip
+    return found
+
+
+def true_topic(store: Store, one: Block) -> str | None:
+    """The topic of the broker's own in which a record with another stood, for a block of one; None if in none."""
+    return _own_topic_of(one) if _are_strange(one)[0] and not _are_known(store, one)[0] else None
+
+
+def _are_strange(block: Block) -> Bools:
+    """Records whose topic is as long as one of the broker's own, and none of them."""
+    strange: Bools = _HAS_OWN_LENGTH[np.minimum(block.topic_lengths, _LENGTH_MAX + 1)]
+    for topic in _OWN_TOPICS:
+        if not strange.any():
+            break
+        strange &= ~block.topic_is(topic)
+    return strange
+
+
+def _own_topic_of(one: Block) -> str | None:
+    """The topic of the broker's own that the other words of a record tell: of two that are as long, the nearer one."""
+    mine = one.topics()[0].as_py()
+    if mine.startswith(b"%"):
+        return None
+    known = [topic for topic in _OWN_TOPICS if len(topic) == len(mine)]
+    topic = min(known, key=lambda name: sum(a != b for a, b in zip(name.encode(), mine, strict=True)))
+    if topic == OP_TOPIC:
+        _, forms = parse_op_bodies(one.bodies().cast(pa.binary()), one.body_crc_matches())
+        is_op = one.properties.text(TAGS)[0].as_py() == _OP_TAG and forms[0].as_py() != "unreadable"
+        return topic if is_op else None
+    real_topic = one.properties.text(REAL_TOPIC)[0].as_py()
+    if real_topic is None or real_topic.encode() == mine:
+        return None
+    return topic if topic not in WAITING_TOPICS or real_topic in _HALF_TOPICS else None
+
+
+def _are_known(store: Store, block: Block) -> Bools:
+    """Records of topics that the store has queues of, or a configuration; looked up once in each process."""
+    cache = cache_of(store)
+    known = cache.get("known topics")
+    if not isinstance(known, pa.Array):
+        config = read_config(store, "topics.json").value
+        table = config.get("topicConfigTable") if isinstance(config, dict) else None
+        names = {*store.topics(), *(table if isinstance(table, dict) else ())}
+        known = cache["known topics"] = pa.array([name.encode("utf-8", "surrogatepass") for name in names], pa.binary())
+    found: Bools = np.asarray(pc.is_in(block.topics().cast(pa.binary()), value_set=known))
+    return found

@@ -1,0 +1,425 @@
+"""Records as transactions' words: half copies, op messages, finals and discard copies, out of blocks of records.
+
+The half copies of other designs are their prepared records (before 4.3) and the halves of transactions in RocksDB.
+
+A half message is an ordinary record of the half topic; a check appends a copy of it; an op message names queue
+offsets of half copies that are ended; a final is the COMMIT record in the real topic; a copy in the discard topic says
+that the broker gave up. (TransactionalMessageBridge, TransactionalMessageServiceImpl; FORMATS 5.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log import compression
+from readers.log.commit_log import record_columns
+from readers.log.named_offsets import NO_PLACE, named_offsets
+from readers.log.offset_marks import TRANS_OFFSET, rocksdb_marks, rollback_marks
+from readers.log.prepared_records import is_prepared, is_rollback, prepared_names
+from readers.log.properties import (
+    CHECK_TIMES,
+    HALF_MARK,
+    IMMUNITY,
+    KEYS,
+    PREPARED_QUEUE_OFFSET,
+    PRODUCER_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TAGS,
+    TRANSACTION_ID,
+    UNIQ_KEY,
+)
+from readers.log.record_block import Block
+from readers.log.record_layout import COMMIT, COMPRESSED, PREPARED, TRANSACTION_MASK
+from readers.model.columns import Bools, Int64s, integers
+from readers.model.findings import Finding
+from readers.model.tables import FINALS, HALVES, MARKS, OPS
+from readers.store.store import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    WAITING_TOPICS,
+)
+
+_DIGITS_MAX = 18
+_Column = Callable[[Block], pa.Array]
+#: Columns of HALVES and FINALS that the record itself does not have under the same name.
+_HALF_COLUMNS: dict[str, _Column] = {
+    "real_topic": lambda block: real_topics(block),
+    "real_queue_id": lambda block: integers(
+        _own_where_prepared(block, REAL_QUEUE_ID, lambda rows: pa.array(rows.header("queue_id")).cast(pa.string())),
+        pa.int32(),
+    ),
+    "checks_count": lambda block: integers(block.properties.text(CHECK_TIMES), pa.int32()),
+    "immunity_seconds": lambda block: integers(block.properties.text(IMMUNITY), pa.int64()),
+    "prepared_queue_offset": lambda block: integers(block.properties.text(PREPARED_QUEUE_OFFSET), pa.int64()),
+    "has_transaction_property": lambda block: pa.array(block.properties.locate(TRANSACTION_ID)[2]),
+    "is_indexed": lambda block: _are_indexed(block),
+    "body_is_readable": lambda block: pa.array(_bodies_are_readable(block)),
+    "fingerprint": lambda block: _lone(block, _fingerprints),
+    "lone_message_id": lambda block: _lone(block, Block.message_ids),
+    "named_commit_log_offset": lambda block: _named_by_commits(block),
+    "store_host_number": lambda block: pa.array(block.store_host_numbers()),
+    "prepared_message_id": lambda block: block.message_ids_of(_prepared_offsets(block)),
+    "lone_prepared_id": lambda block: _lone(block, lambda rows: rows.message_ids_of(_prepared_offsets(rows))),
+}
+
+
+def _prepared_offsets(block: Block) -> Int64s:
+    return block.header("prepared_transaction_offset")
+
+
+def _named_by_commits(block: Block) -> pa.Array:
+    """What a commit of a diverted half message names, that went to the half topic again; null for any other half."""
+    named = named_offsets(block)
+    return pa.array(named, mask=named == NO_PLACE)
+
+
+def _lone(block: Block, make: Callable[[Block], pa.Array]) -> pa.Array:
+    """A column for the records without UNIQ_KEY only, which few are; null for the others."""
+    rows = np.flatnonzero(~block.properties.locate(UNIQ_KEY)[2])
+    if not len(rows):
+        return pa.nulls(len(block), pa.string())
+    places = np.full(len(block), -1, np.int64)
+    places[rows] = np.arange(len(rows))
+    return make(block.take(rows)).take(pa.array(places, mask=places < 0))
+
+
+def real_topics(block: Block) -> pa.Array:
+    """Where a commit of each half copy delivers to."""
+    return _own_where_prepared(block, REAL_TOPIC, Block.topic_texts)
+
+
+def _own_where_prepared(block: Block, name: str, own: Callable[[Block], pa.Array]) -> pa.Array:
+    """A property that a prepared record needs not, because it stands in its real topic and queue itself."""
+    values = block.properties.text(name)
+    prepared = is_prepared(block)
+    return pc.if_else(pa.array(prepared), own(block), values) if prepared.any() else values
+
+
+def _are_indexed(block: Block) -> pa.Array:
+    """Whether the broker enters a half into its RocksDB table, and so checks it; null for other designs."""
+    rows = block.topic_is(ROCKSDB_HALF_TOPIC)
+    if not rows.any():
+        return pa.nulls(len(block), pa.bool_())
+    has = block.properties.locate(TRANSACTION_ID)[2] & block.properties.locate(REAL_TOPIC)[2]
+    return pa.array(has, mask=~rows)
+
+
+def _fingerprints(alone: Block) -> pa.Array:
+    """What all copies of a message without UNIQ_KEY share, and its final too.
+
+    A put-back copy has the body, the born time and host, and the properties of the message. A prepared record has no
+    copies: it and what decides it are known by its place.
+    """
+    return pc.coalesce(prepared_names(alone), _shared_words(alone))
+
+
+def _shared_words(alone: Block) -> pa.Array:
+    return pc.binary_join_element_wise(
+        pa.array(alone.header("born_time_ms")).cast(pa.string()), alone.born_hosts(),
+        pa.array(alone.header("body_crc")).cast(pa.string()),
+        *(alone.properties.text(name) for name in (PRODUCER_GROUP, KEYS)),
+        " ", null_handling="replace", null_replacement="",
+    )
+
+
+def _rows(block: Block, store: str, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of a witness table: its own columns where it has any of a name, the record's for the rest."""
+    arrays = [
+        _HALF_COLUMNS[name](block) if name in _HALF_COLUMNS else record_columns(block, store, [name])[0]
+        for name in schema.names
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _judged(schema: pa.Schema, names: tuple[str, ...], *more: pa.Field) -> pa.Schema:
+    return pa.schema([*(schema.field(name) for name in names), pa.field("fingerprint", pa.string()), *more])
+
+
+#: What the verdict needs of HALVES and FINALS, and how records without UNIQ_KEY are told apart.
+JUDGED_HALVES = _judged(
+    HALVES,
+    (
+        "store", "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms", "born_time_ms",
+        "transaction_id", "producer_group", "real_topic", "real_queue_id", "keys", "checks_count", "immunity_seconds",
+        "prepared_queue_offset", "body_is_readable",
+    ),
+    pa.field("lone_message_id", pa.string()),
+    pa.field("named_commit_log_offset", pa.int64()),
+    pa.field("store_host_number", pa.int64()),
+    pa.field("is_indexed", pa.bool_()),
+)
+JUDGED_FINALS = _judged(
+    FINALS,
+    (
+        "store", "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms", "born_time_ms",
+        "prepared_transaction_offset", "transaction_id", "producer_group", "keys",
+    ),
+    pa.field("lone_prepared_id", pa.string()),
+)
+
+
+def halves_of(block: Block, store: str, schema: pa.Schema = HALVES) -> pa.RecordBatch:
+    """The records of a block, which are half or discard copies, as rows of HALVES."""
+    return _rows(block, store, schema)
+
+
+def _bodies_are_readable(block: Block) -> Bools:
+    """False where the flag says compressed and the body does not begin so.
+
+    Brokers before 4.6.0 put halves back inflated under the old flag (FORMATS 5.12 F14).
+    """
+    readable = np.ones(len(block), np.bool_)
+    for row in np.flatnonzero(block.sys_flag & COMPRESSED).tolist():
+        start, length = int(block.body_starts[row]), int(block.body_lengths[row])
+        head = block.data[start : start + min(4, length)].tobytes()
+        readable[row] = compression.is_stream(head, int(block.sys_flag[row]))
+    return readable
+
+
+def ops_of(block: Block, store: str) -> pa.RecordBatch:
+    """The records of a block, which are op messages, as rows of OPS.
+
+    Damage: a body that is no list of numbers, or whose CRC is wrong, has form `unreadable` and no numbers; so has that
+            of a transaction in RocksDB without a readable TRANS_OFFSET, which is all that it says.
+    """
+    columns = ["store", "file", "position_bytes", "length_bytes", "queue_id", "queue_offset", "commit_log_offset",
+               "store_time_ms"]
+    arrays = dict(zip(columns, record_columns(block, store, columns), strict=True))
+    numbers, forms = parse_op_bodies(block.bodies().cast(pa.binary()), block.body_crc_matches())
+    places = pa.nulls(len(block), pa.int64())
+    by_offset = block.topic_is(ROCKSDB_OP_TOPIC)
+    if by_offset.any():
+        named = integers(block.properties.text(TRANS_OFFSET), pa.int64())
+        chosen = pa.array(by_offset)
+        places = pc.if_else(chosen, named, places)
+        forms = pc.if_else(chosen, pc.if_else(pc.is_valid(named), "offset", "unreadable"), forms)
+        numbers = pc.if_else(chosen, pa.nulls(len(block), numbers.type), numbers)
+    arrays |= {
+        "tags": block.properties.text(TAGS), "body_form": forms, "half_queue_offsets": numbers,
+        "half_commit_log_offset": places,
+    }
+    return pa.RecordBatch.from_arrays([arrays[name] for name in OPS.names], schema=OPS)
+
+
+def parse_op_bodies(bodies: pa.Array, intact: Bools) -> tuple[pa.Array, pa.Array]:
+    """Numbers and form of op bodies: `123` (to 5.0.0) or `123,124,` (from 5.1.0).
+
+    Shape:  (list<int64>, string); null list and form `unreadable` where a body is neither or is not intact.
+    Source: TransactionalMessageServiceImpl.fillOpRemoveMap; FORMATS 5.5.
+    """
+    count = len(bodies)
+    if not count:
+        return pa.array([], pa.list_(pa.int64())), pa.array([], pa.string())
+    offsets = np.frombuffer(bodies.buffers()[1], np.int32, count + 1 + bodies.offset)[bodies.offset :].astype(np.int64)
+    text = np.frombuffer(bodies.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    offsets = offsets - offsets[0]
+    full = np.diff(offsets) > 0
+    is_digit = (text >= ord("0")) & (text <= ord("9"))
+    breaks = np.flatnonzero(~is_digit)
+    commas = text[breaks] == ord(",")
+    owners = np.searchsorted(offsets, breaks, side="right") - 1
+    strange = np.bincount(owners[~commas], minlength=count)
+    has_comma = np.bincount(owners[commas], minlength=count) > 0
+    is_end = np.zeros(len(text) + 1, np.bool_)
+    is_end[breaks] = is_end[offsets[1:]] = True
+    is_begin = np.zeros(len(text) + 1, np.bool_)
+    is_begin[breaks + 1] = is_begin[offsets[:-1]] = True
+    starts = np.flatnonzero(is_begin[:-1] & is_digit)
+    ends = np.flatnonzero(is_end)  # a body's end ends a number too, and may be where the next one begins
+    widths = ends[np.searchsorted(ends, starts, side="right")] - starts
+    values = np.zeros(len(starts), np.int64)
+    for place in range(int(min(widths.max(initial=0), _DIGITS_MAX))):
+        rows = slice(None) if widths.min() > place else np.flatnonzero(widths > place)
+        values[rows] = values[rows] * 10 + (text[starts[rows] + place] - ord("0"))
+    number_owners = np.searchsorted(offsets, starts, side="right") - 1
+    strange += np.bincount(number_owners[widths > _DIGITS_MAX], minlength=count)
+    good = (strange == 0) & full & intact
+    keep = good[number_owners]
+    counts = np.bincount(number_owners[keep], minlength=count)
+    list_offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    numbers = pa.ListArray.from_arrays(pa.array(list_offsets, mask=np.append(~good, False)), pa.array(values[keep]))
+    forms = pa.array(np.where(good, np.where(has_comma, "list", "single"), "unreadable"), pa.string())
+    return numbers, forms
+
+
+def finals_of(block: Block, store: str, schema: pa.Schema = FINALS) -> pa.RecordBatch:
+    """The records of a block, which are COMMIT records, as rows of FINALS."""
+    return _rows(block, store, schema)
+
+
+def marks_of(ops: pa.RecordBatch, wanted: pa.Array | None = None) -> pa.RecordBatch:
+    """One row of MARKS for each half queue offset that an op names, and each time that it does.
+
+    One that was decided twice within a batch interval is named twice (5.1.0 and later).
+
+    Order: of the ops, then half queue offset (a batch need not be in order).
+    `wanted`: only these half queue offsets.
+    """
+    lists = ops["half_queue_offsets"]
+    owners = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
+    numbers = np.asarray(lists.flatten())
+    if wanted is not None:
+        chosen = np.asarray(pc.is_in(pa.array(numbers), value_set=wanted))
+        owners, numbers = owners[chosen], numbers[chosen]
+    order = np.lexsort((numbers, owners))
+    owners, numbers = owners[order], numbers[order]
+    rows = np.arange(len(numbers))
+    is_first = np.append(True, (np.diff(owners) != 0) | (np.diff(numbers) != 0))[: len(rows)]
+    repetition = rows - np.maximum.accumulate(np.where(is_first, rows, 0))
+    columns = [ops[name].take(pa.array(owners)) for name in MARKS.names[:-3]]
+    return pa.RecordBatch.from_arrays(
+        [*columns, pa.array(numbers), pa.array(repetition.astype(np.int32)), pa.nulls(len(numbers), pa.int64())],
+        schema=MARKS,
+    )
+
+
+def is_final(block: Block) -> Bools:
+    """COMMIT records that reach, or will reach, a real topic; no redeliveries.
+
+    A message that a consumer sent back keeps the flag, but names no copy. The commit of a diverted half message goes to
+    the half topic again (FORMATS 5.12 F9): no consumer gets that.
+    The header has no CRC, so no single field of it decides: a record that names a copy and has the words of a final is
+    one whatever its flag says (designs before 4.3 know no REAL_TOPIC); without a named copy its flag alone makes none.
+    """
+    finals = np.zeros(len(block), np.bool_)
+    rows, _, own = _candidates(block)
+    finals[rows[own]] = True
+    return finals
+
+
+def _finals_in(block: Block) -> Block:
+    """The records of a block that `is_final` chooses; what was looked up to choose them is kept where all are."""
+    _, candidates, own = _candidates(block)
+    return candidates if own.all() else candidates.take(own)
+
+
+def _candidates(block: Block) -> tuple[Int64s, Block, Bools]:
+    """The records that have the flag of a final or name a copy: their rows, themselves, and which are finals."""
+    kinds = block.sys_flag & TRANSACTION_MASK
+    flagged = kinds == COMMIT
+    names_copy = block.header("prepared_transaction_offset") != 0
+    rows = np.flatnonzero(flagged | names_copy)
+    candidates = block.take(rows)
+    flagged, names_copy = flagged[rows], names_copy[rows]
+    has_body = candidates.body_lengths > 0
+    is_first = candidates.header("reconsume_times") == 0
+    own = ~(candidates.topic_is(HALF_TOPIC) | candidates.topic_is(DISCARD_TOPIC) | is_delayed_half(candidates))
+    doubtful = np.flatnonzero(own & ~(flagged & names_copy & is_first & has_body))
+    if len(doubtful):
+        alone = candidates.take(doubtful)
+        words = (PRODUCER_GROUP, REAL_TOPIC, TRANSACTION_ID, HALF_MARK)
+        has = {name: alone.properties.locate(name)[2] for name in words}
+        # Before 4.3 a final keeps TRAN_MSG, and so does the ROLLBACK record, which has no body.
+        is_old = has[HALF_MARK] & ~has[REAL_TOPIC] & ~has[TRANSACTION_ID]
+        is_old_final = is_old & has_body[doubtful] & (kinds[rows][doubtful] != PREPARED)
+        is_sent_back = alone.data[alone.topic_starts] == ord("%")  # %RETRY%, %DLQ%
+        for topic in WAITING_TOPICS:
+            is_sent_back |= alone.topic_is(topic) & ~is_first[doubtful]
+        own[doubtful] = has[PRODUCER_GROUP] & np.where(
+            names_copy[doubtful],
+            ~is_sent_back
+            & ((flagged[doubtful] & ~is_old) | has[REAL_TOPIC] | has[TRANSACTION_ID] | is_old_final),
+            is_first[doubtful],
+        )
+    own &= ~_is_elsewhere(candidates, own, names_copy)
+    return rows, candidates, own
+
+
+def _is_elsewhere(block: Block, rows: Bools, names_copy: Bools) -> Bools:
+    """Which of some COMMIT records are not where their own words say that they go: their topic is damaged.
+
+    A final that a delay brought there stands in its REAL_TOPIC; what does not is a discard copy. What names a copy goes
+    to the half topic again if that is its REAL_TOPIC (a commit of a diverted half message); else it is a final whatever
+    its topic says, for a discard copy names none.
+    Source: EndTransactionProcessor.endMessageTransaction, ScheduleMessageService.messageTimeup.
+    """
+    found = np.zeros(len(block), np.bool_)
+    _, lengths, has = block.properties.locate(REAL_TOPIC)
+    may_be_half = np.isin(lengths, [len(topic) for topic in (HALF_TOPIC, ROCKSDB_HALF_TOPIC)])
+    chosen = np.flatnonzero(rows & has & (may_be_half | ~names_copy) & (block.data[block.topic_starts] != ord("%")))
+    if not len(chosen):
+        return found
+    alone = block.take(chosen)
+    is_waiting = alone.topic_is(WAITING_TOPICS[0]) | alone.topic_is(WAITING_TOPICS[1])
+    chosen, alone = chosen[~is_waiting], alone.take(~is_waiting)
+    if len(alone):
+        real_topics = alone.properties.text(REAL_TOPIC)
+        differs = np.asarray(pc.fill_null(pc.not_equal(real_topics, alone.topic_texts()), False))
+        is_half = np.asarray(pc.is_in(real_topics, value_set=pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC])))
+        found[chosen] = differs & (is_half | ~names_copy[chosen])
+    return found
+
+
+def witnesses_of(block: Block, store: str) -> dict[str, pa.RecordBatch]:
+    """The witnesses among the records of a block by kind, only where there are any.
+
+    Shape: halves JUDGED_HALVES, ops OPS, finals JUDGED_FINALS, discards JUDGED_HALVES, offset_marks OFFSET_MARKS.
+    """
+    found: dict[str, pa.RecordBatch] = {}
+    is_half = are_halves(block) | is_delayed_half(block)
+    if is_half.any():
+        found["halves"] = halves_of(block.take(is_half), store, JUDGED_HALVES)
+    is_op = block.topic_is(OP_TOPIC)
+    if is_op.any():
+        found["ops"] = ops_of(block.take(is_op), store)
+    finals = _finals_in(block)
+    if len(finals):
+        found["finals"] = finals_of(finals, store, JUDGED_FINALS)
+    is_discard = block.topic_is(DISCARD_TOPIC)
+    if is_discard.any():
+        found["discards"] = halves_of(block.take(is_discard), store, JUDGED_HALVES)
+    marks = [
+        make(block.take(rows), store)
+        for rows, make in ((is_rollback(block), rollback_marks), (block.topic_is(ROCKSDB_OP_TOPIC), rocksdb_marks))
+        if rows.any()
+    ]
+    if marks:
+        found["offset_marks"] = marks[0] if len(marks) == 1 else pa.concat_batches(marks)
+    return found
+
+
+def are_halves(block: Block) -> Bools:
+    """Half copies of any design: records of a half topic, and prepared records."""
+    return block.topic_is(HALF_TOPIC) | block.topic_is(ROCKSDB_HALF_TOPIC) | is_prepared(block)
+
+
+def are_ops(block: Block) -> Bools:
+    """Op messages of the half topic, and those of transactions in RocksDB."""
+    return block.topic_is(OP_TOPIC) | block.topic_is(ROCKSDB_OP_TOPIC)
+
+
+def is_delayed_half(block: Block) -> Bools:
+    """Half messages that a delay or timer property diverted from the half topic.
+
+    Their REAL_TOPIC is the half topic itself: the true one is lost (FORMATS 5.12 F9).
+    """
+    waiting = np.zeros(len(block), np.bool_)
+    for topic in WAITING_TOPICS:
+        waiting |= block.topic_is(topic)
+    rows = np.flatnonzero(waiting)
+    if len(rows):
+        real_topics = block.take(rows).properties.text(REAL_TOPIC)
+        half_topics = pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC])
+        waiting[rows] = np.asarray(pc.is_in(real_topics, value_set=half_topics))
+    return waiting
+
+
+def op_findings(ops: pa.RecordBatch | pa.Table, store: str) -> list[Finding]:
+    """One finding for each op message whose numbers cannot be read."""
+    bad = ops.filter(pc.equal(ops["body_form"], "unreadable"))
+    return [
+        Finding(
+            store, "op-unreadable", row["file"], row["position_bytes"], row["length_bytes"],
+            commit_log_offset=row["commit_log_offset"], expected="half queue offsets, or TRANS_OFFSET",
+            actual="other bytes, or a wrong CRC",
+        )
+        for row in bad.select(["file", "position_bytes", "length_bytes", "commit_log_offset"]).to_pylist()
+    ]

@@ -1,0 +1,79 @@
+"""Half and discard copies that do not say whose they are: ids and groups that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.properties import PRODUCER_GROUP, UNIQ_KEY
+from readers.log.record_block import Block
+from readers.log.transaction_records import are_halves
+from readers.model.columns import Bools
+from readers.model.findings import Finding
+from readers.store.store import DISCARD_TOPIC
+
+#: How bytes of a text that are no UTF-8 are written.
+_NO_TEXT = "\\x"
+#: The end of a property's name: where a value holds one, the end of the value before it is damaged.
+_NAME_END = "\x01"
+
+
+def may_be_unreadable(copies: pa.RecordBatch) -> bool:
+    """Whether a copy has no id, or an id or a group that is not readable; for rows of JUDGED_HALVES."""
+    names, groups = copies["transaction_id"], copies["producer_group"]
+    if names.null_count:
+        return True
+    if not (_occurs(_NO_TEXT, names) or _occurs(_NAME_END, names) or _occurs(_NAME_END, groups)):
+        return False
+    damaged = pc.or_(_are_damaged_ids(names), _hold_another_property(groups))
+    return bool(pc.any(damaged).as_py())
+
+
+def _occurs(text: str, values: pa.Array) -> bool:
+    """Whether a text is anywhere in the values, or at a border of two, in one search: nearly always it is not."""
+    first, last = (int(np.frombuffer(values.buffers()[1], np.int32, 1, 4 * place)[0])
+                   for place in (values.offset, values.offset + len(values)))
+    data = values.buffers()[2]
+    return data is not None and text.encode() in data.slice(first, last - first).to_pybytes()
+
+
+def has_readable_id(copy: Block) -> bool:
+    """Whether a record, which is alone in its block, has an id that can be read."""
+    names = copy.properties.text(UNIQ_KEY)
+    return not names.null_count and not pc.any(_are_damaged_ids(names)).as_py()
+
+
+def _are_damaged_ids(names: pa.Array) -> pa.Array:
+    """Which ids are no text, or have another property in them; false for none."""
+    return pc.or_(pc.fill_null(pc.match_substring(names, _NO_TEXT), False), _hold_another_property(names))
+
+
+def _hold_another_property(values: pa.Array) -> pa.Array:
+    """Which values go on into the next property; false for none.
+
+    For ids and groups, which keep chains apart. Other values may have been written so.
+    """
+    return pc.fill_null(pc.match_substring(values, _NAME_END), False)
+
+
+def unreadable_copies(block: Block, store: str) -> Iterator[Finding]:
+    """One finding for each half copy whose id or group, and each discard copy whose group, cannot be read.
+
+    No id, and properties that are not names and values; an id that is not text; or either with another property in it.
+    A discard copy with a damaged id is left: it may be of any transaction, and those would all be in doubt.
+    """
+    copies = block.take(are_halves(block) | block.topic_is(DISCARD_TOPIC))
+    names, groups = copies.properties.text(UNIQ_KEY), copies.properties.text(PRODUCER_GROUP)
+    nameless: Bools = np.asarray(pc.is_null(names)) & copies.properties.malformed()
+    unreadable: Bools = nameless | np.asarray(_are_damaged_ids(names))
+    runs_on: Bools = np.asarray(_hold_another_property(groups))
+    is_discard = copies.topic_is(DISCARD_TOPIC)
+    for row in np.flatnonzero(np.where(is_discard, runs_on & ~unreadable, runs_on | unreadable)).tolist():
+        yield Finding(
+            store, "half-unreadable", copies.file, int(copies.positions[row]), int(copies.lengths[row]),
+            commit_log_offset=int(copies.commit_log_offsets[row]), expected="properties as names and values",
+            actual="other bytes",
+        )

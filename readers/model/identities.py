@@ -1,0 +1,51 @@
+"""What tells transactions apart: their identity, its hash, and the partition that it falls into."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.columns import Int64s
+
+UInt64s = npt.NDArray[np.uint64]
+
+
+_MIXER = np.uint64(0x9E3779B97F4A7C15)
+
+
+#: Longer than any id of a client; of a longer text the last so many bytes count.
+_HASHED_BYTES = 64
+
+
+def identity_hashes(identities: pa.Array) -> UInt64s:
+    """A number for each identity: the same text, the same number, on any machine."""
+    plain = identities.cast(pa.binary())
+    if not len(plain):
+        return np.zeros(0, np.uint64)
+    offsets = np.frombuffer(plain.buffers()[1], np.int32, len(plain) + 1 + plain.offset)[plain.offset :]
+    # All of an id counts, for a damaged byte anywhere makes it another; spare bytes in front make short ones readable.
+    text = np.concatenate([np.zeros(_HASHED_BYTES, np.uint8), np.frombuffer(plain.buffers()[2] or b"", np.uint8)])
+    words = np.ndarray((len(text) - 7,), "<u8", text, 0, (1,))
+    ends = offsets[1:].astype(np.int64) + _HASHED_BYTES
+    lengths = np.diff(offsets).astype(np.int64)
+    mixed = np.zeros(len(plain), np.uint64)
+    for back in range(8, min(int(lengths.max()) + 7, _HASHED_BYTES) // 8 * 8 + 1, 8):
+        kept = np.clip(lengths - (back - 8), 0, 8)
+        word = words[ends - back]
+        word = np.where(kept < 8, word >> ((8 - kept) * 8 % 64).astype(np.uint64), word)
+        changed = (mixed ^ word) * _MIXER
+        changed ^= changed >> np.uint64(29)
+        mixed = np.where(kept > 0, changed, mixed)
+    return mixed
+
+
+def partition_of(hashes: UInt64s, partitions_count: int) -> Int64s:
+    """The partition of each identity, by its hash."""
+    return (hashes % np.uint64(partitions_count)).astype(np.int64)
+
+
+def identities(rows: pa.RecordBatch) -> pa.Array:
+    """What decides the partition of a half copy, discard copy or final."""
+    return pc.coalesce(rows["transaction_id"], rows["fingerprint"])

@@ -1,0 +1,87 @@
+"""What every reading command gets: batches of one table, and what had to be said about reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from readers.model.findings import Finding
+from readers.model.tables import COVERAGE
+
+
+class SpanLike(Protocol):
+    """A range of a file that is no structure."""
+
+    @property
+    def length_bytes(self) -> int:
+        """Its length."""
+
+    @property
+    def is_filler(self) -> bool:
+        """Whether nothing is missing there."""
+
+
+@dataclass(slots=True)
+class Coverage:
+    """What became of one file's bytes.
+
+    Units: bytes. `decoded + filler + damaged + unread = size`, for any input.
+    """
+
+    store: str
+    file: str
+    size_bytes: int
+    decoded_bytes: int = 0
+    filler_bytes: int = 0
+    damaged_bytes: int = 0
+
+    def count(self, decoded_bytes: int, spans: Iterable[SpanLike]) -> None:
+        """Add what a scan of the file, or of a part of it, gave."""
+        self.decoded_bytes += decoded_bytes
+        for span in spans:
+            if span.is_filler:
+                self.filler_bytes += span.length_bytes
+            else:
+                self.damaged_bytes += span.length_bytes
+
+    @property
+    def unread_bytes(self) -> int:
+        """What was left out because a bound was asked for."""
+        return self.size_bytes - self.decoded_bytes - self.filler_bytes - self.damaged_bytes
+
+
+@dataclass(slots=True)
+class Reading:
+    """Batches of one table, to be iterated once; all that is said beside them is complete when it has ended."""
+
+    schema: pa.Schema
+    batches: Iterable[pa.RecordBatch]
+    findings: list[Finding] = field(default_factory=list)
+    coverage: list[Coverage] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self.batches)
+
+    def table(self) -> pa.Table:
+        """All batches as one table; for results known to be small."""
+        return pa.Table.from_batches(list(self.batches), schema=self.schema)
+
+    def coverage_table(self) -> pa.Table:
+        """The rows of COVERAGE."""
+        rows = [
+            {
+                "store": c.store,
+                "file": c.file,
+                "size_bytes": c.size_bytes,
+                "decoded_bytes": c.decoded_bytes,
+                "filler_bytes": c.filler_bytes,
+                "damaged_bytes": c.damaged_bytes,
+                "unread_bytes": c.unread_bytes,
+            }
+            for c in self.coverage
+        ]
+        return pa.Table.from_pylist(rows, schema=COVERAGE)

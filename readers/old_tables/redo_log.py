@@ -1,0 +1,178 @@
+"""The redo log of brokers 3.0 and 3.1: an entry for each prepared, COMMIT or ROLLBACK record, in log order.
+
+It is a consume queue of a topic of its own. After a crash the broker destroys its state table and makes it anew from
+this log, with slots numbered from 0, and reads no more than the first file where there are less than 21: what is in
+later files is forgotten (FORMATS 6.1; seen with 3.1.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from readers.model.columns import Bools, Int64s
+from readers.model.findings import Finding
+from readers.model.layout import Field, Layout
+from readers.model.reading import Reading
+from readers.model.tables import REDO_LOG
+from readers.old_tables.beside_log import END_ENTRY
+from readers.old_tables.unit_files import AllUnits, UnitFiles, Units, place_columns, said_of_halves
+from readers.queues.consume_queue import Slots, are_left_out
+from readers.store.store import Store
+
+REDO_ENTRY = Layout(
+    "redo_entry",
+    "Entry of the redo log (3.0, 3.1)",
+    (
+        Field("commit_log_offset", "q", "place of the prepared, COMMIT or ROLLBACK record", "byte"),
+        Field("record_length_bytes", "i", "length of that record", "byte"),
+        Field("tags_code", "q", "-1: a prepared record; else the place of the prepared record that was ended"),
+    ),
+    20,
+    "store/transaction/TransactionStateService.java (3.1.4), FORMATS 6.1",
+    since="3.0.0",
+)
+TOPIC = "TRANSACTION_REDOLOG_TOPIC_XXXX"
+DIRECTORY = ("transaction", "redolog", TOPIC, "0")
+KIND = "redolog"
+PREPARED_TAGS = -1
+_KINDS = (END_ENTRY, "PREPARED")
+
+
+def are_sound(slots: Slots) -> Bools:
+    """Which entries can be."""
+    offsets, tags = slots["commit_log_offset"], slots["tags_code"]
+    sound: Bools = (offsets >= 0) & (slots["record_length_bytes"] > 0)
+    sound &= (tags == PREPARED_TAGS) | ((tags >= 0) & (tags < offsets))
+    return sound
+
+
+FILES = UnitFiles(DIRECTORY, REDO_ENTRY, are_sound, are_left_out, "an offset, a length, and -1 or an earlier offset")
+
+
+class RedoEntries(AllUnits):
+    """All sound entries of a redo log."""
+
+    @cached_property
+    def lengths(self) -> Int64s:
+        """Length of every entry's record. Units: bytes."""
+        return self.values("record_length_bytes")
+
+    @cached_property
+    def tags(self) -> Int64s:
+        """-1 for a prepared record, else the place of the one that was ended."""
+        return self.values("tags_code")
+
+    @cached_property
+    def prepared_offsets(self) -> Int64s:
+        """Commit-log offset of the prepared record that every entry is about."""
+        return np.where(self.tags == PREPARED_TAGS, self.offsets, self.tags)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every entry is here, from the first file's begin on: a bundle leaves out those of others."""
+        first = self.files[0].base_offset // REDO_ENTRY.size_bytes
+        return bool((self.numbers == first + np.arange(len(self))).all())
+
+
+def scan_redo_log(store: Store) -> Reading:
+    """Every entry of the redo log.
+
+    Shape:  rows of REDO_LOG, at most 65,536 a batch.
+    Order:  entry number.
+    Damage: table-entry-invalid, table-gap, segment-size, stray-file, unreadable-file.
+    Source: store/transaction/TransactionStateService.java (3.1.4); FORMATS 6.1.
+    """
+    reading = Reading(REDO_LOG, ())
+    reading.batches = _batches(store, reading)
+    if not FILES.exist(store):
+        reading.notes.append(f"{store.root} has no transaction/redolog, because only brokers of 3.0 and 3.1 keep one")
+    return reading
+
+
+def redo_entries(store: Store, findings: list[Finding]) -> RedoEntries | None:
+    """The whole redo log; None where there is none.
+
+    Units:  44 bytes of memory per entry.
+    Damage: as `scan_redo_log`.
+    """
+    return FILES.all_units(store, findings, RedoEntries)
+
+
+def redo_log_entries(store: Store, findings: list[Finding]) -> pa.Table | None:
+    """What the redo log says of prepared records, as rows of STATE_ENTRIES; None where there is no redo log.
+
+    Shape:  `key` is the entry number, `value` PREPARED, or END for a COMMIT or ROLLBACK record.
+    Order:  entry number.
+    Damage: as `scan_redo_log`.
+    """
+    found = redo_entries(store, findings)
+    if found is None:
+        return None
+    return said_of_halves(store, KIND, found, found.prepared_offsets, _kinds(found.tags))
+
+
+# --- how 3.1 makes its state table anew -------------------------------------------------------------------------------
+
+
+def recovered_offsets(
+    offsets: Int64s, tags: Int64s, *, entries_per_file: int, numbers: Int64s | None = None, has_walk_bug: bool = True
+) -> Int64s:
+    """The prepared records that a broker of 3.1 puts into its new state table after a crash, from slot 0 on.
+
+    `offsets`, `tags`, `numbers`: of the redo log's entries, ascending; without `numbers` they count from 0.
+    `has_walk_bug`: as the broker walks: it adds the bytes that it has read to the number of an entry, and so leaves out
+    files.
+    Order:  slot number, which is log order.
+    Source: store/transaction/TransactionStateService.java recreateStateTable (3.1.4); FORMATS 6.1.
+    """
+    numbers = np.arange(len(offsets)) if numbers is None else numbers
+    waiting: set[int] = set()
+    begin, end = (int(numbers[0]), int(numbers[-1]) + 1) if len(numbers) else (0, 0)
+    while begin < end:
+        stop = min(end, begin // entries_per_file * entries_per_file + entries_per_file)
+        first, last = np.searchsorted(numbers, (begin, stop)).tolist()
+        for offset, tag in zip(offsets[first:last].tolist(), tags[first:last].tolist(), strict=True):
+            if tag == PREPARED_TAGS:
+                waiting.add(offset)
+            else:
+                waiting.discard(tag)
+        begin += (stop - begin) * (REDO_ENTRY.size_bytes if has_walk_bug else 1)
+    return np.array(sorted(waiting), np.int64)
+
+
+def numbers_with(entries: RedoEntries, later_count: int) -> Int64s:
+    """The numbers of a redo log's entries, and of those that the broker appends for so many later records."""
+    following = int(entries.numbers[-1]) + 1 if len(entries) else 0
+    return np.concatenate([entries.numbers, following + np.arange(later_count)])
+
+
+def entries_per_file(entries: RedoEntries) -> int:
+    """How many entries a file of this redo log has room for."""
+    return max(1, entries.files[0].size_bytes // REDO_ENTRY.size_bytes)
+
+
+def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
+    for units in FILES.units(store, reading.findings, reading.coverage):
+        yield _rows(store, units)
+
+
+def _rows(store: Store, units: Units) -> pa.RecordBatch:
+    slots = units.slots
+    offsets, tags = slots["commit_log_offset"].astype(np.int64), slots["tags_code"].astype(np.int64)
+    columns = [
+        *place_columns(store, REDO_ENTRY, units),
+        pa.array(offsets),
+        pa.array(slots["record_length_bytes"].astype(np.int32)),
+        pa.array(tags),
+        _kinds(tags),
+        pa.array(np.where(tags == PREPARED_TAGS, offsets, tags)),
+    ]
+    return pa.record_batch(columns, schema=REDO_LOG)
+
+
+def _kinds(tags: Int64s) -> pa.Array:
+    return pa.array(list(_KINDS)).take(pa.array((tags == PREPARED_TAGS).astype(np.int8)))

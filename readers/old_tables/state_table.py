@@ -1,0 +1,127 @@
+"""The state table of brokers 3.0 and 3.1: one slot for each prepared record, overwritten in place when it is decided.
+
+The commit log is the truth. A slot belongs to the prepared record at its commit-log offset: slots are numbered from 0
+again after a crash, so a number says nothing. What only the table tells is whether the broker asks (state PREPARED),
+and whether it takes the answer: it does where the slot's number is the prepared record's queue offset (FORMATS 6.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from readers.log.record_layout import COMMIT, PREPARED, ROLLBACK
+from readers.model.columns import Bools, Int64s
+from readers.model.findings import Finding
+from readers.model.layout import Field, Layout
+from readers.model.reading import Reading
+from readers.model.tables import STATE_TABLE
+from readers.old_tables.unit_files import AllUnits, UnitFiles, Units, place_columns, said_of_halves
+from readers.queues.consume_queue import PRE_BLANK_LENGTH, Slots
+from readers.store.store import Store
+
+STATE_SLOT = Layout(
+    "state_slot",
+    "Slot of the state table (3.0, 3.1)",
+    (
+        Field("commit_log_offset", "q", "place of the prepared record; 0 is one", "byte"),
+        Field("record_length_bytes", "i", "length of that record; 0 in an unused slot", "byte"),
+        Field("store_time_seconds", "i", "broker clock when it was appended", "s"),
+        Field("producer_group_hash", "i", "Java hash of the producer group"),
+        Field("state", "i", "4 PREPARED, 8 COMMIT, 12 ROLLBACK"),
+    ),
+    24,
+    "store/transaction/TransactionStateService.java (3.1.4), FORMATS 6.1",
+    since="3.0.0",
+)
+STATES: dict[int, str] = {PREPARED: "PREPARED", COMMIT: "COMMIT", ROLLBACK: "ROLLBACK"}
+DIRECTORY = ("transaction", "statetable")
+KIND = "statetable"
+#: The state of a slot that a bundle left out; it has no other field but an impossible length.
+LEFT_OUT_STATE = int.from_bytes(b"RMQX", "big")
+
+
+def are_sound(slots: Slots) -> Bools:
+    """Which slots can be, by the broker's own rule (TransactionStateService.java recoverStateTableNormal, 3.1.4)."""
+    sound: Bools = (slots["commit_log_offset"] >= 0) & (slots["record_length_bytes"] > 0)
+    return sound & np.isin(slots["state"], list(STATES))
+
+
+def are_left_out(slots: Slots) -> Bools:
+    """Which slots a bundle left out."""
+    left_out: Bools = (slots["record_length_bytes"] == PRE_BLANK_LENGTH) & (slots["state"] == LEFT_OUT_STATE)
+    return left_out
+
+
+FILES = UnitFiles(DIRECTORY, STATE_SLOT, are_sound, are_left_out, "an offset, a length, and a state of 4, 8 or 12")
+
+
+class StateSlots(AllUnits):
+    """All sound slots of a state table; their records are prepared records."""
+
+    @cached_property
+    def states(self) -> Int64s:
+        """State of every slot."""
+        return self.values("state")
+
+
+def scan_state_table(store: Store) -> Reading:
+    """Every slot of the state table.
+
+    Shape:  rows of STATE_TABLE, at most 65,536 a batch.
+    Units:  `store_time_ms` is whole seconds: the slot holds no more.
+    Order:  slot number.
+    Damage: table-entry-invalid, table-gap, segment-size, stray-file, unreadable-file.
+    Source: store/transaction/TransactionStateService.java (3.1.4); FORMATS 6.1.
+    """
+    reading = Reading(STATE_TABLE, ())
+    reading.batches = _batches(store, reading)
+    if not FILES.exist(store):
+        reading.notes.append(f"{store.root} has no transaction/statetable, because masters of 3.0 and 3.1 keep it")
+    return reading
+
+
+def state_slots(store: Store, findings: list[Finding]) -> StateSlots | None:
+    """The whole table; None where there is none (a slave keeps none, nor does any broker from 3.2 on).
+
+    Units:  48 bytes of memory per slot.
+    Damage: as `scan_state_table`.
+    """
+    return FILES.all_units(store, findings, StateSlots)
+
+
+def state_table_entries(store: Store, findings: list[Finding]) -> pa.Table | None:
+    """What the state table says of prepared records, as rows of STATE_ENTRIES; None where there is no table.
+
+    Shape:  `key` is the slot number, `value` PREPARED, COMMIT or ROLLBACK.
+    Order:  slot number.
+    Damage: as `scan_state_table`.
+    """
+    found = state_slots(store, findings)
+    return None if found is None else said_of_halves(store, KIND, found, found.offsets, state_texts(found.states))
+
+
+def state_texts(states: Int64s) -> pa.Array:
+    """States, which are sound, as words."""
+    return pa.array(list(STATES.values())).take(pa.array(states // PREPARED - 1))
+
+
+def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
+    for units in FILES.units(store, reading.findings, reading.coverage):
+        yield _rows(store, units)
+
+
+def _rows(store: Store, units: Units) -> pa.RecordBatch:
+    slots = units.slots
+    columns = [
+        *place_columns(store, STATE_SLOT, units),
+        pa.array(slots["commit_log_offset"].astype(np.int64)),
+        pa.array(slots["record_length_bytes"].astype(np.int32)),
+        pa.array(slots["store_time_seconds"].astype(np.int64) * 1000),
+        pa.array(slots["producer_group_hash"].astype(np.int32)),
+        state_texts(slots["state"].astype(np.int64)),
+    ]
+    return pa.record_batch(columns, schema=STATE_TABLE)

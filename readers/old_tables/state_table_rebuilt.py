@@ -1,0 +1,30 @@
+"""The state table that a broker of 3.0 or 3.1 makes anew when it starts and finds `abort` (FORMATS 6.1)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from readers.log.commit_log import scan_segments
+from readers.log.prepared_record_arrays import OldRecords
+from readers.model.columns import Int64s
+from readers.model.findings import Finding
+from readers.old_tables.redo_log import PREPARED_TAGS, RedoEntries, entries_per_file, numbers_with, recovered_offsets
+from readers.store.store import Store
+
+
+def remade_offsets(store: Store, entries: RedoEntries, findings: list[Finding]) -> Int64s:
+    """The prepared records in that table: of its redo log, and of what the log has behind its last entry.
+
+    Order:  slot number, from 0 on.
+    Damage: as `scan_segments`.
+    Source: store/transaction/TransactionStateService.java recreateStateTable (3.1.4).
+    """
+    last = int(entries.offsets.max(initial=-1))
+    blocks = scan_segments(store, findings, [], from_offset=last + 1)
+    later = OldRecords.joined(OldRecords.of_block(block) for block in blocks)
+    return recovered_offsets(
+        np.concatenate([entries.offsets, later.offsets]),
+        np.concatenate([entries.tags, np.where(later.is_prepared, PREPARED_TAGS, later.prepared_offsets)]),
+        entries_per_file=entries_per_file(entries),
+        numbers=numbers_with(entries, len(later)),
+    )

@@ -1,0 +1,254 @@
+"""The database table `t_transaction(offset, producerGroup)` that brokers 3.2 to 4.2 shipped a class for.
+
+A row stands for a prepared record that nothing ended yet, by its commit-log offset. The class was never wired to a
+broker (3.2.2 to 4.2.0), so whoever filled the table did so beside the broker: it is a hint of unknown age, joined by
+offset, and the log decides. It has no state, no time and no body (FORMATS 6.2).
+
+Columns may have any case (Derby writes OFFSET) and other names (OFFSET is reserved in MariaDB); offsets may be decimals
+or text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.ledger.databases import database, first_line
+from readers.ledger.ledger import SQLITE, Ledger, SqliteLedger, open_ledger
+from readers.ledger.table_values import column_texts, number_of, value_text
+from readers.model.columns import Int64s
+from readers.model.errors import BadRequest, UnreadableFile
+from readers.model.findings import Finding
+from readers.model.tables import STATE_ENTRIES, column
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Engine
+
+TABLE, OFFSET, PRODUCER_GROUP = "t_transaction", "offset", "producerGroup"
+KIND = "database"
+_ROWS_TOLD_MAX = 20
+_BATCH_ROWS = 65_536
+
+#: What the table's rows are read as.
+TABLE_ROWS = pa.schema(
+    [
+        column("half_commit_log_offset", pa.int64(), "commit-log offset of the prepared record"),
+        column("producer_group", pa.string(), "producer group"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableAddress:
+    """Where a table is, and how it names its columns.
+
+    Shape: `location` is sqlite:///FILE, a URL of SQLAlchemy, or a CSV or Parquet file. `table` may begin with a schema
+           and a point. Nothing secret is in it: user and password come from elsewhere.
+    """
+
+    location: str
+    table: str = TABLE
+    offset_column: str = OFFSET
+    group_column: str = PRODUCER_GROUP
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is an export, which has no table name and can only be read."""
+        return "://" not in self.location
+
+    @property
+    def is_server(self) -> bool:
+        """Whether reaching it hands user and password to another program, which may be on another host."""
+        return not self.is_file and not self.location.startswith(SQLITE)
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.location if self.is_file else f"{self.location}, table {self.table}"
+
+
+@dataclass(frozen=True)
+class TransactionTable:
+    """The rows of a table, each offset once.
+
+    Shape:  `rows` are those of TABLE_ROWS. `findings`: values that are no offset, offsets that stand twice;
+            `repeated` are the latter.
+    Order:  offset.
+    """
+
+    name: str
+    rows: pa.Table
+    findings: tuple[Finding, ...] = field(default=())
+    repeated: frozenset[int] = field(default=frozenset())
+
+    @property
+    def offsets(self) -> Int64s:
+        """Commit-log offsets, ascending."""
+        return np.asarray(self.rows["half_commit_log_offset"].combine_chunks())
+
+    def entries(self, store: str) -> pa.Table:
+        """The rows as what tables beside the log say of prepared records: rows of STATE_ENTRIES."""
+        count = self.rows.num_rows
+        offsets = self.rows["half_commit_log_offset"]
+        columns = {
+            "store": pa.repeat(pa.scalar(store, pa.string()), count),
+            "half_commit_log_offset": offsets,
+            "kind": pa.repeat(pa.scalar(KIND, pa.string()), count),
+            "key": offsets.cast(pa.string()),
+            "value": self.rows["producer_group"],
+            "position_bytes": pa.nulls(count, pa.int64()),
+        }
+        return pa.Table.from_arrays([columns[name] for name in STATE_ENTRIES.names], schema=STATE_ENTRIES)
+
+
+def read_transaction_table(
+    address: TableAddress, store: str, *, login: tuple[str | None, str | None] = (None, None)
+) -> TransactionTable:
+    """The table at an address.
+
+    `store`: whose findings they are. `login`: user and password of a database.
+    Damage: table-row-invalid for what is no offset, or stands there twice.
+    Raises: BadRequest for what is no such place, table or column, or where a library is missing; UnreadableFile.
+    """
+    offsets: list[str | None] = []
+    groups: list[str | None] = []
+    for batch in _batches(address, login):
+        offsets += column_texts(batch.column(0), address.name)
+        groups += column_texts(batch.column(1), address.name)
+    return table_of(address.name, offsets, groups, store)
+
+
+def table_of(name: str, offsets: list[str | None], groups: list[str | None], store: str) -> TransactionTable:
+    """The same, of values as text that were read elsewhere."""
+    numbers = [number_of(text) for text in offsets]
+    strange = [text for text, number in zip(offsets, numbers, strict=True) if number is None]
+    rows: dict[int, str | None] = {}
+    twice: list[int] = []
+    for number, group in zip(numbers, groups, strict=True):
+        if number is None:
+            continue
+        if number in rows:
+            twice.append(number)
+        rows[number] = group
+    findings = [
+        *_told(store, name, "an offset", ["null" if text is None else text for text in strange]),
+        *_told(store, name, "each offset once", [str(number) for number in twice]),
+    ]
+    ordered = sorted(rows)
+    table = pa.table([pa.array(ordered, pa.int64()), pa.array([rows[one] for one in ordered], pa.string())],
+                     schema=TABLE_ROWS)  # fmt: skip
+    return TransactionTable(name, table, tuple(findings), frozenset(twice))
+
+
+def _told(store: str, name: str, expected: str, values: list[str]) -> Iterator[Finding]:
+    for number, value in enumerate(values[:_ROWS_TOLD_MAX]):
+        left = len(values) - _ROWS_TOLD_MAX if number == _ROWS_TOLD_MAX - 1 else 0
+        yield Finding(
+            store, "table-row-invalid", name, expected=expected,
+            actual=f"{value[:80]}, and {left} more" if left > 0 else value[:80],
+        )
+
+
+def _batches(address: TableAddress, login: tuple[str | None, str | None]) -> Iterator[pa.RecordBatch]:
+    """Offset and group, as the place has them."""
+    if address.is_file or address.location.startswith(SQLITE):
+        yield from _ledger_batches(address)
+        return
+    with database(address.location, login) as engine:
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            yield from _database_batches(address, engine)
+        except SQLAlchemyError as error:
+            raise UnreadableFile(f"cannot read {address.name}: {first_line(error)}") from error
+
+
+def _database_batches(address: TableAddress, engine: Engine) -> Iterator[pa.RecordBatch]:
+    from sqlalchemy import column as sql_column
+    from sqlalchemy import select
+    from sqlalchemy import table as sql_table
+    from sqlalchemy.sql import quoted_name
+
+    schema, _, name = address.table.rpartition(".")
+    names = chosen_columns(address, column_names(address, engine))
+    chosen = [sql_column(quoted_name(one, quote=True)) for one in names]
+    within = quoted_name(schema, quote=True) if schema else None
+    place = sql_table(quoted_name(name, quote=True), *chosen, schema=within)
+    with engine.connect() as connection:
+        result = connection.execution_options(stream_results=True).execute(select(*chosen).select_from(place))
+        while rows := result.fetchmany(_BATCH_ROWS):
+            columns = [pa.array([value_text(row[number]) for row in rows], pa.string()) for number in (0, 1)]
+            yield pa.RecordBatch.from_arrays(columns, names=["offset", "group"])
+
+
+def _ledger_batches(address: TableAddress) -> Iterator[pa.RecordBatch]:
+    """Through a ledger: a file, or a table of a SQLite file."""
+    names = {address.offset_column, address.offset_column.lower(), address.offset_column.upper()}
+    ledger: Ledger = open_ledger(address.location, None if address.is_file else address.table, tuple(names))
+    offset, group = chosen_columns(address, ledger.schema.names)
+    if isinstance(ledger, SqliteLedger):  # any column holds anything there, whatever is declared
+        ledger = replace(ledger, schema=pa.schema([pa.field(name, pa.string()) for name in ledger.schema.names]))
+    for batch in ledger.batches([offset, group]):
+        yield batch.select([offset, group])
+
+
+def chosen_columns(address: TableAddress, there: list[str]) -> tuple[str, str]:
+    """The columns as the table writes them: by name, else by name in any case.
+
+    Raises: BadRequest.
+    """
+    found = []
+    for option, wanted in (("--offset-column", address.offset_column), ("--group-column", address.group_column)):
+        same = [name for name in there if name == wanted] or [n for n in there if n.lower() == wanted.lower()]
+        if len(same) != 1:
+            raise BadRequest(
+                f"{address.name} has no column {wanted}", advice=f"{option} names it; there are: {', '.join(there)}"
+            )
+        found.append(same[0])
+    return found[0], found[1]
+
+
+def column_names(address: TableAddress, engine: Engine) -> list[str]:
+    """The columns of a database's table, as it writes them.
+
+    Raises: BadRequest; SQLAlchemyError.
+    """
+    import sqlalchemy.exc
+    from sqlalchemy import inspect
+
+    schema, _, name = address.table.rpartition(".")
+    try:
+        return [str(one["name"]) for one in inspect(engine).get_columns(name, schema=schema or None)]
+    except sqlalchemy.exc.NoSuchTableError as error:
+        raise BadRequest(f"{address.location} has no table {address.table}", advice="--table names it") from error
+
+
+def with_database_entries(batch: pa.RecordBatch, table: TransactionTable) -> pa.RecordBatch:
+    """Rows of TRANSACTIONS, or with more columns, with the rows of a database among their `state_entries`.
+
+    A row belongs to the transaction that has a half copy at its offset.
+    """
+    copies = batch["half_copies"]
+    offsets = pc.struct_field(pc.list_flatten(copies), "commit_log_offset")
+    owners = np.asarray(pc.list_parent_indices(copies))
+    rows = np.searchsorted(table.offsets, np.asarray(offsets))
+    hits = np.flatnonzero(np.isin(np.asarray(offsets), table.offsets))
+    if not len(hits):
+        return batch
+    groups = table.rows["producer_group"].to_pylist()
+    lists: list[list[dict[str, Any]]] = [list(one or ()) for one in batch["state_entries"].to_pylist()]
+    stores = batch["store"].to_pylist()
+    for hit in hits.tolist():
+        owner, row = int(owners[hit]), int(rows[hit])
+        lists[owner].append({
+            "store": stores[owner], "kind": KIND, "key": str(table.offsets[row]), "value": groups[row],
+            "position_bytes": None,
+        })  # fmt: skip
+    place = batch.schema.get_field_index("state_entries")
+    changed = pa.array(lists, batch.schema.field(place).type)
+    return batch.set_column(place, batch.schema.field(place), changed)

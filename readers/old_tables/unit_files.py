@@ -1,0 +1,221 @@
+"""Files of units of one length, numbered through: the state table and the redo log of brokers 3.0 and 3.1.
+
+A unit's number is its place: (file name + position) / length of a unit. A unit of zeros is unused; after the last used
+one they are preallocated space, before it damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from readers.model.columns import Bools, Int64s
+from readers.model.errors import FileChanged, UnreadableFile
+from readers.model.findings import Finding
+from readers.model.layout import Layout
+from readers.model.reading import Coverage
+from readers.model.tables import STATE_ENTRIES
+from readers.queues.consume_queue import BLOCK_SLOTS, Slots, is_not_zero, last_used, slots_in
+from readers.queues.queue_files import SlotRuns, is_well_named, unreadable
+from readers.storage.segments import Segment, list_segments
+from readers.store.store import Store
+
+INVALID = "table-entry-invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Sound units of one file. `positions` in the file and `numbers` go with `slots`, ascending. Units: bytes."""
+
+    segment: Segment
+    positions: Int64s
+    numbers: Int64s
+    slots: Slots
+
+
+@dataclass(frozen=True)
+class AllUnits:
+    """All sound units of a table, as arrays that go together.
+
+    Shape: `files` are the table's; `file_numbers` says in which of them a unit is. Order: number.
+    """
+
+    files: tuple[Segment, ...]
+    file_numbers: Int64s
+    positions: Int64s
+    numbers: Int64s
+    slots: Slots
+
+    def values(self, name: str) -> Int64s:
+        """A field of every unit."""
+        return self.slots[name].astype(np.int64)
+
+    @cached_property
+    def offsets(self) -> Int64s:
+        """Commit-log offset of every unit's record."""
+        return self.values("commit_log_offset")
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+_All = TypeVar("_All", bound=AllUnits)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFiles:
+    """The files of one table: where they are, how a unit is laid out, and which units can be.
+
+    `are_left_out`: which units a bundle left out: they have a number and nothing else. `expected`: what a sound unit
+    has, in words.
+    """
+
+    directory: tuple[str, ...]
+    layout: Layout
+    are_sound: Callable[[Slots], Bools]
+    are_left_out: Callable[[Slots], Bools]
+    expected: str
+
+    def segments(self, store: Store, findings: list[Finding]) -> tuple[Segment, ...]:
+        """The files, in order.
+
+        Damage: table-gap, stray-file, segment-size, segment-overlap, unreadable-file.
+        """
+        segments, found = list_segments([store.place(*self.directory)], store.root, lambda _: store.files)
+        findings.extend(
+            replace(finding, code="table-gap", commit_log_offset=None) if finding.code == "segment-gap" else finding
+            for finding in found
+        )
+        return segments
+
+    def exist(self, store: Store) -> bool:
+        """Whether there is a file; a directory alone says nothing."""
+        return bool(self.segments(store, []))
+
+    def last(self, store: Store) -> tuple[int, Slots] | None:
+        """Number and value of the last used unit; None where there is none, or it cannot be.
+
+        Raises: UnreadableFile, FileChanged.
+        """
+        segments = self.segments(store, [])
+        found = last_used(segments, self.layout, is_not_zero)
+        if found is None:
+            return None
+        size, segment = self.layout.size_bytes, segments[found[0]]
+        with segment.open() as file:
+            slots = slots_in(file.read(found[1] - size, size), self.layout)
+        is_sound = bool((self.are_sound(slots) & ~self.are_left_out(slots)).all())
+        return ((segment.base_offset + found[1]) // size - 1, slots) if is_sound else None
+
+    def units(self, store: Store, findings: list[Finding], coverage: list[Coverage]) -> Iterator[Units]:
+        """Every sound unit, in blocks of one file; findings and coverage grow as it goes.
+
+        Order:  number.
+        Damage: table-entry-invalid for each run of units that cannot be; unreadable-file, and as `segments`.
+        """
+        segments = self.segments(store, findings)
+        try:
+            last = last_used(segments, self.layout, is_not_zero)
+        except (UnreadableFile, FileChanged):  # told below, where the file is read
+            last = len(segments) - 1, segments[-1].size_bytes
+        for number, segment in enumerate(segments):
+            used = 0
+            if last is not None and number <= last[0]:
+                used = last[1] if number == last[0] else segment.size_bytes
+            yield from self._of_file(store, segment, used, findings, coverage)
+
+    def all_units(self, store: Store, findings: list[Finding], kind: type[_All]) -> _All | None:
+        """All sound units at once, as what they are taken; None where there is no file.
+
+        Units:  24 bytes of memory per unit, and its own length.
+        Damage: as `units`.
+        """
+        files = self.segments(store, [])
+        if not files:
+            return None
+        blocks = list(self.units(store, findings, []))
+        places = {segment.file: number for number, segment in enumerate(files)}
+        none = np.empty(0, np.int64)
+        return kind(
+            files,
+            np.concatenate([none, *(np.full(len(b.numbers), places[b.segment.file], np.int64) for b in blocks)]),
+            np.concatenate([none, *(block.positions for block in blocks)]),
+            np.concatenate([none, *(block.numbers for block in blocks)]),
+            np.concatenate([np.empty(0, self.layout.dtype), *(block.slots for block in blocks)]),
+        )
+
+    def _of_file(
+        self, store: Store, segment: Segment, used_bytes: int, findings: list[Finding], coverage: list[Coverage]
+    ) -> Iterator[Units]:
+        size = self.layout.size_bytes
+        known = Coverage(store.root, segment.file, segment.size_bytes)
+        coverage.append(known)
+        if not is_well_named(segment, self.layout):
+            known.damaged_bytes = segment.size_bytes
+            expected = f"a file name that is a multiple of {size} and a 64-bit number"
+            findings.append(
+                Finding(store.root, INVALID, segment.file, 0, segment.size_bytes, expected=expected,
+                        actual=str(segment.base_offset))
+            )  # fmt: skip
+            return
+        runs = SlotRuns(store.root, segment.file, INVALID, self.expected, findings)
+        whole = segment.size_bytes // size * size
+        stop = min(used_bytes, whole)
+        try:
+            with segment.open() as file:
+                for position in range(0, stop, BLOCK_SLOTS * size):
+                    slots = slots_in(file.read(position, min(BLOCK_SLOTS * size, stop - position)), self.layout)
+                    left_out = self.are_left_out(slots)
+                    sound = self.are_sound(slots) & ~left_out
+                    runs.add(~(sound | left_out), position, size)
+                    rows = np.flatnonzero(sound)
+                    known.decoded_bytes += len(rows) * size
+                    known.filler_bytes += int(left_out.sum()) * size
+                    known.damaged_bytes += int((~(sound | left_out)).sum()) * size
+                    if len(rows):
+                        positions = position + rows * size
+                        yield Units(segment, positions, (segment.base_offset + positions) // size, slots[rows])
+                known.filler_bytes += whole - stop
+                rest = file.read(whole, segment.size_bytes - whole)
+                if rest.strip(b"\0"):
+                    known.damaged_bytes += len(rest)
+                    runs.add_range(whole, segment.size_bytes)
+                else:
+                    known.filler_bytes += len(rest)
+        except (UnreadableFile, FileChanged) as error:
+            findings.append(unreadable(segment.file, store.root, error))
+        finally:
+            runs.close()
+
+
+def place_columns(store: Store, layout: Layout, units: Units) -> list[pa.Array]:
+    """Columns of where units are: store, file, position, length, number."""
+    count = len(units.numbers)
+    return [
+        pa.repeat(pa.scalar(store.root, pa.string()), count),
+        pa.repeat(pa.scalar(units.segment.file, pa.string()), count),
+        pa.array(units.positions),
+        pa.repeat(pa.scalar(layout.size_bytes, pa.int32()), count),
+        pa.array(units.numbers),
+    ]
+
+
+def said_of_halves(store: Store, kind: str, units: AllUnits, half_offsets: Int64s, values: pa.Array) -> pa.Table:
+    """What units say of prepared records, as rows of STATE_ENTRIES; `key` is a unit's number.
+
+    Order: number.
+    """
+    columns = {
+        "store": pa.repeat(pa.scalar(store.root, pa.string()), len(units)),
+        "half_commit_log_offset": pa.array(half_offsets),
+        "kind": pa.repeat(pa.scalar(kind, pa.string()), len(units)),
+        "key": pa.array(units.numbers).cast(pa.string()),
+        "value": values,
+        "position_bytes": pa.array(units.positions),
+    }
+    return pa.Table.from_arrays([columns[name] for name in STATE_ENTRIES.names], schema=STATE_ENTRIES)

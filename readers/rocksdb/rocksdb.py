@@ -1,0 +1,259 @@
+"""RocksDB databases of a store (5.2.0 and later), read without a trace.
+
+The Python binding writes files into any folder that it opens, even read-only. So a database is opened through a
+temporary folder of links: data files are links, `CURRENT` is a copy, and `LOCK`, logs and options stay behind. RocksDB
+never changes a data file once it is complete, so this works beside a running broker too; but a running or killed broker
+has what is new in its memory only (FORMATS 3.6, 7.5), so what is found may be old, or nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from readers.model.errors import MissingLibrary, SourceError, UnreadableFile
+from readers.model.findings import Finding
+from readers.storage.places import Entry
+from readers.storage.segments import open_file
+from readers.store.store import Store
+
+if TYPE_CHECKING:
+    from rocksdict import Rdict
+
+DEFAULT = "default"
+INSTALL = "pip install 'rmqtx[rocksdb]'"
+
+CURRENT = "CURRENT"
+_DATA = re.compile(r"MANIFEST-\d+|\d+\.(sst|ldb|log|blob)|IDENTITY")
+#: A flush or compaction of a running broker can remove a file between listing and opening: look again.
+_TRIES = 4
+_COPIED_BYTES = 8 << 20
+#: MANIFEST and write-ahead logs are blocks of records: checksum (CRC-32C, masked), length, type, little-endian. Brokers
+#: write these types only; on damaged records of others RocksDB 9.8 never comes back, so it is not given any.
+_BLOCK_BYTES, _RECORD_HEADER_BYTES = 32_768, 7
+_RECORD_TYPES = frozenset((1, 2, 3, 4))
+_POLYNOMIAL, _MASK = 0x82F63B78, 0xA282EAD8
+#: A MANIFEST of thousands of flushes is no larger; of a larger one checksums are left to RocksDB.
+_CHECKED_BYTES_MAX = 4 << 20
+_OF_RECORDS = re.compile(r"MANIFEST-\d+|\d+\.log")
+
+
+def has_database(store: Store, *names: str) -> bool:
+    """Whether a directory of the store holds a RocksDB database, whole or not."""
+    return store.has(*names, CURRENT)
+
+
+class Database:
+    """A database as it was when it was opened; column families by name, keys and values as bytes.
+
+    Raises: MissingLibrary, UnreadableFile.
+    """
+
+    def __init__(self, store: Store, *names: str) -> None:
+        self.directory = store.place(*names)
+        self._folder = tempfile.TemporaryDirectory(prefix="rmqtx-rocksdb-")
+        self._handles: dict[str, Rdict] = {}
+        try:
+            self._open(store)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The column families. Order: name."""
+        return tuple(sorted(self._handles))
+
+    def items(self, family: str, begin: bytes = b"", end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Keys from `begin` to before `end`, with their values; none of a family that does not exist.
+
+        Order:  bytes of the key.
+        Raises: UnreadableFile where a block is damaged.
+        """
+        handle = self._handles.get(family)
+        if handle is None:
+            return
+        try:
+            rows: Any = handle.iter()
+            rows.seek(begin)
+            while rows.valid():
+                key = rows.key()
+                if end is not None and key >= end:
+                    return
+                yield key, rows.value()
+                rows.next()
+            rows.status()
+        except Exception as error:  # the binding has no class of its own for what RocksDB reports
+            raise self._unreadable(error) from error
+
+    def get(self, family: str, key: bytes) -> bytes | None:
+        """The value of one key.
+
+        Raises: UnreadableFile.
+        """
+        return next((value for found, value in self.items(family, key, key + b"\0") if found == key), None)
+
+    def close(self) -> None:
+        """Close the database and remove the folder of links."""
+        handles, self._handles = self._handles, {}
+        default = handles.pop(DEFAULT, None)
+        handles.clear()
+        if default is not None:
+            default.close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self, store: Store) -> None:
+        trouble: Exception | None = None
+        for attempt in range(_TRIES):
+            folder = Path(self._folder.name, str(attempt))
+            folder.mkdir()
+            try:
+                link_files(store, self.directory, folder)
+                self._handles = _opened(folder)
+                return
+            except MissingLibrary:
+                raise
+            except Exception as error:  # the binding has no class of its own for what RocksDB reports
+                trouble = error
+            if not store.in_use:
+                break
+        assert trouble is not None
+        if isinstance(trouble, UnreadableFile):
+            raise trouble
+        raise self._unreadable(trouble) from trouble
+
+    def _unreadable(self, error: Exception) -> UnreadableFile:
+        text = " ".join(str(error).split())
+        text = re.sub(re.escape(self._folder.name) + r"/\d+", self.directory, text)
+        return UnreadableFile(
+            f"the RocksDB database {self.directory} cannot be read: {text}",
+            file=self.directory, advice="what it held is judged by the commit log alone",
+        )  # fmt: skip
+
+
+def open_database(store: Store, *names: str) -> Database:
+    """The database in a directory of the store; the caller closes it.
+
+    Raises: MissingLibrary, UnreadableFile.
+    """
+    return Database(store, *names)
+
+
+def unread(store: Store, place: str, error: SourceError) -> Finding:
+    """The finding that stands where a database was not read: why, and what to install where that is the reason."""
+    advice = "" if error.advice is None else f"; {error.advice}"
+    return Finding(store.root, "database-unread", place, actual=f"{error.message}{advice}")
+
+
+def link_files(store: Store, directory: str, folder: Path) -> None:
+    """Fill a folder with links to the data files of a database; of a remote one with copies.
+
+    Raises: UnreadableFile.
+    """
+    place = directory
+    try:
+        entries = [entry for entry in store.files.entries(directory) if entry.is_file]
+        place = f"{directory}/{CURRENT}"
+        current = store.files.content(place, 1 << 10)
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {place}: {error.strerror}", file=directory) from error
+    if current is None:
+        raise UnreadableFile(f"{directory} is no RocksDB database: it has no file {CURRENT}", file=directory)
+    (folder / CURRENT).write_bytes(current)
+    for entry in entries:
+        if not _DATA.fullmatch(entry.name):
+            continue
+        if _OF_RECORDS.fullmatch(entry.name):
+            _require_records(entry)
+        if store.is_remote:
+            _copy(entry, folder / entry.name)
+        else:
+            (folder / entry.name).symlink_to(Path(entry.path).absolute())
+
+
+def _require_records(entry: Entry) -> None:
+    """See that a file of records is one, up to where it was written.
+
+    Raises: UnreadableFile.
+    """
+    is_checked = entry.name.startswith("MANIFEST") and entry.size_bytes <= _CHECKED_BYTES_MAX
+    with open_file(entry.path, entry.size_bytes, entry.modified_ns) as source:
+        position = 0
+        while position + _RECORD_HEADER_BYTES <= entry.size_bytes:
+            left = _BLOCK_BYTES - position % _BLOCK_BYTES
+            if left < _RECORD_HEADER_BYTES:
+                position += left
+                continue
+            header = source.read(position, _RECORD_HEADER_BYTES)
+            length, kind = int.from_bytes(header[4:6], "little"), header[6]
+            if not any(header):  # allocated, not written yet
+                return
+            end = position + _RECORD_HEADER_BYTES + length
+            is_sound = kind in _RECORD_TYPES and length <= left - _RECORD_HEADER_BYTES
+            if is_sound and is_checked and end <= entry.size_bytes:
+                is_sound = int.from_bytes(header[:4], "little") == _checksum(source.read(position + 6, length + 1))
+            if not is_sound:
+                raise UnreadableFile(
+                    f"{entry.path} is damaged at byte {position}, so its RocksDB database is not read",
+                    file=entry.path, position_bytes=position, advice="what it held is judged by the commit log alone",
+                )  # fmt: skip
+            position = end
+
+
+@functools.cache
+def _checksums() -> tuple[int, ...]:
+    """The table of CRC-32C, one entry for each byte."""
+    table = []
+    for byte in range(256):
+        value = byte
+        for _ in range(8):
+            value = value >> 1 ^ (_POLYNOMIAL if value & 1 else 0)
+        table.append(value)
+    return tuple(table)
+
+
+def _checksum(data: bytes) -> int:
+    """CRC-32C as RocksDB stores it. Source: util/crc32c.h Mask (8.4)."""
+    table, value = _checksums(), 0xFFFFFFFF
+    for byte in data:
+        value = table[(value ^ byte) & 0xFF] ^ value >> 8
+    value ^= 0xFFFFFFFF
+    return ((value >> 15 | value << 17) + _MASK) & 0xFFFFFFFF
+
+
+def _copy(entry: Entry, to: Path) -> None:
+    with open_file(entry.path, entry.size_bytes, entry.modified_ns) as source, to.open("wb") as target:
+        for position in range(0, entry.size_bytes, _COPIED_BYTES):
+            target.write(source.read(position, _COPIED_BYTES))
+
+
+def _opened(folder: Path) -> dict[str, Rdict]:
+    """Every column family of a database, read-only.
+
+    Shape:  raw mode needs neither the merge operator nor the compaction filter that the broker had declared.
+    Source: FORMATS 7.7.
+    """
+    try:
+        from rocksdict import AccessType, Options, Rdict
+    except ImportError as error:
+        raise MissingLibrary("rocksdict is not installed, so RocksDB databases are not read", advice=INSTALL) from error
+    names = Rdict.list_cf(os.fspath(folder), Options(raw_mode=True))
+    families = {name: Options(raw_mode=True) for name in names if name != DEFAULT}
+    database = Rdict(
+        os.fspath(folder), options=Options(raw_mode=True), column_families=families, access_type=AccessType.read_only()
+    )
+    return {name: database if name == DEFAULT else database.get_column_family(name) for name in names}

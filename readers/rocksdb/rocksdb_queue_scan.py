@@ -1,0 +1,119 @@
+"""Rows of consume queues that are kept in RocksDB, alone or behind those in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from readers.model.errors import SourceError
+from readers.model.findings import as_text
+from readers.model.reading import Reading
+from readers.model.tables import QUEUE_SLOTS
+from readers.queues.consume_queue_scan import scan_slots
+from readers.rocksdb.rocksdb import open_database, unread
+from readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, RocksdbSlots, queue_directories
+from readers.store.store import Store
+
+KIND = "rocksdb"
+
+
+def scan_all_slots(
+    store: Store,
+    *,
+    topic: str | None = None,
+    queue_id: int | None = None,
+    from_queue_offset: int | None = None,
+    to_queue_offset: int | None = None,
+) -> Reading:
+    """Every slot of the consume queues, those in files first, then those in RocksDB; bounds as `scan_slots` has them.
+
+    Shape:  rows of QUEUE_SLOTS, at most 65,536 a batch; a slot that is kept in both ways is two rows, of two kinds.
+    Damage: as `scan_slots` and `scan_rocksdb_slots`.
+    """
+    bounds = {"from_queue_offset": from_queue_offset, "to_queue_offset": to_queue_offset}
+    reading = scan_slots(store, topic=topic, queue_id=queue_id, **bounds)
+    rocksdb = scan_rocksdb_slots(store, topic=topic, queue_id=queue_id, **bounds)
+    rocksdb.findings, rocksdb.notes = reading.findings, reading.notes
+    reading.batches = _one_after_the_other(reading.batches, rocksdb.batches)
+    return reading
+
+
+def _one_after_the_other(*parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches of all; whoever closes this closes what is being read."""
+    for part in parts:
+        yield from part
+
+
+def scan_rocksdb_slots(
+    store: Store,
+    *,
+    topic: str | None = None,
+    queue_id: int | None = None,
+    from_queue_offset: int | None = None,
+    to_queue_offset: int | None = None,
+) -> Reading:
+    """Every slot of the consume queues in RocksDB, or of one topic, one queue number, one range of queue offsets.
+
+    Shape:  rows of QUEUE_SLOTS, at most 65,536 a batch; `file` is the database, `length_bytes` that of the value.
+    Order:  length of the topic, topic, queue number, queue offset.
+    Damage: database-unread, database-entry.
+    Source: store/queue/RocksDBConsumeQueueTable.java; FORMATS 3.6.
+    """
+    reading = Reading(QUEUE_SLOTS, ())
+    bounds = (from_queue_offset or 0, 2**63 - 1 if to_queue_offset is None else to_queue_offset)
+    reading.batches = _scan(store, reading, topic, queue_id, bounds)
+    return reading
+
+
+def _scan(
+    store: Store, reading: Reading, topic: str | None, queue_id: int | None, bounds: tuple[int, int]
+) -> Iterator[pa.RecordBatch]:
+    for name in queue_directories(store):
+        try:
+            with open_database(store, name) as database:
+                queues = QueueDatabase(store, database, reading.findings)
+                for slots in queues.slots(topic, queue_id, *bounds):
+                    yield _rows(store, database.directory, slots)
+                if (note := _how_old(store, queues.taken_in_offset())) is not None:
+                    reading.notes.append(note)
+        except SourceError as error:
+            reading.findings.append(unread(store, store.place(name), error))
+
+
+def _how_old(store: Store, taken_in_offset: int | None) -> str | None:
+    if not store.in_use and not store.aborted:
+        return None
+    upto = "no records" if taken_in_offset is None else f"records to commit-log offset {taken_in_offset}"
+    why = "the broker is running" if store.in_use else "the broker did not stop cleanly"
+    return f"the queues in RocksDB are as old as their last flush, {upto}, because {why}"
+
+
+def _rows(store: Store, directory: str, found: RocksdbSlots) -> pa.RecordBatch:
+    count = len(found.slots)
+
+    def same(value: object, kind: pa.DataType) -> pa.Array:
+        return pa.repeat(pa.scalar(value, kind), count)
+
+    def native(name: str, kind: type[np.signedinteger[Any]] = np.int64) -> pa.Array:
+        return pa.array(found.slots[name].astype(kind))
+
+    columns = [
+        same(store.root, pa.string()),
+        same(directory, pa.string()),
+        pa.nulls(count, pa.int64()),
+        same(SLOT_VALUE.size_bytes, pa.int32()),
+        same(as_text(found.topic), pa.string()),
+        same(found.queue_id, pa.int32()),
+        pa.array(found.queue_offsets),
+        native("commit_log_offset"),
+        native("record_length_bytes", np.int32),
+        native("tags_code"),
+        same(KIND, pa.string()),
+        native("store_time_ms"),
+        pa.nulls(count, pa.int16()),
+        pa.nulls(count, pa.int64()),
+    ]
+    return pa.record_batch(columns, schema=QUEUE_SLOTS)

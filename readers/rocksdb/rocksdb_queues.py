@@ -1,0 +1,265 @@
+"""Consume queues that are kept in RocksDB (5.2.0+: storeType=defaultRocksDB, or double writing beside queue files).
+
+The default family has one entry for each slot, in the order topic length, topic, queue number, queue offset; the family
+`offset` the first and the last slot of each queue, and how far the log was taken in. Nothing is written before a flush:
+of a running or killed broker the database can be empty, and the commit log has to be believed (FORMATS 3.6).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from readers.model.columns import Int64s
+from readers.model.errors import SourceError
+from readers.model.findings import Finding
+from readers.model.layout import Field, Layout, VariablePart
+from readers.queues.consume_queue import Slots
+from readers.rocksdb.rocksdb import DEFAULT, Database, has_database, open_database, unread
+from readers.store.store import Store
+
+#: Where the database may be; the second with useSeparateStorePathForRocksdbCQ (5.5.0).
+DIRECTORIES = ("consumequeue", "consumequeue_rocksdb")
+OFFSETS = "offset"
+MARK = b"\x01"
+CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
+BATCH_ROWS = 65_536
+_SOURCE = "store/queue/RocksDBConsumeQueueTable.java, FORMATS 3.6"
+
+SLOT_KEY = Layout(
+    "rocksdb_slot_key",
+    "Key of a consume queue's entry in RocksDB",
+    (Field("topic_length_bytes", "i", "bytes of the topic", "byte"),),
+    4,
+    _SOURCE,
+    (
+        VariablePart("topic", "topic_length_bytes + 2", "UTF-8 between two bytes 01"),
+        VariablePart("queue_id", "5", "queue number, 4 bytes, and a byte 01"),
+        VariablePart("queue_offset", "8", "ordinal of the entry in its queue"),
+    ),
+    since="5.2.0",
+)
+SLOT_VALUE = Layout(
+    "rocksdb_slot",
+    "Entry of a consume queue in RocksDB",
+    (
+        Field("commit_log_offset", "q", "global position of the record", "byte"),
+        Field("record_length_bytes", "i", "whole record", "byte"),
+        Field("tags_code", "q", "Java hash of the tag, or due time in ms (delayed topics)"),
+        Field("store_time_ms", "q", "broker clock at append", "ms"),
+    ),
+    28,
+    _SOURCE,
+    since="5.2.0",
+)
+END_VALUE = Layout(
+    "rocksdb_queue_end",
+    "First (min) or last (max) entry of a consume queue in RocksDB",
+    (
+        Field("commit_log_offset", "q", "place of its record", "byte"),
+        Field("queue_offset", "q", "ordinal of the entry; the next one is one more than that of max"),
+    ),
+    16,
+    "store/queue/RocksDBConsumeQueueOffsetTable.java, FORMATS 3.6",
+    since="5.2.0",
+)
+#: Behind the topic of a slot's key: mark, queue number, mark, queue offset.
+_TAIL = struct.Struct(">sisq")
+#: Behind the topic of a key of the family `offset`: mark, which end, mark, queue number.
+_END_TAIL = struct.Struct(">s3ssi")
+
+
+def key_prefix(topic: str, queue_id: int) -> bytes:
+    """What the keys of a queue's slots begin with; the queue offset follows."""
+    name = topic.encode("utf-8", "surrogateescape")
+    return SLOT_KEY.pack(topic_length_bytes=len(name)) + MARK + name + MARK + struct.pack(">i", queue_id) + MARK
+
+
+def slot_key(topic: str, queue_id: int, queue_offset: int) -> bytes:
+    """The key of a slot."""
+    return key_prefix(topic, queue_id) + struct.pack(">q", queue_offset)
+
+
+@dataclass(slots=True)
+class RocksdbSlots:
+    """Neighbouring slots of one queue. Shape: the arrays go together. Order: queue offset. Units: bytes, ms."""
+
+    topic: str
+    queue_id: int
+    queue_offsets: Int64s
+    slots: Slots
+
+
+@dataclass(slots=True)
+class _Part:
+    """Slots of one queue as they are read: `head` is what their keys have in common."""
+
+    head: bytes | None = None
+    queue: tuple[str, int] = ("", 0)
+    numbers: list[bytes] = field(default_factory=list)
+    values: list[bytes] = field(default_factory=list)
+
+    def taken(self, begin: int, end: int) -> Iterator[RocksdbSlots]:
+        """Those with a number in [begin, end), if there are any, and forget all."""
+        if not self.values:
+            return
+        numbers = np.frombuffer(b"".join(self.numbers), ">i8").astype(np.int64)
+        slots = np.frombuffer(b"".join(self.values), SLOT_VALUE.dtype)
+        self.numbers, self.values = [], []
+        wanted = (numbers >= begin) & (numbers < end)
+        if wanted.any():
+            yield RocksdbSlots(*self.queue, numbers[wanted], slots[wanted])
+
+
+@dataclass(slots=True)
+class QueueEnds:
+    """What the family `offset` says of a queue: its first and its last slot, None where it does not say.
+
+    Shape: queue offset and commit-log offset. The first stays 0 and 0 where it was asked for before there was any slot,
+           also of a queue that has none; an empty queue has no last one.
+    """
+
+    first: tuple[int, int] | None = None
+    last: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class QueueDatabase:
+    """Consume queues in one database; `findings` grow while it is read."""
+
+    store: Store
+    database: Database
+    findings: list[Finding] = field(default_factory=list)
+
+    def slots(
+        self,
+        topic: str | None = None,
+        queue_id: int | None = None,
+        from_queue_offset: int = 0,
+        to_queue_offset: int = 2**63 - 1,
+    ) -> Iterator[RocksdbSlots]:
+        """Slots of all queues, or of one topic, one queue number, one range of queue offsets; at most 65,536 at once.
+
+        Order:  length of the topic, topic, queue number, queue offset.
+        Damage: database-entry.
+        Raises: UnreadableFile.
+        """
+        begin, end = _range(topic, queue_id, from_queue_offset, to_queue_offset)
+        part = _Part()
+        for key, value in self.database.items(DEFAULT, begin, end):
+            if key[:-8] != part.head or len(value) != SLOT_VALUE.size_bytes:
+                yield from part.taken(from_queue_offset, to_queue_offset)
+                queue = self._queue_of(key, value)
+                if queue is None or topic not in (None, queue[0]) or queue_id not in (None, queue[1]):
+                    part = _Part()
+                    continue
+                part = _Part(key[:-8], queue)
+            part.numbers.append(key[-8:])
+            part.values.append(value)
+            if len(part.values) == BATCH_ROWS:
+                yield from part.taken(from_queue_offset, to_queue_offset)
+        yield from part.taken(from_queue_offset, to_queue_offset)
+
+    def ends(self) -> dict[tuple[str, int], QueueEnds]:
+        """First and last slot of each queue, as the broker has noted them, by topic and queue number.
+
+        Damage: database-entry.
+        Raises: UnreadableFile.
+        """
+        found: dict[tuple[str, int], QueueEnds] = {}
+        for key, value in self.database.items(OFFSETS):
+            parsed = _end_key(key)
+            if parsed is None or len(value) < END_VALUE.size_bytes:
+                if parsed is None or parsed[0] != CHECKPOINT_TOPIC:
+                    self._tell(key, value)
+                continue
+            topic, which, queue_id = parsed
+            end = END_VALUE.unpack(value)
+            entry = found.setdefault((topic, queue_id), QueueEnds())
+            place = (end["queue_offset"], end["commit_log_offset"])
+            if which == b"max":
+                entry.last = place
+            else:
+                entry.first = place
+        return found
+
+    def taken_in_offset(self) -> int | None:
+        """Commit-log offset up to which records were taken in; None where the database does not say.
+
+        Units:  bytes of the commit log.
+        Raises: UnreadableFile.
+        """
+        name = CHECKPOINT_TOPIC.encode()
+        head = SLOT_KEY.pack(topic_length_bytes=len(name)) + MARK + name
+        key = head + _END_TAIL.pack(MARK, b"max", MARK, 0)
+        value = self.database.get(OFFSETS, key)
+        return None if value is None or len(value) < 8 else int.from_bytes(value[:8], "big", signed=True)
+
+    def _queue_of(self, key: bytes, value: bytes) -> tuple[str, int] | None:
+        """Topic and queue number of a slot; None where it is none, which is told."""
+        length = int.from_bytes(key[:4], "big", signed=True)
+        end = SLOT_KEY.size_bytes + 1 + length
+        if len(key) == end + _TAIL.size and length >= 0 and len(value) == SLOT_VALUE.size_bytes:
+            first, queue_id, second, _ = _TAIL.unpack_from(key, end)
+            if key[4:5] == first == second == MARK:
+                return _text(key[5:end]), queue_id
+        self._tell(key, value)
+        return None
+
+    def _tell(self, key: bytes, value: bytes) -> None:
+        self.findings.append(
+            Finding(
+                self.store.root, "database-entry", self.database.directory,
+                expected="topic, queue number and offset with a slot", actual=f"{key[:200]!r} with {len(value)} bytes",
+            )
+        )  # fmt: skip
+
+
+def _range(topic: str | None, queue_id: int | None, begin: int, end: int) -> tuple[bytes, bytes | None]:
+    """The keys that can hold what is wanted."""
+    if topic is None:
+        return b"", None
+    name = topic.encode("utf-8", "surrogateescape")
+    if queue_id is None:
+        prefix = SLOT_KEY.pack(topic_length_bytes=len(name)) + MARK + name
+        return prefix + MARK, prefix + b"\x02"
+    return slot_key(topic, queue_id, begin), slot_key(topic, queue_id, end)
+
+
+def _end_key(key: bytes) -> tuple[str, bytes, int] | None:
+    end = SLOT_KEY.size_bytes + 1 + int.from_bytes(key[:4], "big", signed=True)
+    if end <= SLOT_KEY.size_bytes or len(key) != end + _END_TAIL.size:
+        return None
+    first, which, second, queue_id = _END_TAIL.unpack_from(key, end)
+    if not key[4:5] == first == second == MARK or which not in (b"max", b"min"):
+        return None
+    return _text(key[5:end]), which, queue_id
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def queue_bounds(store: Store, findings: list[Finding]) -> dict[tuple[str, int], tuple[int, int]]:
+    """Queue offsets of the first slot and past the last one, of every queue in RocksDB that has a slot.
+
+    Damage: database-unread, database-entry.
+    """
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    for name in queue_directories(store):
+        try:
+            with open_database(store, name) as database:
+                for queue, ends in QueueDatabase(store, database, findings).ends().items():
+                    if ends.last is not None:
+                        found[queue] = (0 if ends.first is None else ends.first[0], ends.last[0] + 1)
+        except SourceError as error:
+            findings.append(unread(store, store.place(name), error))
+    return found
+
+
+def queue_directories(store: Store) -> list[str]:
+    """The directories of the store that hold a database of consume queues."""
+    return [name for name in DIRECTORIES if has_database(store, name)]

@@ -1,0 +1,175 @@
+"""The transactions that a broker keeps in RocksDB (5.4.0+, transRocksDBEnable): family `trans` of `rocksdbstore`.
+
+A key stands for a half that the broker has before it; it goes when an op is dispatched, or when the checks are spent.
+After a clean stop the family is complete. Of a running or a killed broker it is as old as the last flush: a half behind
+`last_offset` is open unless the commit log says otherwise, whatever the family holds (FORMATS 7.5, 7.6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from readers.model.errors import SourceError, UnreadableFile
+from readers.model.findings import Finding
+from readers.model.layout import Field, Layout, VariablePart
+from readers.model.reading import Reading
+from readers.model.tables import ROCKSDB_TRANSACTIONS
+from readers.rocksdb.rocksdb import CURRENT, has_database, open_database, unread
+from readers.store.store import Store
+
+DIRECTORY, FAMILY = "rocksdbstore", "trans"
+LAST_OFFSET = b"lastOffsetPy"
+SEPARATOR = b"@"
+_SOURCE = "store/transaction/TransRocksDBRecord.java, FORMATS 7.1"
+
+TRANSACTION_KEY = Layout(
+    "rocksdb_transaction_key",
+    "Key of an open transaction in RocksDB",
+    (Field("half_commit_log_offset", "q", "place of the half in the commit log", "byte"),),
+    8,
+    _SOURCE,
+    (
+        VariablePart("topic", "to the last @", "@ and the real topic"),
+        VariablePart("transaction_id", "to the end", "@ and the property __transactionId__"),
+    ),
+    since="5.4.0",
+)
+TRANSACTION_VALUE = Layout(
+    "rocksdb_transaction_value",
+    "Value of an open transaction in RocksDB",
+    (
+        Field("checks_count", "i", "checks sent so far"),
+        Field("record_length_bytes", "i", "length of the half", "byte"),
+    ),
+    8,
+    _SOURCE,
+    since="5.4.0",
+)
+LAST_OFFSET_VALUE = Layout(
+    "rocksdb_last_offset",
+    "Value of the key lastOffsetPy in RocksDB",
+    (Field("half_commit_log_offset", "q", "largest place of a half that was entered", "byte"),),
+    8,
+    "store/transaction/TransMessageRocksDBStore.java, FORMATS 7.1",
+    since="5.4.0",
+)
+
+#: What is known where there is no database, or it was not read.
+UNKNOWN_OFFSET = -1
+
+
+@dataclass(slots=True)
+class RocksdbEntries:
+    """What the database says.
+
+    Shape: `entries` are rows of ROCKSDB_TRANSACTIONS, None where the database was not read; `last_offset` is −1 before
+           the first half; `is_complete` after a clean stop, when what is not in it is not before the broker.
+    Order: commit-log offset.
+    Units: bytes of the commit log.
+    """
+
+    entries: pa.Table | None
+    last_offset: int = UNKNOWN_OFFSET
+    is_complete: bool = False
+    findings: list[Finding] = field(default_factory=list)
+
+
+def has_entries(store: Store) -> bool:
+    """Whether the store has the database; every broker from 5.4.0 on makes it, used or not."""
+    return has_database(store, DIRECTORY)
+
+
+def no_database(store: Store) -> Finding:
+    """The finding that stands where a log has halves of transactions in RocksDB, and there is no database."""
+    place = store.place(DIRECTORY)
+    what = f"it has no file {CURRENT}" if store.has(DIRECTORY) else "nothing of that name"
+    return Finding(store.root, "database-unread", place, expected="the database of the log's transactions", actual=what)
+
+
+def rocksdb_entries(store: Store) -> RocksdbEntries:
+    """The open transactions that the database knows of, and how far it had come.
+
+    Damage: database-unread where it cannot be read, or the library is not here; database-entry for what does not fit.
+    Source: store/transaction/TransMessageRocksDBStore.java; FORMATS 7.1, 7.7.
+    """
+    if not has_entries(store):
+        return RocksdbEntries(None)
+    try:
+        return _read(store)
+    except SourceError as error:
+        return RocksdbEntries(None, findings=[unread(store, store.place(DIRECTORY), error)])
+
+
+def _read(store: Store) -> RocksdbEntries:
+    place = store.place(DIRECTORY)
+    rows = []
+    found = RocksdbEntries(None, is_complete=not store.in_use and not store.aborted)
+    with open_database(store, DIRECTORY) as database:
+        for key, value in database.items(FAMILY):
+            if key == LAST_OFFSET:
+                if len(value) != LAST_OFFSET_VALUE.size_bytes:  # then it is not known what the table misses
+                    raise UnreadableFile(
+                        f"how far {place} was built is unknown: the value of {LAST_OFFSET.decode()} has {len(value)} "
+                        f"bytes, not {LAST_OFFSET_VALUE.size_bytes}",
+                        file=place, advice="what it holds is judged by the commit log alone",
+                    )  # fmt: skip
+                found.last_offset = LAST_OFFSET_VALUE.unpack(value)["half_commit_log_offset"]
+            elif len(key) < TRANSACTION_KEY.size_bytes or len(value) != TRANSACTION_VALUE.size_bytes:
+                found.findings.append(_strange(store, place, key, value))
+            else:
+                rows.append({"store": store.root, "file": place, **_entry(key, value)})
+    found.entries = pa.Table.from_pylist(rows, schema=ROCKSDB_TRANSACTIONS)
+    return found
+
+
+def read_rocksdb_transactions(store: Store) -> Reading:
+    """The same as a reading.
+
+    Shape: rows of ROCKSDB_TRANSACTIONS.
+    Order: commit-log offset.
+    Damage: database-entry.
+    Raises: UnreadableFile where the database cannot be read, MissingLibrary.
+    """
+    reading = Reading(ROCKSDB_TRANSACTIONS, ())
+    if not store.has(DIRECTORY):
+        reading.notes.append(f"{store.root} has no {DIRECTORY}: brokers before 5.4.0 make none")
+        return reading
+    found = _read(store)
+    assert found.entries is not None
+    reading.batches, reading.findings = found.entries.to_batches(), found.findings
+    reading.notes.append(_how_old(store, found))
+    return reading
+
+
+def _how_old(store: Store, found: RocksdbEntries) -> str:
+    upto = "no half yet" if found.last_offset < 0 else f"halves to commit-log offset {found.last_offset}"
+    if found.is_complete:
+        return f"the database is complete: it has taken in {upto}"
+    why = "the broker is running" if store.in_use else "the broker did not stop cleanly"
+    return f"the database is as old as its last flush, {upto}, because {why}"
+
+
+def _entry(key: bytes, value: bytes) -> dict[str, object]:
+    place = TRANSACTION_KEY.unpack(key)["half_commit_log_offset"]
+    words = key[TRANSACTION_KEY.size_bytes :].split(SEPARATOR)
+    topic, transaction_id = (None, None) if len(words) != 3 or words[0] else (_text(words[1]), _text(words[2]))
+    return {
+        "half_commit_log_offset": place,
+        "topic": topic,
+        "transaction_id": transaction_id,
+        "key": f"{place}{_text(key[TRANSACTION_KEY.size_bytes :])}",
+        **TRANSACTION_VALUE.unpack(value),
+    }
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _strange(store: Store, place: str, key: bytes, value: bytes) -> Finding:
+    return Finding(
+        store.root, "database-entry", place,
+        expected="offset@topic@id with 8 bytes", actual=f"{_text(key[:200])} with {len(value)} bytes",
+    )  # fmt: skip

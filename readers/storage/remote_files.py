@@ -1,0 +1,193 @@
+"""Files of any file system that `pyarrow.fs` opens, read in place: listings, small files whole, ranges of large ones.
+
+Every question is a request over a network, so answers are kept: listings for as long as a snapshot of a store lasts,
+and what was read of files as `remote_reads.py` says. Nothing is ever written, and nothing is stored on disk.
+Credentials come from the environment or the cloud's own default; they are in no place, row, error or pickle.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import re
+from pathlib import PurePosixPath
+
+import pyarrow as pa
+from pyarrow import fs
+
+from readers.model.errors import UnreadableFile
+from readers.storage.places import Entry, Uri, joined, uri_of
+from readers.storage.segments import open_file
+
+_REASON_CHARACTERS_MAX = 300
+_KEPT_CONTENT_BYTES_MAX = 4 << 20
+#: Names under which other tools know a file system of pyarrow's.
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+#: Google's client tries for a quarter of an hour unless told otherwise, also where a name is only misspelt.
+_GS_RETRY = "retry_limit_seconds"
+_SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AZURE_STORAGE_KEY")
+
+
+@functools.lru_cache(maxsize=64)
+def _file_system(base: Uri) -> tuple[fs.FileSystem, str]:
+    """The file system of a URI without its path, and what it calls the root there.
+
+    From a URI, because only so does pyarrow look at AWS_ENDPOINT_URL.
+    """
+    scheme, query = _SCHEMES.get(base.scheme, base.scheme), base.query
+    if scheme == "gs" and _GS_RETRY not in query:
+        query = f"{query}&{_GS_RETRY}=20" if query else f"?{_GS_RETRY}=20"
+    known = base._replace(scheme=scheme, query=query).base
+    try:
+        system, root = fs.FileSystem.from_uri(known)
+    except pa.ArrowInvalid as error:
+        if "Unrecognized filesystem" in str(error):
+            raise OSError(errno.EPROTONOSUPPORT, f"{base.scheme}:// is no file system that pyarrow opens") from error
+        raise OSError(errno.EINVAL, _reason(error)) from error
+    return system, root.rstrip("/")
+
+
+def opened(place: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a place, and what it is called there.
+
+    Raises: OSError.
+    """
+    uri = uri_of(place)
+    try:
+        system, root = _file_system(uri._replace(path=""))
+    except (pa.ArrowException, OSError) as error:
+        raise as_os_error(error) from error
+    return system, root + uri.path
+
+
+def _reason(error: BaseException) -> str:
+    """What the file system's client said, as one line without request numbers and secrets."""
+    text = " ".join(str(error).split())
+    text = re.sub(r" \(Request ID: [^)]*\)|^\[Errno \d+\] ", "", text)
+    for name in _SECRETS:
+        value = os.environ.get(name)
+        if value:
+            text = text.replace(value, f"${name}")
+    return text[:_REASON_CHARACTERS_MAX]
+
+
+def as_os_error(error: BaseException) -> OSError:
+    """The error with the reason where callers look for it."""
+    if isinstance(error, OSError) and error.strerror is not None and error.errno not in (None, errno.ENOENT):
+        return error
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return OSError(errno.EIO, _reason(error))
+
+
+class RemoteFiles:
+    """One root on a remote file system, with the listings of one snapshot."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._listed: dict[str, dict[str, Entry]] = {}
+        self._whole: set[str] = set()
+        self._contents: dict[str, bytes] = {}
+
+    def entries(self, directory: str) -> list[Entry]:
+        """What a directory holds. Order: name. Raises: OSError."""
+        return list(self._children(directory).values())
+
+    def list_whole(self, directory: str) -> None:
+        """One listing for all that lies below a directory."""
+        if directory in self._whole or not self._may_exist(directory):
+            return
+        self._whole.add(directory)
+        system, path = opened(directory)
+        self._listed[directory] = {}
+        found = _listing(system, path, recursive=True)
+        for info in sorted(found, key=lambda info: str(info.path)):
+            names = info.path[len(path) :].strip("/").split("/")
+            if not names[-1]:
+                continue  # an empty object that stands for the directory itself
+            place = joined(directory, *names)
+            parent = directory if len(names) == 1 else joined(directory, *names[:-1])
+            self._listed.setdefault(parent, {})[names[-1]] = _entry(info, names[-1], place)
+            if info.type == fs.FileType.Directory:
+                self._listed.setdefault(place, {})
+
+    def entry(self, place: str) -> Entry | None:
+        """What stands at a place; None if nothing does. Raises: OSError."""
+        uri = uri_of(place)
+        path = PurePosixPath(uri.path)
+        try:
+            return self._children(uri.at("" if str(path.parent) == "/" else str(path.parent))).get(path.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def content(self, place: str, bytes_max: int) -> bytes | None:
+        """A small file's bytes, at most one more than asked for; None if there is none."""
+        entry = self.entry(place)
+        if entry is None:
+            return None
+        if not entry.is_file:
+            raise UnreadableFile(f"{place} is not a file", file=place)
+        data = self._contents.get(place)
+        if data is None or len(data) < min(bytes_max + 1, entry.size_bytes):
+            with open_file(place, entry.size_bytes) as file:
+                data = file.read(0, bytes_max + 1)
+            if len(data) <= _KEPT_CONTENT_BYTES_MAX:
+                self._contents[place] = data
+        return data[: bytes_max + 1]
+
+    def _children(self, directory: str) -> dict[str, Entry]:
+        found = self._listed.get(directory)
+        if found is None:
+            if not self._may_exist(directory):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
+            system, path = opened(directory)
+            infos = sorted(_listing(system, path, recursive=False), key=lambda info: str(info.base_name))
+            found = {info.base_name: _entry(info, info.base_name, joined(directory, info.base_name)) for info in infos}
+            if not found:
+                _require_directory(system, path)
+            self._listed[directory] = found
+        return found
+
+    def _may_exist(self, directory: str) -> bool:
+        """Whether what is listed already leaves the directory possible."""
+        root, path = uri_of(self._root).path, uri_of(directory).path
+        names = path[len(root) :].strip("/").split("/") if path.startswith(f"{root}/") else []
+        place = self._root
+        for name in names:
+            listed = self._listed.get(place)
+            if listed is None:
+                return True
+            if name not in listed or not listed[name].is_directory:
+                return False
+            place = joined(place, name)
+        return True
+
+
+def _listing(system: fs.FileSystem, path: str, *, recursive: bool) -> list[fs.FileInfo]:
+    selector = fs.FileSelector(path or "/", recursive=recursive, allow_not_found=True)
+    try:
+        return list(system.get_file_info(selector))
+    except (pa.ArrowException, OSError) as error:
+        raise as_os_error(error) from error
+
+
+def _require_directory(system: fs.FileSystem, path: str) -> None:
+    """Nothing was listed: whether the directory is empty, or none at all."""
+    try:
+        kind = system.get_file_info(path or "/").type
+    except (pa.ArrowException, OSError) as error:
+        raise as_os_error(error) from error
+    if kind == fs.FileType.File:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if kind == fs.FileType.NotFound:
+        bucket = path.partition("/")[0]
+        is_bucket_missing = bool(bucket) and system.get_file_info(bucket).type == fs.FileType.NotFound
+        reason = f"there is no bucket {bucket}" if is_bucket_missing else os.strerror(errno.ENOENT)
+        raise FileNotFoundError(errno.ENOENT, reason)
+
+
+def _entry(info: fs.FileInfo, name: str, place: str) -> Entry:
+    is_file = info.type == fs.FileType.File
+    size_bytes = info.size if is_file and info.size is not None else 0
+    return Entry(name, place, info.type == fs.FileType.Directory, is_file, size_bytes, info.mtime_ns)

@@ -1,0 +1,330 @@
+"""Opens bytes, read-only: segment files of a log, read by position, on this machine or by a URI.
+
+Files are read with positioned reads into fresh memory, not mapped: a mapped file that another program truncates would
+kill this process, and a store of unknown history is exactly where that happens. A read that comes back short says so.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import os
+import re
+import struct
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from types import TracebackType
+
+from readers.model.errors import FileChanged, UnreadableFile
+from readers.model.findings import Finding, as_text
+from readers.storage.places import Entry, Files, is_uri, joined
+
+_SEGMENT_NAME = re.compile(r"\d{20}")
+_DLEDGER_DIRECTORY = re.compile(r"(.*/)?dledger-[^/]+/data/?")
+#: The header of a DLedger entry, in front of each record (4.5.0+, enableDLegerCommitLog).
+DLEDGER_FRAME_BYTES = 48
+_OPEN_FILES_MAX = 64
+#: How much of the end of a remote file is fetched with its opening.
+_END_BYTES = 1 << 20
+_OFFSET_MAX = (1 << 62) - 1
+#: Magic, length, place and body length at the head of a DLedger entry (`dledger.ENTRY_HEADER`).
+_ENTRY_HEAD = struct.Struct(">ii16xq12xi")
+_ENTRY_MAGIC = 1
+#: The begins of so many files are looked at for a log's kind: the first may be damaged.
+_LOOKED_AT_FILES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file of a log; its name is the offset of its first byte in that log.
+
+    Units: bytes. `size_bytes` is the length when the snapshot was taken, cut where the next segment begins.
+    `modified_ns`: for a remote file, when it had been written; it tells versions apart in what is kept of them.
+    `frame_bytes`: what stands in front of each record, in a log of DLedger entries.
+    """
+
+    file: str
+    base_offset: int
+    size_bytes: int
+    modified_ns: int | None = None
+    frame_bytes: int = 0
+
+    @property
+    def end_offset(self) -> int:
+        """Offset just past its last byte."""
+        return self.base_offset + self.size_bytes
+
+    def open(self) -> OpenFile:
+        """The file, open for reading.
+
+        Raises: UnreadableFile.
+        """
+        return open_file(self.file, self.size_bytes, self.modified_ns)
+
+
+class OpenFile:
+    """A file open for positioned reads within the length that the snapshot saw."""
+
+    #: Whether a read is a request: ranges that are known to come are then worth preparing.
+    is_remote = False
+
+    def __init__(self, file: str, size_bytes: int) -> None:
+        self.file = file
+        self.size_bytes = size_bytes
+        try:
+            self._descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise UnreadableFile(f"cannot open {file}: {error.strerror}", file=file) from error
+
+    def __enter__(self) -> OpenFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._descriptor)
+
+    def read(self, position_bytes: int, length_bytes: int) -> bytes:
+        """Exactly the bytes asked for, cut at the snapshot's length.
+
+        Raises: FileChanged if the file has become shorter; UnreadableFile if the system cannot read it.
+        """
+        wanted = max(0, min(length_bytes, self.size_bytes - position_bytes))
+        parts: list[bytes] = []
+        while wanted:
+            try:
+                part = os.pread(self._descriptor, wanted, position_bytes)
+            except OSError as error:
+                raise UnreadableFile(
+                    f"cannot read {self.file}: {error.strerror}", file=self.file, position_bytes=position_bytes
+                ) from error
+            if not part:
+                raise FileChanged(
+                    f"{self.file} became shorter while it was read",
+                    file=self.file, position_bytes=position_bytes, advice="read a copy, or try again",
+                )
+            parts.append(part)
+            wanted -= len(part)
+            position_bytes += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def prepare(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """These ranges (position, length) will be read next; nothing has to be done for that here."""
+
+    def next_data(self, position_bytes: int) -> int:
+        """Where the next bytes that are not a hole begin; the snapshot's length if there are none.
+
+        Segments are preallocated and often sparse: a hole is zeros that need not be read to be known.
+        """
+        try:
+            return min(os.lseek(self._descriptor, position_bytes, os.SEEK_DATA), self.size_bytes)
+        except OSError:  # no data after the position (ENXIO), or a file system that knows no holes
+            return self.size_bytes if _is_hole(self._descriptor, position_bytes) else position_bytes
+
+
+def open_file(file: str, size_bytes: int, modified_ns: int | None = None) -> OpenFile:
+    """A local file, or one that a URI names, open for reading.
+
+    Raises: UnreadableFile.
+    """
+    if not is_uri(file):
+        return OpenFile(file, size_bytes)
+    from readers.storage.remote_reads import RemoteFile
+
+    return RemoteFile(file, size_bytes, modified_ns)
+
+
+def open_together(segments: Iterable[Segment]) -> None:
+    """Remote files that will be read next from their ends, opened side by side; errors are left to the reading."""
+    from readers.storage.remote_reads import open_together as open_remotely
+
+    open_remotely([(segment.file, segment.size_bytes, segment.modified_ns) for segment in segments], _END_BYTES)
+
+
+def _is_hole(descriptor: int, position_bytes: int) -> bool:
+    try:
+        return os.lseek(descriptor, position_bytes, os.SEEK_HOLE) == position_bytes
+    except OSError:
+        return False
+
+
+class SegmentedLog:
+    """Several segments as one address space, for reading single records; descriptors are kept and bounded."""
+
+    def __init__(self, segments: tuple[Segment, ...]) -> None:
+        self.segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._open: OrderedDict[int, OpenFile] = OrderedDict()
+
+    @property
+    def begin_offset(self) -> int:
+        """Offset of the first byte; 0 for an empty log."""
+        return self.segments[0].base_offset if self.segments else 0
+
+    @property
+    def end_offset(self) -> int:
+        """Offset past the last file's last byte; 0 for an empty log."""
+        return self.segments[-1].end_offset if self.segments else 0
+
+    def segment_at(self, offset: int) -> Segment | None:
+        """The segment that holds an offset, if a file does."""
+        number = bisect.bisect_right(self._bases, offset) - 1
+        if number < 0 or offset >= self.segments[number].end_offset:
+            return None
+        return self.segments[number]
+
+    def read(self, offset: int, length_bytes: int) -> bytes:
+        """The bytes from an offset on, fewer where its segment ends, none where no file holds it.
+
+        Raises: FileChanged, UnreadableFile.
+        """
+        number = bisect.bisect_right(self._bases, offset) - 1
+        if number < 0 or offset >= self.segments[number].end_offset:
+            return b""
+        return self._opened(number).read(offset - self.segments[number].base_offset, length_bytes)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a read is a request."""
+        return bool(self.segments) and is_uri(self.segments[0].file)
+
+    def prepare(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """These ranges (offset, length), ascending, will be read next: where a read is a request, fetch them together.
+
+        Raises: FileChanged, UnreadableFile.
+        """
+        for number, group in itertools.groupby(ranges, lambda one: bisect.bisect_right(self._bases, one[0]) - 1):
+            if number >= 0:
+                segment = self.segments[number]
+                mine = [(offset - segment.base_offset, length) for offset, length in group]
+                self._opened(number).prepare([one for one in mine if one[0] < segment.size_bytes])
+
+    def _opened(self, number: int) -> OpenFile:
+        opened = self._open.get(number)
+        if opened is None:
+            opened = self._open[number] = self.segments[number].open()
+            if len(self._open) > _OPEN_FILES_MAX:
+                self._open.popitem(last=False)[1].close()
+        else:
+            self._open.move_to_end(number)
+        return opened
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        for opened in self._open.values():
+            opened.close()
+        self._open.clear()
+
+
+def is_dledger(directory: str) -> bool:
+    """Whether a directory's files are a log of DLedger entries, by its name.
+
+    Source: store/dledger/DLedgerCommitLog.java (dledger-SELFID/data); FORMATS 1.8.
+    """
+    return _DLEDGER_DIRECTORY.fullmatch(directory) is not None
+
+
+def with_frames(segments: tuple[Segment, ...], directory: str) -> tuple[Segment, ...]:
+    """The same segments, those of a directory as DLedger's if their first bytes are an entry's.
+
+    storePathDLedgerCommitLog (4.9.4+) gives the log any name, and evidence is copied under any. A record of an ordinary
+    log begins with its length, which is never 1.
+    """
+    prefix = joined(directory, "")
+    mine = [one for one in segments if one.file.startswith(prefix) and one.size_bytes and not one.frame_bytes]
+    if not any(map(_begins_with_entry, mine[:_LOOKED_AT_FILES])):
+        return segments
+    found = {one.file for one in mine}
+    return tuple(replace(one, frame_bytes=DLEDGER_FRAME_BYTES) if one.file in found else one for one in segments)
+
+
+def _begins_with_entry(segment: Segment) -> bool:
+    try:
+        with segment.open() as file:
+            head = file.read(0, DLEDGER_FRAME_BYTES)
+    except (UnreadableFile, FileChanged):
+        return False  # what reads the log reports it
+    if len(head) < DLEDGER_FRAME_BYTES:
+        return False
+    magic, length, place, body_length = _ENTRY_HEAD.unpack_from(head)
+    return bool(magic == _ENTRY_MAGIC and place == segment.base_offset and body_length == length - DLEDGER_FRAME_BYTES)
+
+
+def list_segments(
+    directories: list[str], store: str, files_of: Callable[[str], Files]
+) -> tuple[tuple[Segment, ...], list[Finding]]:
+    """The segment files of one log, from one directory or (multi-path commit logs, 4.9.2+) several.
+
+    `files_of`: the file system of each directory.
+    Order:  base offset ascending.
+    Damage: stray files, gaps, overlaps, unlike lengths become findings; a file is never refused for them.
+    Source: store/MappedFileQueue.java load; FORMATS 1.2, 1.3.
+    """
+    findings: list[Finding] = []
+    found: list[Segment] = []
+    for directory in directories:
+        for entry in _entries(files_of(directory), directory, store, findings):
+            if not _SEGMENT_NAME.fullmatch(entry.name) or int(entry.name) > _OFFSET_MAX or not entry.is_file:
+                if not entry.is_directory:  # sub-directories are skipped by brokers from 5.1.0
+                    findings.append(Finding(store, "stray-file", as_text(entry.path)))
+                continue
+            frame = DLEDGER_FRAME_BYTES if is_dledger(directory) else 0
+            found.append(Segment(as_text(entry.path), int(entry.name), entry.size_bytes, entry.modified_ns, frame))
+    found.sort(key=lambda segment: (segment.base_offset, segment.file))
+    return _without_overlaps(found, store, findings), findings
+
+
+def _entries(files: Files, directory: str, store: str, findings: list[Finding]) -> list[Entry]:
+    try:
+        return files.entries(directory)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        findings.append(Finding(store, "unreadable-file", as_text(directory), actual=error.strerror))
+        return []
+
+
+def _without_overlaps(found: list[Segment], store: str, findings: list[Finding]) -> tuple[Segment, ...]:
+    sizes = Counter(segment.size_bytes for segment in found if segment.size_bytes)
+    usual = sizes.most_common(1)[0][0] if sizes else 0
+    kept: list[Segment] = []
+    for number, segment in enumerate(found):
+        if segment.size_bytes != usual:
+            findings.append(
+                Finding(
+                    store, "segment-size", segment.file, 0, segment.size_bytes,
+                    expected=f"{usual} bytes", actual=f"{segment.size_bytes} bytes",
+                )
+            )
+        following = found[number + 1] if number + 1 < len(found) else None
+        if following is not None and following.base_offset == segment.base_offset:
+            findings.append(
+                Finding(store, "segment-overlap", segment.file, actual=f"the same range as {following.file}")
+            )
+            continue
+        if following is not None and segment.end_offset > following.base_offset:
+            length = following.base_offset - segment.base_offset
+            findings.append(
+                Finding(
+                    store, "segment-overlap", segment.file, length, segment.size_bytes - length,
+                    expected=f"{length} bytes, for {following.file} begins there", actual=f"{segment.size_bytes} bytes",
+                )
+            )
+            segment = replace(segment, size_bytes=length)
+        if kept and kept[-1].end_offset < segment.base_offset:
+            gap = segment.base_offset - kept[-1].end_offset
+            findings.append(
+                Finding(
+                    store, "segment-gap", kept[-1].file, kept[-1].size_bytes, gap,
+                    commit_log_offset=kept[-1].end_offset,
+                    expected=f"a file that begins at {kept[-1].end_offset}",
+                    actual=f"next begins at {segment.base_offset}",
+                )
+            )
+        kept.append(segment)
+    return tuple(kept)

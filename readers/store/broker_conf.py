@@ -1,0 +1,71 @@
+"""A broker's configuration as its operator gives it: a broker.conf, or what `mqadmin getBrokerConfig` printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from readers.model.errors import BadText, UnreadableFile
+from readers.model.findings import as_text
+
+_CONF_BYTES_MAX = 4 << 20
+_SPACE = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def read_broker_conf(path: str | Path) -> dict[str, str]:
+    """The keys and values of a broker.conf, or of what `mqadmin getBrokerConfig` printed.
+
+    Raises: UnreadableFile, BadText.
+    Source: java.util.Properties.load.
+    """
+    file = as_text(Path(path))
+    try:
+        if not Path(path).is_file():
+            raise UnreadableFile(f"{file} is not a file", file=file, advice="give the broker's broker.conf")
+        with open(path, "rb") as opened:
+            data = opened.read(_CONF_BYTES_MAX + 1)
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
+    if len(data) > _CONF_BYTES_MAX or b"\0" in data:
+        position = data.find(b"\0") if b"\0" in data else _CONF_BYTES_MAX
+        raise BadText(f"{file} is not a broker configuration", file=file, position_bytes=position)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    pairs = (_pair(line) for line in _logical_lines(text))
+    return {key: value for key, value in pairs if key}  # mqadmin's lines of ==== have no key
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments, those that end in a backslash joined with the next."""
+    pending = ""
+    for part in re.split(r"\r\n|\n|\r", text):
+        line = part.lstrip(_SPACE)
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            pending += line[:-1]
+            continue
+        yield pending + line
+        pending = ""
+    if pending:
+        yield pending
+
+
+def _pair(line: str) -> tuple[str, str]:
+    match = re.match(r"((?:[^\\ \t\f=:]|\\.)*+)[ \t\f]*+[=:]?[ \t\f]*+", line, re.DOTALL)
+    assert match is not None  # every part of the pattern can be empty
+    return _unescaped(match[1]), _unescaped(line[match.end() :])
+
+
+def _unescaped(text: str) -> str:
+    def plain(match: re.Match[str]) -> str:
+        if match[1]:
+            return chr(int(match[1], 16))
+        return _ESCAPES.get(match[2], match[2])
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", plain, text, flags=re.DOTALL)

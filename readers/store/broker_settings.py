@@ -1,0 +1,314 @@
+"""The settings of the broker and which version it is, as far as a store or its operator says; the rest by default.
+
+A broker's configuration is not in its store. The operator can give it (broker.conf, or what mqadmin getBrokerConfig
+printed); what is not given is the default of the version. The version is given, or bounded by what only some versions
+write. Every value says where it comes from, because verdicts depend on some of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from readers.model.errors import BadRequest
+from readers.store.paths import Version as Version
+from readers.store.store import HALF_TOPIC, Store
+from readers.store.version_signs import DISCARD_COPY_SINCE, VERSION_MARKS, at_least, at_most, rewritten_since, set_back
+
+FROM_CONF = "broker.conf"
+FROM_BROKER = "the broker itself"
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """A key of the configuration; `defaults`: (first version that has it, value), oldest first."""
+
+    key: str
+    defaults: tuple[tuple[Version, int], ...]
+    bits: int = 32
+
+
+_FIRST: Version = (0, 0, 0)
+#: Field of BrokerSettings → where it stands in the configuration, and its defaults. Source: FORMATS 1.2, 5.1, 5.13.
+_SETTINGS: dict[str, _Setting] = {
+    "transaction_time_out_ms": _Setting("transactionTimeOut", ((_FIRST, 3_000), ((4, 3, 1), 6_000)), 64),
+    "transaction_check_max": _Setting("transactionCheckMax", ((_FIRST, 5), ((4, 3, 1), 15))),
+    "transaction_check_interval_ms": _Setting(
+        "transactionCheckInterval", ((_FIRST, 60_000), ((5, 1, 1), 30_000)), 64
+    ),
+    "transaction_op_batch_interval_ms": _Setting(
+        "transactionOpBatchInterval", ((_FIRST, 0), ((5, 1, 0), 3_000)), 64
+    ),
+    "file_reserved_time_hours": _Setting("fileReservedTime", ((_FIRST, 72),)),
+    "max_hash_slots": _Setting("maxHashSlotNum", ((_FIRST, 5_000_000),)),
+    "max_index_entries": _Setting("maxIndexNum", ((_FIRST, 20_000_000),)),
+}  # fmt: skip
+_OP_BATCHES_SINCE: Version = (5, 1, 0)
+#: The last known release of each line; of 3.x any number is taken, for some were released outside of Apache.
+_LAST_OF_LINES: tuple[Version, ...] = (
+    (3, 0, 999), (3, 1, 999), (3, 2, 999), (3, 4, 999), (3, 5, 999), (4, 0, 0), (4, 1, 0), (4, 2, 0), (4, 3, 2),
+    (4, 4, 0), (4, 5, 2), (4, 6, 1), (4, 7, 1), (4, 8, 0), (4, 9, 8), (5, 0, 0), (5, 1, 4), (5, 2, 0), (5, 3, 4),
+    (5, 4, 0), (5, 5, 1),
+)  # fmt: skip
+_BEFORE_OP_BATCHES: Version = (5, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """The configuration and version of a store's broker; None is not known.
+
+    Shape: `origin` says of every other field where its value comes from. `batches_ops`: ops wait in memory for up to
+           transaction_op_batch_interval_ms (5.1.0+). `writes_discard_copy`: giving up on a half leaves a copy in the
+           discard topic (4.5.2+).
+    Units: as the names say; versions are (5, 1, 4).
+    """
+
+    version_low: Version | None
+    version_high: Version | None
+    transaction_time_out_ms: int
+    transaction_check_max: int
+    transaction_check_interval_ms: int
+    transaction_op_batch_interval_ms: int
+    file_reserved_time_hours: int
+    max_hash_slots: int
+    max_index_entries: int
+    broker_role: str
+    writes_discard_copy: bool | None
+    batches_ops: bool | None
+    origin: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def check_max_is_configured(self) -> bool:
+        """Whether transaction_check_max was given, not assumed."""
+        return self.origin.get("transaction_check_max") in (FROM_CONF, FROM_BROKER)
+
+    @property
+    def version(self) -> str:
+        """The version as people write it, or what is known of it."""
+        low, high = self.version_low, self.version_high
+        if low is not None and low == high:
+            return _dotted(low)
+        parts = [] if low is None else [f"{_dotted(low)} or later"]
+        parts += [] if high is None else [f"{_dotted(high)} or earlier"]
+        return " and ".join(parts) or "of an unknown version"
+
+    def describe(self) -> str:
+        """One line: the version and why, then every setting that verdicts depend on with its origin.
+
+        The check's settings are left out where the broker is older than the check (4.3.0).
+        """
+        causes = dict.fromkeys(self.origin[name] for name in ("version_low", "version_high") if name in self.origin)
+        known = f"broker {self.version}" + (f" ({', '.join(causes)})" if causes else "")
+        known += f", once {self.origin['once']}" if "once" in self.origin else ""
+        has_check = self.version_high is None or self.version_high >= VERSION_MARKS[f"consumequeue/{HALF_TOPIC}"]
+        shown = list(_SETTINGS)[:5] if has_check else ["file_reserved_time_hours"]
+        groups: dict[str, list[str]] = {}
+        for name in shown:
+            groups.setdefault(self.origin.get(name, "given"), []).append(f"{_SETTINGS[name].key} {getattr(self, name)}")
+        return "; ".join([known, *(f"{origin}: {', '.join(values)}" for origin, values in groups.items())])
+
+
+def broker_settings(
+    store: Store,
+    *,
+    conf: Mapping[str, str] | None = None,
+    version: str | None = None,
+    batches_ops_seen: bool | None = None,
+    discard_topic_seen: bool | None = None,
+) -> BrokerSettings:
+    """The settings of a store's broker. Reads small files of the store only, never its log.
+
+    `conf`: keys and values of its configuration. `version`: its version. `batches_ops_seen`: whether there are op
+    messages with lists of numbers; False says that there are ops and none has one. `discard_topic_seen`: whether a
+    record of the discard topic was met.
+    Raises: BadRequest if `version` is none.
+    """
+    low, high, origin = _bounds(store, version, batches_ops_seen, discard_topic_seen)
+    return _settings(conf or {}, low, high, origin)
+
+
+def settings_of_broker(conf: Mapping[str, str], version: str) -> BrokerSettings:
+    """The settings of a broker that was asked for its configuration and version itself.
+
+    Raises: BadRequest if `version` is none.
+    """
+    exact = parse_version(version)
+    settings = _settings(conf, exact, exact, {"version_low": FROM_BROKER, "version_high": FROM_BROKER})
+    origin = {name: FROM_BROKER if cause == FROM_CONF else cause for name, cause in settings.origin.items()}
+    return replace(settings, origin=origin)
+
+
+def _settings(
+    conf: Mapping[str, str], low: Version | None, high: Version | None, origin: dict[str, str]
+) -> BrokerSettings:
+    values: dict[str, Any] = {}
+    for name, setting in _SETTINGS.items():
+        values[name], origin[name] = _value(setting, conf, low, high)
+    batches, batches_why = _since(_OP_BATCHES_SINCE, low, high)
+    if batches is False:  # the key means nothing to such a broker
+        values["transaction_op_batch_interval_ms"] = 0
+        origin["transaction_op_batch_interval_ms"] = "brokers before 5.1.0 write ops at once"
+    copies, copies_why = _since(DISCARD_COPY_SINCE, low, high)
+    origin |= {"batches_ops": batches_why, "writes_discard_copy": copies_why}
+    role = conf.get("brokerRole", "")
+    is_given = role in ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
+    origin["broker_role"] = FROM_CONF if is_given else "default"
+    return BrokerSettings(
+        version_low=low,
+        version_high=high,
+        broker_role=role if is_given else "ASYNC_MASTER",
+        writes_discard_copy=copies,
+        batches_ops=batches,
+        origin=origin,
+        **values,
+    )
+
+
+def parse_version(text: str) -> Version:
+    """A version as people or brokers write it: 5.1.4, 5.1.4-SNAPSHOT, V5_1_4; V4_2_0_SNAPSHOT, as 4.2.0 calls itself.
+
+    Raises: BadRequest.
+    """
+    match = re.match(r"[vV]?([0-9]{1,3})[._]([0-9]{1,3})(?:[._]([0-9]{1,3}))?(?:_SNAPSHOT)?(?![0-9._])", text.strip())
+    if match is None:
+        raise BadRequest(f"{text!r} is not a broker version", field="version", expected="5.1.4", actual=text)
+    return int(match[1]), int(match[2]), int(match[3] or 0)
+
+
+def given_version(store: Store, text: str) -> tuple[Version, str]:
+    """The version that an operator names, and what is to be said of it.
+
+    A release that is not known is treated as the one before it. One that is older or younger than what files seem to
+    be of is believed: a broker may be set back, and the next one may be younger than the last.
+    Raises: BadRequest if the text is not a version, or names one older than the broker that wrote the store last.
+    """
+    exact = parse_version(text)
+    known = release_before(exact)
+    if known is None:
+        raise BadRequest(f"no broker {_dotted(exact)} is known", advice="write it like 5.1.4")
+    written = list(rewritten_since(store))
+    if written and known < max(written)[0]:
+        since, name = max(written)
+        raise BadRequest(
+            f"--broker-version {text.strip()} contradicts {store.root}: {name} is as brokers write it since "
+            f"{_dotted(since)}, whenever they run", advice="leave it out, or name the version that wrote it last",
+        )
+    origins = ["given"] if known == exact else [f"given as {_dotted(exact)}, which is not known here"]
+    low, high, origin = _bounds(store, None, None, None)
+    if "once" in origin:
+        origins.append(f"once it was {origin['once']}")
+    elif low is not None and known < low:
+        origins.append(f"once it was {_dotted(low)} or later: {origin['version_low']}")
+    if high is not None and known > high:
+        origins.append(f"the last one was {_dotted(high)} or earlier: {origin['version_high']}")
+    return known, ", ".join(origins)
+
+
+def release_before(version: Version) -> Version | None:
+    """The version itself where it is a known release, else the newest known one before it; None before 3.0."""
+    lines = [line for line in _LAST_OF_LINES if line[:2] <= version[:2]]
+    if not lines:
+        return None
+    last = max(lines)
+    return version if version[:2] == last[:2] and version <= last else last
+
+
+# --- version ---------------------------------------------------------------------------------------------------------
+
+
+def _bounds(
+    store: Store, version: str | None, batches_ops_seen: bool | None, discard_topic_seen: bool | None
+) -> tuple[Version | None, Version | None, dict[str, str]]:
+    if version is not None:
+        exact, why = given_version(store, version)
+        return exact, exact, {"version_low": why, "version_high": why}
+    least = list(at_least(store))
+    most = list(at_most(store))
+    if discard_topic_seen:
+        least.append((DISCARD_COPY_SINCE, "records of the discard topic"))
+    if batches_ops_seen:
+        least.append((_OP_BATCHES_SINCE, "op messages with lists"))
+    elif batches_ops_seen is False:
+        most.append((_BEFORE_OP_BATCHES, "op messages of single numbers"))
+    origin: dict[str, str] = {}
+    low = high = None
+    if least:
+        low, origin["version_low"] = max(least, key=lambda found: found[0])
+    back = None if low is None else set_back(store, low)
+    if low is not None and back is not None:
+        origin = {"once": f"{_dotted(low)} or later ({origin['version_low']})"}
+        low, most = None, [back, *most]
+        if written := list(rewritten_since(store)):
+            low, origin["version_low"] = max(written, key=lambda found: found[0])
+    # what an older broker left behind says nothing about the one that came after it
+    most = [found for found in most if low is None or found[0] >= low]
+    if most:
+        high, origin["version_high"] = min(most, key=lambda found: found[0])
+    return low, high, origin
+
+
+def _since(version: Version, low: Version | None, high: Version | None) -> tuple[bool | None, str]:
+    """Whether the broker has what came with a version, and why."""
+    if low is not None and low >= version:
+        return True, f"brokers from {_dotted(version)}"
+    if high is not None and high < version:
+        return False, f"brokers before {_dotted(version)}"
+    return None, f"not known: it came with {_dotted(version)}"
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def _value(
+    setting: _Setting, conf: Mapping[str, str], low: Version | None, high: Version | None
+) -> tuple[int, str]:
+    given = conf.get(setting.key)
+    if given is not None:
+        number = _java_integer(given, setting.bits)
+        if number is not None:
+            return number, FROM_CONF
+    number, origin = _default(setting, low, high)
+    if given is not None:
+        origin += f", for no broker reads {given[:40]!r}"
+    return number, origin
+
+
+def _default(setting: _Setting, low: Version | None, high: Version | None) -> tuple[int, str]:
+    """The default; where the version leaves several possible, the youngest."""
+    possible = [
+        (since, value)
+        for number, (since, value) in enumerate(setting.defaults)
+        if (high is None or since <= high)
+        and (low is None or number + 1 == len(setting.defaults) or low < setting.defaults[number + 1][0])
+    ]
+    since, value = possible[-1]
+    if len(setting.defaults) == 1:
+        return value, "default"
+    if len(possible) > 1:
+        return value, f"assumed, default of {_dotted(since)} or later ({possible[0][1]} before)"
+    if since == _FIRST:
+        return value, f"default before {_dotted(setting.defaults[1][0])}"
+    return value, f"default of {_dotted(since)} or later"
+
+
+def conf_integer(conf: Mapping[str, str], key: str, default: int, bits: int) -> int:
+    """A number of the configuration as a broker reads it, or its default."""
+    number = _java_integer(conf.get(key, ""), bits)
+    return default if number is None else number
+
+
+def _java_integer(text: str, bits: int) -> int | None:
+    """What Integer.parseInt or Long.parseLong reads; None where they fail and the broker keeps its default.
+
+    Source: common/MixAll.java properties2Object.
+    """
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
+        return None
+    number = int(text)
+    return number if -(1 << bits - 1) <= number < 1 << bits - 1 else None
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,134 @@
+"""The file `checkpoint`: up to which times the broker had flushed its files when it wrote it last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from readers.model.errors import FileChanged, UnreadableFile
+from readers.model.findings import Finding
+from readers.model.layout import Field, Layout
+from readers.model.reading import Coverage, Reading
+from readers.model.tables import CHECKPOINT
+from readers.storage.segments import open_file
+from readers.store.store import Store
+
+CHECKPOINT_FIELDS = Layout(
+    "checkpoint",
+    "Checkpoint, the first bytes of a file of 4096",
+    (
+        Field("physic_msg_time_ms", "q", "store time of the last flushed commit-log record", "ms"),
+        Field("logics_msg_time_ms", "q", "store time of the last record in the consume queues", "ms"),
+        Field("index_msg_time_ms", "q", "store time of the last entry in the last completed index file", "ms"),
+        Field("master_flushed_offset", "q", "slave: how far its master had flushed", "byte", since="5.0.0"),
+        Field("confirm_offset", "q", "commit log confirmed by the replicas", "byte", since="5.1.1"),
+        Field("logics_offset", "q", "the last record in flushed consume queues", "byte", since="5.5.0"),
+    ),
+    48,
+    "store/StoreCheckpoint.java, FORMATS 1.4",
+)
+SIZE_BYTES = 4096
+#: The year 2200: what is beyond is no time that a broker wrote.
+_TIME_MS_MAX = 7_258_118_400_000
+
+
+def read_checkpoint(store: Store) -> Reading:
+    """The values of the checkpoint, zeros too: one row each.
+
+    Order:  the file's.
+    Damage: checkpoint-damaged for another length than 4096, or bytes where none belong; unreadable-file.
+    Source: store/StoreCheckpoint.java; FORMATS 1.4.
+    """
+    reading = Reading(CHECKPOINT, ())
+    reading.batches = _batches(store, reading)
+    return reading
+
+
+def checkpoint_values(store: Store) -> dict[str, int]:
+    """Field name → value, for as many fields as the file holds; empty where it cannot be read."""
+    try:
+        found = _read(store)
+    except (UnreadableFile, FileChanged):
+        return {}
+    data = b"" if found is None else found[1][: CHECKPOINT_FIELDS.size_bytes]
+    values = CHECKPOINT_FIELDS.unpack(data.ljust(CHECKPOINT_FIELDS.size_bytes, b"\0"))
+    return {name: values[name] for name, place in CHECKPOINT_FIELDS.offsets.items() if place + 8 <= len(data)}
+
+
+def flushed_time_ms(store: Store) -> int | None:
+    """The latest record time that the checkpoint knows of; None where it knows none.
+
+    5.5.0 leaves the queues' time at zero, others the flushed one behind it: the later of both is taken.
+    """
+    values = checkpoint_values(store)
+    times = [values.get(name, 0) for name in ("physic_msg_time_ms", "logics_msg_time_ms")]
+    return max((time for time in times if 0 < time <= _TIME_MS_MAX), default=None)
+
+
+def _read(store: Store) -> tuple[int, bytes] | None:
+    """The file's length and its first 4096 bytes; None where there is no file."""
+    place = store.place("checkpoint")
+    try:
+        entry = store.files.entry(place)
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {place}: {error.strerror}", file=place) from error
+    if entry is None or not entry.is_file:
+        return None
+    with open_file(place, entry.size_bytes, entry.modified_ns) as file:
+        return entry.size_bytes, file.read(0, SIZE_BYTES)
+
+
+def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
+    file = store.place("checkpoint")
+    try:
+        found = _read(store)
+    except (UnreadableFile, FileChanged) as error:
+        reading.findings.append(Finding(store.root, "unreadable-file", file, actual=error.message))
+        return
+    if found is None:
+        return
+    size, data = found
+    if size != SIZE_BYTES:
+        reading.findings.append(
+            Finding(
+                store.root, "checkpoint-damaged", file, 0, size,
+                expected=f"{SIZE_BYTES} bytes", actual=f"{size} bytes",
+            )
+        )  # fmt: skip
+    rows = []
+    for number, (name, position) in enumerate(CHECKPOINT_FIELDS.offsets.items()):
+        if position + 8 > len(data):
+            break
+        field = CHECKPOINT_FIELDS.fields[number]
+        value = int.from_bytes(data[position : position + 8], "big", signed=True)
+        rows.append(
+            {
+                "store": store.root,
+                "file": file,
+                "position_bytes": position,
+                "length_bytes": field.size_bytes,
+                "field": name,
+                "value": value,
+                "time_ms": value if field.unit == "ms" and 0 < value <= _TIME_MS_MAX else None,
+                "meaning": field.meaning,
+                "since": field.since,
+            }
+        )
+    _cover(store, reading, file, size, data, len(rows) * 8)
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, schema=CHECKPOINT)
+
+
+def _cover(store: Store, reading: Reading, file: str, size: int, data: bytes, decoded: int) -> None:
+    """The page behind the values is zeros; what lies beyond the page is none of the broker's."""
+    coverage = Coverage(store.root, file, size, decoded_bytes=decoded)
+    reading.coverage.append(coverage)
+    rest = data[decoded:]
+    strange = len(rest.rstrip(b"\0"))
+    coverage.damaged_bytes = strange + size - len(data)
+    coverage.filler_bytes = len(rest) - strange
+    if strange:
+        reading.findings.append(
+            Finding(store.root, "checkpoint-damaged", file, decoded, strange, expected="zeros", actual="other bytes")
+        )

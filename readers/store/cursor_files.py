@@ -1,0 +1,80 @@
+"""Which of a store's files its broker keeps the cursors in: config/consumerOffset.json, or with enableLmq another.
+
+A broker writes its file every 5 s (flushConsumerOffsetInterval) and leaves the other as it was. Where both are there,
+the setting was changed once: the one written last is the broker's, and its check has come further.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from readers.model.findings import Finding
+from readers.store.fastjson import Config, read_config
+from readers.store.paths import CURSOR_FILES, CursorFile
+from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
+
+#: Files whose times are nearer to each other than this were copied, or written by one broker after the other: no time
+#: says which is younger.
+_APART_NS = 60 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The file that is the broker's, read; `finding`: the other one contradicts the choice."""
+
+    file: CursorFile
+    config: Config
+    finding: Finding | None = None
+
+
+def chosen_cursor_file(store: Store) -> Chosen:
+    """The file in which the store's broker keeps its cursors; the usual one where there is none.
+
+    Damage: cursors-contradict where the older file's check has come further than the younger one's, or one of two
+            cannot be read and no time says which is younger.
+    """
+    there = [file for file in CURSOR_FILES if _is_there(store, file)]
+    if len(there) < 2:
+        file = there[0] if there else CURSOR_FILES[0]
+        return Chosen(file, read_config(store, file.name))
+    usual, light = (Chosen(file, read_config(store, file.name)) for file in CURSOR_FILES)
+    written_ns = [store.modified_ns("config", file.name) or 0 for file in CURSOR_FILES]
+    apart_ns = written_ns[1] - written_ns[0]
+    further = _further(light.config.value, usual.config.value)
+    if abs(apart_ns) < _APART_NS:
+        chosen, other = (light, usual) if further is True else (usual, light)
+        return chosen if other.config.value is not None else _contradicted(store, chosen, other, "cannot be read")
+    younger, older = (light, usual) if apart_ns > 0 else (usual, light)
+    if further is None or further == (younger is light):
+        return younger
+    return _contradicted(store, younger, older, "is older, and its check has come further")
+
+
+def _contradicted(store: Store, chosen: Chosen, other: Chosen, words: str) -> Chosen:
+    finding = Finding(
+        store.root, "cursors-contradict", store.place("config", chosen.file.name),
+        expected="the later cursors in the file written last",
+        actual=f"{store.place('config', other.file.name)} {words}",
+    )  # fmt: skip
+    return Chosen(chosen.file, chosen.config, finding)
+
+
+def _is_there(store: Store, file: CursorFile) -> bool:
+    return any(store.has("config", name) for name in (file.name, f"{file.name}.bak"))
+
+
+def _further(light: Any, usual: Any) -> bool | None:
+    """Whether the check has come further by the light file; None where both say the same, or contradict."""
+    said = {(a > b) - (a < b) for a, b in zip(_check(light), _check(usual), strict=True)} - {0}
+    return said == {1} if len(said) == 1 else None
+
+
+def _check(value: Any) -> list[int]:
+    table = value.get("offsetTable") if isinstance(value, dict) else None
+    found = []
+    for topic in (HALF_TOPIC, OP_TOPIC):
+        queues = table.get(f"{topic}@{CHECK_GROUP}") if isinstance(table, dict) else None
+        cursor = queues.get("0") if isinstance(queues, dict) else None
+        found.append(cursor if isinstance(cursor, int) else -1)
+    return found

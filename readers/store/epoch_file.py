@@ -1,0 +1,81 @@
+"""The epoch file of a replica under a controller (5.0.0+): from which commit-log offset on each master wrote.
+
+A text: how many entries, their checksum, then one line `epoch-offset` for each. A replica that joins again cuts its log
+behind the last epoch that it shares with its master, so bytes changed behind that point do not stay (FORMATS 1.9).
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from readers.model.errors import BadText, UnreadableFile
+from readers.model.findings import Finding
+from readers.model.reading import Reading
+from readers.model.tables import EPOCHS
+from readers.store.fastjson import read_text
+from readers.store.store import Store
+
+FILE_NAME = "epochFileCheckpoint"
+_ENTRY = re.compile(r"(\d{1,18})-(\d{1,19})")
+_CHECKSUM_MASK = 0x7FFFFFFF
+
+
+def read_epochs(store: Store) -> Reading:
+    """The epochs of a store; none where it has no such file.
+
+    Shape:  rows of EPOCHS.
+    Order:  the file's.
+    Damage: epochs-damaged for a wrong count or checksum, or a line that is no entry (no row); unreadable-file.
+    Source: store/ha/autoswitch/EpochFileCache.java, common/utils/CheckpointFile.java (5.1.4); FORMATS 1.9.
+    """
+    reading = Reading(EPOCHS, ())
+    reading.batches = _batches(store, reading)
+    return reading
+
+
+def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
+    place = store.place(FILE_NAME)
+    try:
+        text = read_text(place, store.files)
+    except UnreadableFile as error:
+        reading.findings.append(Finding(store.root, "unreadable-file", place, actual=error.message))
+        return
+    except BadText as error:
+        reading.findings.append(Finding(store.root, "epochs-damaged", place, actual=error.message))
+        return
+    if text is None:
+        reading.notes.append(
+            f"{store.root} has no {FILE_NAME}: no controller manages it, or storePathEpochFile has it elsewhere"
+        )
+        return
+    lines = text.splitlines()
+    entries = [match for line in lines[2:] if (match := _ENTRY.fullmatch(line.strip()))]
+    for trouble in _troubles(lines, len(entries)):
+        reading.findings.append(Finding(store.root, "epochs-damaged", place, expected=trouble[0], actual=trouble[1]))
+    epochs, offsets = ([int(match[part]) for match in entries] for part in (1, 2))
+    if entries:
+        yield pa.record_batch(
+            [
+                pa.array([store.root] * len(entries), pa.string()),
+                pa.array([place] * len(entries), pa.string()),
+                pa.array(epochs, pa.int64()),
+                pa.array(offsets, pa.int64()),
+                pa.array([*offsets[1:], None], pa.int64()),
+            ],
+            schema=EPOCHS,
+        )
+
+
+def _troubles(lines: list[str], entries_count: int) -> Iterator[tuple[str, str]]:
+    """What of the file contradicts the rest: expected and found."""
+    if entries_count != len(lines[2:]):
+        yield "lines epoch-offset", f"{len(lines[2:]) - entries_count} others"
+    if not lines or lines[0].strip() != str(len(lines[2:])):
+        yield f"a count of {len(lines[2:])}", repr(lines[0] if lines else "")
+    checksum = zlib.crc32("".join(f"{line}\n" for line in lines[2:]).encode()) & _CHECKSUM_MASK
+    if len(lines) < 2 or lines[1].strip() != str(checksum):
+        yield f"a checksum of {checksum}", repr(lines[1] if len(lines) > 1 else "")

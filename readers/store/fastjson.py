@@ -1,0 +1,118 @@
+"""The JSON of the broker's configuration files: fastjson's dialect, and which of a file and its backup is to be read.
+
+fastjson writes integer keys of maps without quotes and control characters inside strings as they are; otherwise it is
+JSON. Brokers write `NAME`, after copying what was there to `NAME.bak`, and read the backup where the file is missing,
+empty or broken; so does this.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any, NamedTuple
+
+from readers.model.errors import BadText, UnreadableFile
+from readers.model.findings import Finding, as_text
+from readers.storage.places import Files, files_of
+from readers.store.store import Store
+
+#: Larger than the offsets of a million queues; what is larger than this is no configuration.
+SIZE_BYTES_MAX = 256 << 20
+
+#: Strings are taken whole, so that nothing inside them is mistaken for a key; one without an end takes all the rest.
+_STRING_OR_KEY = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|(?P<before>[{,]\s*+)(?P<key>-?\d++)(?=\s*+:)', re.DOTALL)
+
+
+class Config(NamedTuple):
+    """A configuration file: its value, None where it cannot be known; the file that it was read from."""
+
+    value: Any
+    findings: list[Finding]
+    file: str | None
+
+
+def parse(text: str, file: str | None = None) -> Any:
+    """The value of a JSON text in fastjson's dialect; keys of objects are text, also where they stand unquoted.
+
+    Raises: BadText, with the position in the text as UTF-8.
+    Source: config/*.json as brokers 4.3.0 to 5.5.0 write them; FORMATS 1.7.
+    """
+    inserted: list[int] = []
+
+    def quoted(match: re.Match[str]) -> str:
+        key = match["key"]
+        if key is None:
+            return match[0]
+        inserted.append(match.start("key") + 2 * len(inserted))
+        return f'{match["before"]}"{key}"'
+
+    strict = _STRING_OR_KEY.sub(quoted, text)
+    try:
+        return json.loads(strict, strict=False)
+    except json.JSONDecodeError as error:
+        before = sum(1 for place in inserted if place < error.pos)
+        position = len(text[: max(0, error.pos - 2 * before)].encode("utf-8", "surrogatepass"))
+        raise BadText(f"not JSON: {error.msg}", file=file, position_bytes=position) from error
+    except RecursionError as error:
+        raise BadText("not a configuration: nested too deeply", file=file) from error
+    except ValueError as error:  # a number of more digits than Python converts
+        raise BadText(f"not a configuration: {error}", file=file) from error
+
+
+def read_text(path: str | os.PathLike[str], files: Files | None = None) -> str | None:
+    """A text file of moderate size; None where there is none. `files`: the file system that it lies on, if not here.
+
+    Raises: BadText if it is no UTF-8 or too large; UnreadableFile.
+    """
+    name = as_text(path)
+    try:
+        data = (files or files_of("", 0)).content(os.fspath(path), SIZE_BYTES_MAX)
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {name}: {error.strerror}", file=name) from error
+    if data is None:
+        return None
+    if len(data) > SIZE_BYTES_MAX:
+        raise BadText(f"{name} is too large for a configuration", file=name, position_bytes=SIZE_BYTES_MAX)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadText(f"{name} is not UTF-8", file=name, position_bytes=error.start) from error
+
+
+def read_config(store: Store, name: str) -> Config:
+    """The value of `config/NAME`, else of its backup.
+
+    Damage: config-backup where the backup was used, config-damaged where neither can be parsed, config-missing where
+            neither is there.
+    Source: common/ConfigManager.java load; FORMATS 1.7.
+    """
+    file, backup = store.place("config", name), store.place("config", f"{name}.bak")
+    value, trouble = _attempt(file, store.files)
+    if trouble is None:
+        return Config(value, [], file)
+    value, backup_trouble = _attempt(backup, store.files)
+    if backup_trouble is None:
+        return Config(value, [Finding(store.root, "config-backup", file, actual=trouble)], backup)
+    if trouble == backup_trouble == _MISSING:
+        return Config(None, [Finding(store.root, "config-missing", file, actual=_MISSING)], None)
+    actual = f"{trouble}; backup: {backup_trouble}"
+    return Config(None, [Finding(store.root, "config-damaged", file, actual=actual)], None)
+
+
+_MISSING = "no file"
+
+
+def _attempt(file: str, files: Files) -> tuple[Any, str | None]:
+    """The file's value, and None or why it has none."""
+    try:
+        text = read_text(file, files)
+        if text is None:
+            return None, _MISSING
+        if not text.strip("\0 \t\r\n"):  # a crash can leave a file empty or all zeros
+            return None, "an empty file"
+        return parse(text, file), None
+    except BadText as error:
+        return None, error.message if error.position_bytes is None else f"{error.message} at {error.position_bytes}"
+    except UnreadableFile as error:
+        return None, error.message

@@ -1,0 +1,1 @@
+"""Connections to name servers and brokers, and the requests that read."""

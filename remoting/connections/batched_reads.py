@@ -1,0 +1,168 @@
+"""Reads that are asked of a broker many at a time, at a pace, and again where it was only busy or the line broke."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from readers.model.findings import Finding
+from remoting.connections.broker import Broker
+from remoting.connections.connection import Request, Value
+from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.errors import NoAnswer, Refused, Unreachable
+from remoting.protocol.frames import parsed_json
+
+_ATTEMPTS = 4
+_PAUSE_SECONDS = 0.25
+_BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL)
+_EVER_MS = 1 << 62
+#: What a broker gives for one key at most (defaultQueryMaxNum); then there may be more.
+QUERY_RECORDS_MAX = 32
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(slots=True)
+class Pace:
+    """At most so many requests for records a second; None is as many as the broker answers."""
+
+    requests_per_second: float | None = None
+    _next: float = field(default=0.0)
+
+    def wait(self) -> None:
+        """Wait for one's turn."""
+        if self.requests_per_second is None:
+            return
+        now = time.monotonic()
+        self._next = max(self._next, now)
+        if self._next > now:
+            time.sleep(self._next - now)
+        self._next += 1 / self.requests_per_second
+
+
+def again(ask: Callable[[], Iterator[_Value]]) -> Iterator[_Value]:
+    """What `ask` gives, asked again from where it stood if the broker was busy or a connection broke.
+
+    `ask` is called for what is left to be had: it must know how far it came.
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+    failures = 0
+    while True:
+        try:
+            for value in ask():
+                failures = 0
+                yield value
+            return
+        except (Unreachable, NoAnswer, Refused) as error:
+            failures += 1
+            if failures == _ATTEMPTS or (isinstance(error, Refused) and error.code not in _BUSY):
+                raise
+            if isinstance(error, Unreachable) and failures > 1:
+                raise
+        time.sleep(_PAUSE_SECONDS * 2 ** (failures - 1))
+
+
+def views(broker: Broker, offsets: Iterable[int], pace: Pace) -> Iterator[tuple[int, bytes | None]]:
+    """The records at some commit-log offsets; None where the broker can read none.
+
+    Order: as given.
+    """
+    left = deque(offsets)
+
+    def ask() -> Iterator[tuple[int, bytes | None]]:
+        requests = _paced((Request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": offset}) for offset in list(left)), pace)
+        accepted = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
+        for frame in broker.client.calls(broker.address, requests, accepted=accepted):
+            yield left.popleft(), frame.body if frame.code == ResponseCode.SUCCESS else None
+
+    return again(ask)
+
+
+def queries(
+    broker: Broker, keys: Iterable[tuple[str, str]], pace: Pace, incomplete: list[str] | None = None, *,
+    times_ms: tuple[int, int] = (0, _EVER_MS),
+) -> Iterator[bytes]:
+    """The records that the index has under some keys (topic, key), one after another as in the log.
+
+    `times_ms`: from when to when they were stored.
+    Shape: what one query gives; keys of one hash bring in others. A key with more records than a broker gives at once
+           is asked for again, up to the oldest that came; where that leads nowhere it is added to `incomplete`.
+    """
+    begin_ms, end_ms = times_ms
+    left = deque((topic, key, end_ms) for topic, key in keys)
+    more: list[tuple[str, str, int]] = []
+    oldest_of: dict[tuple[str, str], int] = {}
+
+    def ask() -> Iterator[bytes]:
+        requests = _paced((_query(*entry, begin_ms) for entry in list(left)), pace)
+        accepted = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+        for frame in broker.client.calls(broker.address, requests, accepted=accepted):
+            topic, key, _ = left.popleft()
+            if frame.code != ResponseCode.SUCCESS:
+                continue
+            times = _store_times(frame.body)
+            if len(times) >= QUERY_RECORDS_MAX:
+                oldest = min(times)
+                if oldest < oldest_of.get((topic, key), _EVER_MS):
+                    oldest_of[topic, key] = oldest
+                    more.append((topic, key, oldest))
+                elif incomplete is not None:
+                    incomplete.append(f"{topic}#{key}")
+            yield frame.body
+
+    while left:
+        yield from again(ask)
+        left, more = deque(more), []
+
+
+def _store_times(body: bytes) -> list[int]:
+    from readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES
+    from remoting.protocol.record_bytes import cut
+
+    times = []
+    for start in cut(body)[0]:
+        flag = int.from_bytes(body[start + AT["sys_flag"] : start + AT["sys_flag"] + 4], "big")
+        place = start + AT["store_time_ms"] + (IPV6_EXTRA_BYTES if flag & BORN_V6 else 0)
+        times.append(int.from_bytes(body[place : place + 8], "big"))
+    return times
+
+
+def _query(topic: str, key: str, end_ms: int, begin_ms: int) -> Request:
+    fields: dict[str, Value] = {
+        "topic": topic, "key": key, "maxNum": QUERY_RECORDS_MAX, "beginTimestamp": begin_ms,
+        "endTimestamp": end_ms, "_UNIQUE_KEY_QUERY": "true",
+    }  # fmt: skip
+    return Request(RequestCode.QUERY_MESSAGE, fields)
+
+
+def _paced(requests: Iterable[Request], pace: Pace) -> Iterator[Request]:
+    for request in requests:
+        pace.wait()
+        yield request
+
+
+def topics(broker: Broker) -> list[str]:
+    """The topics that a broker has a configuration of.
+
+    Raises: Refused, Unreachable, NoAnswer.
+    """
+    frame = broker.client.call(broker.address, Request(RequestCode.GET_ALL_TOPIC_CONFIG))
+    return sorted(map(str, parsed_json(frame.body).get("topicConfigTable") or {}))
+
+
+@dataclass(slots=True)
+class Gap:
+    """Entries of a queue whose records the broker does not give."""
+
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
+
+    def finding(self, root: str) -> Finding:
+        """The same as a finding."""
+        actual = f"queue offsets {self.begin} to {self.end - 1} of {self.topic} queue {self.queue_id}"
+        return Finding(root, "entries-unread", root, actual=actual)

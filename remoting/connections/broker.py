@@ -1,0 +1,253 @@
+"""One broker and what can be asked of it, typed. Reads leave nothing behind: pulls name the group TOOLS_CONSUMER.
+
+Any other group is created on the broker by asking (autoCreateSubscriptionGroup). Source: FORMATS 8.2 to 8.5.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from readers.model.errors import RmqtxError
+from readers.store.broker_settings import Version, parse_version
+from remoting.connections.client import Client
+from remoting.connections.connection import Request, Value
+from remoting.protocol.answers import Answer, ClientConnection, Pulled, QueueSlot, QueueSlots
+from remoting.protocol.codes import COMMIT, ROLLBACK, RequestCode, ResponseCode
+from remoting.protocol.errors import BadFrame, NoAnswer, Refused
+from remoting.protocol.frames import Frame, parsed_json, understood
+
+READ_GROUP = "TOOLS_CONSUMER"
+#: What a broker gives at once, whatever is asked (maxTransferCountOnMessageInMemory).
+PULL_RECORDS_MAX = 32
+_PULL_CODES = {
+    ResponseCode.SUCCESS: "found", ResponseCode.PULL_NOT_FOUND: "none",
+    ResponseCode.PULL_RETRY_IMMEDIATELY: "filtered", ResponseCode.PULL_OFFSET_MOVED: "moved",
+}  # fmt: skip
+_SUBSCRIPTION_IN_REQUEST = 4
+_EVER_MS = 1 << 62
+_RUNTIME_ATTEMPTS, _RUNTIME_PAUSE_SECONDS = 4, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker by its address; `name` and `cluster` as the name server has them, `broker_id` 0 for a master."""
+
+    client: Client
+    address: str
+    name: str
+    cluster: str
+    broker_id: int = 0
+
+    @property
+    def root(self) -> str:
+        """What stands in the column `store`."""
+        return f"{self.name}@{self.address}"
+
+    def _call(self, request: Request, *accepted: int, timeout_ms: int | None = None) -> Frame:
+        return self.client.call(
+            self.address, request, accepted=accepted or (ResponseCode.SUCCESS,), timeout_ms=timeout_ms
+        )
+
+    # -- what it is ---------------------------------------------------------------------------------------------
+
+    def runtime(self) -> dict[str, str]:
+        """Its runtime information; FORMATS 8.6.
+
+        Raises: Refused, also by a broker of 4.9.7 that has not yet counted anything, after some seconds.
+        """
+        for attempt in range(1, _RUNTIME_ATTEMPTS + 1):
+            try:
+                body = self._call(Request(RequestCode.GET_BROKER_RUNTIME_INFO)).body
+                break
+            except Refused as error:
+                # 4.9.7: the average of no samples, in the seconds after its start.
+                if "NoSuchElementException" not in (error.remark or "") or attempt == _RUNTIME_ATTEMPTS:
+                    raise
+                time.sleep(_RUNTIME_PAUSE_SECONDS)
+        value = parsed_json(body)
+        with understood("runtime information"):
+            return {str(name): str(text) for name, text in value["table"].items()}
+
+    def config(self) -> dict[str, str]:
+        """Its configuration as it is now."""
+        text = self._call(Request(RequestCode.GET_BROKER_CONFIG)).body.decode("utf-8", "replace")
+        return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+    def version(self) -> Version:
+        """Its version, as it says it.
+
+        Raises: BadFrame if it says none that can be read.
+        """
+        text = self.runtime().get("brokerVersionDesc", "")
+        try:
+            return parse_version(text)
+        except RmqtxError as error:
+            raise BadFrame(f"{self.address} does not say its version", expected="V5_3_3", actual=text[:40]) from error
+
+    # -- queues -------------------------------------------------------------------------------------------------
+
+    def min_offset(self, topic: str, queue_id: int = 0) -> int:
+        """The smallest queue offset that is left."""
+        return self._offset(Request(RequestCode.GET_MIN_OFFSET, {"topic": topic, "queueId": queue_id}))
+
+    def max_offset(self, topic: str, queue_id: int = 0) -> int:
+        """The next queue offset."""
+        return self._offset(Request(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": queue_id}))
+
+    def _offset(self, request: Request) -> int:
+        return _number(self._call(request), "offset")
+
+    def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
+        """The queue offset of the first record stored at a time or later."""
+        fields: dict[str, Value] = {"topic": topic, "queueId": queue_id, "timestamp": time_ms}
+        return self._offset(Request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields))
+
+    def consumer_offset(self, group: str, topic: str, queue_id: int = 0) -> int | None:
+        """Where a group stands in a queue; None where the broker knows no cursor.
+
+        4.x does not say so of a queue that still has its first record: it gives 0.
+        """
+        fields: dict[str, Value] = {
+            "consumerGroup": group, "topic": topic, "queueId": queue_id, "setZeroIfNotFound": False,
+        }  # fmt: skip
+        frame = self._call(
+            Request(RequestCode.QUERY_CONSUMER_OFFSET, fields), ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND
+        )
+        return _number(frame, "offset") if frame.code == ResponseCode.SUCCESS else None
+
+    def slots(self, topic: str, queue_id: int, queue_offset: int, count: int) -> QueueSlots:
+        """Entries of a consume queue; works where no topic configuration exists (the op topic of 4.x)."""
+        fields: dict[str, Value] = {"topic": topic, "queueId": queue_id, "index": queue_offset, "count": count}
+        request = Request(RequestCode.QUERY_CONSUME_QUEUE, fields)
+        body = self._call(request, ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR).body
+        if not body:  # the queue does not exist
+            return QueueSlots([], 0, 0)
+        value = parsed_json(body)
+        with understood("entries of a queue"):
+            return QueueSlots(
+                [
+                    QueueSlot(queue_offset + n, int(e["physicOffset"]), int(e["physicSize"]), int(e["tagsCode"]))
+                    for n, e in enumerate(value.get("queueData") or [])
+                ],
+                int(value["minQueueIndex"]), int(value["maxQueueIndex"]),
+            )  # fmt: skip
+
+    def pull(self, topic: str, queue_id: int, queue_offset: int, count: int = PULL_RECORDS_MAX) -> Pulled:
+        """Records of a queue, as many as the broker gives at once.
+
+        Raises: Refused (17 where the topic has no configuration, as the op topic of 4.x).
+        """
+        return pulled(self._call(_pull(topic, queue_id, queue_offset, count), *_PULL_CODES))
+
+    def pulls(self, places: Iterable[tuple[str, int, int, int]], window: int = 16) -> Iterator[Pulled]:
+        """The same for many places (topic, queue number, queue offset, count), several under way at once.
+
+        Order: that of the places.
+        """
+        requests = (_pull(*place) for place in places)
+        for frame in self.client.calls(self.address, requests, accepted=_PULL_CODES, window=window):
+            yield pulled(frame)
+
+    # -- single records -----------------------------------------------------------------------------------------
+
+    def view(self, commit_log_offset: int, topic: str | None = None) -> bytes | None:
+        """The record at an offset, as in the log; None where none can be read."""
+        fields: dict[str, Value] = {"offset": commit_log_offset, "topic": topic}
+        frame = self._call(
+            Request(RequestCode.VIEW_MESSAGE_BY_ID, fields), ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR
+        )
+        return frame.body or None
+
+    def query(
+        self, topic: str, key: str, *, is_unique_key: bool, begin_ms: int = 0, end_ms: int = _EVER_MS, count: int = 64
+    ) -> bytes:
+        """Records that the index has under a key, one after another as in the log; keys of one hash bring in others."""
+        fields: dict[str, Value] = {
+            "topic": topic, "key": key, "maxNum": count, "beginTimestamp": begin_ms, "endTimestamp": end_ms,
+            "_UNIQUE_KEY_QUERY": "true" if is_unique_key else None,
+        }  # fmt: skip
+        frame = self._call(
+            Request(RequestCode.QUERY_MESSAGE, fields), ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND
+        )
+        return frame.body if frame.code == ResponseCode.SUCCESS else b""
+
+    # -- clients ------------------------------------------------------------------------------------------------
+
+    def producer_connections(self, group: str) -> list[ClientConnection]:
+        """The producers of a group that are connected; one that has not sent since its start is not among them."""
+        return self._connections(Request(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": group}))
+
+    def consumer_connections(self, group: str) -> list[ClientConnection]:
+        """The consumers of a group that are connected."""
+        return self._connections(Request(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group}))
+
+    def _connections(self, request: Request) -> list[ClientConnection]:
+        frame = self._call(request, ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR, ResponseCode.CONSUMER_NOT_ONLINE)
+        if frame.code != ResponseCode.SUCCESS:
+            return []
+        value = parsed_json(frame.body)
+        with understood("a list of connections"):
+            return [
+                ClientConnection(str(e["clientId"]), str(e["clientAddr"]), str(e["language"]), int(e["version"]))
+                for e in value.get("connectionSet") or []
+            ]
+
+    # -- what acts ----------------------------------------------------------------------------------------------
+
+    def end_transaction(
+        self, *, producer_group: str, queue_offset: int, commit_log_offset: int, decision: int, transaction_id: str,
+        timeout_ms: int | None = None,
+    ) -> Answer:
+        """Decide a half copy: COMMIT or ROLLBACK. Sent once; not idempotent: a second commit delivers again.
+
+        Raises: Unreachable (nothing was sent), NoAnswer (nobody knows: look before anything else).
+        Source: EndTransactionProcessor; FORMATS 9.
+        """
+        assert decision in (COMMIT, ROLLBACK)  # 0 gets no response, anything else an exception
+        fields: dict[str, Value] = {
+            "producerGroup": producer_group, "tranStateTableOffset": queue_offset, "commitLogOffset": commit_log_offset,
+            "commitOrRollback": decision, "fromTransactionCheck": True,  # else immunity is refused with 604 (5.1.1+)
+            "msgId": transaction_id, "transactionId": transaction_id,
+        }  # fmt: skip
+        return self._act(Request(RequestCode.END_TRANSACTION, fields), timeout_ms)
+
+    def resume_check(self, message_id: str, timeout_ms: int | None = None) -> Answer:
+        """Append a copy of a record to the half topic with its check count at 0. Each call appends another.
+
+        Raises: Unreachable, NoAnswer (4.3.0 to 4.5.1 do not know it and never answer).
+        Source: FORMATS 5.9.
+        """
+        return self._act(Request(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": message_id}), timeout_ms)
+
+    def _act(self, request: Request, timeout_ms: int | None) -> Answer:
+        try:
+            frame = self.client.answer(self.address, request, timeout_ms)
+        except BadFrame as error:  # it was sent, and what became of it cannot be read
+            raise NoAnswer(error.message, advice=error.advice) from error
+        return Answer(frame.code, frame.remark)
+
+
+def _pull(topic: str, queue_id: int, queue_offset: int, count: int) -> Request:
+    fields: dict[str, Value] = {
+        "consumerGroup": READ_GROUP, "topic": topic, "queueId": queue_id, "queueOffset": queue_offset,
+        "maxMsgNums": count, "sysFlag": _SUBSCRIPTION_IN_REQUEST, "commitOffset": 0, "suspendTimeoutMillis": 0,
+        "subscription": "*", "subVersion": 0, "expressionType": "TAG",
+    }  # fmt: skip
+    return Request(RequestCode.PULL_MESSAGE, fields)
+
+
+def pulled(frame: Frame) -> Pulled:
+    """The response to a pull as a value.
+
+    Raises: BadFrame.
+    """
+    begin, low, high = (_number(frame, name) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
+    status = _PULL_CODES[ResponseCode(frame.code)]
+    return Pulled(status, begin, low, high, frame.body if status == "found" else b"")  # type: ignore[arg-type]
+
+
+def _number(frame: Frame, name: str) -> int:
+    with understood(f"a response's {name}"):
+        return int(frame.fields[name])

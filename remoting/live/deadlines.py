@@ -1,0 +1,41 @@
+"""When live brokers will give up on the transactions that they still have before them, by their own settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from remoting.live.queues import OpsUnreadable
+from remoting.live.store_facts import LiveStore
+from remoting.live.witnesses import LiveWitnesses
+from verdicts.check.check_rules import check_rules, supposed_version
+from verdicts.deadlines.foretelling import of_window
+from verdicts.model.foretold import ASKED_FOR_EVER, NEVER_ASKED, SLAVE, Foretold, Why
+from verdicts.transactions.design_tables import NEVER_ASK_SINCE
+
+IN_ROCKSDB = Why(
+    "how often it was asked stands in the broker's RocksDB table, which no request reads", is_known=False
+)
+OPS_HIDDEN = Why("this broker does not serve its op queue", is_known=False)
+
+
+def foretold_of_live(facts: LiveStore, source: LiveWitnesses) -> Foretold:
+    """What the next rounds of a live broker give up on.
+
+    It costs what the halves and ops behind the check's cursors cost, as far as they were not read before.
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+    if not facts.has_half_topic:
+        asks = (facts.settings.version_low or NEVER_ASK_SINCE) < NEVER_ASK_SINCE
+        return Foretold(is_running=True, why=ASKED_FOR_EVER if asks else NEVER_ASKED)
+    if facts.is_slave:
+        return Foretold(is_running=True, why=SLAVE)
+    rules = check_rules(supposed_version(facts.settings)[0])
+    try:
+        window = source.check_window(rules)
+    except OpsUnreadable:
+        return Foretold(is_running=True, why=OPS_HIDDEN)
+    found = of_window(
+        facts.root, window, rules, facts.settings, facts.taken_time_ms, is_running=True,
+        booted_time_ms=facts.booted_time_ms,
+    )
+    return replace(found, why=IN_ROCKSDB) if facts.rocksdb_end > facts.rocksdb_begin else found

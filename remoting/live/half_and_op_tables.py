@@ -1,0 +1,120 @@
+"""Half copies and op messages of a live broker as they lie in their queues, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.record_block import Block
+from readers.log.transaction_records import halves_of, op_findings, ops_of
+from readers.model.findings import Finding
+from readers.model.reading import Reading
+from readers.model.tables import HALVES, OPS
+from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
+from remoting.connections.batched_reads import Gap, Pace
+from remoting.connections.broker import Broker
+from remoting.live.queues import OpsUnreadable, first_kept, ops, place_of, records
+from remoting.live.store_facts import rocksdb_range
+from remoting.protocol.record_bytes import blocks_of
+
+#: The topic of each design; that of RocksDB's transactions is asked for from the version on that can have it.
+_TOPICS = {
+    "halves": (HALF_TOPIC, ROCKSDB_HALF_TOPIC), "ops": (OP_TOPIC, ROCKSDB_OP_TOPIC),
+}
+
+
+def read_halves(
+    broker: Broker, *, from_offset: int | None = None, to_offset: int | None = None, from_time_ms: int | None = None,
+    to_time_ms: int | None = None, pace: Pace | None = None,
+) -> Reading:
+    """Every half copy of the half queue, or of a range of commit-log offsets or store times, as rows of HALVES.
+
+    Order:  queue offset; those of transactions in RocksDB, which have a queue of their own, come last.
+    Damage: what the broker does not give, or is no record, is a finding.
+    Raises: Unreachable, NoAnswer, Refused while it is iterated.
+    """
+    bounds = _Bounds(from_offset, to_offset, from_time_ms, to_time_ms)
+    return _reading(broker, "halves", HALVES, halves_of, bounds, pace or Pace())
+
+
+def read_ops(
+    broker: Broker, *, from_offset: int | None = None, to_offset: int | None = None, from_time_ms: int | None = None,
+    to_time_ms: int | None = None, pace: Pace | None = None,
+) -> Reading:
+    """Every op message of the op queue, or of a range of commit-log offsets or store times, as rows of OPS.
+
+    Order:  queue offset; those of transactions in RocksDB, which have a queue of their own, come last.
+    Damage: an unreadable body is a finding and stays a row; ops-unreadable where the broker shows none (4.3.0).
+    Raises: Unreachable, NoAnswer, Refused while it is iterated.
+    """
+    bounds = _Bounds(from_offset, to_offset, from_time_ms, to_time_ms)
+    return _reading(broker, "ops", OPS, ops_of, bounds, pace or Pace())
+
+
+class _Bounds:
+    def __init__(self, from_offset: int | None, to_offset: int | None, from_ms: int | None, to_ms: int | None) -> None:
+        self.from_offset, self.to_offset, self.from_ms, self.to_ms = from_offset, to_offset, from_ms, to_ms
+
+    def within(self, block: Block) -> Block:
+        offsets = block.commit_log_offsets
+        low = 0 if self.from_offset is None else self.from_offset
+        high = 1 << 62 if self.to_offset is None else self.to_offset
+        return block.take((offsets >= low) & (offsets < high)).within(self.from_ms, self.to_ms)
+
+
+def _reading(
+    broker: Broker, kind: str, schema: pa.Schema, make: Callable[[Block, str], pa.RecordBatch], bounds: _Bounds,
+    pace: Pace,
+) -> Reading:
+    reading = Reading(schema, ())
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        first, in_rocksdb = _TOPICS[kind]
+        ranges = [(first, max(0, broker.min_offset(first)), max(0, broker.max_offset(first)))]
+        is_in_use = broker.config().get("transRocksDBEnable") == "true"
+        ranges.append((in_rocksdb, *rocksdb_range(broker, broker.version(), in_rocksdb, is_needed=is_in_use)))
+        log_begin_offset = int(broker.runtime().get("commitLogMinOffset", "0"))
+        for topic, low, end in ranges:
+            begin = first_kept(broker, topic, 0, low, end, log_begin_offset)
+            if begin < end:
+                yield from _rows(reading, broker, topic, (begin, end), make, bounds, pace)
+
+    reading.batches = batches()
+    return reading
+
+
+def _rows(
+    reading: Reading, broker: Broker, topic: str, span: tuple[int, int],
+    make: Callable[[Block, str], pa.RecordBatch], bounds: _Bounds, pace: Pace,
+) -> Iterator[pa.RecordBatch]:
+    gaps: list[Gap] = []
+    begin, end = span
+    if bounds.from_offset is not None:
+        begin = place_of(broker, topic, 0, begin, end, bounds.from_offset) or begin
+    if bounds.to_offset is not None:
+        end = min(end, place_of(broker, topic, 0, begin, end, bounds.to_offset) or end)
+    if topic == OP_TOPIC:
+        bodies = ops(broker, begin, end, pace, gaps)
+    else:
+        bodies = records(broker, topic, 0, begin, end, pace, gaps)
+    try:
+        for block in blocks_of(bodies, broker.root, reading.findings):
+            chosen = bounds.within(block.take(block.topic_is(topic)))
+            if len(chosen):
+                rows = make(chosen, broker.root)
+                if reading.schema is OPS:
+                    reading.findings.extend(op_findings(rows, broker.root))
+                yield rows
+    except OpsUnreadable:
+        reading.findings.append(Finding(broker.root, "ops-unreadable", actual=f"{end - begin} entries"))
+    reading.findings.extend(gap.finding(broker.root) for gap in gaps)
+
+
+def groups_without_producer(rows: pa.Table) -> list[str]:
+    """The producer groups that no connected producer is of, among rows of LIVE_TRANSACTIONS that wait for an answer."""
+    waiting = rows.filter(
+        pc.and_(pc.equal(rows["state"], "PENDING"), pc.fill_null(pc.invert(rows["producer_alive"]), False))
+    )
+    return sorted(group for group in pc.unique(waiting["producer_group"]).to_pylist() if group is not None)

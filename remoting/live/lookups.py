@@ -1,0 +1,233 @@
+"""The small questions put to live brokers: what is pending, what became of one transaction, what of all.
+
+A live broker is one more source of the same witnesses; `verdicts.transactions.judge.judge` judges them and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.errors import NoSuchTransaction
+from readers.model.tables import LIVE_TRANSACTIONS, TRANSACTIONS
+from remoting.connections.batched_reads import Pace
+from remoting.connections.broker import Broker
+from remoting.live.check_stops import live_stops
+from remoting.live.deadlines import foretold_of_live
+from remoting.live.store_facts import LiveStore, live_store
+from remoting.live.witnesses import LiveWitnesses, Named
+from remoting.protocol.answers import BrokerAddresses
+from remoting.protocol.errors import NoAnswer, Refused, Unreachable
+from verdicts.audit.lookups import SHORT_ID_LENGTH_MIN, is_short_for, open_rows, short_note, undecidable_findings
+from verdicts.deadlines.discard_times import is_open_row, with_discard_times
+from verdicts.model.foretold import Foretold
+from verdicts.model.reading import VerdictReading
+from verdicts.model.witnesses import Witnesses
+from verdicts.transactions.judge import judge
+
+
+def lookup(
+    brokers: Sequence[Broker],
+    transaction_ids: Sequence[str],
+    *,
+    members: Sequence[BrokerAddresses] = (),
+    pace: Pace | None = None,
+    facts: Sequence[LiveStore] | None = None,
+) -> VerdictReading:
+    """What the brokers have now of exactly these transactions; ids that none of them knows have no row.
+
+    `members`: all addresses of the brokers' sets, whose producers are asked for. `facts`: of each broker, asked before.
+    Shape:  rows of LIVE_TRANSACTIONS, without `discard_at_ms`. Order: first half copy.
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+
+    def by_ids(sources: list[LiveWitnesses]) -> Named:
+        return _named(sources, transaction_ids, only_ids=True)
+
+    return _reading(brokers, members, pace, by_ids, facts=facts, with_check=False)
+
+
+def pending(
+    brokers: Sequence[Broker], *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
+    facts: Sequence[LiveStore] | None = None,
+) -> VerdictReading:
+    """The transactions that the brokers still have before them: PENDING, and decided ones that they will ask again.
+
+    Shape:  rows of LIVE_TRANSACTIONS, the same as a reading of the brokers' files would give at this moment.
+    Order:  first half copy.
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+
+    def by_window(sources: list[LiveWitnesses]) -> Named:
+        return _union(source.window() for source in sources)
+
+    return _reading(brokers, members, pace, by_window, choose=open_rows, facts=facts)
+
+
+def show(
+    brokers: Sequence[Broker], identity: str, *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
+    facts: Sequence[LiveStore] | None = None, short: bool = False,
+) -> VerdictReading:
+    """The transactions that an id, the message id of any of their records, or a business key names.
+
+    `short`: where nothing has the name, those in the half queues whose id begins or ends with it; a note says so.
+    Shape:  rows of LIVE_TRANSACTIONS. Order: first half copy.
+    Raises: NoSuchTransaction; Unreachable, NoAnswer, Refused.
+    """
+
+    def by_name(sources: list[LiveWitnesses]) -> Named:
+        named = _named(sources, [identity])
+        if not named and short and len(identity) >= SHORT_ID_LENGTH_MIN:
+            every = _union(source.window(is_whole=True) for source in sources)
+            named = {one: topic for one, topic in every.items() if is_short_for(identity, one)}
+            shortened.extend(named)
+        return named
+
+    shortened: list[str] = []
+    reading = _reading(brokers, members, pace, by_name, facts=facts)
+    if shortened:
+        reading.notes.append(short_note(identity, shortened))
+    if not reading.table().num_rows:
+        raise NoSuchTransaction(
+            f"no transaction {identity} on {', '.join(broker.root for broker in brokers)}",
+            advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
+        )
+    return reading
+
+
+def audit(
+    brokers: Sequence[Broker], *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
+    facts: Sequence[LiveStore] | None = None,
+) -> VerdictReading:
+    """Every transaction that the brokers' half queues still hold.
+
+    Shape:  rows of LIVE_TRANSACTIONS. Order: first half copy.
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+
+    def by_queue(sources: list[LiveWitnesses]) -> Named:
+        return _union(source.window(is_whole=True) for source in sources)
+
+    return _reading(brokers, members, pace, by_queue, facts=facts)
+
+
+def _named(sources: list[LiveWitnesses], words: Sequence[str], *, only_ids: bool = False) -> Named:
+    """What some words name: by the indexes; what no index knows is looked for in the queues of all brokers."""
+    words = list(dict.fromkeys(words))
+    unknown = [set(source.ask_index(words)) for source in sources]
+    left = [word for word in words if all(word in missing for missing in unknown)]
+    for source in sources if left else ():
+        source.search_queue(left)
+    return _union(source.named_by(words, only_ids=only_ids) for source in sources)
+
+
+def _union(parts: Iterable[Named]) -> Named:
+    named: Named = {}
+    for part in parts:
+        named.update(part)
+    return named
+
+
+def _reading(
+    brokers: Sequence[Broker],
+    members: Sequence[BrokerAddresses],
+    pace: Pace | None,
+    name: Callable[[list[LiveWitnesses]], Named],
+    *,
+    choose: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+    facts: Sequence[LiveStore] | None = None,
+    with_check: bool = True,
+) -> VerdictReading:
+    known = list(facts) if facts is not None else [live_store(broker) for broker in brokers]
+    sources = [LiveWitnesses(fact, pace) for fact in known]
+    named = name(sources)
+    parts = [source.witnesses(named) for source in sources]
+    witnesses = Witnesses(
+        *(
+            pa.concat_tables([getattr(part, kind) for part in parts])
+            for kind in ("halves", "marks", "finals", "discards", "offset_marks")
+        )
+    )
+    for fact, source in zip(known, sources, strict=True) if with_check else ():
+        fact.check_stops[:] = live_stops(fact, source)
+    del parts, named  # with many transactions memory is what the rows take, once
+    judged = judge(witnesses, {fact.root: fact.view() for fact in known}) if known else _none()
+    del witnesses
+    rows = choose(judged)
+    foretold = _foretold(rows, known, sources) if with_check else {}
+    del sources
+    unlisted = undecidable_findings(judged) if rows.num_rows < judged.num_rows else []
+    reading = VerdictReading(LIVE_TRANSACTIONS, [], findings=[finding for fact in known for finding in fact.findings])
+    reading.findings.extend(unlisted)
+    reading.check_stops.extend(stop for fact in known for stop in fact.check_stops)
+    reading.foretold = foretold
+    rows = _with_what_cannot_be_known(rows, known)
+    rows = with_discard_times(rows, foretold)
+    alive = _producers_alive(brokers, members, rows)
+    rows = rows.append_column(LIVE_TRANSACTIONS.field("producer_alive"), alive)
+    reading.batches = rows.select(LIVE_TRANSACTIONS.names).to_batches()
+    return reading
+
+
+def _foretold(rows: pa.Table, known: Sequence[LiveStore], sources: Sequence[LiveWitnesses]) -> dict[str, Foretold]:
+    """What the brokers' checks will give up on, of those that have any of the rows before them."""
+    roots = pc.unique(rows["store"].filter(is_open_row(rows))).to_pylist()
+    return {
+        fact.root: foretold_of_live(fact, source)
+        for fact, source in zip(known, sources, strict=True)
+        if fact.root in roots
+    }
+
+
+def _none() -> pa.Table:
+    return TRANSACTIONS.empty_table()
+
+
+def _with_what_cannot_be_known(rows: pa.Table, known: Sequence[LiveStore]) -> pa.Table:
+    """A rollback of the last moments leaves nothing but an op, which a broker from 5.1.0 on holds back for a while."""
+    for fact in known:
+        if fact.settings.batches_ops is False:
+            continue
+        held_ms = fact.settings.transaction_op_batch_interval_ms
+        here = pc.and_(pc.equal(rows["store"], fact.root), pc.equal(rows["state"], "PENDING"))
+        said = pc.binary_join_element_wise(
+            rows["reason"], f"; a rollback of the last {held_ms} ms may not show yet (in the broker's memory)", ""
+        )
+        place = rows.schema.get_field_index("reason")
+        rows = rows.set_column(place, rows.schema.field(place), pc.if_else(here, said, rows["reason"]))
+    return rows
+
+
+def _producers_alive(
+    brokers: Sequence[Broker], members: Sequence[BrokerAddresses], rows: pa.Table
+) -> pa.ChunkedArray:
+    """Whether a producer of each row's group is connected to any broker of the set; null where that is not known."""
+    groups = [group for group in pc.unique(rows["producer_group"]).to_pylist() if group is not None]
+    alive = {group: _is_alive(group, [*brokers, *_others(brokers, members)]) for group in groups}
+    return pa.chunked_array([pa.array([alive.get(group) for group in rows["producer_group"].to_pylist()], pa.bool_())])
+
+
+def _others(brokers: Sequence[Broker], members: Sequence[BrokerAddresses]) -> list[Broker]:
+    """The brokers of the same sets that were not asked for: slaves, above all."""
+    asked = {broker.address for broker in brokers}
+    return [
+        Broker(broker.client, address, member.name, member.cluster, number)
+        for member in members
+        for broker in [next((one for one in brokers if one.name == member.name), None)]
+        if broker is not None
+        for number, address in member.addresses.items()
+        if address not in asked
+    ]
+
+
+def _is_alive(group: str, brokers: Sequence[Broker]) -> bool | None:
+    is_known = True
+    for broker in brokers:
+        try:
+            if broker.producer_connections(group):
+                return True
+        except (Refused, Unreachable, NoAnswer):
+            is_known = False
+    return False if is_known else None

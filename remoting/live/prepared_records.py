@@ -1,0 +1,83 @@
+"""Prepared records of live brokers (before 4.3) and what ended them, by the index and by the log itself.
+
+A prepared record is in no queue. Its index entry is in its real topic, as those of other messages are. What ended it
+may be in no index either: ROLLBACK records never are, COMMIT records not before 4.0. So the log is walked behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.prepared_records import is_prepared
+from readers.model.findings import Finding
+from readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
+from remoting.connections.batched_reads import Pace, queries, topics
+from remoting.live.queues import LogTooLong, walked
+from remoting.live.store_facts import LiveStore
+from remoting.protocol.errors import Refused
+from remoting.protocol.record_bytes import blocks_of
+from verdicts.evidence.witness_collector import Gathered
+
+__all__ = ["read_prepared", "walk_behind_prepared"]
+
+#: Topics of half copies that are no prepared records.
+_HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
+#: In so many topics a broker is asked for a key.
+_TOPICS_MAX = 256
+_EVER_MS = 1 << 62
+_CLOCK_AHEAD_MS = 3_600_000
+
+
+def read_prepared(facts: LiveStore, gathered: Gathered, names: Sequence[str], pace: Pace) -> None:
+    """Add the prepared records that the index has under some ids or business keys, in whatever topic.
+
+    Of a broker before 4.3 also COMMIT records are added: the prepared record may have left the log.
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+    try:
+        known = topics(facts.broker)
+    except Refused:  # access control: it takes an administrator's account
+        return
+    real = [topic for topic in known if not topic.startswith("%") and topic not in _HALF_TOPICS][:_TOPICS_MAX]
+    keys = [(topic, name) for topic in real for name in names]
+    for times_ms in _spans(facts):
+        for block in blocks_of(queries(facts.broker, keys, pace, times_ms=times_ms), facts.root, facts.findings):
+            chosen = is_prepared(block) if facts.has_half_topic else np.ones(len(block), np.bool_)
+            gathered.add(block.take(chosen))
+
+
+def _spans(facts: LiveStore) -> Iterator[tuple[int, int]]:
+    """The times since the log's first record, in pieces for which the broker answers."""
+    end_ms = facts.taken_time_ms + _CLOCK_AHEAD_MS
+    if facts.query_span_ms is None:
+        yield 0, _EVER_MS
+        return
+    begin_ms = end_ms - facts.query_span_ms
+    for block in blocks_of([facts.broker.view(facts.log_begin_offset) or b""], facts.root, []):
+        begin_ms = int(block.header("store_time_ms")[0])
+    while begin_ms < end_ms:
+        yield begin_ms, min(begin_ms + facts.query_span_ms, end_ms)
+        begin_ms += facts.query_span_ms
+
+
+def walk_behind_prepared(facts: LiveStore, gathered: Gathered, names: Sequence[str], pace: Pace) -> None:
+    """Add all records behind the first prepared record of some transactions, if they are few.
+
+    Damage: where they are too many, a finding says so, and what rests on their absence is UNDECIDABLE.
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+    halves = gathered.chosen("halves", names)
+    prepared = halves.filter(pc.invert(pc.is_in(halves["topic"], value_set=pa.array(_HALF_TOPICS))))
+    if not prepared.num_rows:
+        return
+    first = pc.min(prepared["commit_log_offset"]).as_py()
+    try:
+        for block in blocks_of(walked(facts.broker, first, facts.log_file_bytes, pace), facts.root, []):
+            gathered.add(block)
+    except LogTooLong as error:
+        facts.findings.append(Finding(facts.root, "prepared-unwalked", actual=f"{error.actual} bytes"))
+        facts.miss(f"the {error.actual} bytes of its log behind a prepared record, too many to be asked for")

@@ -1,0 +1,193 @@
+"""Queues of a live broker: ranges of them read with several pulls under way, whatever way this version leaves open.
+
+A broker gives 32 records a pull, and fewer where they are large or cold; so the next pulls are sent before the first is
+answered, and what one of them left out is asked for before the next is looked at. The op topic of 4.x cannot be pulled
+(17, it has no topic configuration): there the queue's entries are read (321) and each record by its offset (33).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from readers.store.store import OP_TOPIC
+from remoting.connections.batched_reads import Gap, Pace, again, views
+from remoting.connections.broker import PULL_RECORDS_MAX, Broker
+from remoting.protocol.answers import Pulled
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import Refused, RemotingError
+from remoting.protocol.record_bytes import cut
+
+#: Pulls under way at once: some two megabytes of small records.
+WINDOW = 16
+_SLOTS_AT_ONCE = 1000
+#: Some hundred thousand records, at some thousand a second.
+_WALKED_BYTES_MAX = 64 << 20
+
+
+def records(
+    broker: Broker, topic: str, queue_id: int, begin: int, end: int, pace: Pace, gaps: list[Gap]
+) -> Iterator[bytes]:
+    """The records of a range of a queue, as the broker sends them: one or several in each value.
+
+    Units:  queue offsets, `end` excluded.
+    Order:  queue offset.
+    Damage: what the broker does not give is added to `gaps`.
+    Raises: Refused (17 where the topic has no configuration), Unreachable, NoAnswer.
+    """
+    place = begin
+
+    def ask() -> Iterator[tuple[int, bytes]]:
+        return _pulls(broker, topic, queue_id, place, end, pace, gaps)
+
+    for following, body in again(ask):
+        place = following  # where a second asking goes on
+        if body:
+            yield body
+
+
+def _pulls(
+    broker: Broker, topic: str, queue_id: int, begin: int, end: int, pace: Pace, gaps: list[Gap]
+) -> Iterator[tuple[int, bytes]]:
+    """Where the next record is, and the records before it."""
+    asked: deque[tuple[int, int]] = deque()
+    stride = PULL_RECORDS_MAX
+
+    def places() -> Iterator[tuple[str, int, int, int]]:
+        place = begin
+        while place < end:
+            pace.wait()
+            count = min(stride, end - place)
+            asked.append((place, count))
+            yield topic, queue_id, place, count
+            place += count
+
+    for pulled in broker.pulls(places(), WINDOW):
+        place, count = asked.popleft()
+        stop = place + count
+        while True:
+            if pulled.status == "none":  # the queue ends here
+                return
+            following = _following(pulled, place, stop, gaps, topic, queue_id)
+            yield following, pulled.body
+            if following >= stop:
+                break
+            stride = max(1, min(stride, following - place))
+            place = following
+            pace.wait()
+            pulled = broker.pull(topic, queue_id, place, stop - place)
+
+
+def _following(pulled: Pulled, place: int, stop: int, gaps: list[Gap], topic: str, queue_id: int) -> int:
+    if pulled.status == "found":
+        return pulled.next_offset if pulled.next_offset > place else stop
+    # The record was deleted, or the queue begins later by now: the broker says where to go on.
+    following = min(stop, max(pulled.next_offset, place + 1))
+    gaps.append(Gap(topic, queue_id, place, following))
+    return following
+
+
+def ops(broker: Broker, begin: int, end: int, pace: Pace, gaps: list[Gap]) -> Iterator[bytes]:
+    """The op messages of a range of the op queue, by the way that this broker leaves open.
+
+    Raises: OpsUnreadable; Refused, Unreachable, NoAnswer.
+    """
+    return records_of_system_topic(broker, OP_TOPIC, begin, end, pace, gaps)
+
+
+def records_of_system_topic(
+    broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: list[Gap]
+) -> Iterator[bytes]:
+    """The records of a range of queue 0 of a topic that may have no configuration: then entry by entry.
+
+    Raises: OpsUnreadable; Refused, Unreachable, NoAnswer.
+    """
+    try:
+        yield from records(broker, topic, 0, begin, end, pace, gaps)
+    except Refused as error:
+        if error.code != ResponseCode.TOPIC_NOT_EXIST:
+            raise
+    else:
+        return
+    yield from _viewed(broker, topic, begin, end, pace, gaps)
+
+
+class OpsUnreadable(Refused):
+    """A system topic's queue that this broker shows to nobody (4.3.0)."""
+
+
+class LogTooLong(RemotingError):
+    """A log that is too long to be walked record by record; `actual` is how many bytes are left of it."""
+
+
+def _viewed(broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: list[Gap]) -> Iterator[bytes]:
+    place = begin
+    while place < end:
+        found = broker.slots(topic, 0, place, min(_SLOTS_AT_ONCE, end - place)).slots
+        if not found:
+            raise OpsUnreadable(f"{broker.root} shows its queue of {topic} to nobody")
+        offsets = [slot.commit_log_offset for slot in found]
+        for slot, (_, body) in zip(found, views(broker, offsets, pace), strict=True):
+            if body is None:
+                gaps.append(Gap(topic, 0, slot.queue_offset, slot.queue_offset + 1))
+            else:
+                yield body
+        place += len(found)
+
+
+def walked(broker: Broker, begin: int, file_bytes: int, pace: Pace) -> Iterator[bytes]:
+    """Every record of the commit log from an offset on, one request after the other; for brokers that show no queue.
+
+    `file_bytes`: length of a file of the log; a blank record ends it.
+    Raises: LogTooLong if that would be more than is reasonable.
+    """
+    end = int(broker.runtime()["commitLogMaxOffset"])
+    if end - begin > _WALKED_BYTES_MAX:
+        raise LogTooLong(f"{end - begin} bytes of the log of {broker.root} to be walked", actual=end - begin)
+    place = begin
+    while place < end:
+        pace.wait()
+        body = broker.view(place) or b""
+        starts, _, stop = cut(body)
+        if starts:
+            yield body
+            place += stop
+        else:
+            place = (place // file_bytes + 1) * file_bytes
+
+
+def place_of(broker: Broker, topic: str, queue_id: int, low: int, high: int, offset: int) -> int | None:
+    """The first queue offset in [low, high) whose record is at a commit-log offset or later; `high` if none is.
+
+    None where the broker shows no entries (4.3.0, queues in RocksDB).
+    """
+    while low < high:
+        middle = (low + high) // 2
+        found = broker.slots(topic, queue_id, middle, 1).slots
+        if not found:
+            return None
+        if found[0].commit_log_offset < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def first_kept(broker: Broker, topic: str, queue_id: int, begin: int, end: int, log_begin_offset: int) -> int:
+    """The first queue offset in [begin, end) whose record the log still has; `end` if it has none of them.
+
+    A broker counts a queue from where its files begin, and these stay longer than those of the log; a queue of which
+    every record has expired counts from its old begin for ever (ConsumeQueue.correctMinOffset, 4.9.7). What a broker
+    gives for a record that has expired need not be nothing: for the one at commit-log offset 0 a real 4.9.7 gave the
+    first bytes of the log that is left (CommitLog.getData takes the first file where it finds none for offset 0).
+    """
+    if begin >= end or log_begin_offset <= 0:
+        return begin
+    try:
+        found = broker.slots(topic, queue_id, begin, 1).slots
+        if not found or found[0].commit_log_offset >= log_begin_offset:
+            return begin
+        place = place_of(broker, topic, queue_id, begin + 1, end, log_begin_offset)
+    except Refused:  # an account may pull from a topic and not look at its entries
+        return begin
+    return begin if place is None else place

@@ -1,0 +1,134 @@
+"""Ways to the records of a live broker, its queues and its index; what they give is gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.properties import UNIQ_KEY
+from readers.log.record_block import Block
+from readers.model.findings import Finding
+from remoting.connections.batched_reads import Gap, Pace, queries, views
+from remoting.live.queues import first_kept, records
+from remoting.live.store_facts import LiveStore
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import Refused
+from remoting.protocol.record_bytes import blocks_of
+from verdicts.evidence.indexed_lookup import offset_of
+from verdicts.evidence.witness_collector import Gathered
+from verdicts.transactions.judged_copies import FINAL_SLACK_MS
+
+#: A look into the index costs about as much as so many records of a queue.
+RECORDS_PER_QUERY = 2
+#: Records from before the broker's last start are read up to this number, where its index may lack them.
+HOLE_RECORDS_MAX = 1_000_000
+
+
+class LiveReads:
+    """Records of one live broker.
+
+    Shape:  `gathered` is what was added; `gaps` are parts of queues whose records it did not give.
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+
+    def __init__(self, facts: LiveStore, pace: Pace) -> None:
+        self._facts, self._broker, self._pace = facts, facts.broker, pace
+        self.gathered = Gathered(facts.root)
+        self.gaps: list[Gap] = []
+
+    def place_at(self, topic: str, queue_id: int, time_ms: int) -> int:
+        """A queue offset that everything before a time lies before; 4.x answers with the nearest one."""
+        return self._broker.offset_at(topic, queue_id, time_ms) + 2
+
+    def queue(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[Block]:
+        """The records of a part of a queue."""
+        bodies = records(self._broker, topic, queue_id, begin, end, self._pace, self.gaps)
+        return blocks_of(bodies, self._facts.root, self._facts.findings)
+
+    def read_index(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Add what the index has under some keys; a key with more records than it gives is a finding."""
+        incomplete: list[str] = []
+        bodies = queries(self._broker, keys, self._pace, incomplete)
+        for block in blocks_of(bodies, self._facts.root, self._facts.findings):
+            self.gathered.add(block)
+        self._facts.findings.extend(Finding(self._facts.root, "key-incomplete", actual=key) for key in incomplete)
+
+    def read_view(self, identity: str) -> None:
+        """Add the record at the offset in an identity, if that is its message id."""
+        offset = offset_of(identity)
+        if offset is None or not self._facts.log_begin_offset <= offset < self._facts.log_end_offset:
+            return  # most ids look like message ids, and are none
+        for _, body in views(self._broker, [offset], self._pace):
+            for block in blocks_of([body or b""], self._facts.root, []):
+                if len(block) == 1 and block.message_ids().to_pylist()[0] == identity.upper():
+                    self.gathered.add(block)
+
+    @property
+    def lone_names(self) -> set[str]:
+        """The names of half copies without an id, among those that were read."""
+        halves = self.gathered.table("halves")
+        prints = halves["fingerprint"]
+        return set() if prints.null_count == len(prints) else set(prints.to_pylist()) - {None}
+
+    def read_topic(self, topic: str, queue_ids: set[int], names: list[str], since_ms: int) -> None:
+        """Add what a topic has of some transactions, by its queues or by the index, whichever is less."""
+        lone = self.lone_names.intersection(names)
+        ids = [name for name in names if name not in lone]
+        ranges, count = self.ranges(topic, queue_ids, since_ms)
+        if queue_ids and not count:
+            return
+        holes: list[tuple[int, int, int]] = []
+        holes_count = 0
+        if since_ms < self._facts.index_whole_since_ms:
+            holes, holes_count = self.ranges(topic, queue_ids, since_ms, self._facts.index_whole_since_ms)
+        is_less = count <= RECORDS_PER_QUERY * len(ids) + holes_count
+        if ranges and (lone or not self._facts.has_index or is_less):
+            if self._read_ranges(topic, ranges, ids):
+                return
+        elif holes_count > HOLE_RECORDS_MAX:
+            actual = f"{holes_count} messages of {topic}"
+            self._facts.findings.append(Finding(self._facts.root, "index-unproven", actual=actual))
+            self._facts.miss(f"the index may lack some of {actual}, written before the broker's last start")
+        else:
+            self._read_ranges(topic, holes, ids)
+        self.read_index((topic, name) for name in ids)
+
+    def _read_ranges(self, topic: str, ranges: list[tuple[int, int, int]], ids: list[str]) -> bool:
+        """The records of some transactions in parts of queues; false where the topic is none any more."""
+        try:
+            for queue_id, begin, end in ranges:
+                for block in self.queue(topic, queue_id, begin, end):
+                    self.gathered.add(only_with(block, ids))
+        except Refused as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            return False
+        return True
+
+    def ranges(
+        self, topic: str, queue_ids: set[int], since_ms: int, until_ms: int | None = None
+    ) -> tuple[list[tuple[int, int, int]], int]:
+        """What the queues of a topic got in a time: queue number, begin, end; and how many records that is."""
+        ranges = []
+        for queue_id in sorted(queue_ids):
+            end = self._broker.max_offset(topic, queue_id)
+            begin = max(0, self._broker.min_offset(topic, queue_id))
+            begin = first_kept(self._broker, topic, queue_id, begin, end, self._facts.log_begin_offset)
+            if begin < end and since_ms:
+                found = self._broker.offset_at(topic, queue_id, since_ms - FINAL_SLACK_MS)
+                begin = min(max(begin, found), end)
+            if begin < end and until_ms is not None:
+                end = max(begin, min(end, self.place_at(topic, queue_id, until_ms)))
+            if begin < end:
+                ranges.append((queue_id, begin, end))
+        return ranges, sum(end - begin for _, begin, end in ranges)
+
+
+def only_with(block: Block, ids: list[str]) -> Block:
+    """The records with one of the ids, or with none at all."""
+    own = block.properties.text(UNIQ_KEY)
+    chosen = pc.or_(pc.is_null(own), pc.is_in(own, value_set=pa.array(ids, pa.string())))
+    return block.take(np.asarray(chosen))

@@ -1,0 +1,237 @@
+"""What a live broker says beside its records: settings, version, role, cursors of its check, ends of its log."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+
+from readers.model.errors import BadRequest
+from readers.model.findings import Finding
+from readers.store.broker_settings import BrokerSettings, Version, settings_of_broker
+from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC
+from remoting.connections.broker import Broker
+from remoting.live.queues import first_kept
+from remoting.protocol.errors import BadFrame, Refused
+from verdicts.model.check_stop import CheckStop
+from verdicts.model.verdict_inputs import ForeignDecision, MissingRange, StoreView
+
+_LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
+#: How long after its start a broker may still be recovering.
+_START_MS = 60_000
+_ROCKSDB_TRANSACTIONS_SINCE = (5, 4, 0)
+_EVERYWHERE = (0, (1 << 63) - 1)
+#: Brokers from here on have half and op topics; asking earlier ones for them makes queues of these in their memory.
+HALF_TOPIC_SINCE: Version = (4, 3, 0)
+_ANY_QUERY_SPAN_SINCE: Version = (3, 2, 0)
+_QUERY_SPAN_HOURS = 73
+
+
+@dataclass(slots=True)
+class LiveStore:
+    """One live broker on its way to a verdict. `findings`, `missing` and `foreign_decisions` grow while it is read,
+    and `check_stops` are asked for with questions about what hangs.
+
+    The cursors are asked for when this is made, that is before any record: what is decided or put back meanwhile can
+    then only be missed for a half that was still open at that moment.
+
+    Shape: `scheduled` is the range of each delay queue that is not due yet. `half_end` is the next queue offset of the
+           half topic when this was made; `rocksdb_begin` and `rocksdb_end` bound that of the transactions in RocksDB,
+           which no cursor stands in. `booted_time_ms` is when it started. `query_span_ms`: over how much time it
+           answers a question for a key; None is any. `index_whole_since_ms`: records stored since then are all in the
+           index; a broker that was killed drops its youngest index file, and fills it again from the recovered place
+           on only.
+    """
+
+    broker: Broker
+    settings: BrokerSettings
+    role: str
+    rocksdb_begin: int
+    rocksdb_end: int
+    has_index: bool
+    log_begin_offset: int
+    log_end_offset: int
+    log_file_bytes: int
+    query_span_ms: int | None
+    dispatch_behind_bytes: int
+    half_cursor: int
+    op_cursor: int
+    half_begin: int
+    half_end: int
+    op_begin: int
+    taken_time_ms: int
+    index_whole_since_ms: int
+    booted_time_ms: int
+    scheduled: dict[int, tuple[int, int]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[MissingRange] = field(default_factory=list)
+    foreign_decisions: list[ForeignDecision] = field(default_factory=list)
+    check_stops: list[CheckStop] = field(default_factory=list)
+
+    @property
+    def root(self) -> str:
+        """What stands in the column `store`."""
+        return self.broker.root
+
+    @property
+    def has_half_topic(self) -> bool:
+        """Whether its version keeps half messages in a queue; earlier ones have prepared records, which are in none."""
+        return (self.settings.version_low or HALF_TOPIC_SINCE) >= HALF_TOPIC_SINCE
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether it is a slave: it has what was replicated, and decides nothing."""
+        return self.role == "SLAVE"
+
+    def miss(self, what: str) -> None:
+        """Say that witnesses may exist that cannot be read: what relies on their absence is UNDECIDABLE."""
+        begin, end = _EVERYWHERE
+        self.missing.append(MissingRange(self.root, begin, end, what))
+
+    def view(self) -> StoreView:
+        """The same as the verdict takes it."""
+        return StoreView(
+            store=self.root,
+            settings=self.settings,
+            half_cursors={0: self.half_cursor},
+            op_cursors={0: self.op_cursor},
+            log_begin_offset=self.log_begin_offset,
+            reference_time_ms=self.taken_time_ms,
+            missing=tuple(self.missing),
+            foreign_decisions=tuple(self.foreign_decisions),
+            booted_time_ms=self.booted_time_ms,
+            check_stops=tuple(self.check_stops),
+        )
+
+    def describe(self) -> str:
+        """One line: what it is, and its settings, which come from itself."""
+        role = f"{self.role.lower().replace('_', ' ')}, " if self.role != "ASYNC_MASTER" else ""
+        if self.is_slave:
+            role = "slave, which does not check (its master does, as long as it runs), "
+        return f"a live broker, {role}asked over the wire; {self.settings.describe()}"
+
+
+def live_store(broker: Broker) -> LiveStore:
+    """The facts of a broker, before its records are read.
+
+    Damage: a cursor outside its queue, records that queues and index do not have yet, and transactions in RocksDB,
+            whose table nobody can ask for, are findings.
+    Raises: Unreachable, NoAnswer, Refused, BadFrame.
+    Source: TransactionalMessageBridge.fetchConsumeOffset; FORMATS 5.7 step 1.
+    """
+    half_cursor = op_cursor = None
+    half_begin = half_end = op_begin = 0
+    has_half_topic = broker.version() >= HALF_TOPIC_SINCE
+    if has_half_topic:
+        half_cursor = broker.consumer_offset(CHECK_GROUP, HALF_TOPIC)
+        op_cursor = broker.consumer_offset(CHECK_GROUP, OP_TOPIC)
+    taken_time_ms = time.time_ns() // 1_000_000
+    if has_half_topic:
+        half_begin, half_end = broker.min_offset(HALF_TOPIC), broker.max_offset(HALF_TOPIC)
+        op_begin = broker.min_offset(OP_TOPIC)
+    conf, runtime = broker.config(), broker.runtime()
+    try:
+        settings = settings_of_broker(conf, runtime["brokerVersionDesc"])
+        log_begin_offset = int(runtime["commitLogMinOffset"])
+        log_end_offset = int(runtime["commitLogMaxOffset"])
+        booted_ms = int(runtime["bootTimestamp"])
+        behind_bytes = int(runtime.get("dispatchBehindBytes", "0"))
+    except (KeyError, ValueError, BadRequest) as error:
+        raise BadFrame(f"the runtime information of {broker.address} lacks what is needed: {error}") from error
+    is_in_use = conf.get("transRocksDBEnable") == "true"
+    rocksdb_begin, rocksdb_end = rocksdb_range(
+        broker, settings.version_low, ROCKSDB_HALF_TOPIC, is_needed=is_in_use
+    )
+    facts = LiveStore(
+        broker=broker,
+        settings=settings,
+        role=settings.broker_role,
+        rocksdb_begin=rocksdb_begin,
+        rocksdb_end=rocksdb_end,
+        has_index=conf.get("messageIndexEnable", "true") == "true",
+        log_begin_offset=max(0, log_begin_offset),
+        log_end_offset=log_end_offset,
+        log_file_bytes=_log_file_bytes(conf),
+        query_span_ms=_query_span_ms(conf, settings),
+        dispatch_behind_bytes=behind_bytes,
+        half_cursor=_cursor(half_cursor, half_begin),
+        op_cursor=_cursor(op_cursor, op_begin),
+        half_begin=first_kept(broker, HALF_TOPIC, 0, max(0, half_begin), half_end, log_begin_offset),
+        half_end=max(0, half_end),
+        op_begin=max(0, op_begin),
+        taken_time_ms=taken_time_ms,
+        index_whole_since_ms=booted_ms + _START_MS,
+        booted_time_ms=booted_ms,
+        scheduled=_scheduled(runtime),
+    )
+    facts.findings.extend(_findings(facts, max(0, half_begin)))
+    return facts
+
+
+def rocksdb_range(broker: Broker, version: Version | None, topic: str, *, is_needed: bool) -> tuple[int, int]:
+    """The queue of a topic of transactions in RocksDB, whatever the configuration says by now; empty before 5.4.0.
+
+    `is_needed`: an account that may not look there is refused; else what it cannot see is what nobody asks for.
+    Units:  queue offsets, the second excluded.
+    Raises: Refused, Unreachable, NoAnswer.
+    """
+    if version is not None and version < _ROCKSDB_TRANSACTIONS_SINCE:
+        return 0, 0
+    try:
+        begin, end = broker.min_offset(topic), broker.max_offset(topic)
+    except Refused:
+        if is_needed:
+            raise
+        return 0, 0
+    return max(0, begin), max(0, end)
+
+
+def _log_file_bytes(conf: dict[str, str]) -> int:
+    """Length of a file of the commit log; brokers before 4.9 spell it with one p."""
+    text = conf.get("mappedFileSizeCommitLog") or conf.get("mapedFileSizeCommitLog") or ""
+    return int(text) if text.isdecimal() and int(text) > 0 else 1 << 30
+
+
+def _query_span_ms(conf: dict[str, str], settings: BrokerSettings) -> int | None:
+    """3.1.4 refuses to look for a key over more than queryMessageMaxTimeSpan hours; 3.2.6 and later take any time."""
+    if (settings.version_low or HALF_TOPIC_SINCE) >= _ANY_QUERY_SPAN_SINCE:
+        return None
+    hours = conf.get("queryMessageMaxTimeSpan", "")
+    return (int(hours) if hours.isdecimal() and int(hours) else _QUERY_SPAN_HOURS) * 3_600_000
+
+
+def _cursor(cursor: int | None, begin: int) -> int:
+    return max(0, begin) if cursor is None or cursor < 0 else cursor
+
+
+def _scheduled(runtime: dict[str, str]) -> dict[int, tuple[int, int]]:
+    """Queue numbers of the delay topic with the range that is not due yet; only queues that were ever used are told."""
+    found = {}
+    for name, value in runtime.items():
+        level = _LEVEL.fullmatch(name)
+        numbers = value.split(",")
+        if level and len(numbers) == 2 and all(number.strip().isdecimal() for number in numbers):
+            found[int(level[1]) - 1] = (int(numbers[0]), int(numbers[1]))
+    return found
+
+
+def _findings(facts: LiveStore, half_begin: int) -> list[Finding]:
+    found = []
+    queue = f"{facts.root} {HALF_TOPIC}"
+    if facts.half_cursor > facts.half_end:
+        expected = f"at most {facts.half_end}"
+        found.append(
+            Finding(facts.root, "cursor-beyond-end", queue, expected=expected, actual=str(facts.half_cursor))
+        )
+    elif facts.half_cursor < half_begin:
+        expected = f"at least {half_begin}"
+        found.append(
+            Finding(facts.root, "cursor-before-begin", queue, expected=expected, actual=str(facts.half_cursor))
+        )
+    if facts.dispatch_behind_bytes > 0:
+        found.append(Finding(facts.root, "dispatch-behind", actual=f"{facts.dispatch_behind_bytes} bytes"))
+    if facts.rocksdb_end > facts.rocksdb_begin:
+        found.append(Finding(facts.root, "rocksdb-transactions"))
+    if not facts.has_index:
+        found.append(Finding(facts.root, "index-off"))
+    return found

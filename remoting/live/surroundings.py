@@ -1,0 +1,64 @@
+"""What stands around a transaction's witnesses at a live broker: message ids, cursors of consumers and of the check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from readers.cursors.cursors import CheckCursors
+from remoting.connections.batched_reads import Pace, views
+from remoting.connections.connection import Request
+from remoting.live.store_facts import LiveStore
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.errors import BadFrame, Refused
+from remoting.protocol.frames import parsed_json
+from remoting.protocol.record_bytes import blocks_of
+from verdicts.audit.timeline import RecordName, record_names
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSurroundings:
+    """Those of a live broker; see `verdicts.audit.timeline.Surroundings`."""
+
+    facts: LiveStore
+
+    @property
+    def root(self) -> str:
+        """The broker's name and address."""
+        return self.facts.root
+
+    def records(self, offsets: Iterable[int]) -> dict[int, RecordName]:
+        """From the records themselves, which have the address that the broker had then."""
+        bodies = (body for _, body in views(self.facts.broker, dict.fromkeys(offsets), Pace()) if body is not None)
+        return {
+            offset: name
+            for block in blocks_of(bodies, self.root, [])
+            for offset, name in record_names(block).items()
+        }
+
+    def cursors(self) -> list[dict[str, Any]]:
+        """Of all groups; none where the broker refuses to tell them."""
+        broker = self.facts.broker
+        try:
+            frame = broker.client.call(broker.address, Request(RequestCode.GET_ALL_CONSUMER_OFFSET))
+        except Refused:  # access control: it takes an administrator's account
+            return []
+        table = parsed_json(frame.body).get("offsetTable") or {}
+        try:
+            return [
+                {"topic": topic, "group": group, "queue_id": int(queue_id), "next_queue_offset": int(offset)}
+                for name, queues in table.items()
+                for topic, _, group in [str(name).partition("@")]
+                for queue_id, offset in queues.items()
+            ]
+        except (AttributeError, TypeError, ValueError) as error:
+            raise BadFrame(f"the cursors that {broker.address} gives cannot be read: {error}") from error
+
+    def check_cursors(self) -> CheckCursors:
+        """As they were when the reading began."""
+        return CheckCursors({0: self.facts.half_cursor}, {0: self.facts.op_cursor})
+
+    def stopped_time_ms(self) -> int | None:
+        """It runs."""
+        return None

@@ -1,0 +1,403 @@
+"""Some transactions' witnesses from a live broker: the steps of `verdicts.evidence.indexed_lookup`, over the wire.
+
+The order of the reads is what keeps a decided transaction from being called open, for the broker goes on meanwhile:
+cursors before halves, so that a half which the check leaves behind in between is still listed as before it; halves
+before ops, because an op is only understood by a copy that is known; ops before finals, because a commit writes its
+final before its op: whoever sees the op sees the final afterwards, and no commit looks like a rollback. What is decided
+while the reading goes on may show or not; what was decided before it began shows, but for an op that is still in the
+broker's memory (5.1.0+).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.properties import TRANSACTION_ID
+from readers.log.record_block import Block
+from readers.log.transaction_records import is_delayed_half, ops_of
+from readers.model.findings import Finding
+from readers.store.store import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+)
+from remoting.connections.batched_reads import Pace
+from remoting.live.foreign_decisions import find_foreign
+from remoting.live.prepared_records import read_prepared, walk_behind_prepared
+from remoting.live.queues import LogTooLong, OpsUnreadable, ops, place_of, walked
+from remoting.live.record_reads import HOLE_RECORDS_MAX, RECORDS_PER_QUERY, LiveReads, only_with
+from remoting.live.store_facts import LiveStore
+from remoting.protocol.record_bytes import blocks_of
+from verdicts.check.check_rules import CheckRules
+from verdicts.check.state import CheckState
+from verdicts.check.window import CheckWindow, halves_of_records, ops_of_records
+from verdicts.evidence.indexed_lookup import offset_of
+from verdicts.evidence.witness_collector import Names, incomplete_chains
+from verdicts.model.witnesses import Witnesses
+
+#: Identity → real topic, as `verdicts.audit.lookups` has it.
+Named = dict[str, str | None]
+_TIMER_SINCE = (5, 0, 0)
+
+
+class LiveWitnesses:
+    """One live broker, read by its queues and its index.
+
+    Shape:  `window()` and `named_by(words)` name transactions, `witnesses(...)` gives whole ones. The facts
+            get what was found on the way.
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+
+    def __init__(self, facts: LiveStore, pace: Pace | None = None) -> None:
+        self._facts = facts
+        self._broker = facts.broker
+        self._pace = pace or Pace()
+        self._reads = LiveReads(facts, self._pace)
+        self._gathered = self._reads.gathered
+        #: From which half queue offset on all copies are known.
+        self._halves_known_from = facts.half_end
+        self._halves_asked_for: set[str] = set()
+        #: What the check has before it, as far as it was read; and from which op queue offset on all ops are known.
+        self._check_halves: list[Block] = []
+        self._check_ops: list[Block] = []
+        self._ops_known_from: int | None = None
+        self._ops_walked_from: int | None = None
+        self._knows_rocksdb_halves = self._knows_rocksdb_ops = False
+        self._known_as: dict[str, list[Names]] = {}
+
+    # -- which transactions ---------------------------------------------------------------------------------------
+
+    def window(self, *, is_whole: bool = False) -> Named:
+        """Every transaction with a half copy that the check has before it; `is_whole`: that the half queue holds.
+
+        A broker before 4.3 has none, and its prepared records are in no queue: a finding says so.
+        """
+        if not self._facts.has_half_topic:
+            self._facts.findings.append(Finding(self._facts.root, "prepared-unlisted"))
+            return {}
+        begin = self._facts.half_begin if is_whole else max(self._facts.half_cursor, self._facts.half_begin)
+        self._read_halves_from(begin)
+        self._read_diverted()
+        halves = self._gathered.table("halves")
+        if self._facts.rocksdb_end > self._facts.rocksdb_begin:
+            halves = self._with_all_of_rocksdb(is_whole=is_whole)
+        return self._named(halves)
+
+    def ask_index(self, words: Sequence[str]) -> list[str]:
+        """Read what the index has of some ids or business keys; gives those that it does not know."""
+        self._read_keys(list(words))
+        return self._unknown(words)
+
+    def named_by(self, words: Iterable[str], *, only_ids: bool = False) -> Named:
+        """The transactions that some words name, among what was read. `only_ids`: not those by a business key."""
+        self._unknown(words := list(words))
+        return {
+            name.identity: name.topic
+            for word in words
+            for name in reversed(self._known_as.get(word, ()))
+            if name.identity is not None and (not only_ids or name.transaction_id in (None, word))
+        }
+
+    def _with_all_of_rocksdb(self, *, is_whole: bool) -> pa.Table:
+        """The half copies, with those of all transactions in RocksDB; if not `is_whole`, those that no op ends.
+
+        No cursor says what the broker has before it there: both queues are read to their ends.
+        """
+        self._read_rocksdb_halves()
+        self._read_rocksdb_ops(None, 0)
+        halves, marks = self._gathered.table("halves"), self._gathered.table("offset_marks")
+        if is_whole:
+            return halves
+        ended = pc.is_in(halves["commit_log_offset"], value_set=pc.unique(marks["half_commit_log_offset"]))
+        return halves.filter(pc.invert(pc.and_(pc.equal(halves["topic"], ROCKSDB_HALF_TOPIC), ended)))
+
+    def _unknown(self, names: Iterable[str]) -> list[str]:
+        """Those names that no record bears which was read so far."""
+        wanted = list(names)
+        self._known_as.update(self._gathered.named_by({name: offset_of(name) for name in wanted}))
+        return [name for name in wanted if name not in self._known_as]
+
+    def search_queue(self, names: list[str]) -> None:
+        """Look for names that the index does not know: as message ids, then before the check, then before the start."""
+        for name in names:
+            self._reads.read_view(name)
+        if not self._facts.has_half_topic:
+            return
+        if self._unknown(names):
+            self._read_diverted()
+        if self._unknown(names):
+            self._read_halves_from(max(self._facts.half_cursor, self._facts.half_begin))
+        if self._unknown(names):
+            self._read_rocksdb_halves()
+        if self._unknown(names):
+            self._read_halves_before_the_start_from(self._facts.half_begin, None)
+        if self._facts.has_index and (left := self._unknown(names)):
+            read_prepared(self._facts, self._gathered, left, self._pace)
+
+    def _read_halves_before_the_start_from(self, begin: int, names: list[str] | None) -> None:
+        """Half copies from a place on that were stored before the broker's last start. `names`: only theirs."""
+        facts = self._facts
+        if begin >= self._halves_known_from:
+            return
+        end = min(self._halves_known_from, self._reads.place_at(HALF_TOPIC, 0, facts.index_whole_since_ms))
+        if end - begin > HOLE_RECORDS_MAX:
+            facts.findings.append(Finding(facts.root, "index-unproven", actual=f"{end - begin} half messages"))
+            return
+        for block in self._reads.queue(HALF_TOPIC, 0, begin, end):
+            self._gathered.add(block if names is None else only_with(block, names))
+
+    @staticmethod
+    def _named(halves: pa.Table) -> Named:
+        keys = pc.coalesce(halves["transaction_id"], halves["fingerprint"])
+        return dict(zip(keys.to_pylist(), halves["real_topic"].to_pylist(), strict=True))
+
+    # -- whole transactions ---------------------------------------------------------------------------------------
+
+    def witnesses(self, named: Named) -> Witnesses:
+        """Half copies, op marks, finals and discard copies of some transactions."""
+        facts = self._facts
+        if named:
+            if facts.has_half_topic:
+                self._read_other_halves(named)
+                self._read_other_rocksdb_halves(named)
+                if self._classic_halves(named).num_rows:
+                    self._read_ops(named)
+                self._read_rocksdb_ops_of(named)
+                self._read_decisions(named)
+            walk_behind_prepared(facts, self._gathered, list(named), self._pace)
+        kept = self._gathered.kept(named)
+        self._look_for_missing_copies(kept)
+        find_foreign(facts, kept, self._pace)
+        facts.findings.extend(self._gathered.findings)
+        for gap in self._reads.gaps:
+            facts.findings.append(gap.finding(facts.root))
+            if gap.topic in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
+                facts.miss(f"queue offsets {gap.begin} to {gap.end - 1} of {gap.topic}")
+        return kept
+
+    # -- halves ---------------------------------------------------------------------------------------------------
+
+    def _read_halves_from(self, begin: int) -> None:
+        """All half copies from a queue offset on that are not known yet."""
+        end = self._halves_known_from
+        if begin >= end:
+            return
+        self._halves_known_from = begin
+        for block in self._reads.queue(HALF_TOPIC, 0, begin, end):
+            self._gathered.add(block)
+            self._check_halves.append(block.take(block.header("queue_offset") >= self._facts.half_cursor))
+
+    def _read_diverted(self) -> None:
+        """Half messages that a delay level diverted and that are not due yet (clients before 4.6.1; FORMATS 5.12)."""
+        for queue_id, (begin, end) in sorted(self._facts.scheduled.items()):
+            for block in self._reads.queue(SCHEDULE_TOPIC, queue_id, begin, end):
+                self._gathered.add(block.take(is_delayed_half(block)))
+
+    def _read_other_halves(self, named: Named) -> None:
+        """Copies in front of what was read of the half queue: where the original is known, all copies are in that."""
+        begin, known_from = self._facts.half_begin, self._halves_known_from
+        if known_from <= begin:
+            return
+        whole = set(self._halves_asked_for)
+        if known_from < self._facts.half_end:
+            whole.update(self._with_original(self._classic_halves(named)))
+        lacking = [name for name in named if name not in whole]
+        ids = [name for name in lacking if name not in self._reads.lone_names]
+        is_less = known_from - begin <= RECORDS_PER_QUERY * len(ids)
+        if len(ids) < len(lacking) or (lacking and (is_less or not self._facts.has_index)):
+            self._read_halves_from(begin)
+        else:
+            self._reads.read_index((HALF_TOPIC, name) for name in ids)
+            self._read_halves_before_the_start(named)
+
+    @staticmethod
+    def _with_original(halves: pa.Table) -> set[str]:
+        originals = halves.filter(pc.is_null(halves["checks_count"]))
+        return set(pc.coalesce(originals["transaction_id"], originals["fingerprint"]).to_pylist())
+
+    def _read_halves_before_the_start(self, named: Named) -> None:
+        """Copies that were stored before the broker's last start, where its index may have holes, by the queue."""
+        facts, halves = self._facts, self._classic_halves(named)
+        oldest = halves.select(["queue_offset", "store_time_ms"]).sort_by("queue_offset").slice(0, 1).to_pylist()
+        lost = incomplete_chains(halves)
+        if oldest and (lost or oldest[0]["store_time_ms"] < facts.index_whole_since_ms):
+            begin = facts.half_begin if lost else oldest[0]["queue_offset"]
+            self._read_halves_before_the_start_from(begin, list(named))
+
+    def _classic_halves(self, named: Named) -> pa.Table:
+        """The half copies of some transactions that do not stand in the topic of RocksDB."""
+        halves = self._gathered.chosen("halves", named)
+        return halves.filter(pc.not_equal(halves["topic"], ROCKSDB_HALF_TOPIC))
+
+    # -- transactions in RocksDB ----------------------------------------------------------------------------------
+
+    def _read_rocksdb_halves(self) -> None:
+        """All halves of transactions in RocksDB."""
+        if self._knows_rocksdb_halves:
+            return
+        self._knows_rocksdb_halves = True
+        for block in self._reads.queue(ROCKSDB_HALF_TOPIC, 0, self._facts.rocksdb_begin, self._facts.rocksdb_end):
+            self._gathered.add(block)
+
+    def _read_other_rocksdb_halves(self, named: Named) -> None:
+        """All halves in RocksDB of some transactions: a resume makes another one, with a place of its own."""
+        if not self._knows_rocksdb_halves and self._facts.rocksdb_end > self._facts.rocksdb_begin:
+            self._reads.read_topic(ROCKSDB_HALF_TOPIC, {0}, list(named), 0)
+
+    def _read_rocksdb_ops_of(self, named: Named) -> None:
+        """The op messages of some transactions in RocksDB; the index does not know them by these ids."""
+        if self._knows_rocksdb_ops:
+            return
+        halves = self._gathered.chosen("halves", named)
+        halves = halves.filter(pc.equal(halves["topic"], ROCKSDB_HALF_TOPIC))
+        if halves.num_rows:
+            ids = pc.drop_null(pc.unique(halves["transaction_id"].combine_chunks()))
+            self._read_rocksdb_ops(ids, pc.min(halves["store_time_ms"]).as_py())
+
+    def _read_rocksdb_ops(self, ids: pa.Array | None, since_ms: int) -> None:
+        """The op messages of transactions in RocksDB, or of some of them, from a time on."""
+        self._knows_rocksdb_ops = ids is None
+        for queue_id, begin, end in self._reads.ranges(ROCKSDB_OP_TOPIC, {0}, since_ms)[0]:
+            for block in self._reads.queue(ROCKSDB_OP_TOPIC, queue_id, begin, end):
+                if ids is not None:
+                    block = block.take(np.asarray(pc.is_in(block.properties.text(TRANSACTION_ID), value_set=ids)))
+                self._gathered.add(block)
+
+    # -- ops ------------------------------------------------------------------------------------------------------
+
+    def _read_ops(self, named: Named) -> None:
+        """Op messages from the first copy's place on; an older op cannot name any of the copies."""
+        halves = self._classic_halves(named)
+        wanted = pc.unique(halves["queue_offset"])
+        end = self._broker.max_offset(OP_TOPIC)
+        begin = self._facts.op_begin
+        first = pc.min(halves["commit_log_offset"]).as_py()
+        if end > begin:
+            place = place_of(self._broker, OP_TOPIC, 0, begin, end, first)
+            begin = begin if place is None else place
+        try:
+            self._add_ops(ops(self._broker, begin, end, self._pace, self._reads.gaps), wanted)
+            self._ops_known_from = begin
+        except OpsUnreadable:
+            self._walk_to_ops(first, end - begin, wanted)
+
+    def _add_ops(self, bodies: Iterator[bytes], wanted: pa.Array) -> None:
+        for block in blocks_of(bodies, self._facts.root, self._facts.findings):
+            block = block.take(block.topic_is(OP_TOPIC))
+            self._gathered.add_ops(ops_of(block, self._facts.root), wanted)
+            self._check_ops.append(block.take(block.header("queue_offset") >= self._facts.op_cursor))
+
+    def _walk_to_ops(self, offset: int, count: int, wanted: pa.Array) -> None:
+        """The ops of a broker that shows no queue of them: all records from the first half copy on, if they are few."""
+        facts = self._facts
+        try:
+            self._add_ops(walked(self._broker, offset, facts.log_file_bytes, self._pace), wanted)
+        except LogTooLong:
+            facts.findings.append(Finding(facts.root, "ops-unreadable", actual=f"{count} entries"))
+            facts.miss("this broker does not serve its op queue")
+
+    # -- the check ------------------------------------------------------------------------------------------------
+
+    def check_window(self, rules: CheckRules) -> CheckWindow:
+        """What the check has before it: half and op messages from its cursors on; what was read is not read again.
+
+        Raises: OpsUnreadable where this broker does not serve its op queue (4.3.0), and the log from the first of
+                these halves on is too long to be walked.
+        """
+        facts = self._facts
+        begin = max(facts.half_cursor, facts.half_begin)
+        self._read_halves_from(begin)
+        op_cursor, op_begin = self._read_check_ops()
+        halves = [(block, block.header("queue_offset")) for block in self._check_halves if len(block)]
+        found = [(block, block.header("queue_offset")) for block in self._check_ops if len(block)]
+        op_end = max((int(numbers.max()) + 1 for _, numbers in found), default=op_begin)
+        least = facts.half_cursor if facts.half_cursor <= facts.half_end else 0
+        stored = halves_of_records(halves, rules, begin, max(begin, facts.half_end))
+        state = CheckState(
+            0, facts.half_cursor, facts.half_begin, facts.half_end, op_cursor, op_begin, op_end, stored,
+            ops_of_records(found, rules, max(op_cursor, op_begin), op_end, least),
+        )
+        return CheckWindow(state, stored.words, stored.diverted_count)
+
+    def _read_check_ops(self) -> tuple[int, int]:
+        """Read the ops from the check's cursor on; gives its cursor and the queue's begin.
+
+        A broker that shows no queue of them gives those behind the first half of the check: none before names any.
+        """
+        facts = self._facts
+        if self._ops_walked_from is not None:
+            return self._ops_walked_from, self._ops_walked_from
+        op_begin, known_from = max(facts.op_cursor, facts.op_begin), self._ops_known_from
+        if known_from is not None and known_from <= op_begin:
+            return facts.op_cursor, facts.op_begin
+        end = self._broker.max_offset(OP_TOPIC) if known_from is None else known_from
+        try:
+            bodies = ops(self._broker, op_begin, end, self._pace, self._reads.gaps)
+            self._check_ops += blocks_of(bodies, facts.root, facts.findings)
+        except OpsUnreadable as error:
+            first = min((int(block.commit_log_offsets.min()) for block in self._check_halves if len(block)), default=0)
+            try:
+                blocks = blocks_of(walked(self._broker, first, facts.log_file_bytes, self._pace), facts.root, [])
+                mine = [block.take(block.topic_is(OP_TOPIC) & (block.header("queue_id") == 0)) for block in blocks]
+            except LogTooLong:
+                raise error from None
+            self._check_ops = [block.take(block.header("queue_offset") >= op_begin) for block in mine]
+            numbers = [int(block.header("queue_offset").min()) for block in self._check_ops if len(block)]
+            self._ops_walked_from = min(numbers, default=end)
+            return self._ops_walked_from, self._ops_walked_from
+        self._ops_known_from = op_begin
+        return facts.op_cursor, facts.op_begin
+
+    # -- finals and discard copies --------------------------------------------------------------------------------
+
+    def _read_decisions(self, named: Named) -> None:
+        """Finals and discard copies, looked up in the index or read from their queues, whichever is less."""
+        halves = self._gathered.chosen("halves", named)
+        copies = pa.concat_tables([halves, self._gathered.chosen("discards", named)])
+        since_ms = pc.min(halves["store_time_ms"]).as_py() or 0
+        places: dict[str, set[int]] = defaultdict(set)
+        for topic, queue_id in set(
+            zip(copies["real_topic"].to_pylist(), copies["real_queue_id"].to_pylist(), strict=True)
+        ):
+            if topic is not None and queue_id is not None:
+                places[topic].add(queue_id)
+        by_topic: dict[str, list[str]] = defaultdict(list)
+        for name, topic in named.items():
+            if topic is not None and topic not in (HALF_TOPIC, ROCKSDB_HALF_TOPIC):
+                by_topic[topic].append(name)
+        waiting = {SCHEDULE_TOPIC: set(self._facts.scheduled)} if self._facts.scheduled else {}
+        if (self._facts.settings.version_low or _TIMER_SINCE) >= _TIMER_SINCE:
+            waiting[TIMER_TOPIC] = {0}
+        for topic, names in by_topic.items():
+            self._reads.read_topic(topic, places[topic], names, since_ms)
+        for topic, queue_ids in {DISCARD_TOPIC: {0}, **waiting}.items():
+            self._reads.read_topic(topic, queue_ids, list(named), since_ms)
+
+    def _read_keys(self, names: list[str]) -> None:
+        """Half and discard copies with some ids or business keys; prepared records of a broker before 4.3."""
+        if not self._facts.has_half_topic:
+            read_prepared(self._facts, self._gathered, names, self._pace)
+            return
+        if not self._facts.has_index:
+            self._read_halves_from(self._facts.half_begin)
+            self._read_rocksdb_halves()
+        topics = [HALF_TOPIC, DISCARD_TOPIC]
+        topics += [ROCKSDB_HALF_TOPIC] if self._facts.rocksdb_end > self._facts.rocksdb_begin else []
+        self._reads.read_index((topic, name) for topic in topics for name in names)
+        self._halves_asked_for.update(names)
+
+    def _look_for_missing_copies(self, kept: Witnesses) -> None:
+        """Every put-back has its predecessors: checks n needs n copies before it, unless the log begins later."""
+        if self._facts.log_begin_offset > 0:
+            return
+        for name in incomplete_chains(kept.halves):
+            self._facts.findings.append(Finding(self._facts.root, "copies-missing", actual=name))

@@ -1,0 +1,1 @@
+"""A producer: registered with a broker, which asks it about transactions."""

@@ -1,0 +1,214 @@
+"""A producer's side of the protocol at one broker: belong to a group, send halves, hear the broker's questions.
+
+Nothing here decides a transaction: who was asked answers by `Broker.end_transaction`, over any connection.
+Source: client/impl/factory/MQClientInstance.java, client/impl/producer/DefaultMQProducerImpl.java,
+client/impl/ClientRemotingProcessor.java; FORMATS 5.2, 5.10, 8.2.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from remoting.connections.connection import Connection, Request, Value
+from remoting.connections.refusals import checked
+from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.errors import BadFrame
+from remoting.protocol.frames import Frame
+from remoting.protocol.settings import RemotingSettings
+
+#: Every client of ours begins its id with this: a producer list tells us from the application's own processes.
+OUR_CLIENTS = "rmqtx@"
+HALF_MARK, PRODUCER_GROUP, UNIQUE_KEY, KEYS = "TRAN_MSG", "PGROUP", "UNIQ_KEY", "KEYS"
+_PREPARED = 0x4
+#: Codes with which a send is answered although the broker has the message.
+_STORED = (
+    ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+)  # fmt: skip
+_NAME_END, _VALUE_END = "\x01", "\x02"
+
+
+def our_client_id() -> str:
+    """A client id that nobody else has, and that says who it is: rmqtx@HOST@PROCESS@RANDOM.
+
+    In containers host and process can be alike, and two that bear one id would not see each other.
+    """
+    return f"{OUR_CLIENTS}{socket.gethostname()}@{os.getpid()}@{secrets.token_hex(4)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The question of a broker what became of a half: its CHECK_TRANSACTION_STATE.
+
+    Shape: the half copy that it just put back, which an answer has to name; `transaction_id` is None where the half has
+           no UNIQ_KEY; `record` is that copy in store format, under its real topic.
+    Source: AbstractTransactionalMessageCheckListener.sendCheckMessage; FORMATS 5.10.
+    """
+
+    address: str
+    queue_offset: int
+    commit_log_offset: int
+    transaction_id: str | None
+    message_id: str | None
+    record: bytes = field(default=b"", repr=False)
+    heard_time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is sent. `queue_id`: one of the topic's write queues."""
+
+    topic: str
+    body: bytes
+    unique_key: str
+    queue_id: int = 0
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Where the broker stored a message; of a half, its first copy in the half topic.
+
+    Shape: `status` is SUCCESS, or what was not confirmed in time (disk, slave): it is stored all the same.
+    """
+
+    transaction_id: str
+    message_id: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    status: str = ResponseCode.SUCCESS.name
+
+
+class Member:
+    """One member of a producer group at one broker; a broker hears of it when `heartbeat` is called.
+
+    `groups`: the one that it sends for, and others that it belongs to as well. `on_check`: called in the connection's
+    thread, so it must not wait for anything.
+    Raises: Unreachable.
+    """
+
+    def __init__(
+        self, settings: RemotingSettings, address: str, groups: Sequence[str], client_id: str,
+        on_check: Callable[[Check], None],
+    ) -> None:
+        self.address = address
+        self.groups = tuple(groups)
+        self.client_id = client_id
+        self._on_check = on_check
+        self._connection = Connection(address, settings, self._take)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the broker can no longer reach it."""
+        return self._connection.is_closed
+
+    def heartbeat(self) -> None:
+        """Say that its groups have this member; a broker forgets members that say nothing for two minutes.
+
+        Raises: Unreachable, NoAnswer, Refused.
+        """
+        self._call(Request(RequestCode.HEART_BEAT, body=heartbeat_body(self.client_id, self.groups)))
+
+    def leave(self) -> None:
+        """Say that its groups no longer have this member.
+
+        Raises: Unreachable, NoAnswer, Refused.
+        """
+        for group in self.groups:
+            fields: dict[str, Value] = {"clientID": self.client_id, "producerGroup": group}
+            self._call(Request(RequestCode.UNREGISTER_CLIENT, fields))
+
+    def close(self) -> None:
+        """End the connection; the broker then drops the member at once."""
+        self._connection.close()
+
+    def send_half(self, message: Message, timeout_ms: int | None = None) -> Sent:
+        """Send a half message: nobody receives it before it is committed. Sent once.
+
+        Raises: Unreachable (nothing was sent), NoAnswer (it may be there: look for its unique key), Refused.
+        """
+        marks = {HALF_MARK: "true", PRODUCER_GROUP: self.groups[0]}
+        return self._send(message, marks, _PREPARED, timeout_ms)
+
+    def send(self, message: Message, timeout_ms: int | None = None) -> Sent:
+        """Send an ordinary message. Sent once.
+
+        Raises: Unreachable (nothing was sent), NoAnswer (it may be there: look for its unique key), Refused.
+        """
+        return self._send(message, {}, 0, timeout_ms)
+
+    def _send(self, message: Message, marks: Mapping[str, str], sys_flag: int, timeout_ms: int | None) -> Sent:
+        properties = {**message.properties, "WAIT": "true", UNIQUE_KEY: message.unique_key, **marks}
+        fields = _send_fields(self.groups[0], message, properties, sys_flag)
+        request = Request(RequestCode.SEND_MESSAGE_V2, fields, message.body)
+        return sent(self._call(request, timeout_ms, _STORED), message.unique_key)
+
+    def _call(
+        self, request: Request, timeout_ms: int | None = None, accepted: Container[int] = (ResponseCode.SUCCESS,)
+    ) -> Frame:
+        return checked(self._connection.call(request, timeout_ms), request, self.address, accepted)
+
+    def _take(self, frame: Frame) -> None:
+        if frame.code != RequestCode.CHECK_TRANSACTION_STATE:
+            return  # brokers also tell consumers of changes; a producer has no use for them
+        check = parsed_check(frame, self.address)
+        if check is not None:
+            self._on_check(check)
+
+
+def heartbeat_body(client_id: str, groups: Sequence[str]) -> bytes:
+    """The body of a heartbeat of a producer."""
+    producers = [{"groupName": group} for group in groups]
+    return json.dumps({"clientID": client_id, "producerDataSet": producers, "consumerDataSet": []}).encode()
+
+
+def parsed_check(frame: Frame, address: str) -> Check | None:
+    """The question in a frame; None where it does not say which copy it is about, for then no answer can name one."""
+    fields = frame.fields
+    try:
+        queue_offset, offset = int(fields["tranStateTableOffset"]), int(fields["commitLogOffset"])
+    except (KeyError, ValueError):
+        return None
+    identity = fields.get("transactionId") or fields.get("msgId")
+    return Check(
+        address, queue_offset, offset, identity, fields.get("offsetMsgId"), frame.body, time.time_ns() // 1_000_000
+    )
+
+
+def _send_fields(
+    group: str, message: Message, properties: Mapping[str, str], sys_flag: int
+) -> dict[str, Value]:
+    # defaultTopic (c) names the topic itself, so that no broker creates it after TBW102 because of us.
+    return {
+        "a": group, "b": message.topic, "c": message.topic, "d": 0, "e": message.queue_id, "f": sys_flag,
+        "g": time.time_ns() // 1_000_000, "h": 0, "i": properties_text(properties), "j": 0, "k": False, "l": 0,
+        "m": False,
+    }  # fmt: skip
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """Properties as requests carry them: name 0x01 value 0x02, repeated."""
+    assert not any(mark in text for pair in properties.items() for text in pair for mark in (_NAME_END, _VALUE_END))
+    return "".join(f"{name}{_NAME_END}{value}{_VALUE_END}" for name, value in properties.items())
+
+
+def sent(frame: Frame, unique_key: str) -> Sent:
+    """The response to a send as a value.
+
+    Raises: BadFrame.
+    """
+    try:
+        message_id = frame.fields["msgId"]
+        return Sent(
+            unique_key, message_id, int(frame.fields["queueId"]), int(frame.fields["queueOffset"]),
+            int(message_id[-16:], 16), ResponseCode(frame.code).name,
+        )
+    except (KeyError, ValueError) as error:
+        raise BadFrame(f"the response to a send lacks {error}") from error

@@ -1,0 +1,54 @@
+"""Message ids as official clients make them (UNIQ_KEY), which are transaction ids.
+
+Source: common/message/MessageClientIDSetter.java; FORMATS 8.9.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import socket
+import time
+from datetime import datetime
+
+from readers.model.layout import Field, Layout
+
+UNIQUE_KEY = Layout(
+    "unique-key",
+    "Unique key of a message, written as 32 hexadecimal digits (clients with an IPv4 address)",
+    (
+        Field("address", "4s", "the client's address"),
+        Field("process", "H", "the client's process, low 16 bits"),
+        Field("loader", "i", "hash of its class loader; ours is a random number"),
+        Field("month_ms", "i", "time since the client's month began, low 32 bits", "ms"),
+        Field("counter", "h", "counts up with every message"),
+    ),
+    16,
+    "common/message/MessageClientIDSetter.java, FORMATS 8.9",
+)
+
+
+class UniqueKeys:
+    """Gives a new unique key at each call; two processes, and two of these, never give the same."""
+
+    def __init__(self, address: str = "127.0.0.1") -> None:
+        self._address = socket.inet_aton(address)
+        self._loader = int.from_bytes(secrets.token_bytes(4), "big", signed=True)
+        self._numbers = itertools.count()
+
+    def new(self, now_ms: int | None = None) -> str:
+        """A key for a message that is made now."""
+        now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        month = datetime.fromtimestamp(now / 1000).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        since = now - int(month.timestamp() * 1000)
+        key = UNIQUE_KEY.pack(
+            address=self._address, process=os.getpid() & 0xFFFF, loader=self._loader,
+            month_ms=_wrapped(since, 32), counter=_wrapped(next(self._numbers), 16),
+        )  # fmt: skip
+        return key.hex().upper()
+
+
+def _wrapped(number: int, bits: int) -> int:
+    """The number as Java's narrowing conversion leaves it."""
+    return (number + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))

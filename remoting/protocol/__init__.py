@@ -1,0 +1,1 @@
+"""RocketMQ's remoting protocol as bytes and words: frames, codes, record bytes, signing."""

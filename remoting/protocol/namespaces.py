@@ -1,0 +1,51 @@
+"""Names in a namespace: clients put `NAMESPACE%` before topics and groups, after the mark of retries and dead letters.
+
+Brokers know nothing of it: to them, and in every table here, the whole is the name.
+Source: common/protocol/NamespaceUtil.java (remoting/protocol in 5.x).
+"""
+
+from __future__ import annotations
+
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
+
+SEPARATOR = "%"
+#: Consumers' own topics, before the namespace: %RETRY%NAMESPACE%GROUP.
+_MARKS = ("%RETRY%", "%DLQ%")
+#: Never in a namespace.
+_SYSTEM_TOPICS = frozenset({
+    SCHEDULE_TOPIC, "BenchmarkTest", HALF_TOPIC, "RMQ_SYS_TRACE_TOPIC", OP_TOPIC, DISCARD_TOPIC, "SELF_TEST_TOPIC",
+    "OFFSET_MOVED_EVENT", "TBW102",
+})  # fmt: skip
+_SYSTEM_GROUPS = ("CID_RMQ_SYS_", "TOOLS_CONSUMER")
+
+
+def with_namespace(name: str, namespace: str | None) -> str:
+    """The name as brokers have it; one that has the namespace already, or never has one, stays as it is."""
+    if not namespace or not name or _is_system(name):
+        return name
+    mark, rest = _split(name)
+    return name if rest.startswith(f"{namespace}{SEPARATOR}") else f"{mark}{namespace}{SEPARATOR}{rest}"
+
+
+def without_namespace(name: str, namespace: str | None) -> str:
+    """The name as its application has it; one of another namespace stays as it is."""
+    mark, rest = _split(name)
+    if not namespace or not rest.startswith(f"{namespace}{SEPARATOR}"):
+        return name
+    return f"{mark}{rest[len(namespace) + 1 :]}"
+
+
+def namespace_of(name: str) -> str | None:
+    """The namespace that a name is in; None where it is in none."""
+    _, rest = _split(name)
+    namespace, separator, _ = rest.partition(SEPARATOR)
+    return namespace if separator and namespace and not _is_system(name) else None
+
+
+def _split(name: str) -> tuple[str, str]:
+    mark = next((mark for mark in _MARKS if name.startswith(mark)), "")
+    return mark, name[len(mark) :]
+
+
+def _is_system(name: str) -> bool:
+    return name in _SYSTEM_TOPICS or name.startswith(("rmq_sys_", *_SYSTEM_GROUPS))

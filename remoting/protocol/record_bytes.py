@@ -1,0 +1,100 @@
+"""Records as brokers send them, exactly as they stand in the commit log, gathered into blocks for the decoder."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from readers.log.record_block import Block
+from readers.log.record_layout import MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
+from readers.model.columns import SLACK_BYTES
+from readers.model.findings import Finding
+
+_HEAD = struct.Struct(">iI20xq").unpack_from
+_HEAD_BYTES = 36
+_MAGIC_AT = 4
+_MAGIC = re.compile(b"|".join(re.escape((magic & 0xFFFFFFFF).to_bytes(4, "big")) for magic in (MAGIC_V1, MAGIC_V2)))
+#: What a block holds at most before it is decoded; a body of one record may be larger.
+_BLOCK_BYTES = 4 << 20
+
+
+def cut(body: bytes, place: int = 0) -> tuple[list[int], list[int], int]:
+    """Where records begin in some bytes from a place on, their commit-log offsets, and where the first that is none
+    begins.
+
+    Units: bytes.
+    """
+    starts: list[int] = []
+    offsets: list[int] = []
+    last = len(body) - _HEAD_BYTES
+    while place <= last:
+        length, magic, offset = _HEAD(body, place)
+        if (magic != MAGIC_V1 and magic != MAGIC_V2) or not RECORD_BYTES_MIN <= length <= len(body) - place:
+            break
+        starts.append(place)
+        offsets.append(offset)
+        place += length
+    return starts, offsets, place
+
+
+def _next_head(body: bytes, place: int) -> int:
+    """Where a head of a record may begin, at a place or behind it; the end of the bytes where none does.
+
+    4.9.7 sends bytes of another record for one at commit-log offset 0 that has expired; sound records follow.
+    """
+    for word in _MAGIC.finditer(body, place + _MAGIC_AT):
+        start = word.start() - _MAGIC_AT
+        if start + _HEAD_BYTES <= len(body) and RECORD_BYTES_MIN <= _HEAD(body, start)[0] <= len(body) - start:
+            return start
+    return len(body)
+
+
+def blocks_of(bodies: Iterable[bytes], root: str, findings: list[Finding]) -> Iterator[Block]:
+    """The sound records of what a broker sent, in blocks of some megabytes.
+
+    Shape:  in a record's columns `file` is the broker and `position_bytes` the commit-log offset.
+    Order:  in a block that of the log.
+    Damage: bytes that are no record become findings and are left out.
+    """
+    parts: list[bytes] = []
+    starts: list[int] = []
+    offsets: list[int] = []
+    size = 0
+    for body in bodies:
+        stop = 0
+        while stop < len(body):
+            found, places, end = cut(body, stop)
+            starts.extend(start + size for start in found)
+            offsets.extend(places)
+            stop = _next_head(body, end + 1) if end < len(body) else end
+            if end < stop:
+                findings.append(Finding(root, "record-damaged", root, length_bytes=stop - end))
+        parts.append(body)
+        size += len(body)
+        if size > _BLOCK_BYTES:
+            yield from _block(parts, starts, offsets, root, findings)
+            parts, starts, offsets, size = [], [], [], 0
+    yield from _block(parts, starts, offsets, root, findings)
+
+
+def _block(
+    parts: list[bytes], starts: list[int], offsets: list[int], root: str, findings: list[Finding]
+) -> Iterator[Block]:
+    if not starts:
+        return
+    order = np.argsort(np.array(offsets, np.int64), kind="stable")
+    block = Block(
+        b"".join([*parts, bytes(SLACK_BYTES)]), 0, 0, root,
+        np.array(starts, np.int64)[order], np.array(offsets, np.int64)[order],
+    )  # fmt: skip
+    good = block.sound()
+    for offset, length in zip(
+        block.commit_log_offsets[~good].tolist(), block.lengths[~good].tolist(), strict=True
+    ):
+        findings.append(Finding(root, "record-damaged", root, offset, length, commit_log_offset=offset))
+    block = block.take(good)
+    if len(block):
+        yield block

@@ -1,0 +1,122 @@
+"""A claim on a producer group: two operators must not act on it at once, because a decision shows only after a while.
+
+Brokers have no compare-and-set, but they keep in memory which producer groups have a connection, and forget it when the
+connection closes. So who acts registers a group made of the real one's name, then asks who is registered: of two that
+come at once at least one sees the other. Nothing is left on the broker, and the real group never gets a member.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from remoting.connections.broker import Broker
+from remoting.connections.client import checked
+from remoting.connections.connection import Connection, Request
+from remoting.producer.producer import OUR_CLIENTS, heartbeat_body
+from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.errors import RemotingError
+
+PREFIX = "RMQTX_ACTS_ON@"
+_HEARTBEAT_SECONDS = 30.0
+_PATIENCE_SECONDS = 3.0
+
+
+@dataclass(slots=True)
+class Claims:
+    """What came of some claims.
+
+    Shape: `rivals` by producer group: the clients that hold it; `why_unknown` says why nobody could be asked.
+    """
+
+    client_id: str
+    groups: tuple[str, ...] = ()
+    rivals: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    connection: Connection | None = None
+    problem: str | None = None
+
+    @property
+    def why_unknown(self) -> str | None:
+        """Why it is not known whether the claim is ours: nobody could be asked, or the broker may have forgotten us."""
+        if self.problem is None and self.connection is not None and self.connection.is_closed:
+            return "the connection that held the claim broke"
+        return self.problem
+
+
+@contextlib.contextmanager
+def claimed(broker: Broker, groups: Iterable[str], client_id: str) -> Iterator[Claims]:
+    """Claims on producer groups at a broker, held while the block lasts; `client_id` is what we call ourselves.
+
+    If others hold one it is asked for again for some seconds, at random moments, so that of two that come at once one
+    gets it; then it is given up. Who comes later sees ours and gives up, so that rivals are looked for but once.
+    """
+    names = sorted(set(groups))
+    claims = Claims(client_id, tuple(names))
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            claims.connection = _registered(broker, names, claims.client_id)
+            claims.rivals = _rivals(broker, names, claims.client_id)
+        except RemotingError as error:
+            claims.problem = error.message
+        if not claims.rivals:
+            break
+        _close(claims.connection)  # who holds the group must not see us: it would take us for a rival
+        if time.monotonic() > end:
+            claims.connection = None
+            break
+        time.sleep(random.uniform(0.1, 0.9))
+    stop = threading.Event()
+    beat = threading.Thread(target=_keep, args=(claims.connection, names, claims.client_id, stop), daemon=True)
+    beat.start()
+    try:
+        yield claims
+    finally:
+        stop.set()
+        beat.join(5)
+        _close(claims.connection)
+
+
+def _registered(broker: Broker, names: list[str], client: str) -> Connection:
+    """A connection that the broker knows as a member of the claimed groups; closing it ends that."""
+    connection = Connection(broker.address, broker.client.settings)
+    try:
+        request = _heartbeat(client, names)
+        checked(connection.call(request), request, broker.address, (ResponseCode.SUCCESS,))
+    except RemotingError:
+        connection.close()
+        raise
+    return connection
+
+
+def _rivals(broker: Broker, names: list[str], client: str) -> dict[str, tuple[str, ...]]:
+    """Who else holds a claim, or stands in for the group itself."""
+    found = {}
+    for name in names:
+        holders = broker.producer_connections(f"{PREFIX}{name}")
+        stand_ins = [one for one in broker.producer_connections(name) if one.client_id.startswith(OUR_CLIENTS)]
+        others = {one.client_id for one in (*holders, *stand_ins)} - {client}
+        if others:
+            found[name] = tuple(sorted(others))
+    return found
+
+
+def _heartbeat(client_id: str, names: list[str]) -> Request:
+    groups = [f"{PREFIX}{name}" for name in names]
+    return Request(RequestCode.HEART_BEAT, {}, heartbeat_body(client_id, groups))
+
+
+def _keep(connection: Connection | None, names: list[str], client: str, stop: threading.Event) -> None:
+    """Heartbeats for as long as the claim is held: a broker forgets a silent client after two minutes."""
+    while connection is not None and not stop.wait(_HEARTBEAT_SECONDS):
+        with contextlib.suppress(RemotingError):  # a lost claim shows when the broker is asked for anything else
+            connection.call(_heartbeat(client, names))
+
+
+def _close(connection: Connection | None) -> None:
+    if connection is not None:
+        connection.close()

@@ -1,0 +1,317 @@
+"""The files of a stopped broker as what actions work on: records appended as that broker would have written them.
+
+Everything of one run is planned first, on the end of the log as it would become, and done at once by `finish`: in place
+with the way back on the disk first, or on a copy that gets its name when it is complete. What is asked of a live broker
+alone is answered by its being stopped, which its lock shows for as long as anything is changed: no producer is
+connected to it, no decision waits in it, no check runs, and no other rmqtx has the lock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from readers.cursors.cursors import check_cursors
+from readers.model.errors import RmqtxError
+from readers.model.findings import Finding
+from readers.store.broker_settings import Version
+from readers.store.store import OWN_ABORT, Store
+from remoting.producer.unique_keys import UniqueKeys
+from remoting.protocol.answers import Answer
+from remoting.protocol.codes import COMMIT, ROLLBACK, ResponseCode
+from repairs.acts.file_preconditions import require_changeable, topic_table, unwritable
+from repairs.acts.file_situations import file_situations
+from repairs.acts.log_tail import LogTail, Placed, log_end
+from repairs.acts.medium import Tail
+from repairs.acts.old_table_entries import entering_steps, slot_states, why_not_entered
+from repairs.acts.rocksdb_halves import is_in_rocksdb
+from repairs.acts.situation import NamedRecord, Situation, copies_without_op, named_record
+from repairs.changes.change_sets import Barrier, ChangeSet
+from repairs.changes.destinations import Destination, carried_out
+from repairs.changes.store_lock import store_locked, store_shared
+from repairs.receipts.receipts import APPEND, Receipt, answered
+from repairs.receipts.saved_messages import block_of
+from repairs.records.prepared_records import commit_record_of, rollback_record_of
+from repairs.records.record_writer import (
+    Draft,
+    WritingRules,
+    discard_copy_of,
+    draft_of,
+    final_of,
+    half_copy_of,
+    is_whole,
+    op_of,
+    writing_rules,
+)
+from repairs.records.rocksdb_records import checks_in_table, rocksdb_final_of, rocksdb_half_of, rocksdb_op_of
+from verdicts.audit.lookups import lookup
+from verdicts.evidence.store_facts import SettingsOf
+from verdicts.transactions.design_tables import NEVER_ASK_SINCE
+
+_PROCESS_IN_ABORT_SINCE: Version = (5, 0, 0)
+_PROPERTY_CRC = "enabledAppendPropCRC"
+
+
+class FileMedium:
+    """The store of one stopped broker; see `Medium`."""
+
+    is_still = True
+
+    def __init__(
+        self, store: Store, settings_of: SettingsOf, conf: Mapping[str, str], destination: Destination,
+        opened: Callable[[str, tuple[str, ...]], Store],
+    ) -> None:
+        """`conf`: the broker's configuration as far as it is known.
+
+        `opened` gives a fresh snapshot of a store, by its root and the directories of its log.
+
+        Raises: StoreInUse, UnsafeStore where nothing may be appended to the store; SourceError.
+        """
+        self._settings_of = settings_of
+        self._conf = conf
+        self._destination = destination
+        self._opened = opened
+        self._root = store.root
+        self._directories = store.commit_log_directories
+        self._unique_keys = UniqueKeys()
+        self._orders: list[str] = []
+        self._entries: list[dict[str, Any]] = []
+        #: Half copies that a resume of this run makes: an entry as rows have it, and the record.
+        self._new_halves: dict[str, list[tuple[dict[str, Any], NamedRecord]]] = {}
+        self.is_untouched = True
+        self._findings: list[Finding] = []
+        self._plan_on(store)
+
+    def _plan_on(self, store: Store) -> None:
+        """Begin the plan on a store as it is now."""
+        settings = self._settings_of(store)
+        version = require_changeable(store, settings, self._conf)
+        end = log_end(store)
+        given = self._conf.get(_PROPERTY_CRC)
+        has_crc = end.has_property_crc if given is None else given == "true"
+        self._rules: WritingRules = writing_rules(settings, has_property_crc=has_crc)
+        self._broker_host = end.store_host
+        self._topics = topic_table(store)
+        self._version = version
+        # A 5.x broker writes its process into the file, a 4.x one nothing; that it is there is all that counts.
+        abort: bytes | None = OWN_ABORT if version >= _PROCESS_IN_ABORT_SINCE else b""
+        #: Whether what is appended is entered into queues and tables here, and not by the broker when it starts.
+        self._enters_itself = version < NEVER_ASK_SINCE and not store.aborted
+        if self._enters_itself:
+            abort = None
+        self._tail = LogTail(
+            store, end, self._rules, now_ms=_now_ms(), abort=abort, is_copied=self._destination.copy is not None
+        )
+        self._store = store
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
+        """See `Medium`."""
+        self._store = self._opened(self._root, self._directories)
+        # Queues and index lead to what they know; only the whole log tells what contradicts them.
+        reading = lookup([self._store], self._settings_of, transaction_ids, scan=True)
+        rows: list[dict[str, Any]] = reading.table().to_pylist()
+        self._findings = reading.findings
+        for row in rows:
+            row["half_copies"] = [*row["half_copies"], *(entry for entry, _ in self._planned(row))]
+        return rows
+
+    def _planned(self, row: Mapping[str, Any]) -> list[tuple[dict[str, Any], NamedRecord]]:
+        """Half copies of a transaction that are planned and not written yet."""
+        return [] if not self.is_untouched else self._new_halves.get(str(row["transaction_id"]), [])
+
+    def situations(self, rows: Sequence[dict[str, Any]], *, settled_ms: int) -> list[Situation]:  # noqa: ARG002
+        """See `Medium`. There is nothing to wait for."""
+        return [self._completed(one) for one in file_situations([self._store], self._settings_of, rows, self._findings)]
+
+    def _completed(self, situation: Situation) -> Situation:
+        """A situation with what is known because the broker is stopped."""
+        for _, record in self._planned(situation.row):
+            situation = replace(situation, half_copy=record, named=record)
+        refused = dict(unwritable(situation, self._rules, self._topics, self._conf))
+        named = situation.named
+        if named is not None and self._whole(named, situation) is None:
+            refused.setdefault("commit", "no half copy of it has a body that consumers could inflate")
+        if named is not None and self._enters_itself:
+            why = why_not_entered(self._store, named.topic, named.queue_id, self._conf)
+            if why is not None:
+                refused.setdefault("commit", why)
+        around = replace(
+            situation.around, now_ms=_now_ms(), is_stopped=True, unwritable=refused,
+        )
+        return replace(situation, around=around)
+
+    def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
+        """See `Medium`."""
+        copies = [copy for copy in situation.row["half_copies"] if copy["queue_offset"] == queue_offset]
+        row = {**situation.row, "half_copies": copies}
+        return file_situations([self._store], self._settings_of, [row])[0].half_copy
+
+    def wait(self, wait_ms: int) -> None:
+        """See `Medium`. Nothing changes while nobody but us may change it."""
+
+    def tail(self, transaction_ids: Collection[str]) -> Tail:  # noqa: ARG002
+        """See `Medium`. Nothing is put back while the broker is stopped."""
+        return Tail([])
+
+    def check_cursors(self) -> dict[str, int]:
+        """See `Medium`."""
+        half = check_cursors(self._store).half
+        return {} if not half else {self._store.root: half.get(0, 0)}
+
+    # -- acting -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def claimed(
+        self, situations: Iterable[Situation]  # noqa: ARG002
+    ) -> Iterator[Mapping[str, tuple[str, ...]]]:
+        """See `Medium`. The store's lock is ours for the whole edit, so that nobody else acts on any group of it.
+
+        Raises: StoreInUse, UnsafeStore.
+        """
+        locked = store_shared if self._destination.copy is not None else store_locked
+        with locked(self._root):
+            self._plan_on(self._opened(self._root, self._directories))
+            yield {}
+
+    def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:
+        """See `Medium`. The final and the op, or the op alone, are planned; of a prepared record what ends it."""
+        if named.is_prepared:
+            return self._end_prepared(named, decision, receipt)
+        if decision == COMMIT:
+            source = self._whole(named, situation, receipt) or named
+            final = (
+                rocksdb_final_of(
+                    source.raw, self._rules, checks_in_table(situation.row, named.commit_log_offset)
+                )
+                if is_in_rocksdb(named)
+                else final_of(source.raw, self._rules)
+            )
+            self._append("final", final, receipt)
+        return self._append_ops(named, situation, receipt)
+
+    def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
+        """See `Medium`. The copy in the discard topic comes before the op, as nothing discards what is decided."""
+        if named.is_prepared:
+            receipt.notes.append("nothing gives up on a prepared record: its message is kept, and it is rolled back")
+            return self._end_prepared(named, ROLLBACK, receipt)
+        if is_in_rocksdb(named):
+            receipt.notes.append("a broker with transactions in RocksDB writes no discard copy: it is kept here alone")
+        elif self._rules.writes_discard_copy:
+            source = self._whole(named, situation, receipt) or named
+            self._append("discard copy", discard_copy_of(source.raw), receipt)
+        else:
+            receipt.notes.append("a broker of this version writes no discard copy: the message is kept here alone")
+        return self._append_ops(named, situation, receipt)
+
+    def _end_prepared(self, named: NamedRecord, decision: int, receipt: Receipt) -> Answer:
+        """Plan the COMMIT or ROLLBACK record of a prepared record."""
+        if decision == COMMIT:
+            self._append("COMMIT record", commit_record_of(named.raw), receipt)
+        else:
+            self._append("ROLLBACK record", rollback_record_of(named.raw, self._version), receipt)
+        return Answer(ResponseCode.SUCCESS, None)
+
+    def resume(self, named: NamedRecord, receipt: Receipt) -> Answer:
+        """See `Medium`."""
+        make = rocksdb_half_of if is_in_rocksdb(named) else half_copy_of
+        placed = self._append("half copy", make(named.raw), receipt)
+        record = named_record(block_of(placed.record), named.store)
+        entry = {
+            "store": record.store, "queue_id": record.queue_id, "queue_offset": record.queue_offset,
+            "commit_log_offset": record.commit_log_offset, "store_time_ms": _now_ms(), "checks_count": 0,
+        }  # fmt: skip
+        self._new_halves.setdefault(receipt.acted_on, []).append((entry, record))
+        return Answer(ResponseCode.SUCCESS, None)
+
+    def _whole(self, named: NamedRecord, situation: Situation, receipt: Receipt | None = None) -> NamedRecord | None:
+        """The named copy, or the newest older one whose body can be inflated if its own cannot; None where none can.
+
+        Brokers before 4.6.0 put compressed halves back inflated, and leave the flag that says compressed: what is made
+        of such a copy no consumer can read. The receipt says which one was taken.
+        """
+        if is_whole(named.raw):
+            return named
+        older = {int(copy["queue_offset"]) for copy in situation.row["half_copies"]} - {named.queue_offset}
+        for queue_offset in sorted((one for one in older if one < named.queue_offset), reverse=True):
+            record = self.record(situation, queue_offset)
+            if record is not None and is_whole(record.raw):
+                if receipt is not None:
+                    receipt.notes.append(
+                        f"the body of half copy {named.queue_offset} cannot be inflated: {queue_offset} is taken for it"
+                    )
+                return record
+        return None
+
+    def _append_ops(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
+        """Plan the op of the named copy, and of each older one that the check still has before it.
+
+        A broker that was killed left its cursors where they were some seconds before (flushConsumerOffsetInterval): the
+        check comes over copies again that it had put back already, and would ask for them.
+        """
+        host = self._broker_host or draft_of(named.raw).store_host
+        if is_in_rocksdb(named):  # nothing puts copies of it back: it is the only one to be ended
+            key = self._unique_keys.new()
+            op = rocksdb_op_of(named.raw, unique_key=key, broker_host=host, now_ms=_now_ms())
+            self._append("op", op, receipt)
+            return Answer(ResponseCode.SUCCESS, None)
+        numbers = [*self._open_copies(named, situation), named.queue_offset]
+        for part in [numbers] if self._rules.ops_are_lists else [[number] for number in numbers]:
+            op = op_of(part, self._rules, queue_id=named.queue_id, broker_host=host, now_ms=_now_ms())
+            self._append("op", op, receipt)
+        return Answer(ResponseCode.SUCCESS, None)
+
+    def _open_copies(self, named: NamedRecord, situation: Situation) -> list[int]:
+        """Queue offsets of older copies that are before the check, and that no op has ended."""
+        begin = (check_cursors(self._store).half or {}).get(named.queue_id, 0)
+        numbers = copies_without_op(situation.row, queue_id=named.queue_id)
+        return [number for number in numbers if begin <= number < named.queue_offset]
+
+    def _append(self, what: str, draft: Draft, receipt: Receipt) -> Placed:
+        """Plan a record, and have the receipt say where."""
+        placed = self._tail.append(draft)
+        entry = receipt.asked(
+            APPEND,
+            {
+                "record": what, "topic": draft.topic, "queueId": draft.queue_id, "queueOffset": placed.queue_offset,
+                "commitLogOffset": placed.commit_log_offset, "lengthBytes": len(placed.record),
+            },
+        )
+        self._entries.append(entry)
+        self._orders.append(
+            f"{receipt.action} {receipt.transaction_id}: {what} at {placed.commit_log_offset} "
+            f"(receipt {receipt.receipt_id})"
+        )
+        return placed
+
+    def change_set(self) -> ChangeSet:
+        """What would be done to the files for all that is planned."""
+        steps = self._tail.change_set().steps
+        if self._enters_itself:
+            steps += (Barrier(), *entering_steps(self._store, self._tail.placed, self._conf))
+        elif self._version < NEVER_ASK_SINCE:
+            steps += (Barrier(), *slot_states(self._store, self._tail.placed))
+        return ChangeSet(steps)
+
+    def finish(self) -> Mapping[str, str]:
+        """See `Medium`."""
+        source = self._root
+        try:
+            self._root, self._directories = carried_out(
+                self.change_set(), self._store, self._destination, self._orders
+            )
+        except RmqtxError:
+            self.is_untouched = self._destination.is_untouched
+            raise
+        self.is_untouched = False
+        for entry in self._entries:
+            answered(entry, ResponseCode.SUCCESS, "written")
+        return {source: self._root}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,86 @@
+"""What is known of transactions in the files of a store, as guards and plans take it; nobody is asked for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from readers.index.index_search import open_index
+from readers.log.record_at import block_at
+from readers.model.findings import Finding
+from readers.storage.segments import SegmentedLog
+from readers.store.store import Store
+from repairs.acts.neighbourhood import contradictions
+from repairs.acts.rocksdb_halves import copies_left, is_in_rocksdb
+from repairs.acts.situation import NamedRecord, Situation, Surroundings, named_record
+from verdicts.evidence.store_facts import SettingsOf, known_until_ms
+
+
+def file_situations(
+    stores: Sequence[Store], settings_of: SettingsOf, rows: Iterable[dict[str, Any]],
+    findings: Sequence[Finding] | None = None,
+) -> list[Situation]:
+    """What is known of some transactions by files alone.
+
+    `rows` are of TRANSACTIONS; `findings` those of the reading that gave them: with these each row's records are held
+    against queues and index too, and what contradicts them is said. Whether producers are connected, and what is under
+    way in a broker, is not known here and not asked by the guards of a plan.
+    Order: that of the rows.
+    """
+    logs = {store.root: store.log() for store in stores}
+    around = {store.root: _surroundings(store, settings_of) for store in stores}
+    try:
+        situations = [_situation(row, logs, around) for row in rows]
+        if findings is None:
+            return situations
+        indexes = {store.root: open_index(store, settings_of(store).max_hash_slots) for store in stores}
+        return [
+            replace(situation, around=replace(situation.around, contradictions=tuple(
+                line for store in stores
+                for line in contradictions(store, logs[store.root], indexes[store.root], situation.row_in(store.root),
+                                           findings, is_prepared=situation.is_prepared)
+            )))
+            for situation in situations
+        ]  # fmt: skip
+    finally:
+        for log in logs.values():
+            log.close()
+
+
+def _surroundings(store: Store, settings_of: SettingsOf) -> Surroundings:
+    settings = settings_of(store)
+    is_known = settings.version_low is not None and settings.version_low == settings.version_high
+    return Surroundings(
+        version=settings.version_low if is_known else None,
+        is_slave=False,  # a slave's files serve as evidence; who applies the plan asks the master
+        settle_ms=0, settled_ms=0,
+        file_reserved_time_hours=settings.file_reserved_time_hours,
+        now_ms=time.time_ns() // 1_000_000, producers=(), is_of_files=True,
+        stopped_time_ms=None if store.in_use else known_until_ms(store),
+    )  # fmt: skip
+
+
+def _situation(row: dict[str, Any], logs: dict[str, SegmentedLog], around: dict[str, Surroundings]) -> Situation:
+    half = _newest(row["half_copies"], logs)
+    if is_in_rocksdb(half) and len(row["half_copies"]) > 1:
+        half = _newest(copies_left(row, partial(_record_at, logs)), logs) or half
+    discard = _newest(row["discard_copies"], logs)
+    root = next((record.store for record in (half, discard) if record is not None), str(row["store"]))
+    return Situation(row, half, discard, half, around[root])
+
+
+def _record_at(logs: dict[str, SegmentedLog], root: str, commit_log_offset: int) -> bytes | None:
+    block = block_at(logs[root], commit_log_offset)
+    return None if block is None else named_record(block, root).raw
+
+
+def _newest(copies: Sequence[dict[str, Any]], logs: dict[str, SegmentedLog]) -> NamedRecord | None:
+    """The newest of some copies that can be read."""
+    for copy in sorted(copies, key=lambda one: (-int(one["queue_offset"]), -int(one["commit_log_offset"]))):
+        block = block_at(logs[copy["store"]], copy["commit_log_offset"])
+        if block is not None:
+            return named_record(block, copy["store"])
+    return None

@@ -1,0 +1,293 @@
+"""Live brokers as what actions work on: fresh looks, decisions by END_TRANSACTION, resumes by request 323."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from readers.log.properties import CHECK_TIMES, UNIQ_KEY
+from readers.log.record_block import Block
+from readers.model.findings import Finding
+from readers.store.broker_settings import Version
+from readers.store.store import CHECK_GROUP, HALF_TOPIC
+from remoting.connections.broker import Broker
+from remoting.live.lookups import lookup
+from remoting.live.store_facts import HALF_TOPIC_SINCE
+from remoting.producer.producer import our_client_id
+from remoting.protocol.answers import Answer, BrokerAddresses
+from remoting.protocol.codes import ROLLBACK
+from remoting.protocol.record_bytes import blocks_of
+from repairs.acts.claims import Claims, claimed
+from repairs.acts.group_watch import GroupWatch, Others
+from repairs.acts.medium import Tail
+from repairs.acts.rocksdb_halves import copies_left, is_in_rocksdb
+from repairs.acts.situation import NamedRecord, Situation, Surroundings, named_record
+from repairs.receipts.receipts import Receipt, answered
+
+#: The broker's threads are not exact: what is waited beyond what its configuration says.
+_MARGIN_MS = 1_000
+#: From 5.1.0 the op batch is looked at once an interval, and written if the last write is an interval ago: an op can
+#: miss one look and be written at the next. 3.6 s late was seen on 5.1.4, on a machine with a load of 100.
+_OP_BATCH_LOOKS = 2
+_WATCH_SECONDS = 0.5
+_QUEUE_WAIT = "waitTimeMillsInTransactionQueue"  # as RocketMQ spells it
+_QUEUE_WAIT_MS = 3_000
+#: Brokers before this keep every request until they come to it.
+_QUEUE_LIMIT_SINCE: Version = (4, 0, 0)
+_OP_BATCH = "transactionOpBatchInterval"
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What does not change while a command runs."""
+
+    version: Version
+    is_slave: bool
+    settle_ms: int
+    has_queue_limit: bool
+    queue_size_name: str
+    file_reserved_time_hours: int
+
+
+class LiveMedium:
+    """Some live brokers; see `Medium`.
+
+    `members`: every broker of their sets, with slaves: all are asked whether a producer is connected.
+    """
+
+    is_still = False
+    #: What is sent is done.
+    is_untouched = False
+
+    def __init__(self, brokers: Sequence[Broker], members: Sequence[BrokerAddresses]) -> None:
+        self._brokers = {broker.root: broker for broker in brokers}
+        self._members = members
+        self._facts: dict[str, _Facts] = {}
+        self._claims: dict[str, Claims] = {}
+        self._unread: dict[str, tuple[str, ...]] = {}
+        self._client_id = our_client_id()
+        self._watches: dict[str, GroupWatch] = {}
+        #: Members of a group that were connected at some moment of the wait.
+        self._seen: dict[str, set[str]] = {}
+        #: Brokers whose queue of decisions was seen empty during the wait.
+        self._drained: set[str] = set()
+        #: Where the logs ended when the claims were made: what was decided before that must be in the index by now.
+        self._log_ends: dict[str, int] = {}
+        #: Up to where the half queues were read for copies that the check puts back.
+        self._half_ends: dict[str, int] = {}
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
+        """See `Medium`."""
+        reading = lookup(list(self._brokers.values()), transaction_ids)
+        rows: list[dict[str, Any]] = reading.table().to_pylist()
+        self._unread = {
+            root: tuple(found.line() for found in reading.findings if found.store == root and _matters(found))
+            for root in self._brokers
+        }
+        return rows
+
+    def situations(self, rows: Sequence[dict[str, Any]], *, settled_ms: int) -> list[Situation]:
+        """See `Medium`."""
+        groups = {row["producer_group"] for row in rows if row["producer_group"] is not None}
+        others = {group: self._others(group) for group in sorted(groups)}
+        behind = {root: self._behind(broker) for root, broker in self._brokers.items()}
+        return [self._situation(row, others, behind, settled_ms) for row in rows]
+
+    def _situation(
+        self, row: dict[str, Any], others: dict[str, Others], behind: dict[str, str | None], settled_ms: int
+    ) -> Situation:
+        half = self._record(row["half_copies"])
+        if is_in_rocksdb(half) and len(row["half_copies"]) > 1:
+            half = self._record(copies_left(row, self._view)) or half
+        discard = self._record(row["discard_copies"])
+        root = next((record.store for record in (half, discard) if record is not None), str(row["store"]))
+        facts = self._facts_of(root)
+        group = str(row["producer_group"])
+        others_now = others.get(group, Others())
+        claims = self._claims.get(root)
+        rivals = () if claims is None else claims.rivals.get(group, ())
+        around = Surroundings(
+            version=facts.version, is_slave=facts.is_slave,
+            settle_ms=facts.settle_ms, settled_ms=settled_ms if facts.has_queue_limit or root in self._drained else 0,
+            file_reserved_time_hours=facts.file_reserved_time_hours, now_ms=time.time_ns() // 1_000_000,
+            producers=None if others_now.unknown else tuple(sorted({*others_now.members, *self._seen.get(group, ())})),
+            producers_unknown=others_now.unknown, rivals=rivals,
+            rivals_unknown=None if claims is None else claims.why_unknown,
+            unread=(*self._unread.get(root, ()), *filter(None, [behind.get(root)])),
+        )  # fmt: skip
+        return Situation(row, half, discard, half, around)
+
+    def _record(self, copies: Sequence[dict[str, Any]]) -> NamedRecord | None:
+        """The newest of some copies that can still be read."""
+        for copy in sorted(copies, key=lambda one: (-int(one["queue_offset"]), -int(one["commit_log_offset"]))):
+            broker = self._brokers[copy["store"]]
+            raw = broker.view(copy["commit_log_offset"])
+            for block in blocks_of([raw or b""], broker.root, []):
+                return named_record(block, broker.root)
+        return None
+
+    def _view(self, root: str, commit_log_offset: int) -> bytes | None:
+        return self._brokers[root].view(commit_log_offset)
+
+    def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
+        """See `Medium`."""
+        return self._record([copy for copy in situation.row["half_copies"] if copy["queue_offset"] == queue_offset])
+
+    def wait(self, wait_ms: int) -> None:
+        """See `Medium`. A process that crashes again and again may come, decide and go while we wait."""
+        end = time.monotonic() + wait_ms / 1000
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _WATCH_SECONDS))
+            self._drained.update(root for root in self._claims if not self._waiting_count(root))
+            for claims in self._claims.values():
+                for group in claims.groups:
+                    self._seen.setdefault(group, set()).update(self._others(group).members)
+
+        self._half_ends = {root: self._brokers[root].max_offset(HALF_TOPIC) for root in self._half_ends}
+
+    def tail(self, transaction_ids: Collection[str]) -> Tail:
+        """See `Medium`."""
+        copies: list[tuple[str, NamedRecord]] = []
+        put_backs_count = 0
+        for root, begin in self._half_ends.items():
+            broker = self._brokers[root]
+            pulled = broker.pull(HALF_TOPIC, 0, begin)
+            while pulled.status == "found":
+                for block in blocks_of([pulled.body], root, []):
+                    put_backs_count += int(block.properties.locate(CHECK_TIMES)[2].sum())
+                    copies += _copies_in(broker, block, transaction_ids)
+                self._half_ends[root] = pulled.next_offset
+                pulled = broker.pull(HALF_TOPIC, 0, pulled.next_offset)
+        return Tail(copies, put_backs_count)
+
+    def check_cursors(self) -> dict[str, int]:
+        """See `Medium`."""
+        cursors = {root: self._brokers[root].consumer_offset(CHECK_GROUP, HALF_TOPIC) for root in self._half_ends}
+        return {root: cursor for root, cursor in cursors.items() if cursor is not None}
+
+    def _waiting_count(self, root: str) -> int:
+        """Decisions in a broker's queue; only asked where nothing throws old ones away (brokerFastFailureEnable)."""
+        if self._facts_of(root).has_queue_limit:
+            return 0
+        return _number(self._brokers[root].runtime().get(self._facts_of(root).queue_size_name))
+
+    def _others(self, group: str) -> Others:
+        """Who else belongs to a group now, on every broker of the sets."""
+        if group not in self._watches:
+            client = next(iter(self._brokers.values())).client
+            self._watches[group] = GroupWatch(client, self._members, group, self._client_id)
+        return self._watches[group].look()
+
+    def _facts_of(self, root: str) -> _Facts:
+        if root not in self._facts:
+            broker = self._brokers[root]
+            conf, version = broker.config(), broker.version()
+            has_half_topic = version >= HALF_TOPIC_SINCE
+            limits_by_default = "true" if version >= _QUEUE_LIMIT_SINCE else "false"
+            self._facts[root] = _Facts(
+                version=version,
+                is_slave=conf.get("brokerRole") == "SLAVE" or broker.broker_id != 0,
+                settle_ms=settle_ms(conf, version),
+                has_queue_limit=conf.get("brokerFastFailureEnable", limits_by_default) == "true",
+                queue_size_name="EndTransactionQueueSize" if has_half_topic else "sendThreadPoolQueueSize",
+                file_reserved_time_hours=int(conf.get("fileReservedTime", "72")),
+            )
+        return self._facts[root]
+
+    def _behind(self, broker: Broker) -> str | None:
+        """What the queues and the index lack of what was in the log when the claim was made."""
+        if broker.root not in self._log_ends:
+            return None
+        runtime = broker.runtime()
+        dispatched = _number(runtime.get("commitLogMaxOffset")) - _number(runtime.get("dispatchBehindBytes"))
+        lacking = self._log_ends[broker.root] - dispatched
+        return f"the last {lacking} bytes of the log are not in its queues and index yet" if lacking > 0 else None
+
+    def remember_log_ends(self) -> None:
+        """From now on, what queues and index lack of what the logs hold at this moment is in `unread`."""
+        for root, broker in self._brokers.items():
+            self._log_ends[root] = _number(broker.runtime().get("commitLogMaxOffset"))
+
+    # -- acting -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def claimed(self, situations: Iterable[Situation]) -> Iterator[Mapping[str, tuple[str, ...]]]:
+        """See `Medium`."""
+        groups: dict[str, set[str]] = {}
+        for situation in situations:
+            if situation.named is not None or situation.discard_copy is not None:
+                store = (situation.named or situation.discard_copy).store  # type: ignore[union-attr]
+                groups.setdefault(store, set()).add(str(situation.group))
+        with ExitStack() as stack:
+            for root, names in sorted(groups.items()):
+                self._claims[root] = stack.enter_context(claimed(self._brokers[root], names, self._client_id))
+                self._log_ends[root] = _number(self._brokers[root].runtime().get("commitLogMaxOffset"))
+                if self._facts_of(root).version >= HALF_TOPIC_SINCE:
+                    self._half_ends[root] = self._brokers[root].max_offset(HALF_TOPIC)
+            yield {group: names for claims in self._claims.values() for group, names in claims.rivals.items()}
+        self._claims = {}
+
+    def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:
+        """See `Medium`."""
+        fields = {
+            "producerGroup": situation.group, "tranStateTableOffset": named.queue_offset,
+            "commitLogOffset": named.commit_log_offset, "commitOrRollback": decision, "fromTransactionCheck": True,
+        }  # fmt: skip
+        entry = receipt.asked("END_TRANSACTION", fields)
+        answer = self._brokers[named.store].end_transaction(
+            producer_group=str(situation.group), queue_offset=named.queue_offset,
+            commit_log_offset=named.commit_log_offset, decision=decision, transaction_id=situation.transaction_id,
+        )
+        answered(entry, answer.code, answer.remark)
+        return answer
+
+    def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
+        """See `Medium`. No broker offers more than a rollback."""
+        return self.decide(named, situation, ROLLBACK, receipt)
+
+    def finish(self) -> Mapping[str, str]:
+        """See `Medium`."""
+        return {}
+
+    def resume(self, named: NamedRecord, receipt: Receipt) -> Answer:
+        """See `Medium`."""
+        entry = receipt.asked("RESUME_CHECK_HALF_MESSAGE", {"msgId": named.message_id})
+        answer = self._brokers[named.store].resume_check(named.message_id)
+        answered(entry, answer.code, answer.remark)
+        return answer
+
+
+def settle_ms(conf: dict[str, str], version: Version) -> int:
+    """How long a decision that a broker has received may take until it shows.
+
+    It may wait in the broker's queue until it is thrown away (waitTimeMillsInTransactionQueue), and its op in the op
+    batch (5.1.0+). Source: BrokerFastFailure, TransactionalOpBatchService; FORMATS 5.1.
+    """
+    queue_ms = int(conf.get(_QUEUE_WAIT, _QUEUE_WAIT_MS))
+    batch_ms = int(conf.get(_OP_BATCH, 0)) if version >= (5, 1, 0) else 0
+    return queue_ms + _OP_BATCH_LOOKS * batch_ms + _MARGIN_MS
+
+
+def _copies_in(
+    broker: Broker, block: Block, transaction_ids: Collection[str]
+) -> Iterator[tuple[str, NamedRecord]]:
+    """The copies of some transactions among half messages that a broker sent."""
+    names = block.properties.text(UNIQ_KEY).to_pylist()
+    for row in np.flatnonzero([name in transaction_ids for name in names]).tolist():
+        yield names[row], named_record(block, broker.root, row)
+
+
+def _matters(finding: Finding) -> bool:
+    """Whether a finding could hide a witness; that queues and index lag a little is looked at apart."""
+    return finding.kind.severity == "error" and finding.code != "dispatch-behind"
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() else 0

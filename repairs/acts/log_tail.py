@@ -1,0 +1,341 @@
+"""The end of a stopped broker's log, and what is to be appended there: planned in memory, given as steps of a change.
+
+Where the log ends is found as the broker finds it when it starts after a crash, which is what it does once there is a
+file `abort`: it walks from the file that its checkpoint is sure of, and stops at the first record that is none. So that
+nothing appended is cut off with what is broken, a log that is not whole from there to its end is not appended to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from readers.log.commit_log import last_with_data
+from readers.log.record_at import block_at
+from readers.log.record_block import Block
+from readers.log.record_layout import BLANK, PREPARED, ROLLBACK, TRANSACTION_MASK
+from readers.log.segment_scan import SegmentScan
+from readers.model.errors import UnsafeStore
+from readers.queues.consume_queue import open_queue
+from readers.storage.segments import Segment, SegmentedLog
+from readers.store.checkpoint import checkpoint_values
+from readers.store.store import Store
+from repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, ReplaceFile, Step, WriteAt
+from repairs.changes.clones import COMMIT_LOG
+from repairs.records.record_writer import PROPERTY_CRC, Draft, WritingRules, blank_head, draft_of
+
+__all__ = ["LogEnd", "LogTail", "Placed", "log_end"]
+
+#: The broker looks a little before what its checkpoint says. Source: store/StoreCheckpoint.java getMinTimestamp.
+_CHECKPOINT_MARGIN_MS = 3_000
+#: A walk ends at these: neither a length nor a magic code.
+_END_MARK = bytes(BLANK.size_bytes)
+_Queue = tuple[str, int]
+
+
+@dataclass(slots=True)
+class LogEnd:
+    """Where a log ends, and what its last records say.
+
+    Shape: `segment` is the file that the end lies in, or the last one where that is full to its end; `position_bytes`
+           the end within it. `next_queue_offsets`: by topic and queue number, one more than the last record that was
+           walked over has. `store_host`: the broker's address as its last record has it; None for a log without any.
+    """
+
+    segment: Segment
+    position_bytes: int = 0
+    last_store_time_ms: int = 0
+    has_property_crc: bool = False
+    store_host: bytes | None = None
+    next_queue_offsets: dict[_Queue, int] = field(default_factory=dict)
+
+    @property
+    def offset(self) -> int:
+        """The same in the log. Units: bytes."""
+        return self.segment.base_offset + self.position_bytes
+
+
+def log_end(store: Store) -> LogEnd:
+    """Where the log of a store ends.
+
+    Raises: UnsafeStore where a broker would stop before the end, or not start at all; SourceError.
+    Source: store/CommitLog.java recoverAbnormally, isMappedFileMatchedRecover; FORMATS 2.10, 2.11.
+    """
+    _require_whole_files(store)
+    last = last_with_data(store.commit_log)
+    walked = [segment for segment in _from_recovery_start(store) if segment.base_offset <= last]
+    end = LogEnd(walked[0])
+    for segment in walked:
+        end.segment, end.position_bytes = segment, 0
+        _walk(segment, end, is_last=segment.base_offset == last)
+    return end
+
+
+def _require_whole_files(store: Store) -> None:
+    """Refuse what a broker does not load."""
+    for finding in store.findings:
+        if finding.code in ("segment-gap", "segment-overlap", "segment-size", "stray-file", "unreadable-file"):
+            raise UnsafeStore(
+                f"the commit log of {store.root} is not whole: {finding.line()}",
+                advice="rmqtx verify says what is wrong; repair that first",
+            )
+    if not store.commit_log:
+        raise UnsafeStore(f"{store.root} has no commit log to append to")
+
+
+def _from_recovery_start(store: Store) -> list[Segment]:
+    """The files that a broker walks over when it starts after a crash.
+
+    The newest file whose first record is no younger than the checkpoint is where it begins, else the first of all.
+    """
+    values = checkpoint_values(store)
+    times = (values.get("physic_msg_time_ms", 0), values.get("logics_msg_time_ms", 0))
+    sure_ms = max(0, min(times) - _CHECKPOINT_MARGIN_MS)
+    segments = list(store.commit_log)
+    for number in range(len(segments) - 1, -1, -1):
+        first_ms = _first_store_time_ms(segments[number])
+        if first_ms is not None and 0 < first_ms <= sure_ms:
+            return segments[number:]
+    return segments
+
+
+def _first_store_time_ms(segment: Segment) -> int | None:
+    for block in SegmentScan(segment, to_position=1, stops_at_break=True):
+        return int(block.header("store_time_ms")[0])
+    return None
+
+
+def _walk(segment: Segment, end: LogEnd, *, is_last: bool) -> None:
+    """Walk over one file, and have `end` say what was met."""
+    scan = SegmentScan(segment, is_last=is_last)
+    for block in scan:
+        _require_sound_bodies(segment, block)
+        _count(block, end)
+        if not len(block):
+            continue
+        newest = block.take(np.array([len(block) - 1]))
+        record = block.raw[int(newest.starts[0]) : int(newest.starts[0]) + int(newest.lengths[0])]
+        end.last_store_time_ms = int(newest.header("store_time_ms")[0])
+        end.has_property_crc = PROPERTY_CRC in record
+        end.store_host = draft_of(record).store_host
+        end.position_bytes = int(newest.positions[0]) + len(record)
+    for span in scan.spans:
+        if span.kind == "blank":
+            end.position_bytes = segment.size_bytes
+        elif not span.is_filler and not (is_last and span.kind == "foreign"):
+            raise _broken(segment, span.position_bytes, f"{span.length_bytes} {span.kind} bytes")
+    if not is_last and end.position_bytes != segment.size_bytes:
+        raise _broken(segment, end.position_bytes, "no blank record before the next file")
+
+
+def _require_sound_bodies(segment: Segment, block: Block) -> None:
+    """A broker checks them as it walks (checkCRCOnRecover), and stops where one is wrong."""
+    matches = block.body_crc_matches()
+    if not matches.all():
+        raise _broken(segment, int(block.positions[~matches][0]), "a body whose CRC is wrong")
+
+
+def _broken(segment: Segment, position_bytes: int, what: str) -> UnsafeStore:
+    return UnsafeStore(
+        f"the log is not whole where its broker would walk over it: {what} in {segment.file} at {position_bytes}",
+        file=segment.file, position_bytes=position_bytes,
+        advice="what is appended behind that would be cut off; rmqtx verify, then rmqtx salvage",
+    )
+
+
+def _count(block: Block, end: LogEnd) -> None:
+    """The last queue offset of every queue in a block; prepared and rollback records have none (before 4.3)."""
+    kinds = block.sys_flag & TRANSACTION_MASK
+    counted = block.take((kinds != PREPARED) & (kinds != ROLLBACK))
+    table = pa.table(
+        {"topic": counted.topic_texts(), "queue": counted.header("queue_id"), "last": counted.header("queue_offset")}
+    )
+    for row in table.group_by(["topic", "queue"]).aggregate([("last", "max")]).to_pylist():
+        end.next_queue_offsets[row["topic"], row["queue"]] = row["last_max"] + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A record that is to be appended, at its place."""
+
+    commit_log_offset: int
+    queue_offset: int
+    record: bytes
+    draft: Draft
+
+
+class LogTail:
+    """Records on their way to the end of a log.
+
+    Nothing is written: `change_set()` gives the steps. `root` is the directory that their paths are below.
+    """
+
+    def __init__(
+        self, store: Store, end: LogEnd, rules: WritingRules, *, now_ms: int, abort: bytes | None,
+        is_copied: bool,
+    ) -> None:
+        """`abort`: what that file shall hold; None where the broker must not find one.
+
+        `is_copied`: whether the steps are for a copy of the store.
+        """
+        self._store = store
+        self._abort = abort
+        self._is_copied = is_copied
+        self._rules = rules
+        self._end = end
+        self._segment_bytes = max(segment.size_bytes for segment in store.commit_log)
+        self._base = end.segment.base_offset
+        self._position = end.position_bytes
+        #: New bytes by the file that they go into, with where they begin in it.
+        self._pieces: dict[int, tuple[int, bytearray]] = {}
+        self._next: dict[_Queue, int] = {}
+        # What is behind another record in the log must not be older: searches by time and recovery rely on it.
+        self._store_time_ms = max(now_ms, end.last_store_time_ms)
+        self.placed: list[Placed] = []
+
+    def append(self, draft: Draft) -> Placed:
+        """Put a record behind the last one; a file that it does not fit into is closed by a blank record.
+
+        Raises: UnsafeStore where its queue and the log contradict each other, SourceError, FormatError.
+        """
+        length = draft.length_bytes(self._rules)
+        if length + BLANK.size_bytes > self._segment_bytes:
+            raise UnsafeStore(f"a record of {length} bytes does not fit into a file of {self._segment_bytes}")
+        if length + BLANK.size_bytes > self._segment_bytes - self._position:
+            self._roll_over()
+        is_queued = draft.queue_offset is None
+        queue_offset = self._next_queue_offset(draft.topic, draft.queue_id) if is_queued else draft.queue_offset
+        assert queue_offset is not None
+        offset = self._base + self._position
+        record = draft.record(
+            self._rules, queue_offset=queue_offset, commit_log_offset=offset, store_time_ms=self._store_time_ms
+        )
+        self._write(record)
+        if is_queued:
+            self._next[draft.topic, draft.queue_id] = queue_offset + 1
+        placed = Placed(offset, queue_offset, record, draft)
+        self.placed.append(placed)
+        return placed
+
+    def _roll_over(self) -> None:
+        left = self._segment_bytes - self._position
+        if left:
+            self._write(blank_head(left))
+        self._base += self._segment_bytes
+        self._position = 0
+
+    def _write(self, data: bytes) -> None:
+        begin, piece = self._pieces.setdefault(self._base, (self._position, bytearray()))
+        assert begin + len(piece) == self._position
+        piece += data
+        self._position += len(data)
+
+    def _next_queue_offset(self, topic: str, queue_id: int) -> int:
+        """The next queue offset of a queue: what its files say, and what the log says that they may lack.
+
+        Raises: UnsafeStore where slots and records are not numbered alike: the broker would put the record elsewhere.
+        """
+        if (topic, queue_id) in self._next:
+            return self._next[topic, queue_id]
+        with open_queue(self._store, topic, queue_id) as queue:
+            in_queue = queue.max_offset
+            last = queue.read(in_queue - 1, in_queue)[1].tolist() if in_queue else []
+            findings = list(queue.findings)
+        in_log = self._end.next_queue_offsets.get((topic, queue_id), 0)
+        name = f"queue {queue_id} of {topic}"
+        if findings:
+            raise _not_alike(f"{name} is damaged: {findings[0].line()}")
+        if last and last[0] >= self._end.offset:
+            raise _not_alike(f"{name} points at {last[0]}, behind the end of the log ({self._end.offset})")
+        is_behind = in_log > in_queue and self._store.aborted  # the start after a crash puts them into the queue
+        if in_log and in_log != in_queue and not is_behind:
+            raise _not_alike(f"{name} has {in_queue} slots, and the last record in it is number {in_log - 1}")
+        if last and not in_log:
+            self._require_record(topic, queue_id, in_queue - 1, last[0])
+        return max(in_queue, in_log)
+
+    def _require_record(self, topic: str, queue_id: int, queue_offset: int, offset: int) -> None:
+        """Refuse a queue whose last slot and its record, which the walk did not come over, do not agree."""
+        if offset < self._store.log_begin_offset:  # expired, and nobody can say any more
+            return
+        log = SegmentedLog(self._store.commit_log)
+        try:
+            block = block_at(log, offset)
+        finally:
+            log.close()
+        if block is None:
+            raise _not_alike(f"the last slot of queue {queue_id} of {topic} points at {offset}, where no record is")
+        found = (block.topic_texts()[0].as_py(), int(block.header("queue_id")[0]), int(block.header("queue_offset")[0]))
+        if found != (topic, queue_id, queue_offset):
+            raise _not_alike(
+                f"slot {queue_offset} of queue {queue_id} of {topic} points at number {found[2]} of queue {found[1]} "
+                f"of {found[0]}"
+            )
+
+    # -- as steps -----------------------------------------------------------------------------------------------------
+
+    def change_set(self) -> ChangeSet:
+        """What is to be done to the files of the store.
+
+        Order: `abort` first, so that a broker which is started on half of it looks where the log ends; then the files
+        of the log, the new one before the one that a blank record closes; and last the length and magic code of the
+        first record. Without these every walk ends where the log ended before (FORMATS 2.10), so that a broker finds
+        all of it or nothing. A record torn in its properties, whose body is whole, a real 5.1.4 took for good.
+        """
+        steps: list[Step] = []
+        if self._abort is not None and not self._store.aborted:
+            steps += [ReplaceFile("abort", self._abort), Barrier()]
+        files = {segment.base_offset: segment for segment in self._store.commit_log}
+        for base in sorted(self._pieces, reverse=True):
+            begin, piece = self._pieces[base]
+            segment = files.get(base)
+            if segment is None:
+                steps.append(CreateFile(self._new_file(base), self._segment_bytes, bytes(piece)))
+            else:
+                path = self._below_root(segment.file)
+                data = bytes(piece) + self._end_mark(segment, begin + len(piece))
+                head = BLANK.size_bytes if base == min(self._pieces) else 0
+                if data[head:]:
+                    steps += [WriteAt(path, begin + head, data[head:]), Barrier()]
+                if head:
+                    steps.append(WriteAt(path, begin, data[:head]))
+            steps.append(Barrier())
+        return ChangeSet(tuple(steps))
+
+    def _end_mark(self, segment: Segment, position: int) -> bytes:
+        """Zeros behind the last record, where older bytes could pass for another one."""
+        with segment.open() as file:
+            behind = file.read(position, len(_END_MARK))
+        return bytes(len(behind)) if behind.strip(b"\0") else b""
+
+    def _new_file(self, base: int) -> str:
+        """Where a new file of the log goes.
+
+        Source: store/MultiPathMappedFileQueue.java tryCreateMappedFile; FORMATS 1.3.
+        """
+        directories = sorted(self._store.commit_log_directories)
+        directory = directories[base // self._segment_bytes % len(directories)]
+        return self._below_root(str(Path(directory) / f"{base:020}"))
+
+    def _below_root(self, file: str) -> str:
+        """The path of a file of the log below the root; of one that lies elsewhere, where the copy has it.
+
+        Raises: UnsafeStore for a log that lies elsewhere and is no copy: no undo file names what is outside its store.
+        """
+        root = Path(self._store.root).resolve()
+        place = Path(file).parent.resolve() / Path(file).name
+        if place.is_relative_to(root):
+            return place.relative_to(root).as_posix()
+        if not self._is_copied:
+            raise UnsafeStore(f"{file} lies outside {root}", advice="--to DIR makes a changed copy with its log in it")
+        return f"{COMMIT_LOG}/{place.name}"
+
+
+def _not_alike(what: str) -> UnsafeStore:
+    return UnsafeStore(
+        f"what is appended could end in another place of its queue: {what}",
+        advice="rmqtx verify says more, rmqtx rebuild queues makes them anew",
+    )

@@ -1,0 +1,177 @@
+"""What a broker of 3.0 or 3.1 enters outside its log for a COMMIT or ROLLBACK record, as steps of a change.
+
+Later brokers are told by `abort` to enter what was appended. These would be told too, but a broker before 3.2 that
+finds `abort` destroys its state table and numbers it anew, and from then on refuses the answers to everything that is
+still open (FORMATS 6.1; seen with 3.1.4). Without `abort` it enters nothing of what it finds in the log. So where it
+stopped cleanly its entries are made here: the slot of the consume queue (COMMIT only), the entry of the redo log, and
+the state of the slot of the state table that has the prepared record's place, whatever the slot's number.
+
+Where `abort` is there already the broker enters the records itself, and only then makes its table of what is left open;
+the state of the slot is made here all the same, so that the table that is there says what is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from readers.log.properties import TAGS
+from readers.log.record_layout import COMMIT, TRANSACTION_MASK
+from readers.model.errors import UnsafeStore
+from readers.model.findings import Finding
+from readers.model.java_hashes import java_hash
+from readers.model.layout import Layout
+from readers.old_tables.redo_log import DIRECTORY as REDO_DIRECTORY
+from readers.old_tables.redo_log import REDO_ENTRY, redo_entries
+from readers.old_tables.state_table import DIRECTORY as TABLE_DIRECTORY
+from readers.old_tables.state_table import STATE_SLOT, StateSlots, state_slots
+from readers.queues.consume_queue import SLOT, open_queue
+from readers.storage.segments import Segment
+from readers.store.store import Store
+from repairs.acts.log_tail import Placed
+from repairs.changes.change_sets import CreateFile, Step, WriteAt
+from repairs.rebuild.state_table import table_sizes
+from repairs.records.record_writer import property_values
+from repairs.records.store_sizes import QUEUE_LENGTH_KEYS, store_sizes
+
+__all__ = ["entering_steps", "slot_states", "why_not_entered"]
+
+
+@dataclass(slots=True)
+class _Files:
+    """Files of units of one length below a directory of the store, and what is to be written behind their last unit."""
+
+    directory: str
+    layout: Layout
+    sizes_bytes: Mapping[int, int]
+    new_file_bytes: int
+    place: int
+    pieces: dict[int, tuple[int, bytearray]] = field(default_factory=dict)
+
+    def append(self, unit: bytes) -> None:
+        """Put a unit behind the last one."""
+        base = next(
+            (base for base, size in self.sizes_bytes.items() if base <= self.place < base + size), None
+        )
+        if base is None:
+            base = max((base + size for base, size in self.sizes_bytes.items()), default=0)
+            base += (self.place - base) // self.new_file_bytes * self.new_file_bytes
+        _, data = self.pieces.setdefault(base, (self.place - base, bytearray()))
+        data += unit
+        self.place += len(unit)
+
+    def steps(self) -> Iterable[Step]:
+        """The same as steps."""
+        for base, (begin, data) in self.pieces.items():
+            path = f"{self.directory}/{base:020}"
+            if base in self.sizes_bytes:
+                yield WriteAt(path, begin, bytes(data))
+            else:
+                yield CreateFile(path, self.new_file_bytes, bytes(data))
+
+
+def entering_steps(store: Store, placed: Sequence[Placed], conf: Mapping[str, str]) -> list[Step]:
+    """The steps that enter COMMIT and ROLLBACK records, in the order of the log, as the broker would have done.
+
+    `conf`: its configuration as far as it is known.
+    Raises: UnsafeStore where the redo log or the state table is damaged, BadRequest for a configuration that no broker
+            can have; SourceError.
+    Source: store/DefaultMessageStore.java DispatchMessageService doDispatch (3.1.4); FORMATS 6.1.
+    """
+    queue_file_bytes = store_sizes(store, conf).queue_file_bytes["consumequeue"]
+    queues: dict[tuple[str, int], _Files] = {}
+    redo_log = _redo_log(store, conf)
+    for one in placed:
+        draft = one.draft
+        length, prepared = len(one.record), draft.prepared_transaction_offset
+        if draft.sys_flag & TRANSACTION_MASK == COMMIT:
+            name = draft.topic, draft.queue_id
+            if name not in queues:
+                queues[name] = _queue(store, *name, one.queue_offset, queue_file_bytes)
+            tags = property_values(draft.properties).get(TAGS.encode())
+            code = 0 if tags is None else java_hash(tags)
+            queues[name].append(
+                SLOT.pack(commit_log_offset=one.commit_log_offset, record_length_bytes=length, tags_code=code)
+            )
+        redo_log.append(
+            REDO_ENTRY.pack(commit_log_offset=one.commit_log_offset, record_length_bytes=length, tags_code=prepared)
+        )
+    files = [*queues.values(), redo_log]
+    return [step for each in files for step in each.steps()] + slot_states(store, placed)
+
+
+def why_not_entered(store: Store, topic: str, queue_id: int, conf: Mapping[str, str]) -> str | None:
+    """Why the COMMIT record of a queue cannot be entered into it; None where it can.
+
+    A first file can be made where there is the directory, for changes of a store make files alone. A broker leaves out
+    a file whose length is not that of its configuration, and begins the queue anew (seen with 3.1.4: the record was
+    lost to consumers): so the length must be known, by the configuration or another queue's files.
+    """
+    if store.queue_segments(topic, queue_id)[0]:
+        return None
+    queues = list(store.queues())
+    name = f"queue {queue_id} of {topic}"
+    if (topic, queue_id) not in queues:
+        return f"{name} has no directory yet: make consumequeue/{topic}/{queue_id}, as the broker's user"
+    is_known = any(key in conf for key in QUEUE_LENGTH_KEYS) or any(store.queue_segments(*queue)[0] for queue in queues)
+    return None if is_known else f"{name} has no file yet, and nothing says how long one is: give --broker-conf"
+
+
+def _queue(store: Store, topic: str, queue_id: int, queue_offset: int, new_file_bytes: int) -> _Files:
+    segments, _ = store.queue_segments(topic, queue_id)
+    with open_queue(store, topic, queue_id) as queue:
+        if queue.max_offset != queue_offset:
+            raise UnsafeStore(
+                f"queue {queue_id} of {topic} ends at {queue.max_offset}, and the record is number {queue_offset}",
+                advice="rmqtx rebuild queues makes it anew",
+            )
+    directory = f"consumequeue/{topic}/{queue_id}"
+    return _files(directory, SLOT, segments, new_file_bytes, queue_offset * SLOT.size_bytes)
+
+
+def _redo_log(store: Store, conf: Mapping[str, str]) -> _Files:
+    findings: list[Finding] = []
+    entries = redo_entries(store, findings)
+    _require_sound("redo log", findings)
+    segments: Sequence[Segment] = () if entries is None else entries.files
+    last = -1 if entries is None or not len(entries) else int(entries.numbers[-1])
+    base = segments[0].base_offset if segments else 0
+    place = max(base, (last + 1) * REDO_ENTRY.size_bytes)
+    return _files("/".join(REDO_DIRECTORY), REDO_ENTRY, segments, table_sizes(store, conf).redo_file_bytes, place)
+
+
+def _files(directory: str, layout: Layout, segments: Iterable[Segment], new_file_bytes: int, place: int) -> _Files:
+    sizes = {segment.base_offset: segment.size_bytes for segment in segments}
+    return _Files(directory, layout, sizes, new_file_bytes, place)
+
+
+def slot_states(store: Store, placed: Sequence[Placed]) -> list[Step]:
+    """The steps that put the first decision on each prepared record into its slots; a slave's store has none.
+
+    Raises: UnsafeStore where the state table is damaged; SourceError.
+    """
+    findings: list[Finding] = []
+    table = state_slots(store, findings)
+    _require_sound("state table", findings)
+    if table is None:
+        return []
+    states: dict[int, int] = {}
+    for one in placed:
+        states.setdefault(one.draft.prepared_transaction_offset, one.draft.sys_flag & TRANSACTION_MASK)
+    return [
+        _state_step(table, row, states[offset])
+        for row, offset in enumerate(table.offsets.tolist())
+        if offset in states
+    ]
+
+
+def _state_step(table: StateSlots, row: int, state: int) -> Step:
+    segment = table.files[int(table.file_numbers[row])]
+    path = f"{'/'.join(TABLE_DIRECTORY)}/{segment.base_offset:020}"
+    return WriteAt(path, int(table.positions[row]) + STATE_SLOT.size_bytes - 4, state.to_bytes(4, "big"))
+
+
+def _require_sound(name: str, findings: Sequence[Finding]) -> None:
+    if findings:
+        line = findings[0].line()
+        raise UnsafeStore(f"its {name} is damaged: {line}", advice="rmqtx rebuild statetable makes it anew")

@@ -1,0 +1,114 @@
+"""What a look afterwards proves of an act."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from repairs.acts.rocksdb_halves import fresh_offset_marks
+from repairs.acts.situation import copies_without_op
+
+#: Flags that say that the transaction was decided more than once, or twice over.
+_CONTRADICTIONS = {
+    "duplicate_commit": "a second COMMIT record is there: consumers get the message twice",
+    "commit_after_rollback": "a COMMIT record was written after the rollback: consumers get the message",
+}
+
+
+class Seen(Enum):
+    """How much of the effect shows."""
+
+    WHOLE = "whole"
+    NOT_YET = "not yet"
+    CONTRADICTED = "contradicted"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a look shows.
+
+    Shape: `lacking` says what is not seen yet. `open_queue_offsets`: other half copies that the check has before it:
+           put back after the decision was made, or older ones, where a broker was killed and its cursor lags. They
+           are still open and must be closed, or the transaction is asked for again.
+    """
+
+    seen: Seen
+    lacking: str | None = None
+    contradiction: str | None = None
+    open_queue_offsets: tuple[int, ...] = ()
+
+
+def proof_of(
+    action: str, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any],
+    half_cursor: int | None = None, *, is_in_rocksdb: bool = False, is_prepared: bool = False,
+) -> Proof:
+    """What the row of a transaction after an act proves.
+
+    `named`: the record that was named; `before` and `after` are rows of TRANSACTIONS. `half_cursor`: the next half
+    queue offset that the check reads, where it is known. `is_in_rocksdb`: what was named is a half in RocksDB, which an
+    op message ends by its commit-log offset, and which no check puts back. `is_prepared`: it is a prepared record
+    (before 4.3), which no op message ends and no check puts back.
+    """
+    contradiction = _contradiction(action, named, before, after)
+    if contradiction is not None:
+        return Proof(Seen.CONTRADICTED, contradiction=contradiction)
+    if action == "resume":
+        if len(after["half_copies"]) > len(before["half_copies"]):
+            return Proof(Seen.WHOLE)
+        return Proof(Seen.NOT_YET, "no new half copy is in the half queue yet")
+    if action == "commit" and not after["final_records"]:
+        return Proof(Seen.NOT_YET, "no COMMIT record yet")
+    if is_prepared:
+        if action == "commit" or len(after["op_marks"]) > len(before["op_marks"]):
+            return Proof(Seen.WHOLE)
+        return Proof(Seen.NOT_YET, "no ROLLBACK record yet")
+    if fresh_offset_marks(before, after):
+        return Proof(Seen.WHOLE)
+    if is_in_rocksdb:
+        return Proof(Seen.NOT_YET, f"no op message with TRANS_OFFSET {named['commit_log_offset']} yet")
+    left = _open_copies(named, after, half_cursor)
+    if named["queue_offset"] not in {mark["half_queue_offset"] for mark in after["op_marks"]}:
+        lacking = f"no op message with half queue offset {named['queue_offset']} yet"
+        return Proof(Seen.NOT_YET, lacking, open_queue_offsets=left)
+    if left:
+        is_new = left[-1] > named["queue_offset"]
+        why = "which the check put back meanwhile" if is_new else "which the check has before it too"
+        return Proof(Seen.NOT_YET, f"half copy {left[-1]}, {why}, is not closed yet", open_queue_offsets=left)
+    return Proof(Seen.WHOLE)
+
+
+def _open_copies(named: Mapping[str, Any], after: Mapping[str, Any], half_cursor: int | None) -> tuple[int, ...]:
+    """The other half copies that the check will come to, ascending; the newest one is always before it."""
+    copies = [copy["queue_offset"] for copy in after["half_copies"] if copy["store"] == named["store"]]
+    newest = max(copies, default=named["queue_offset"])
+    return tuple(
+        copy for copy in copies_without_op(after, store=named["store"])
+        if (copy == newest and copy > named["queue_offset"])
+        or (half_cursor is not None and copy >= half_cursor and copy != named["queue_offset"])
+    )
+
+
+def _contradiction(
+    action: str, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> str | None:
+    fresh = set(after["flags"]) - set(before["flags"])
+    for flag, sentence in _CONTRADICTIONS.items():
+        if flag in fresh:
+            return sentence
+    more = len(after["final_records"]) > len(before["final_records"])
+    if more and action in ("rollback", "discard", "close"):
+        final = after["final_records"][-1]
+        return (
+            f"a COMMIT record appeared at commit-log offset {final['commit_log_offset']}: somebody else committed it, "
+            "and consumers get the message"
+        )
+    if action == "commit" and "conflict" in fresh:
+        if any(mark["half_queue_offset"] is None for mark in after["op_marks"]):
+            return "a ROLLBACK record is there too: its producer rolled it back, and consumers get the message"
+        return (
+            f"a second op message ends half copy {named['queue_offset']}, and there is no second COMMIT record: its "
+            "producer rolled it back, and consumers get the message"
+        )
+    return None

@@ -1,0 +1,48 @@
+"""Halves of transactions in RocksDB (5.4.0+), as acts see them: each has an op message of its own, by its offset.
+
+Nothing puts a copy of them back. A resume makes one more half, with a key of its own in the broker's table; so of
+several halves of one transaction the one that an act names is the newest that no op message ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from readers.log.offset_marks import TRANS_OFFSET
+from readers.store.store import ROCKSDB_HALF_TOPIC
+from repairs.acts.situation import NamedRecord
+from repairs.records.record_writer import draft_of, property_values
+
+Row = Mapping[str, Any]
+
+
+def is_in_rocksdb(record: NamedRecord | None) -> bool:
+    """Whether a record is a half of a transaction in RocksDB."""
+    return record is not None and record.topic == ROCKSDB_HALF_TOPIC
+
+
+def offset_marks(row: Row) -> list[Mapping[str, Any]]:
+    """The op marks of a transaction that name a commit-log offset, and no number."""
+    return [mark for mark in row["op_marks"] if mark["half_queue_offset"] is None]
+
+
+def fresh_offset_marks(before: Row, after: Row) -> list[Mapping[str, Any]]:
+    """Those that are there after an act, and were not before it."""
+    known = {mark["commit_log_offset"] for mark in offset_marks(before)}
+    return [mark for mark in offset_marks(after) if mark["commit_log_offset"] not in known]
+
+
+def copies_left(row: Row, record_at: Callable[[str, int], bytes | None]) -> list[dict[str, Any]]:
+    """The half copies of a transaction that no op message ends by their offset.
+
+    `record_at`: gives the record of a store at a commit-log offset, None where it cannot be read.
+    """
+    ended = {(mark["store"], offset) for mark in offset_marks(row) for offset in _ended_by(mark, record_at)}
+    return [copy for copy in row["half_copies"] if (copy["store"], copy["commit_log_offset"]) not in ended]
+
+
+def _ended_by(mark: Mapping[str, Any], record_at: Callable[[str, int], bytes | None]) -> Iterable[int]:
+    raw = record_at(mark["store"], mark["commit_log_offset"])
+    text = property_values(draft_of(raw).properties).get(TRANS_OFFSET.encode(), b"") if raw else b""
+    return [int(text)] if text.isdigit() else []

@@ -1,0 +1,162 @@
+"""What is known of one transaction at the moment when somebody wants to act on it: the guards judge nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from readers.log.record_block import Block
+from readers.store.broker_settings import Version
+from readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
+
+#: Topics of half copies that are no prepared records.
+_HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRecord:
+    """A record that an action names, as it stands in the store.
+
+    Shape: `raw` is the record exactly as in the log; empty where it was not read. `topic` is the one that it stands in.
+    """
+
+    store: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    length_bytes: int
+    body_crc: int
+    sys_flag: int
+    born_time_ms: int
+    message_id: str
+    raw: bytes = field(default=b"", repr=False)
+    topic: str = HALF_TOPIC
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether, as a half copy, it is a prepared record (before 4.3): it stands in its real topic."""
+        return self.topic not in _HALF_TOPICS
+
+    def place(self) -> dict[str, Any]:
+        """The same as plans and receipts have it (RECORD_NAMED)."""
+        names = ("store", "queue_id", "queue_offset", "commit_log_offset", "length_bytes", "body_crc")
+        return {name: getattr(self, name) for name in names}
+
+
+def named_record(block: Block, store: str, number: int = 0) -> NamedRecord:
+    """A sound record of a block as an action names it."""
+    begin, length = int(block.starts[number]), int(block.lengths[number])
+    alone = block.take(np.array([number]))
+    return NamedRecord(
+        store=store,
+        queue_id=int(alone.header("queue_id")[0]),
+        queue_offset=int(alone.header("queue_offset")[0]),
+        commit_log_offset=int(alone.commit_log_offsets[0]),
+        length_bytes=length,
+        body_crc=int(alone.header("body_crc")[0]),
+        sys_flag=int(alone.sys_flag[0]),
+        born_time_ms=int(alone.header("born_time_ms")[0]),
+        message_id=str(alone.message_ids()[0]),
+        raw=block.raw[begin : begin + length],
+        topic=str(alone.topic_texts()[0]),
+    )
+
+
+def copies_without_op(row: Mapping[str, Any], **of: Any) -> list[int]:
+    """Half queue offsets of a transaction's half copies that no op message names.
+
+    `of`: what the entries of the copies must have, such as their store or queue.
+    Order: ascending, each once.
+    """
+    marked = {mark["half_queue_offset"] for mark in row["op_marks"]}
+    copies = [copy for copy in row["half_copies"] if all(copy[name] == value for name, value in of.items())]
+    return sorted({int(copy["queue_offset"]) for copy in copies} - marked)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the medium says beside the transaction.
+
+    Shape: `producers` are the clients of the producer group that are connected, as text; None where nobody could be
+           asked, and `producers_unknown` says why. `rivals` are other processes of ours that act on the group. `stores`
+           that could not be read are in `unread`, what contradicts the transaction's own records in `contradictions`.
+           `is_stopped`: the broker does not run, and its files are acted on. `is_of_files`: files were looked at, and
+           no broker was asked. `unwritable`: actions for which the broker would write what cannot be appended to its
+           files, and why. `stopped_time_ms`: when the broker of files that were looked at stopped.
+    Units: `settle_ms` is how long a decision made before now may take to show; `settled_ms` how long was waited.
+    """
+
+    version: Version | None
+    is_slave: bool
+    settle_ms: int
+    settled_ms: int
+    file_reserved_time_hours: int
+    now_ms: int
+    producers: tuple[str, ...] | None
+    producers_unknown: str | None = None
+    rivals: tuple[str, ...] = ()
+    rivals_unknown: str | None = None
+    unread: tuple[str, ...] = ()
+    contradictions: tuple[str, ...] = ()
+    is_stopped: bool = False
+    is_of_files: bool = False
+    unwritable: Mapping[str, str] = field(default_factory=dict)
+    stopped_time_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One transaction, its newest records, and what surrounds it.
+
+    Shape: `row` is of TRANSACTIONS. `half_copy` is the newest half copy that can still be read, `discard_copy` the
+           newest discard copy; `named` is the one that a decision would name.
+    """
+
+    row: Mapping[str, Any]
+    half_copy: NamedRecord | None
+    discard_copy: NamedRecord | None
+    named: NamedRecord | None
+    around: Surroundings
+
+    @property
+    def transaction_id(self) -> str:
+        """Its id."""
+        return str(self.row["transaction_id"])
+
+    @property
+    def store(self) -> str:
+        """The store that its row is of."""
+        return str(self.row["store"])
+
+    @property
+    def state(self) -> str:
+        """Its state."""
+        return str(self.row["state"])
+
+    @property
+    def group(self) -> str | None:
+        """The producer group that a decision must name."""
+        group: str | None = self.row["producer_group"]
+        return group
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether its half copy is a prepared record (before 4.3)."""
+        return self.half_copy is not None and self.half_copy.is_prepared
+
+    def row_in(self, store: str) -> dict[str, Any]:
+        """Its row with the records of one store alone."""
+        return {
+            name: [entry for entry in value if entry["store"] == store] if isinstance(value, list) and name != "flags"
+            else value
+            for name, value in self.row.items()
+        }
+
+    @property
+    def newest_queue_offset(self) -> int | None:
+        """Half queue offset of its newest half copy, whether or not it can be read."""
+        copies = self.row["half_copies"]
+        return max((int(copy["queue_offset"]) for copy in copies), default=None)

@@ -1,0 +1,363 @@
+"""Bundles: the smallest slice of a store that shows some transactions or findings as the whole store does.
+
+A bundle is a store of its own, at the same commit-log offsets, with nothing in it but what was chosen; every command
+that reads stores reads it. Before it gets its name it is read back, and each row is compared with the original's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from readers.log.commit_log import last_with_data
+from readers.model.errors import BadRequest, UnwritableFile
+from readers.model.tables import column
+from readers.storage.segments import Segment
+from readers.store.broker_settings import BrokerSettings, broker_settings
+from readers.store.store import Store, open_store
+from repairs.bundles import old_tables
+from repairs.bundles.archive import pack, write_files
+from repairs.bundles.config_files import (
+    checkpoint_times,
+    directories,
+    last_time_ms,
+    naming,
+    planned_queues,
+    small_files,
+)
+from repairs.bundles.files import PlannedFile, planned_segment
+from repairs.bundles.findings import add_findings, found_in
+from repairs.bundles.redaction import Redactor
+from repairs.bundles.selection import WITNESSES, Selection, complete, selected
+from repairs.changes.fingerprints import require_links_inside
+from verdicts.audit.local_audit import audit
+from verdicts.audit.provenance import tool
+from verdicts.evidence.store_facts import StoreFacts, store_facts
+
+MANIFEST_VERSION = 1
+MANIFEST, STORE_DIRECTORY, CONF = "manifest.json", "store", "broker.conf"
+#: Keys of a broker's configuration that verdicts depend on; others stay out of a bundle.
+_CONF_KEYS = (
+    "transactionTimeOut", "transactionCheckMax", "transactionCheckInterval", "transactionOpBatchInterval",
+    "fileReservedTime", "brokerRole",
+)
+#: One row is a transaction of a bundle, as a store and as the bundle calls it.
+BUNDLED = pa.schema(
+    [
+        column("transaction_id", pa.string(), "what the store calls the transaction"),
+        column("bundle_transaction_id", pa.string(), "what the bundle calls it: another word where it is redacted"),
+        column("state", pa.string(), "its state"),
+        column("was_asked", pa.bool_(), "whether it was asked for; else it is there for the sake of such a one"),
+        column("records_count", pa.int32(), "its records that are in the bundle"),
+    ]
+)
+_ARCHIVE_SUFFIXES = (".tar.xz", ".txz")
+#: Columns that count from the moment of reading, and that what is left out has a part in: deadlines.
+_OF_THE_MOMENT = ("discard_at_ms",)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A store as it is to be read: its configuration and version, if they were given."""
+
+    store: Store
+    conf: Mapping[str, str] | None = None
+    version: str | None = None
+
+    def settings_of(self, store: Store) -> BrokerSettings:
+        """The broker's settings."""
+        return broker_settings(store, conf=self.conf, version=self.version)
+
+
+@dataclass(slots=True)
+class Bundle:
+    """A bundle that was written.
+
+    Shape: `transactions` rows of BUNDLED, those first that were asked for; `differences` are sentences: what reads
+           otherwise in the bundle. Empty: every row is that of the store. `options`: what a reader needs besides.
+    Units: bytes, as on disk.
+    """
+
+    place: Path
+    transactions: pa.Table
+    findings_count: int = 0
+    records_count: int = 0
+    records_bytes: int = 0
+    size_bytes: int = 0
+    differences: list[str] = field(default_factory=list)
+    options: tuple[str, ...] = ()
+
+
+def make_bundle(
+    source: Source, identities: Iterable[str], codes: Iterable[str], target: Path, *, is_archive: bool,
+    key: bytes | None = None, scan: bool = True,
+) -> Bundle:
+    """Write a bundle of the transactions that some ids name and of the findings of some codes.
+
+    `target`: what must not exist yet, an archive or a directory. `key`: redact, with pseudonyms by this key.
+    `scan`: read the whole log for the rows; else follow queues and index.
+    Raises: BadRequest, NoSuchTransaction, UnwritableFile; then nothing is left at the target.
+    """
+    refuse_target(target, is_archive=is_archive)
+    require_links_inside(source.store.root)
+    redactor = None if key is None else Redactor(key)
+    selection = selected(source.store, source.settings_of, identities, scan=scan)
+    add_findings(selection, codes)
+    try:
+        work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise UnwritableFile(f"cannot write {target}: {error.strerror or error}", file=target) from error
+    try:
+        draft = _Draft(source, selection, redactor, work / "first")
+        if draft.differences:
+            complete(selection, source.settings_of, draft.foreign_offsets)
+            draft = _Draft(source, selection, redactor, work / "second")
+        _name(draft, target, is_archive=is_archive)
+        return draft.bundle(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def refuse_target(target: Path, *, is_archive: bool) -> None:
+    """Nothing that exists is written over, and an archive is called what it is.
+
+    Raises: BadRequest, UnwritableFile.
+    """
+    if is_archive and not target.name.endswith(_ARCHIVE_SUFFIXES):
+        raise BadRequest(f"{target} is no name for a bundle", advice="give -o FILE.tar.xz, or --to DIR")
+    if os.path.lexists(target):
+        raise UnwritableFile(f"{target} exists already", file=target, advice="give another name, or remove it")
+    if not target.parent.is_dir():
+        raise UnwritableFile(f"{target.parent} is no directory", file=target, advice="make it first")
+
+
+def _name(draft: _Draft, target: Path, *, is_archive: bool) -> None:
+    """Give what was written and compared its name, unless something has taken it meanwhile."""
+    if is_archive:
+        name = target.name.removesuffix(".tar.xz").removesuffix(".txz")
+        pack(draft.root, name, [*draft.facts, draft.manifest_fact], directories(draft.source.store), target)
+        return
+    try:
+        draft.root.chmod(0o700)
+        target.mkdir(mode=0o700)
+        draft.root.rename(target)  # onto an empty directory of ours
+    except OSError as error:
+        raise UnwritableFile(f"cannot write {target}: {error.strerror or error}", file=target) from error
+
+
+class _Draft:
+    """A bundle in a directory without a name, read back and compared."""
+
+    def __init__(self, source: Source, selection: Selection, redactor: Redactor | None, root: Path) -> None:
+        self.source, self.selection, self.redactor, self.root = source, selection, redactor, root
+        self._facts_of_store: StoreFacts = store_facts(source.store, source.settings_of)
+        self._conf = self._configuration()
+        root.mkdir()
+        for directory in directories(source.store):
+            (root / directory).mkdir(parents=True, exist_ok=True)
+        self.foreign_offsets: list[int] = []
+        #: Transactions that read otherwise for want of some tables beside the log.
+        self._left_out: dict[tuple[str, ...], set[str]] = {}
+        self.facts = list(write_files(self._files(), root))
+        self.differences = list(dict.fromkeys(self._differences()))
+        self.all_differences = [*old_tables.told(self._left_out), *self.differences]
+        manifest = json.dumps(self._manifest(), indent=1, ensure_ascii=True).encode("ascii") + b"\n"
+        self.manifest_fact = next(write_files([PlannedFile.of(MANIFEST, manifest)], root))
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _configuration(self) -> dict[str, str]:
+        conf = {key: value for key, value in (self.source.conf or {}).items() if key in _CONF_KEYS}
+        if self.selection.check_max is not None:
+            conf["transactionCheckMax"] = str(self.selection.check_max)
+        return conf
+
+    def _files(self) -> Iterator[PlannedFile]:
+        yield from self._segments()
+        seen: set[str] = set()
+        for file in (
+            *planned_queues(self.selection, self.redactor),
+            *old_tables.planned_tables(self.selection, self.redactor),
+            *small_files(self.selection, self._facts_of_store, self.redactor),
+        ):
+            if file.path not in seen:
+                seen.add(file.path)
+                yield file
+        if self._conf:
+            text = "".join(f"{key}={value}\n" for key, value in sorted(self._conf.items()))
+            yield PlannedFile.of(CONF, text.encode("utf-8"))
+
+    def _segments(self) -> Iterator[PlannedFile]:
+        store, kept = self.source.store, self.selection.kept_ranges()
+        last = last_with_data(store.commit_log)
+        times = {offset: one.store_time_ms for offset, one in self.selection.records.items()}
+        change, change_bytes = (
+            (_same, _same) if self.redactor is None else (self.redactor.record, self.redactor.loose_bytes)
+        )
+        latest = last_time_ms(checkpoint_times(store, self._facts_of_store.reference_time_ms))
+        for segment in store.commit_log:
+            mine = [one for one in kept if segment.base_offset <= one.offset < segment.end_offset]
+            yield planned_segment(
+                segment, f"{STORE_DIRECTORY}/{_directory_of(segment)}/{segment.base_offset:020d}", mine,
+                has_data=segment.base_offset <= last, is_last=segment.base_offset >= last,
+                change=change, change_bytes=change_bytes, times=times, last_time_ms=latest,
+            )
+
+    # -- comparing -----------------------------------------------------------------------------------------------------
+
+    def _differences(self) -> Iterator[str]:
+        copy = Source(open_store(self.root / STORE_DIRECTORY), self._conf, self.source.version)
+        found = {row["transaction_id"]: row for row in audit([copy.store], copy.settings_of).table().to_pylist()}
+        for row in (*self.selection.rows, *self.selection.brought):
+            name = self._renamed_id(row)
+            other = found.pop(name, None)
+            if other is None:
+                yield f"{name} is not in the bundle"
+                continue
+            mine, others = self._plain(self._renamed(row)), self._plain(other)
+            for part in mine:
+                if mine[part] == others[part] or part in _OF_THE_MOMENT:
+                    continue
+                if part in old_tables.COLUMNS and (tables := old_tables.tables_of(self.selection, row)):
+                    self._left_out.setdefault(tables, set()).add(name)
+                else:
+                    yield f"{name}: {part} is {others[part]}, in the store {mine[part]}"
+        for row in found.values():
+            self.foreign_offsets.extend(_places(row))
+            yield f"{row['transaction_id']} is in the bundle and was not chosen"
+        if self.selection.findings:
+            yield from self._other_findings(copy.store)
+
+    def _other_findings(self, copy: Store) -> Iterator[str]:
+        """Findings that were asked for and that the bundle does not show."""
+        codes = frozenset(row["code"] for row in self.selection.findings)
+        known = {_finding_place(row) for row in found_in(copy, codes)}
+        for row in self.selection.findings:
+            if _finding_place(row) not in known:
+                yield f"{row['code']} at {_finding_place(row)[1:]} does not show in the bundle"
+
+    @staticmethod
+    def _plain(row: dict[str, Any]) -> dict[str, Any]:
+        """A row without where its store is."""
+        return {
+            column: [{key: part for key, part in entry.items() if key != "store"} for entry in value]
+            if column in (*WITNESSES, "state_entries") else value
+            for column, value in row.items() if column != "store"
+        }
+
+    def _renamed(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row of the store in the bundle's names."""
+        if self.redactor is None:
+            return row
+        name_of = naming(self.redactor)
+        renamed = dict(row)
+        for name in ("producer_group", "topic"):
+            renamed[name] = None if row[name] is None else name_of(row[name])
+        if row["keys"] is not None:
+            renamed["keys"] = self.redactor.words(row["keys"].encode("utf-8", "surrogateescape")).decode("ascii")
+        renamed["transaction_id"] = self._renamed_id(row)
+        renamed["final_records"] = [{**final, "topic": name_of(final["topic"])} for final in row["final_records"]]
+        return renamed
+
+    def _renamed_id(self, row: dict[str, Any]) -> str:
+        """What the bundle calls a transaction: its id is a name, or where it has none made of a broker's address."""
+        identity: str = row["transaction_id"]
+        if self.redactor is None:
+            return identity
+        records = [self.selection.records[offset] for offset in _places(row) if offset in self.selection.records]
+        if records and not any(one.has_unique_key for one in records):
+            return self.redactor.message_id(identity)
+        return self.redactor.text(identity)
+
+    # -- telling -------------------------------------------------------------------------------------------------------
+
+    def _transactions(self) -> Iterator[dict[str, Any]]:
+        for rows, was_asked in ((self.selection.rows, True), (self.selection.brought, False)):
+            for row in rows:
+                yield {
+                    "transaction_id": self._renamed_id(row), "state": row["state"], "flags": row["flags"],
+                    "reason": row["reason"], "was_asked": was_asked, "commit_log_offsets": sorted(set(_places(row))),
+                }
+
+    def _manifest(self) -> dict[str, Any]:
+        store, name_of = self.source.store, naming(self.redactor)
+        settings = self._facts_of_store.settings
+        return {
+            "manifest_version": MANIFEST_VERSION,
+            "made_by": tool(),
+            "store": {
+                "root": store.root if self.redactor is None else None,
+                "broker_version": settings.version,
+                "settings": settings.describe(),
+                "log_begin_offset": store.log_begin_offset,
+                "log_end_offset": store.log().end_offset,
+                "segments_count": len(store.commit_log),
+                "was_in_use": store.in_use,
+                "was_stopped_cleanly": not store.aborted and not store.in_use,
+            },
+            "read_with": ["rmqtx", "audit", STORE_DIRECTORY, *self.reading_options()],
+            "is_redacted": self.redactor is not None,
+            "rows_are_those_of_the_store": not self.all_differences,
+            "differences": self.all_differences,
+            "transactions": list(self._transactions()),
+            "findings": [
+                {"code": row["code"], "commit_log_offset": row["commit_log_offset"],
+                 "position_bytes": row["position_bytes"], "length_bytes": row["length_bytes"]}
+                for row in self.selection.findings
+            ],
+            "records": [
+                {"commit_log_offset": one.offset, "length_bytes": one.length_bytes, "topic": name_of(one.topic),
+                 "queue_id": one.queue_id, "queue_offset": one.queue_offset, "store_time_ms": one.store_time_ms}
+                for _, one in sorted(self.selection.records.items())
+            ],
+            "files": self.facts,
+        }
+
+    def reading_options(self) -> list[str]:
+        """The options that a reader of the bundle needs to judge as this store was judged."""
+        conf = ["--broker-conf", CONF] if self._conf else []
+        return [*conf, *(["--broker-version", self.source.version] if self.source.version else [])]
+
+    def bundle(self, place: Path) -> Bundle:
+        """What there is to say of it."""
+        records = self.selection.records.values()
+        asked = len(self.selection.rows)
+        rows = [
+            {
+                "transaction_id": row["transaction_id"], "bundle_transaction_id": self._renamed_id(row),
+                "state": row["state"], "was_asked": number < asked, "records_count": len(set(_places(row))),
+            }
+            for number, row in enumerate((*self.selection.rows, *self.selection.brought))
+        ]
+        extents = (length for fact in (*self.facts, self.manifest_fact) for _, length in fact["extents"])
+        return Bundle(
+            place, pa.Table.from_pylist(rows, schema=BUNDLED), len(self.selection.findings), len(records),
+            sum(one.length_bytes for one in records), place.stat().st_size if place.is_file() else sum(extents),
+            self.all_differences, tuple(self.reading_options()),
+        )
+
+
+def _directory_of(segment: Segment) -> str:
+    """Where the bundle has a file of the log; a DLedger member is called by no name of its store."""
+    return "dledger-n0/data" if segment.frame_bytes else "commitlog"
+
+
+def _same(data: bytes, **_: int) -> bytes:
+    return data
+
+
+def _places(row: dict[str, Any]) -> list[int]:
+    return [entry["commit_log_offset"] for name in WITNESSES for entry in row[name]]
+
+
+def _finding_place(row: dict[str, Any]) -> tuple[Any, ...]:
+    """A finding without the names of its file."""
+    return row["code"], row["position_bytes"], row["length_bytes"], row["commit_log_offset"]

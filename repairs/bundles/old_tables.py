@@ -1,0 +1,129 @@
+"""Tables beside the log: of state table and redo log (3.0, 3.1) a bundle has what its transactions have in them.
+
+A unit of another transaction keeps its number and loses all else (`are_left_out` in `state_table.py`, `redo_log.py`),
+so every unit in the bundle stands where it stood. RocksDB's table is left out, and that is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from readers.model.columns import Int64s
+from readers.model.java_hashes import java_hash
+from readers.old_tables import redo_log, state_table
+from readers.old_tables.unit_files import UnitFiles
+from readers.queues.consume_queue import BLOCK_SLOTS, LEFT_OUT_TAGS, PRE_BLANK_LENGTH, Slots, is_not_zero, slots_in
+from readers.storage.segments import Segment
+from readers.store.store import ROCKSDB_HALF_TOPIC
+from repairs.bundles.files import Extent, PlannedFile
+from repairs.bundles.redaction import Redactor
+from repairs.bundles.selection import Selection
+
+_OF_ROCKSDB = "rocksdbstore"
+#: A broker that did not stop cleanly numbers its slots anew, out of the whole redo log.
+_OF_REDO_LOG = "transaction/redolog"
+#: What a verdict may have from a table that is left out.
+COLUMNS = ("state", "flags", "reason", "advice", "checks_count", "state_entries")
+
+
+def planned_tables(selection: Selection, redactor: Redactor | None) -> Iterator[PlannedFile]:
+    """State table and redo log, from the first file with a unit of the bundle's transactions to the last such unit.
+
+    A table without any has its first unit, left out: that it is there says something.
+    """
+    rows = (*selection.rows, *selection.brought)
+    table = _Cut(selection, state_table.FILES, _left_out_slots)
+    redo = _Cut(selection, redo_log.FILES, _left_out_entries)
+    hashes = {} if redactor is None else {
+        number: java_hash(redactor.text(row["producer_group"] or ""))
+        for row in rows for number in _numbers(row, state_table.KIND)
+    }  # fmt: skip
+    yield from table.planned({number for row in rows for number in _numbers(row, state_table.KIND)}, hashes)
+    yield from redo.planned({number for row in rows for number in _numbers(row, redo_log.KIND)}, {})
+
+
+def _numbers(row: Mapping[str, Any], kind: str) -> list[int]:
+    return [int(entry["key"]) for entry in row["state_entries"] if entry["kind"] == kind]
+
+
+def _left_out_slots(slots: Slots) -> None:
+    slots["record_length_bytes"], slots["state"] = PRE_BLANK_LENGTH, state_table.LEFT_OUT_STATE
+
+
+def _left_out_entries(slots: Slots) -> None:
+    slots["record_length_bytes"], slots["tags_code"] = PRE_BLANK_LENGTH, LEFT_OUT_TAGS
+
+
+class _Cut:
+    """One table on its way into a bundle."""
+
+    def __init__(self, selection: Selection, files: UnitFiles, mark: Any) -> None:
+        self._files, self._mark = files, mark
+        self._segments = files.segments(selection.store, [])
+
+    def planned(self, numbers: set[int], hashes: Mapping[int, int]) -> Iterator[PlannedFile]:
+        """The files with these units; `hashes` by unit number: what stands for the hash of its group."""
+        kept = np.array(sorted(numbers), np.int64)
+        size = self._files.layout.size_bytes
+        chosen = [
+            (segment, mine) for segment in self._segments
+            if len(mine := kept[(kept * size >= segment.base_offset) & (kept * size < segment.end_offset)])
+        ]
+        if not chosen:
+            chosen = [(segment, kept) for segment in self._segments[:1]]
+        first, last = (chosen[place][0].base_offset for place in (0, -1)) if chosen else (0, -1)
+        for segment in self._segments:
+            if first <= segment.base_offset <= last:
+                mine = next((mine for one, mine in chosen if one is segment), kept[:0])
+                yield self._file(segment, mine, hashes, is_last=segment.base_offset == last)
+
+    def _file(self, segment: Segment, kept: Int64s, hashes: Mapping[int, int], *, is_last: bool) -> PlannedFile:
+        size = self._files.layout.size_bytes
+        first = segment.base_offset // size
+        count = segment.size_bytes // size
+        if is_last:
+            count = min(count, int(kept[-1]) + 1 - first if len(kept) else 1)
+        extents = []
+        with segment.open() as file:
+            for begin in range(0, count, BLOCK_SLOTS):
+                data = file.read(begin * size, min(BLOCK_SLOTS, count - begin) * size)
+                units = slots_in(data, self._files.layout).copy()
+                own = first + begin + np.arange(len(units))
+                others = is_not_zero(units) & ~np.isin(own, kept)
+                blank = np.zeros(int(others.sum()), units.dtype)
+                self._mark(blank)
+                units[others] = blank
+                for row in np.flatnonzero(~others).tolist():
+                    if int(own[row]) in hashes:
+                        units["producer_group_hash"][row] = hashes[int(own[row])]
+                extents.append(Extent.of(begin * size, units.tobytes()))
+        path = "/".join(("store", *self._files.directory, f"{segment.base_offset:020d}"))
+        return PlannedFile(path, segment.size_bytes, tuple(extents))
+
+
+def tables_of(selection: Selection, row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tables that the bundle leaves out and the verdict on a transaction was made with."""
+    records = (selection.records.get(copy["commit_log_offset"]) for copy in row["half_copies"])
+    is_in_rocksdb = ROCKSDB_HALF_TOPIC in {record.topic for record in records if record is not None}
+    if is_in_rocksdb and selection.store.has(_OF_ROCKSDB):
+        return (_OF_ROCKSDB,)
+    is_remade = selection.store.aborted and bool(_numbers(row, redo_log.KIND))
+    return (_OF_REDO_LOG,) if is_remade else ()
+
+
+def told(left_out: Mapping[tuple[str, ...], set[str]]) -> Iterator[str]:
+    """One sentence on some tables that were left out, with the transactions that read otherwise for want of them."""
+    for tables, names in sorted(left_out.items()):
+        if tables == (_OF_REDO_LOG,):
+            yield (
+                f"of {_OF_REDO_LOG} only what was chosen is there: for {len(names)} of the transactions the slots that "
+                "the next start of the broker would give are others"
+            )
+            continue
+        yield (
+            f"{' and '.join(tables)} left out, with what was not chosen in it: {len(names)} of the transactions read "
+            "by the log alone there"
+        )

@@ -1,0 +1,339 @@
+"""Records without what a business put into them: bodies by length and hash, names by pseudonyms of the same length.
+
+Everything that says where something stands or how long it is stays, so offsets, slots and verdicts stay too. A
+pseudonym comes from an HMAC with a key that is not in the bundle: the same name has the same pseudonym in all places
+and in all bundles of one key, and nobody without the key can try names out. A hash without a key would give short
+bodies and names away to whoever guesses them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+from readers.log import compression
+from readers.log.offset_marks import TRANS_OFFSET
+from readers.log.properties import (
+    CHECK_TIMES,
+    HALF_MARK,
+    IMMUNITY,
+    KEYS,
+    PREPARED_QUEUE_OFFSET,
+    PRODUCER_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TAGS,
+    TRANSACTION_ID,
+    UNIQ_KEY,
+)
+from readers.log.record_layout import (
+    AT,
+    BORN_V6,
+    COMPRESSED,
+    IPV6_EXTRA_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    NAME_END,
+    RECORD,
+    STORE_V6,
+    VALUE_END,
+    signed,
+)
+from readers.model.errors import BadRequest, UnreadableFile, UnwritableFile
+from readers.store.store import (
+    CHECK_GROUP,
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    LEFT_OUT_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    WAITING_TOPICS,
+)
+from repairs.records.record_writer import PROPERTY_CRC, PROPERTY_CRC_BYTES
+
+#: Names that RocketMQ gave, not its users.
+SYSTEM_NAMES = frozenset(
+    {
+        HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, LEFT_OUT_TOPIC, CHECK_GROUP, *WAITING_TOPICS, "TBW102",
+        "AUTO_CREATE_TOPIC_KEY", ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC,
+    }
+)
+#: Topics of op messages: their bodies and tags are the broker's.
+OP_TOPICS = frozenset({OP_TOPIC, ROCKSDB_OP_TOPIC})
+_OP_TOPICS = frozenset(topic.encode() for topic in OP_TOPICS)
+_PREFIXES = (b"%RETRY%", b"%DLQ%", b"%LMQ%", b"%")
+#: Properties of RocketMQ (MessageConst) whose values are a business's.
+_NAMED = {KEYS, TAGS, UNIQ_KEY, TRANSACTION_ID, PRODUCER_GROUP, REAL_TOPIC, "RETRY_TOPIC", "ORIGIN_MESSAGE_ID",
+          "INSTANCE_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "CLUSTER", "__SHARDINGKEY", "MSG_REGION", "TRACE_CONTEXT",
+          "INNER_MULTI_DISPATCH", "BORN_HOST"}
+#: Those whose values are numbers or yes and no, and stay if they are.
+_PLAIN = {REAL_QUEUE_ID, CHECK_TIMES, IMMUNITY, PREPARED_QUEUE_OFFSET, HALF_MARK, "WAIT", "DELAY", "RECONSUME_TIME",
+          "MIN_OFFSET", "MAX_OFFSET", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "TRACE_ON", "INNER_NUM",
+          "INNER_BASE", "INNER_MULTI_QUEUE_OFFSET", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS",
+          "TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "MSG_TYPE", "TTL",
+          "POP_CK", "FIRST_POP_TIME", "REAL_QUEUE_OFFSET", TRANS_OFFSET}
+_PLAIN_VALUE = re.compile(rb"-?[0-9]{1,19}|true|false")
+_HEX = re.compile(rb"[0-9A-F]{16,}|[0-9a-f]{16,}")
+_LETTERS = b"abcdefghijklmnopqrstuvwxyz"
+_KEY_BYTES_MIN, _KEY_BYTES_MAX = 16, 4096
+_ATTEMPTS_MAX = 10_000
+
+
+class Redactor:
+    """Pseudonyms for the names of one bundle, and records with them.
+
+    Shape:  every method gives as many bytes as it gets, and the same for the same.
+    Raises: BadRequest for a key that is too short, or if there are more names of one length than pseudonyms.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) < _KEY_BYTES_MIN:
+            raise BadRequest(f"a key of {len(key)} bytes can be guessed", advice=f"{_KEY_BYTES_MIN} bytes or more")
+        self._key = key
+        self._given: dict[tuple[str, bytes], bytes] = {}
+        self._taken: set[tuple[str, bytes]] = set()
+
+    def _digest(self, kind: str, raw: bytes, number: int, length: int) -> bytes:
+        parts: list[bytes] = []
+        count = 0
+        while count * hashlib.sha256().digest_size < length:
+            message = b"\0".join([kind.encode(), str(number).encode(), str(count).encode(), raw])
+            parts.append(hmac.digest(self._key, message, "sha256"))
+            count += 1
+        return b"".join(parts)[:length]
+
+    def _pseudonym(self, kind: str, raw: bytes, spell: Callable[[bytes], bytes]) -> bytes:
+        """One that no other name has."""
+        known = self._given.get((kind, raw))
+        if known is not None:
+            return known
+        for number in range(_ATTEMPTS_MAX):
+            found = spell(self._digest(kind, raw, number, len(raw)))
+            if (kind, found) not in self._taken:
+                self._taken.add((kind, found))
+                self._given[kind, raw] = found
+                return found
+        raise BadRequest(
+            f"too many different names of {len(raw)} bytes: pseudonyms of the same length run out",
+            advice="bundle fewer transactions",
+        )
+
+    def name(self, raw: bytes) -> bytes:
+        """A name: a topic, group, key, tag, id or a property's name. Those of RocketMQ itself stay."""
+        if not raw or raw.decode("utf-8", "replace") in SYSTEM_NAMES:
+            return raw
+        for prefix in _PREFIXES:
+            if raw.startswith(prefix):
+                return prefix + self.name(raw[len(prefix) :])
+        if _HEX.fullmatch(raw):  # ids stay what ids look like
+            digits = b"0123456789ABCDEF" if raw.upper() == raw else b"0123456789abcdef"
+            return self._pseudonym("name", raw, lambda digest: bytes(digits[value & 15] for value in digest))
+        return self._pseudonym("name", raw, lambda digest: bytes(_LETTERS[value % 26] for value in digest))
+
+    def text(self, name: str) -> str:
+        """The same of text out of a row."""
+        return self.name(name.encode("utf-8", "surrogateescape")).decode("ascii", "surrogateescape")
+
+    def words(self, raw: bytes) -> bytes:
+        """Business keys: each word a name."""
+        return b" ".join(self.name(word) for word in raw.split(b" "))
+
+    def host(self, raw: bytes) -> bytes:
+        """An address: 10.x.x.x for IPv4, fd... for IPv6. One of zeros stays."""
+        if not any(raw):
+            return raw
+        first = b"\x0a" if len(raw) == 4 else b"\xfd"
+        return self._pseudonym("host", raw, lambda digest: first + digest[1:])
+
+    def message_id(self, text: str) -> str:
+        """An offset message id, which begins with a broker's address."""
+        raw = bytes.fromhex(text)
+        return (self.host(raw[:-12]) + raw[-12:]).hex().upper()
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def record(self, data: bytes) -> bytes:
+        """A sound record. Its CRCs are right if they were, and wrong if they were wrong."""
+        sys_flag = int.from_bytes(data[AT["sys_flag"] : AT["sys_flag"] + 4], "big")
+        born_extra = IPV6_EXTRA_BYTES if sys_flag & BORN_V6 else 0
+        store_extra = IPV6_EXTRA_BYTES if sys_flag & STORE_V6 else 0
+        body_at = RECORD.size_bytes + born_extra + store_extra
+        length = int.from_bytes(data[body_at - 4 : body_at], "big")
+        topic_at = body_at + length
+        width = 2 if int.from_bytes(data[4:8], "big") == MAGIC_V2 else 1
+        topic_length = int.from_bytes(data[topic_at : topic_at + width], "big")
+        topic_at += width
+        properties_at = topic_at + topic_length + 2
+        topic, body = data[topic_at : topic_at + topic_length], data[body_at : body_at + length]
+        changed = bytearray(data)
+        for place, extra in ((AT["born_address"], born_extra), (AT["store_address"] + born_extra, store_extra)):
+            changed[place : place + 4 + extra] = self.host(data[place : place + 4 + extra])
+        new_body = _op_body(body) if topic in _OP_TOPICS else self.body(body, sys_flag)
+        changed[body_at : body_at + length] = new_body
+        stored = int.from_bytes(data[AT["body_crc"] : AT["body_crc"] + 4], "big")
+        if length:
+            crc = stored ^ zlib.crc32(body) & 0x7FFFFFFF ^ zlib.crc32(new_body) & 0x7FFFFFFF
+            changed[AT["body_crc"] : AT["body_crc"] + 4] = crc.to_bytes(4, "big")
+        changed[topic_at : topic_at + topic_length] = self.name(topic)
+        area = data[properties_at:]
+        changed[properties_at:] = self._properties(area, keeps_tags=topic in _OP_TOPICS)
+        if area[-PROPERTY_CRC_BYTES:].startswith(PROPERTY_CRC + bytes([NAME_END])):
+            changed[-11:-1] = _property_crc(data, bytes(changed))
+        return bytes(changed)
+
+    def _properties(self, area: bytes, *, keeps_tags: bool) -> bytes:
+        pieces = area.split(bytes([VALUE_END]))
+        return bytes([VALUE_END]).join(self._property(piece, keeps_tags=keeps_tags) for piece in pieces)
+
+    def _property(self, piece: bytes, *, keeps_tags: bool) -> bytes:
+        raw, separator, value = piece.partition(bytes([NAME_END]))
+        name = raw.decode("utf-8", "replace")
+        if raw == PROPERTY_CRC:
+            return piece
+        if name not in _NAMED and name not in _PLAIN:
+            return self.name(raw) + separator + self.value(value)
+        if name in _PLAIN and _PLAIN_VALUE.fullmatch(value):
+            return piece
+        if name == TAGS and keeps_tags:
+            return piece
+        if name == KEYS:
+            return raw + separator + self.words(value)
+        return raw + separator + self.value(value)
+
+    def value(self, raw: bytes) -> bytes:
+        """A property's value; separators in it, which damage may have put there, stay."""
+        return bytes([NAME_END]).join(self.name(part) for part in raw.split(bytes([NAME_END])))
+
+    def body(self, body: bytes, sys_flag: int) -> bytes:
+        """Its HMAC and its length as text, cut or padded to the length; a compressed stream stays one."""
+        digest = hmac.digest(self._key, b"body\0" + body, "sha256").hex()
+        text = f"{digest} is the HMAC-SHA256 of {len(body)} bytes ".encode("ascii")
+        is_stream = bool(sys_flag & COMPRESSED) and compression.is_stream(body[:4], sys_flag)
+        stream = _stored_stream(text, len(body), sys_flag) if is_stream else None
+        if stream is not None:
+            return stream
+        if is_stream:
+            return (body[: 4 if sys_flag & compression.KIND_MASK in _LONG_MAGICS else 2] + text.ljust(len(body), b"."))[
+                : len(body)
+            ]
+        plain = text.ljust(len(body), b".")[: len(body)]
+        if sys_flag & COMPRESSED and compression.is_stream(plain[:4], sys_flag):
+            plain = b"-" + plain[1:]
+        return plain
+
+    def loose_bytes(self, data: bytes, *, offset: int) -> bytes:
+        """Bytes that are no record: of what is proven to be a record's header the numbers stay, of the rest only which
+        are zero.
+
+        `offset`: where they stand in the commit log. A header says so itself; anything may stand where none does.
+        """
+        changed = bytearray(120 if value else 0 for value in data)
+        if data[_PLACE] == offset.to_bytes(8, "big"):
+            for name, (low, high) in _HEADER_NUMBERS.items():
+                begin, end = AT[name], AT[name] + _WIDTHS[name]
+                if end <= len(data) and low <= int.from_bytes(data[begin:end], "big", signed=True) <= high:
+                    changed[begin:end] = data[begin:end]
+        return bytes(changed)
+
+
+#: Where a record says its own place.
+_PLACE = slice(AT["commit_log_offset"], AT["commit_log_offset"] + 8)
+#: Numbers of a header that stay in damaged bytes if they can be what they are called. The body's CRC is none of them: a
+#: short body could be found by it.
+_HEADER_NUMBERS = {
+    "length_bytes": (RECORD.size_bytes, 1 << 26), "magic": (signed(MAGIC_V1), signed(MAGIC_V2)),
+    "queue_id": (0, 1 << 16), "flag": (0, 1 << 8), "queue_offset": (0, 1 << 40), "commit_log_offset": (0, 1 << 62),
+}
+_WIDTHS = {one.name: one.size_bytes for one in RECORD.fields}
+_LONG_MAGICS = (0x100, 0x200)
+
+
+def _op_body(body: bytes) -> bytes:
+    """Queue offsets and commas stay; what an op message has no business with does not."""
+    return bytes(value if value in b"0123456789,\0" else 120 for value in body)
+
+
+#: Compression bits of the system flag → head, longest block, bytes before a block, and what ends the stream.
+_STORED_LZ4 = (b"\x04\x22\x4d\x18\x60\x40\x82", 64 << 10, 4, 4)
+_STORED_ZSTD = (b"\x28\xb5\x2f\xfd\x00\x38", 100 << 10, 3, 0)
+_STORED_ZLIB = (b"\x78\x01", 65_535, 5, 4)
+
+
+def _stored_stream(text: bytes, length: int, sys_flag: int) -> bytes | None:
+    """A stream of uncompressed blocks that is so long and begins with a text; None where none is so short."""
+    kind = sys_flag & compression.KIND_MASK
+    head, block_max, overhead, end = {0x100: _STORED_LZ4, 0x200: _STORED_ZSTD}.get(kind, _STORED_ZLIB)
+    room = length - len(head) - end
+    count = -(-room // (block_max + overhead))
+    if room < count * (overhead + 1) or count < 1:
+        return None
+    inflated = text.ljust(room - count * overhead, b".")[: room - count * overhead]
+    edges = [len(inflated) * number // count for number in range(count + 1)]
+    parts = [head]
+    for number in range(count):
+        block = inflated[edges[number] : edges[number + 1]]
+        is_last = number == count - 1
+        if kind == 0x100:
+            parts.append((0x80000000 | len(block)).to_bytes(4, "little"))
+        elif kind == 0x200:
+            parts.append((len(block) << 3 | int(is_last)).to_bytes(3, "little"))
+        else:
+            size = len(block).to_bytes(2, "little")
+            parts.append(bytes([is_last]) + size + bytes(255 - value for value in size))
+        parts.append(block)
+    if kind == 0x100:
+        parts.append(bytes(4))
+    elif kind != 0x200:
+        parts.append(zlib.adler32(inflated).to_bytes(4, "big"))
+    return b"".join(parts)
+
+
+def _property_crc(old: bytes, new: bytes) -> bytes:
+    """Ten digits, the least significant first, of the CRC of a record; wrong if the old ones were (FORMATS 2.4)."""
+    digits = old[-11:-1]
+    if not digits.isdigit():
+        return digits
+    was = zlib.crc32(old[:-PROPERTY_CRC_BYTES]) & 0x7FFFFFFF
+    crc = zlib.crc32(new[:-PROPERTY_CRC_BYTES]) & 0x7FFFFFFF ^ was ^ int(digits[::-1])
+    return str(crc)[::-1].encode("ascii").ljust(10, b"0")[:10]
+
+
+def redaction_key(file: Path | None) -> bytes:
+    """The key in a file, or a new one, which is kept in the file so that later bundles get the same pseudonyms.
+
+    Without a file nobody ever knows it. Raises: BadRequest for a key that is too short; UnreadableFile, UnwritableFile.
+    """
+    fresh = secrets.token_hex(32).encode("ascii")
+    if file is None:
+        return fresh
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return _read_key(file)
+    except OSError as error:
+        raise UnwritableFile(f"cannot write {file}: {error.strerror}", file=file) from error
+    with open(descriptor, "wb") as stream:
+        stream.write(fresh + b"\n")
+    return fresh
+
+
+def _read_key(file: Path) -> bytes:
+    try:
+        if not file.is_file():
+            raise UnreadableFile(f"{file} is not a file", file=file, advice="give a file with a key, or a new name")
+        with open(file, "rb") as stream:
+            key = stream.read(_KEY_BYTES_MAX + 1).strip()
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
+    if not _KEY_BYTES_MIN <= len(key) <= _KEY_BYTES_MAX:
+        raise BadRequest(
+            f"{file} holds no key: {len(key)} bytes", advice=f"{_KEY_BYTES_MIN} to {_KEY_BYTES_MAX}, or a new name"
+        )
+    return key

@@ -1,0 +1,276 @@
+"""What a bundle must hold so that its transactions, and the findings asked for, read as they do in the whole store.
+
+First their own witnesses: cheap, and nearly always enough. Where the rows then differ, the log is scanned once and what
+a verdict can rest on besides is added: decisions on other records that an op number may belong to, with the
+transactions of both; damaged and missing bytes; the most checks that any half copy shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from readers.log.record_at import block_at
+from readers.log.record_block import Block
+from readers.log.splits import plan_splits
+from readers.model.errors import EvidenceMissing, NoSuchTransaction
+from readers.rocksdb.slots_of_ranges import slots_of_ranges
+from readers.store.store import HALF_TOPIC, Store
+from repairs.bundles.files import KeptRange
+from verdicts.audit.local_audit import audit
+from verdicts.audit.lookups import rows_named, show
+from verdicts.audit.not_found import not_found
+from verdicts.evidence.store_conclusion import conclude, without_stale
+from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
+from verdicts.evidence.witness_scan import IDENTIFIED, Scanned, scan_witnesses
+from verdicts.model.verdict_inputs import MissingRange
+
+WITNESSES = ("half_copies", "op_marks", "final_records", "discard_copies")
+#: Of damaged bytes so many are kept, and the place of the rest.
+_LOOSE_BYTES_MAX = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRecord:
+    """A record of the bundle, with what its slot and its neighbours have to know of it."""
+
+    offset: int
+    length_bytes: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    store_time_ms: int
+    tags: bytes
+    has_unique_key: bool
+
+    @staticmethod
+    def of(block: Block) -> KeptRecord:
+        """The facts of a block of one record."""
+        unique = block.properties.value("UNIQ_KEY").to_pylist()[0]
+        return KeptRecord(
+            int(block.commit_log_offsets[0]), int(block.lengths[0]),
+            block.topics().to_pylist()[0].decode("utf-8", "surrogateescape"), int(block.header("queue_id")[0]),
+            int(block.header("queue_offset")[0]), int(block.header("store_time_ms")[0]),
+            block.properties.value("TAGS").to_pylist()[0] or b"", unique is not None,
+        )
+
+
+@dataclass(slots=True)
+class Selection:
+    """What goes into a bundle.
+
+    Shape: `rows` of TRANSACTIONS that were asked for, `brought` those that came along because a verdict needs them;
+           `records` by commit-log offset; `ranges` are bytes and holes beside them; `slots` by (topic, queue number)
+           are kept whatever they point at; `files` are small ones that a finding is about; `cursors` are kept ones of
+           groups (topic, group, queue number). `check_max`: what must stand for transactionCheckMax.
+    """
+
+    store: Store
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    brought: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    records: dict[int, KeptRecord] = field(default_factory=dict)
+    ranges: list[KeptRange] = field(default_factory=list)
+    slots: dict[tuple[str, int], set[int]] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    cursors: set[tuple[str, str, int]] = field(default_factory=set)
+    check_max: int | None = None
+
+    def add_records(self, offsets: Iterable[int]) -> None:
+        """The sound records at some commit-log offsets."""
+        log = self.store.log()
+        try:
+            for offset in sorted(set(offsets) - self.records.keys()):
+                block = block_at(log, offset)
+                if block is not None:
+                    self.records[offset] = KeptRecord.of(block)
+        finally:
+            log.close()
+
+    def add_transactions(self, rows: Iterable[dict[str, Any]], *, asked: bool) -> None:
+        """Transactions with all their witnesses, each once."""
+        known = {row["transaction_id"] for row in (*self.rows, *self.brought)}
+        for row in rows:
+            if row["transaction_id"] not in known:
+                known.add(row["transaction_id"])
+                (self.rows if asked else self.brought).append(row)
+                self.add_records(entry["commit_log_offset"] for name in WITNESSES for entry in row[name])
+
+    def kept_ranges(self) -> list[KeptRange]:
+        """Everything of the log that is kept. Order: offset ascending, none overlapping: records go first."""
+        kept = [KeptRange(one.offset, one.length_bytes) for one in self.records.values()]
+        taken = sorted(kept)
+        for one in sorted(self.ranges):
+            kept.extend(_without(one, taken))
+        return sorted(kept)
+
+
+def _without(one: KeptRange, taken: list[KeptRange]) -> Iterator[KeptRange]:
+    begin, end = one.offset, one.offset + one.length_bytes
+    for other in taken:
+        if other.offset < end and begin < other.offset + other.length_bytes:
+            if begin < other.offset:
+                yield KeptRange(begin, other.offset - begin, one.kind)
+            begin = other.offset + other.length_bytes
+    if begin < end:
+        yield KeptRange(begin, end - begin, one.kind)
+
+
+def selected(store: Store, settings_of: SettingsOf, identities: Iterable[str], *, scan: bool) -> Selection:
+    """The transactions that some ids, message ids or keys name.
+
+    `scan`: judge them by the whole log, as an audit does; else by queues and index, which see no damage elsewhere.
+    Raises: NoSuchTransaction, EvidenceMissing.
+    """
+    selection = Selection(store)
+    if scan:
+        _add_by_scan(selection, settings_of, list(identities))
+    else:
+        for identity in identities:
+            selection.add_transactions(show([store], settings_of, identity).table().to_pylist(), asked=True)
+    return selection
+
+
+def _add_by_scan(selection: Selection, settings_of: SettingsOf, identities: list[str]) -> None:
+    found: dict[str, list[dict[str, Any]]] = {identity: [] for identity in identities}
+    reading = audit([selection.store], settings_of)
+    for batch in reading if identities else ():
+        rows = pa.Table.from_batches([batch])
+        for identity, mine in found.items():
+            mine.extend(rows_named(rows, identity).to_pylist())
+    for identity, mine in found.items():
+        if not mine:
+            raise not_found([selection.store], identity, reading)
+        selection.add_transactions(mine, asked=True)
+
+
+def loose(offset: int, length: int) -> Iterator[KeptRange]:
+    """Bytes that are no record: the first as they are, of the rest that they are none."""
+    head = min(length, _LOOSE_BYTES_MAX)
+    yield KeptRange(offset, head, "bytes")
+    if length > head:
+        yield KeptRange(offset + head, length - head, "hole")
+
+
+# --- what else a verdict can rest on ----------------------------------------------------------------------------------
+
+
+def complete(selection: Selection, settings_of: SettingsOf, offsets: Iterable[int] = ()) -> None:
+    """Add what only a scan of the whole log shows to matter for the transactions' verdicts.
+
+    `offsets`: of records that turned out to be of other transactions too, which then come along.
+    """
+    store = selection.store
+    _judge_again(selection, settings_of)
+    for identity in _message_ids(store, offsets):
+        _bring(selection, identity, settings_of)
+    facts = store_facts(store, settings_of)
+    scanned = _scanned(selection)
+    conclude(facts, scanned)
+    settings = facts.settings
+    if settings.writes_discard_copy is not True and not settings.check_max_is_configured:
+        limit = settings.transaction_check_max
+        selection.check_max = min(limit, facts.checks_seen_max or limit)
+    _bring_along(selection, facts, settings_of)
+    for missing in facts.missing:
+        _add_missing(selection, missing)
+    holes = [(one.begin_offset, one.end_offset) for one in facts.missing if not one.is_identified]
+    for (begin, end), queues in zip(holes, slots_of_ranges(store, holes) or (), strict=False):
+        for queue in queues:  # what they say of a hole bounds what it hides
+            inside = queue.numbers[(queue.offsets >= begin) & (queue.offsets < end)].tolist()
+            selection.slots.setdefault((queue.topic, queue.queue_id), set()).update(inside)
+
+
+def _judge_again(selection: Selection, settings_of: SettingsOf) -> None:
+    """The rows as an audit gives them: derived files that are damaged may have led to less."""
+    asked = {row["transaction_id"] for row in selection.rows}
+    rows = [row for batch in audit([selection.store], settings_of) for row in batch.to_pylist()]
+    mine = [row for row in rows if row["transaction_id"] in asked]
+    if {row["transaction_id"] for row in mine} == asked:
+        selection.rows = []
+        selection.add_transactions(mine, asked=True)
+
+
+def _message_ids(store: Store, offsets: Iterable[int]) -> list[str]:
+    log = store.log()
+    try:
+        blocks = [block_at(log, offset) for offset in sorted(set(offsets))]
+        return [block.message_ids().to_pylist()[0] for block in blocks if block is not None]
+    finally:
+        log.close()
+
+
+def _scanned(selection: Selection) -> list[Scanned]:
+    """Every split of the log; what bears the id of a transaction is added to its records on the way.
+
+    A half copy that a delay diverted is in no list of its transaction, and counts for its verdict.
+    """
+    ids = {row["transaction_id"] for row in (*selection.rows, *selection.brought)}
+    parts: list[Scanned] = []
+    for split in plan_splits([selection.store]):
+        found = scan_witnesses(split, None)
+        parts.append(found.scanned)
+        for name in IDENTIFIED:
+            for batch in getattr(found, name):
+                named = zip(batch["transaction_id"].to_pylist(), batch["commit_log_offset"].to_pylist(), strict=True)
+                selection.add_records(offset for identity, offset in named if identity in ids)
+    return without_stale(parts)
+
+
+def _bring_along(selection: Selection, facts: StoreFacts, settings_of: SettingsOf) -> None:
+    """The decisions that explain an op number of a transaction, with the transactions that they are of."""
+    while True:
+        numbers = {mark["half_queue_offset"] for row in (*selection.rows, *selection.brought)
+                   for mark in row["op_marks"]}
+        finals = [one.final_offset for one in facts.foreign_decisions if one.queue_offset in numbers]
+        before = len(selection.records)
+        log = selection.store.log()
+        try:
+            for offset in finals:
+                final = block_at(log, offset)
+                if final is None:
+                    continue
+                named = int(final.header("prepared_transaction_offset")[0])
+                selection.add_records([offset, named])
+                for block in (final, block_at(log, named)):
+                    if block is not None:
+                        _bring(selection, block.message_ids().to_pylist()[0], settings_of)
+        finally:
+            log.close()
+        if len(selection.records) == before:
+            return
+
+
+def _bring(selection: Selection, message_id: str, settings_of: SettingsOf) -> None:
+    try:
+        rows = show([selection.store], settings_of, message_id, scan=True).table()
+    except (NoSuchTransaction, EvidenceMissing):
+        return
+    selection.add_transactions(rows.to_pylist(), asked=False)
+
+
+def _add_missing(selection: Selection, missing: MissingRange) -> None:
+    """A range without evidence: one that may concern any transaction stays a hole, one that names its own is kept."""
+    length = missing.end_offset - missing.begin_offset
+    segment = selection.store.log().segment_at(missing.begin_offset)
+    if segment is None:
+        return
+    length = min(length, segment.end_offset - missing.begin_offset)
+    if not missing.is_identified:
+        selection.ranges.append(KeptRange(missing.begin_offset, length, "hole"))
+        return
+    every = (*selection.rows, *selection.brought)
+    ids = {row["transaction_id"] for row in every}
+    copies = [copy for row in every for copy in row["half_copies"]]
+    if (
+        ids & set(missing.transaction_ids)
+        or {copy["commit_log_offset"] for copy in copies} & set(missing.prepared_offsets)
+        or {copy["queue_offset"] for copy in copies} & set(missing.half_queue_offsets)
+    ):
+        selection.ranges.extend(loose(missing.begin_offset, length))
+        numbers = {copy["queue_offset"] for copy in copies if copy["commit_log_offset"] == missing.begin_offset}
+        if numbers:
+            selection.slots.setdefault((HALF_TOPIC, 0), set()).update(numbers)

@@ -1,0 +1,102 @@
+"""The steps of a canary's transactions: which there are, how long they may take, and what was seen of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from readers.model.tables import TRANSACTIONS, column
+
+SCENARIOS: dict[str, str] = {
+    "commit": "committed at once",
+    "rollback": "rolled back at once",
+    "check": "says nothing until the broker asks, then commits",
+}
+STEPS: dict[str, str] = {
+    "store": "the half is stored and can be read",
+    "ask": "the broker asks what became of it",
+    "decide": "the broker accepts the decision",
+    "deliver": "exactly one COMMIT record can be read where consumers find it",
+    "mark": "the op message is written, so that the broker asks no more",
+    "end": "at the end there is still exactly one COMMIT record, or none of what was rolled back",
+}
+
+#: One step of one of a canary's transactions.
+PROBE_STEPS = pa.schema(
+    [
+        TRANSACTIONS.field("store"),
+        column(
+            "scenario", pa.string(), f"{', '.join(SCENARIOS)}: what the transaction is to go through", values=SCENARIOS
+        ),
+        column("step", pa.string(), f"one of {', '.join(STEPS)}", values=STEPS),
+        column("is_proved", pa.bool_(), "whether it was seen to happen"),
+        column("duration_ms", pa.int64(), "how long it took, from the end of the step before"),
+        column("allowed_ms", pa.int64(), "how long the broker's own settings let it take"),
+        TRANSACTIONS.field("transaction_id"),
+        column("proof", pa.string(), "what shows it, or what is missing"),
+        column("begun_time_ms", pa.int64(), "when it began"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step; see PROBE_STEPS."""
+
+    store: str
+    scenario: str
+    step: str
+    is_proved: bool
+    duration_ms: int
+    allowed_ms: int
+    transaction_id: str
+    proof: str
+    begun_time_ms: int
+
+    @property
+    def late_ms(self) -> int:
+        """How much longer it took than the broker's settings let it."""
+        return max(0, self.duration_ms - self.allowed_ms)
+
+
+@dataclass(slots=True)
+class Flight:
+    """What one canary did at one broker.
+
+    Shape: `left_open` are transactions that it could not end; `swept` those of earlier ones that it ended.
+    """
+
+    store: str
+    steps: list[Step] = field(default_factory=list)
+    left_open: list[str] = field(default_factory=list)
+    swept: list[str] = field(default_factory=list)
+    failure: str | None = None
+    is_interrupted: bool = False
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether every step was seen to happen, and nothing is left behind."""
+        return self.failure is None and not self.left_open and all(step.is_proved for step in self.steps)
+
+
+def steps_table(flights: Sequence[Flight]) -> pa.Table:
+    """The steps of some flights.
+
+    Shape: PROBE_STEPS.
+    """
+    rows = [{name: getattr(step, name) for name in PROBE_STEPS.names} for flight in flights for step in flight.steps]
+    return pa.Table.from_pylist(rows, schema=PROBE_STEPS)
+
+
+def allowed_times_ms(conf: Mapping[str, str]) -> dict[str, int]:
+    """How long a broker's settings let the steps take that wait for it. Units: milliseconds.
+
+    A check comes with the first pass after transactionTimeOut; ops are written after transactionOpBatchInterval (5.1.0
+    and later). At the end a copy may have to be closed, whose op takes as long again, and then the check has to pass
+    it: the halves of others before it hold it up for their transactionTimeOut.
+    """
+    batch = int(conf.get("transactionOpBatchInterval", "0"))
+    ask = int(conf.get("transactionTimeOut", "6000")) + int(conf.get("transactionCheckInterval", "60000"))
+    return {"ask": ask, "mark": batch, "end": 2 * batch + ask}

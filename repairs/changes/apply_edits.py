@@ -1,0 +1,180 @@
+"""Makes edits on the disk, forwards or backwards, and tells how far a file has come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from readers.model.errors import UnwritableFile
+from readers.store.store import OWN_PREFIX
+from repairs.changes.change_sets import is_segment_path
+from repairs.changes.edits import Edit, FileImage, Image, chunks, groups_of, is_same, is_zero, real_file
+from repairs.changes.file_operations import FileOperations, attributes_of_new
+
+
+def make(edits: Sequence[Edit], root: Path, name: str, files: FileOperations, *, forward: bool) -> None:
+    """Make edits, or unmake them in the other order; each group is on the disk before the next begins.
+
+    `name`: under which files wait for their names.
+    Raises: UnwritableFile, UnreadableFile.
+    """
+    _remove_waiting(edits, root, name, files)
+    for group in groups_of(edits, backwards=not forward):
+        directories: set[Path] = set()
+        written: set[Path] = set()
+        for edit in group:
+            file = real_file(root, edit.path)
+            if edit.position_bytes is None:
+                waiting = _waiting(root, edit, name)
+                _whole(edit, file, waiting, files, forward=forward)
+                directories |= {file.parent, waiting.parent}
+            else:
+                _part(edit, file, files, forward=forward)
+            if file.exists():
+                written.add(file)
+        for file in sorted(written):
+            files.sync_file(file)
+        for directory in sorted(directories):
+            files.sync_directory(directory)
+
+
+def _part(edit: Edit, file: Path, files: FileOperations, *, forward: bool) -> None:
+    """Write what shall be in a part of a file."""
+    wanted = edit.after if forward else edit.before
+    assert wanted is not None
+    assert edit.position_bytes is not None
+    now = FileImage(file, edit.position_bytes, wanted.size_bytes)
+    for begin, end in chunks(wanted, now):
+        data = wanted.read(begin, end)
+        if now.read(begin, end) != data:
+            files.write(file, edit.position_bytes + begin, data)
+    if not forward and edit.attributes is not None:
+        files.set_attributes(file, edit.attributes)
+
+
+def _whole(edit: Edit, file: Path, waiting: Path, files: FileOperations, *, forward: bool) -> None:
+    """Have the whole file as it shall be, at once, or not at all."""
+    wanted = edit.after if forward else edit.before
+    if wanted is None:
+        if file.exists():
+            files.remove(file)
+        return
+    attributes = edit.attributes or attributes_of_new(file.parent)
+    if forward:  # its time is that of the change
+        attributes = attributes.without_time()
+    if file.exists() and _is(file, wanted):
+        files.set_attributes(file, attributes)
+        return
+    target = waiting if waiting.parent == file.parent or _is_same_disk(waiting.parent, file.parent) else file
+    if target == file and file.exists():
+        other = edit.before if forward else edit.after
+        if other is not None:
+            why = f"{file.parent} is a file system of its own, on which nothing can wait outside of it"
+            raise UnwritableFile(f"cannot replace {file}: {why}", file=file)
+        files.remove(file)  # made in part before a crash
+    files.create(target, wanted.size_bytes)
+    for begin, end in chunks(wanted):
+        data = wanted.read(begin, end)
+        if not is_zero(data):
+            files.write(target, begin, data)
+    files.set_attributes(target, attributes)
+    files.sync_file(target)
+    if target != file:
+        files.rename(target, file)
+
+
+def _is_same_disk(one: Path, other: Path) -> bool:
+    """Whether a file can be renamed from one directory to another."""
+    return one.stat().st_dev == other.stat().st_dev
+
+
+def _waiting(root: Path, edit: Edit, name: str) -> Path:
+    """Where a file is made before it gets its name: beside it, or in the root where a broker would stumble on it."""
+    directory = root if is_segment_path(edit.path) else real_file(root, edit.path).parent
+    number = edit.path.replace("/", "-")[-80:]
+    return directory / f"{OWN_PREFIX}{name}-{number}"
+
+
+def _remove_waiting(edits: Sequence[Edit], root: Path, name: str, files: FileOperations) -> None:
+    """Remove what an interrupted attempt left."""
+    directories = set()
+    for edit in edits:
+        if edit.position_bytes is None:
+            waiting = _waiting(root, edit, name)
+            directories.add(waiting.parent)
+            if waiting.exists():
+                files.remove(waiting)
+    for directory in sorted(directories):
+        files.sync_directory(directory)
+
+
+# -- how far it has come ----------------------------------------------------------------------------------------------
+
+
+def differs(edit: Edit, root: Path, *, forward: bool) -> str | None:
+    """Why a file is not as it shall be after an edit, or was before; None where it is."""
+    file = real_file(root, edit.path)
+    wanted = edit.after if forward else edit.before
+    if wanted is None:
+        return f"{edit.path} is there" if file.exists() else None
+    if not file.is_file():
+        return f"{edit.path} is not there any more"
+    if edit.position_bytes is None:
+        return None if _is(file, wanted) else f"{edit.path} has another content"
+    now = FileImage(file, edit.position_bytes, wanted.size_bytes)
+    return None if is_same(now, wanted) else f"{edit.path} has another content at byte {edit.position_bytes}"
+
+
+def not_between(edit: Edit, root: Path) -> str | None:
+    """Why a file cannot be what an interrupted edit left; None where it can.
+
+    A part that was being written has at each byte what was there or what shall be; a file changes its name at once, but
+    one that had to be made in its place may be there in part.
+    """
+    file = real_file(root, edit.path)
+    if edit.position_bytes is not None:
+        if not file.is_file():
+            return f"{edit.path} is not there any more"
+        return None if _is_mixed(edit, file) else f"{edit.path} has another content at byte {edit.position_bytes}"
+    if not file.exists():
+        return None if edit.before is None or edit.after is None else f"{edit.path} is not there any more"
+    images = [image for image in (edit.before, edit.after) if image is not None]
+    if any(_is(file, image) for image in images):
+        return None
+    if len(images) == 1 and _is_part(file, images[0]):
+        return None
+    return f"{edit.path} has another content"
+
+
+def _is(file: Path, image: Image) -> bool:
+    """Whether a file has just this content."""
+    return is_same(FileImage(file, 0, file.stat().st_size), image)
+
+
+def _is_part(file: Path, image: Image) -> bool:
+    """Whether a file has this content or zeros, and is not longer."""
+    size_bytes = file.stat().st_size
+    now = FileImage(file, 0, size_bytes)
+    return size_bytes <= image.size_bytes and all(
+        _fits(now.read(begin, end), image.read(begin, end), bytes(end - begin)) for begin, end in chunks(now)
+    )
+
+
+def _is_mixed(edit: Edit, file: Path) -> bool:
+    assert edit.before is not None
+    assert edit.after is not None
+    assert edit.position_bytes is not None
+    now = FileImage(file, edit.position_bytes, edit.after.size_bytes)
+    return all(
+        _fits(now.read(begin, end), edit.before.read(begin, end), edit.after.read(begin, end))
+        for begin, end in chunks(now, edit.before, edit.after)
+    )
+
+
+def _fits(data: bytes, one: bytes, other: bytes) -> bool:
+    """Whether each byte is that of the one or that of the other."""
+    if data in (one, other):
+        return True
+    return len(data) == len(one) and all(
+        byte in pair for byte, pair in zip(data, zip(one, other, strict=True), strict=True)
+    )

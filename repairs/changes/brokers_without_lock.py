@@ -1,0 +1,85 @@
+"""Whether a broker before 4.0 runs on a store: it takes no lock, but it has the files of its log in its memory.
+
+A broker that stopped cleanly has removed `abort`, so only a store with that file needs the look. It sees the processes
+of this machine alone, and may look into those of its own user: where another user's Java cannot be looked into, that
+is said.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from readers.model.errors import StoreInUse, UnsafeStore
+from readers.store.broker_settings import Version
+from readers.store.store import Store
+
+__all__ = ["LOCK_SINCE", "require_not_mapped"]
+
+#: Brokers from here on lock the file `lock` while they run. Seen: 4.2.0 does, 3.1.4 and 3.2.6 do not.
+LOCK_SINCE: Version = (4, 0, 0)
+_PROCESSES = Path("/proc")
+_Identity = tuple[int, int, int]
+
+
+def require_not_mapped(store: Store, processes: Path = _PROCESSES) -> None:
+    """Refuse a store whose log some process has in its memory, or that another user's Java may have.
+
+    `processes`: where the kernel shows them.
+    Raises: StoreInUse; UnsafeStore where it cannot be told.
+    """
+    if not store.aborted:
+        return
+    if not processes.is_dir():
+        raise UnsafeStore(
+            f"{store.root} has a file abort and is of a broker before 4.0, which takes no lock: whether it runs cannot "
+            "be told on this system", advice="copy the store, and act on the copy on a machine with /proc",
+        )
+    wanted = set(_identities(store))
+    hidden = []
+    for directory in processes.iterdir():
+        if not directory.name.isdecimal() or int(directory.name) == os.getpid():
+            continue
+        try:
+            text = (directory / "maps").read_text(errors="replace")
+        except PermissionError:
+            if _command(directory) == "java":
+                hidden.append(directory.name)
+            continue
+        except OSError:  # it has ended meanwhile
+            continue
+        if wanted & set(_mapped(text)):
+            raise StoreInUse(
+                f"{store.root} is in use by process {directory.name}",
+                advice="stop its broker first, or act live: -n HOST:PORT",
+            )
+    if hidden:
+        raise UnsafeStore(
+            f"{store.root} has a file abort and is of a broker before 4.0, which takes no lock: whether process "
+            f"{hidden[0]} (java of another user) runs on it cannot be told",
+            advice="run rmqtx as the broker's user, or as root",
+        )
+
+
+def _identities(store: Store) -> Iterator[_Identity]:
+    for segment in store.commit_log:
+        status = Path(segment.file).stat()
+        yield os.major(status.st_dev), os.minor(status.st_dev), status.st_ino
+
+
+def _mapped(text: str) -> Iterator[_Identity]:
+    """The files of a process's memory map: address, permissions, offset, device, inode, path."""
+    for line in text.splitlines():
+        parts = line.split(maxsplit=5)
+        if len(parts) < 6 or parts[4] == "0":
+            continue
+        major, _, minor = parts[3].partition(":")
+        yield int(major, 16), int(minor, 16), int(parts[4])
+
+
+def _command(directory: Path) -> str:
+    try:
+        return (directory / "comm").read_text(errors="replace").strip()
+    except OSError:
+        return ""

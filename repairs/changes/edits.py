@@ -1,0 +1,242 @@
+"""What the steps of a change set mean for the files that are there: each with its content before and after."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from readers.model.errors import BadRequest, StoreChanged, UnreadableFile, UnsafeStore, UnwritableFile
+from readers.model.findings import as_text
+from readers.store.links import leads_out
+from repairs.changes.change_sets import Change, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
+from repairs.changes.file_operations import CHUNK_BYTES, Attributes, attributes_of
+
+WRITE, CREATE, REPLACE, REMOVE = "write", "create", "replace", "remove"
+KINDS = (WRITE, CREATE, REPLACE, REMOVE)
+
+
+class Image(Protocol):
+    """The content of a file, or of a part of it.
+
+    Units: `size_bytes` and positions count from the begin of the image.
+    """
+
+    @property
+    def size_bytes(self) -> int:
+        """Its length."""
+
+    def read(self, begin: int, end: int) -> bytes:
+        """The bytes from one position to another."""
+
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """From where to where there may be anything but zeros, in order: a new segment is one large hole."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenImage:
+    """Bytes that a step gives, and zeros to its size."""
+
+    data: bytes
+    size_bytes: int
+
+    def read(self, begin: int, end: int) -> bytes:
+        """The bytes from one position to another."""
+        return self.data[begin:end].ljust(min(end, self.size_bytes) - begin, b"\0")
+
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """Where the bytes are that were given."""
+        if self.data:
+            yield 0, len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class FileImage:
+    """A part of a file that is there, read when it is asked for."""
+
+    file: Path
+    position_bytes: int
+    size_bytes: int
+
+    def read(self, begin: int, end: int) -> bytes:
+        """The bytes from one position to another; fewer where the file became shorter.
+
+        Raises: UnreadableFile.
+        """
+        try:
+            with self.file.open("rb") as source:
+                source.seek(self.position_bytes + begin)
+                return source.read(min(end, self.size_bytes) - begin)
+        except OSError as error:
+            raise UnreadableFile(f"cannot read {self.file}: {error.strerror}", file=self.file) from error
+
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """Where the file system keeps blocks for it.
+
+        Raises: UnreadableFile.
+        """
+        try:
+            with self.file.open("rb") as source:
+                last = self.position_bytes + self.size_bytes
+                for begin, end in data_ranges(source.fileno(), self.position_bytes, last):
+                    yield begin - self.position_bytes, end - self.position_bytes
+        except OSError as error:
+            raise UnreadableFile(f"cannot read {self.file}: {error.strerror}", file=self.file) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One change of one file.
+
+    Shape: `position_bytes` is None where the whole file is meant; an image that is None says that there is no file;
+           `group` counts the barriers before it; `attributes` are the file's as it was, None where there was none.
+    """
+
+    kind: str
+    path: str
+    group: int
+    position_bytes: int | None
+    before: Image | None
+    after: Image | None
+    attributes: Attributes | None
+
+
+def planned(change_set: ChangeSet, root: Path) -> list[Edit]:
+    """The edits that a change set is, on the files as they are now.
+
+    Order: that of the steps.
+    Raises: StoreChanged where a file is missing that is to be changed, or there that is to be made; UnwritableFile,
+            UnreadableFile.
+    """
+    return [
+        _planned(change, group, root) for group, changes in enumerate(change_set.groups()) for change in changes
+    ]
+
+
+def _planned(change: Change, group: int, root: Path) -> Edit:
+    file = real_file(root, change.path)
+    there = file.is_file()
+    if not there and os.path.lexists(file):
+        raise StoreChanged(f"{file} is not a file", file=file)
+    if not file.parent.is_dir():
+        raise StoreChanged(f"{file.parent} is no directory, so {file.name} cannot be in it", file=file)
+    if there or not isinstance(change, WriteAt):
+        _check_may_write(file, there=there, is_whole=not isinstance(change, WriteAt))
+    size_bytes = file.stat().st_size if there else 0
+    attributes = attributes_of(file) if there else None
+    whole = FileImage(file, 0, size_bytes) if there else None
+    match change:
+        case WriteAt(path, position_bytes, data):
+            if not there or change.end_bytes > size_bytes:
+                what = f"is {size_bytes} bytes" if there else "is not there"
+                raise StoreChanged(f"{file} {what}, and byte {change.end_bytes} of it is to be written", file=file)
+            require_one_name(file)
+            before = FileImage(file, position_bytes, len(data))
+            return Edit(WRITE, path, group, position_bytes, before, GivenImage(data, len(data)), attributes)
+        case CreateFile(path, new_size_bytes, data):
+            if there:
+                raise StoreChanged(f"{file} is there already", file=file)
+            return Edit(CREATE, path, group, None, None, GivenImage(data, new_size_bytes), None)
+        case ReplaceFile(path, data):
+            return Edit(REPLACE, path, group, None, whole, GivenImage(data, len(data)), attributes)
+        case RemoveFile(path):
+            if not there:
+                raise StoreChanged(f"{file} is not there any more", file=file)
+            return Edit(REMOVE, path, group, None, whole, None, attributes)
+    raise BadRequest(f"no such step: {change!r}")
+
+
+def _check_may_write(file: Path, *, there: bool, is_whole: bool) -> None:
+    """Refuse before anything is changed what would be refused midway, or what a broker could not write to afterwards.
+
+    Raises: UnwritableFile.
+    """
+    owner = (file if there else file.parent).stat().st_uid
+    place = file.parent if is_whole else file
+    is_refused = not os.access(place, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+    if is_refused or (is_whole and os.geteuid() not in (0, owner)):
+        why = "no permission" if is_refused else f"it is user {owner}'s and would become ours"
+        raise UnwritableFile(
+            f"cannot write {file}: {why}", file=file, advice="do it as the user that the broker runs as, or as root"
+        )
+
+
+def real_file(root: Path, path: str) -> Path:
+    """The file that a path in a store means; where a directory of the store lies on another disk, the file there.
+
+    Raises: UnsafeStore where a link leads out of the store.
+    """
+    real = Path(os.path.realpath(root))
+    if leads_out(real / path, real):
+        raise led_out(real / path)
+    return Path(os.path.realpath(real / path))
+
+
+def led_out(place: Path) -> UnsafeStore:
+    """The error that a link leads out of a store."""
+    return UnsafeStore(
+        f"{as_text(place)} leads out of the store, to {as_text(os.path.realpath(place))}: nothing there is copied or "
+        "changed", file=as_text(place),
+        advice="remove the link, or put what it leads to in its place; a directory of the store on another disk is "
+        "followed if it holds nothing else than such a directory does",
+    )
+
+
+def require_one_name(file: Path) -> None:
+    """Refuse to write into a file that has another name too: what bears that name would change with it.
+
+    Raises: UnsafeStore.
+    """
+    if file.is_file() and file.stat().st_nlink > 1:
+        raise UnsafeStore(
+            f"{as_text(file)} has {file.stat().st_nlink} names (hard links): writing into it would change the others",
+            file=as_text(file), advice="work on a copy (--to), or put a copy of the file in its place first",
+        )
+
+
+def groups_of(edits: Sequence[Edit], *, backwards: bool = False) -> list[list[Edit]]:
+    """The edits between barriers, in the order in which they are made, or undone."""
+    numbers = sorted({edit.group for edit in edits}, reverse=backwards)
+    ordered = list(reversed(edits)) if backwards else list(edits)
+    return [[edit for edit in ordered if edit.group == number] for number in numbers]
+
+
+def data_ranges(descriptor: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of a part of a file that are no holes."""
+    while begin < end:
+        try:
+            first = os.lseek(descriptor, begin, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole is left
+                return
+            raise
+        begin = min(os.lseek(descriptor, first, os.SEEK_HOLE), end)
+        if first < begin:
+            yield first, begin
+
+
+def chunks(*images: Image) -> Iterator[tuple[int, int]]:
+    """The pieces in which images are read: all that is not zero in every one of them, each once, in order."""
+    reached = 0
+    for begin, end in sorted(found for image in images for found in image.ranges()):
+        for position in range(max(begin, reached), end, CHUNK_BYTES):
+            reached = min(position + CHUNK_BYTES, end)
+            yield position, reached
+
+
+def is_same(one: Image, other: Image) -> bool:
+    """Whether two images have the same content."""
+    return one.size_bytes == other.size_bytes and all(
+        one.read(begin, end) == other.read(begin, end) for begin, end in chunks(one, other)
+    )
+
+
+_ZEROS = bytes(CHUNK_BYTES)
+
+
+def is_zero(data: bytes) -> bool:
+    """Whether there is nothing but zeros, in a chunk at most."""
+    return data == _ZEROS[: len(data)]

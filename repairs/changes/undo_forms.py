@@ -1,0 +1,131 @@
+"""What stands in the frames of an undo file, declared, and what a declaration cannot say of it.
+
+An undo file says what is written into which file, so one that comes from elsewhere must not name anything but a file
+of a broker's own below the store's root, and give it nothing but what such a file can have.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from readers.model.declared_json import Form, list_of, needed, shown
+from readers.model.errors import BadRequest, BadText
+from repairs.changes.change_sets import check_path
+from repairs.changes.edits import CREATE, KINDS, REMOVE, REPLACE, WRITE
+from repairs.changes.fingerprints import Entry
+
+_NAME = "undo file that can be followed"
+_TEXT, _WHOLE, _PATH = pa.string(), pa.int64(), pa.binary()
+
+HEAD_FORM = Form(
+    _NAME,
+    pa.struct(
+        [
+            needed("undo_id", _TEXT), needed("root", _PATH), pa.field("first_record", _TEXT),
+            needed("about", list_of(_TEXT)), needed("made_by", _TEXT), needed("who", _TEXT),
+            needed("made_time_ms", _WHOLE),
+        ]
+    ),
+)
+_ATTRIBUTES = pa.struct(
+    [needed("mode", _WHOLE), needed("user", _WHOLE), needed("group", _WHOLE), needed("modified_ns", _WHOLE)]
+)
+EDIT_FORM = Form(
+    _NAME,
+    pa.struct(
+        [
+            needed("kind", _TEXT), needed("path", _PATH), needed("group", _WHOLE), pa.field("position_bytes", _WHOLE),
+            pa.field("before_bytes", _WHOLE), pa.field("after_bytes", _WHOLE), pa.field("attributes", _ATTRIBUTES),
+        ]
+    ),
+)
+_PRINT_FORM = Form(
+    _NAME,
+    list_of(
+        pa.struct(
+            [
+                needed("path", _PATH), needed("size_bytes", _WHOLE), pa.field("modified_ns", _WHOLE),
+                pa.field("digest", _TEXT),
+            ]
+        )
+    ),
+)
+END_FORM = Form(_NAME, pa.struct([needed("edits_count", _WHOLE)]))
+STATE_FORM = Form(
+    _NAME,
+    pa.struct(
+        [
+            needed("state", _TEXT), needed("time_ms", _WHOLE), needed("who", _TEXT),
+            needed("times", pa.map_(_PATH, pa.field("time", _WHOLE, nullable=False))),
+        ]
+    ),
+)
+#: No store has so many files that their names take more.
+_PRINT_BYTES_MAX = 1 << 28
+_SIZE_BYTES_MAX = 1 << 42
+_UNDO_ID = re.compile(r"[0-9a-f]{16}")
+#: What each kind of edit has: a position, content before, content after.
+_HAS = {
+    WRITE: (True, True, True), CREATE: (False, False, True), REPLACE: (False, None, True), REMOVE: (False, True, False),
+}  # fmt: skip
+
+
+def head_of(content: bytes, path: Path) -> dict[str, Any]:
+    """The head of an undo file.
+
+    Raises: BadText.
+    """
+    values: dict[str, Any] = HEAD_FORM.read(content, str(path))
+    if not _UNDO_ID.fullmatch(values["undo_id"]):
+        raise HEAD_FORM.bad(str(path), "undo_id", "16 hexadecimal digits", shown(values["undo_id"]))
+    if not Path(values["root"]).is_absolute():
+        raise HEAD_FORM.bad(str(path), "root", "an absolute path", shown(values["root"]))
+    return values
+
+
+def print_of(content: bytes, path: Path) -> list[Entry]:
+    """The fingerprint in an undo file.
+
+    Raises: BadText; zlib.error for what is not whole.
+    """
+    inflater = zlib.decompressobj()
+    text = inflater.decompress(content, _PRINT_BYTES_MAX)
+    if inflater.unconsumed_tail or not inflater.eof:
+        raise BadText(f"{path} is no {_NAME}: its list of files is not whole, or far too long", file=path)
+    return [Entry(**values) for values in _PRINT_FORM.read(text, str(path))]
+
+
+def edit_of(content: bytes, path: Path) -> dict[str, Any]:
+    """An edit in an undo file, whose parts fit together.
+
+    Raises: BadText.
+    """
+    values: dict[str, Any] = EDIT_FORM.read(content, str(path))
+
+    def bad(field: str, expected: str) -> BadText:
+        return EDIT_FORM.bad(str(path), field, expected, shown(values[field]))
+
+    if values["kind"] not in KINDS:
+        raise bad("kind", f"one of {', '.join(KINDS)}")
+    try:
+        check_path(values["path"])
+    except BadRequest as error:
+        raise BadText(f"{path} is no {_NAME}: {error.message}", file=path) from error
+    for field, has in zip(("position_bytes", "before_bytes", "after_bytes"), _HAS[values["kind"]], strict=True):
+        value = values[field]
+        if has is not None and has != (value is not None):
+            raise bad(field, "a number" if has else "null")
+        if value is not None and not 0 <= value < _SIZE_BYTES_MAX:
+            raise bad(field, "a length or a place in a file")
+    if values["kind"] == WRITE and values["before_bytes"] != values["after_bytes"]:
+        raise bad("after_bytes", "as many bytes as before")
+    if values["attributes"] is None and values["before_bytes"] is not None:
+        raise bad("attributes", "those of the file")
+    if values["attributes"] is not None and not 0 <= values["attributes"]["mode"] <= 0o777:
+        raise EDIT_FORM.bad(str(path), "attributes.mode", "permission bits", str(values["attributes"]["mode"]))
+    return values

@@ -1,0 +1,1 @@
+"""Cursors set by hand."""

@@ -1,0 +1,44 @@
+"""The receipt of cursors that are set: on the disk before the files are changed, like that of any act."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from readers.model.errors import RmqtxError
+from readers.store.store import CHECK_GROUP, Store
+from remoting.protocol.codes import ResponseCode
+from repairs.changes.destinations import Destination
+from repairs.cursors.cursors import Move
+from repairs.receipts.journal import Journal
+from repairs.receipts.receipts import CURSOR_SET, SET_CURSOR, Receipt, answered
+
+
+@contextmanager
+def receipt_of_moves(
+    journal: Journal, store: Store, moves: Sequence[Move], destination: Destination, *, reason: str | None,
+    overrides: Sequence[str] = (),
+) -> Iterator[Receipt]:
+    """A receipt that is begun before the block and ended after it: proved, if the block ends without an error.
+
+    Raises: UnwritableFile before the block: then nothing must be done.
+    """
+    receipt = Receipt(
+        CURSOR_SET, None, store.root, producer_group=CHECK_GROUP, reason=reason, overrides=list(overrides)
+    )
+    entries = [
+        receipt.asked(SET_CURSOR, {"topic": move.topic, "queueId": 0, "before": move.before, "after": move.after})
+        for move in moves
+    ]
+    journal.begin(receipt)
+    try:
+        yield receipt
+    except RmqtxError as error:
+        receipt.outcome = "not_sent" if destination.is_untouched else "unknown"
+        receipt.notes.append(f"{'nothing was written' if destination.is_untouched else 'interrupted'}: {error}")
+        journal.end(receipt)
+        raise
+    for entry in entries:
+        answered(entry, ResponseCode.SUCCESS, "written")
+    receipt.outcome = "proved"
+    journal.end(receipt)

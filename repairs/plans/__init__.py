@@ -1,0 +1,1 @@
+"""Many acts, reviewed first: a plan, and its steps one after another."""

@@ -1,0 +1,168 @@
+"""From a plan to orders: what was done by an earlier run, what is stale, what is left to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from repairs.acts.carry_out import prepared
+from repairs.acts.medium import Medium
+from repairs.acts.orders import Conduct, Deed, Order
+from repairs.acts.request import Wish
+from repairs.acts.situation import NamedRecord, Situation
+from repairs.plans.plan_steps import is_live_store, staleness
+from repairs.receipts.plan_file import Plan
+from repairs.receipts.receipts import Receipt
+from repairs.receipts.recheck import Standing, standing_of
+
+Step = Mapping[str, Any]
+#: What a plan does to a transaction twice is never wanted: these are looked up before anything is done again.
+_NOT_SURE = ("unknown", "accepted", "contradicted")
+_DISPUTED = ("contradicted", "reopened")
+
+
+@dataclass(slots=True)
+class Application:
+    """A plan on its way.
+
+    Shape: `deeds` are what is left to do, with what the guards say; `done` are receipts of what an earlier run of the
+           same plan did; `settled` those of them whose outcome was not known and whose effect is there, and what shows
+           it; `disputed` those where something else happened too, or that the broker asks for again; `stale` are
+           transactions that are not as the plan relied on, and why; `notes` what else is to be said.
+    """
+
+    deeds: list[Deed] = field(default_factory=list)
+    done: list[Receipt] = field(default_factory=list)
+    settled: list[tuple[Receipt, Standing]] = field(default_factory=list)
+    disputed: list[tuple[Receipt, Standing]] = field(default_factory=list)
+    stale: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def missing_stores(plan: Plan, roots: Iterable[str]) -> list[str]:
+    """Live brokers that the plan was made of and that are not among those asked."""
+    asked = set(roots)
+    return [store["store"] for store in plan.stores if is_live_store(store) and store["store"] not in asked]
+
+
+def application(
+    plan: Plan,
+    known_as: Mapping[str, Any],
+    receipts: Sequence[Receipt],
+    medium: Medium,
+    conduct: Conduct,
+    *,
+    reason: str | None = None,
+    is_exact: bool = False,
+) -> Application:
+    """What is to be done for a plan now.
+
+    `known_as`: the plan's file and digest, as receipts carry it; `receipts` are all that the journal has. A plan made
+    from files is compared with the live brokers by offsets. `is_exact`: also half copies that the check put back
+    meanwhile make a step stale.
+    """
+    result = Application()
+    earlier = _earlier(receipts, str(known_as["digest"]))
+    left = []
+    for step in plan.steps:
+        receipt = earlier.get((step["transaction_id"], step["action"]))
+        if receipt is not None and _is_done(receipt):
+            result.done.append(receipt)
+        else:
+            left.append(step)
+    live = {store["store"] for store in plan.stores if is_live_store(store)}
+    if any(store["store"] not in live for store in plan.stores):
+        result.notes.append("the plan was made from files: what it relies on is compared by offsets")
+    orders = [_order(step, known_as, reason, is_exact=is_exact) for step in left]
+    found = {deed.order.transaction_id: deed for deed in prepared(orders, medium, conduct)}
+    for step in left:
+        name = step["transaction_id"]
+        receipt = earlier.get((name, step["action"]))
+        deed = found.get(name)
+        is_open = receipt is not None and (receipt.is_of_files or receipt.outcome in _NOT_SURE)
+        if receipt is not None and is_open and _was_settled(result, receipt, deed):
+            continue
+        why = _why_stale(step, deed, medium, is_exact=is_exact, is_same_store=_stores_are(step, live))
+        if why is not None or deed is None:
+            result.stale.append((name, why or "its records are not there any more"))
+            continue
+        result.deeds.append(deed)
+        _note_newer(result, step, deed)
+    return result
+
+
+def _is_done(receipt: Receipt) -> bool:
+    """Whether its effect was read back, by the act's own command or by a later look.
+
+    What was done to files can be taken back: they are looked at again.
+    """
+    if receipt.is_of_files:
+        return False
+    return receipt.outcome == "proved" or bool(receipt.rechecks and receipt.rechecks[-1]["standing"] == "stands")
+
+
+def _earlier(receipts: Sequence[Receipt], digest: str) -> dict[tuple[str, str], Receipt]:
+    """The latest receipt of each step, of runs of the same plan that may have sent something."""
+    found = {}
+    for receipt in sorted(receipts, key=lambda one: one.receipt_id):
+        is_of_plan = receipt.plan is not None and receipt.plan.get("digest") == digest
+        if is_of_plan and receipt.outcome in ("proved", *_NOT_SURE):
+            found[receipt.acted_on, receipt.action] = receipt
+    return found
+
+
+def _order(step: Step, known_as: Mapping[str, Any], reason: str | None, *, is_exact: bool) -> Order:
+    named = step["half_copy"]["queue_offset"] if is_exact and step["action"] != "resume" else None
+    why = step["reason"] if reason is None else f"{step['reason']}; {reason}"
+    return Order(step["transaction_id"], Wish(step["action"], step["producer_group"], named), why, dict(known_as))
+
+
+def _was_settled(result: Application, receipt: Receipt, deed: Deed | None) -> bool:
+    """Whether an earlier act of unknown outcome, or one that can have been undone, is in effect."""
+    standing = standing_of(receipt, None if deed is None else deed.situation.row)
+    if standing.word in _DISPUTED:
+        result.disputed.append((receipt, standing))
+    elif standing.word == "stands":
+        result.done.append(receipt)
+        if receipt.outcome in _NOT_SURE:
+            result.settled.append((receipt, standing))
+    return standing.word in ("stands", *_DISPUTED)
+
+
+def _stores_are(step: Step, live: set[str]) -> bool:
+    return all(store in live for store in step["stores"])
+
+
+def _why_stale(
+    step: Step, deed: Deed | None, medium: Medium, *, is_exact: bool, is_same_store: bool
+) -> str | None:
+    if deed is None:
+        return staleness(step, None, lambda _: None)
+    situation = deed.situation
+
+    def read(place: Mapping[str, Any]) -> NamedRecord | None:
+        return _record(situation, place, medium, is_discard=step["action"] == "resume")
+
+    return staleness(step, situation.row, read, is_exact=is_exact, is_same_store=is_same_store)
+
+
+def _record(
+    situation: Situation, place: Mapping[str, Any], medium: Medium, *, is_discard: bool
+) -> NamedRecord | None:
+    """The record at a place; the newest ones have been read already."""
+    newest = situation.discard_copy if is_discard else situation.half_copy
+    names = ("queue_offset", "commit_log_offset")
+    if newest is not None and all(getattr(newest, name) == place[name] for name in names):
+        return newest
+    return None if is_discard else medium.record(situation, place["queue_offset"])
+
+
+def _note_newer(result: Application, step: Step, deed: Deed) -> None:
+    """The check puts copies back all the time: the newest one is named, not the plan's."""
+    planned = step["half_copy"]
+    if deed.order.wish.decides and planned and deed.named and deed.named.queue_offset != planned["queue_offset"]:
+        result.notes.append(
+            f"{deed.order.transaction_id}: the check put back half copy {deed.named.queue_offset} since: that one is "
+            f"named, not {planned['queue_offset']}"
+        )

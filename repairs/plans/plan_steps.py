@@ -1,0 +1,136 @@
+"""Steps of plans: what is planned for a transaction as it stands, and whether it still stands so when it is applied."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC
+from remoting.connections.broker import Broker
+from remoting.live.store_facts import HALF_TOPIC_SINCE
+from repairs.acts.situation import NamedRecord, Situation
+from repairs.receipts.planner import PLACE, WITNESSES, step_of
+
+__all__ = ["is_live_store", "live_plan_store", "staleness", "step_of", "step_of_situation"]
+
+#: Guards that ask what holds only at the moment of the act: a plan is made without them, `apply` asks them.
+ASKED_WHEN_APPLIED = ("producer-connected", "another-rmqtx", "decision-in-flight", "op-in-memory")
+_WORDS = {
+    "op_marks": "an op mark", "final_records": "a final record", "discard_copies": "a discard copy",
+    "half_copies": "a half copy",
+}  # fmt: skip
+
+
+def step_of_situation(situation: Situation, action: str, reason: str, reason_from: str) -> dict[str, Any]:
+    """What a plan says of a transaction as it is known now.
+
+    Shape: PLAN_STEPS.
+    """
+    half, discard = situation.half_copy, situation.discard_copy
+    return step_of(
+        situation.row, action, reason, reason_from,
+        half_copy=None if half is None else half.place(), discard_copy=None if discard is None else discard.place(),
+    )
+
+
+def live_plan_store(broker: Broker) -> dict[str, Any]:
+    """How a live broker stands.
+
+    Shape: a row of PLAN_STORES without segments: nobody sees a live broker's files.
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+    has_half_topic = broker.version() >= HALF_TOPIC_SINCE
+
+    def cursor(topic: str) -> list[dict[str, int]] | None:
+        offset = broker.consumer_offset(CHECK_GROUP, topic) if has_half_topic else None
+        return None if offset is None else [{"queue_id": 0, "next_queue_offset": offset}]
+
+    return {
+        "store": broker.root, "taken_time_ms": time.time_ns() // 1_000_000, "aborted": False, "broker_process": None,
+        "half_cursors": cursor(HALF_TOPIC), "op_cursors": cursor(OP_TOPIC), "segments": [],
+    }  # fmt: skip
+
+
+def is_live_store(store: Mapping[str, Any]) -> bool:
+    """Whether a row of PLAN_STORES is a live broker's: a name and an address, and no files."""
+    return not store["segments"] and "@" in store["store"]
+
+
+def staleness(
+    step: Mapping[str, Any],
+    row: Mapping[str, Any] | None,
+    read: Callable[[Mapping[str, Any]], NamedRecord | None],
+    *,
+    is_exact: bool = False,
+    is_same_store: bool = True,
+) -> str | None:
+    """What differs from what a step of a plan relied on; None where it still holds.
+
+    `row`: the transaction as it is now, None where it is not found; `read` gives the record at a place as it is now.
+    A half copy that the check put back meanwhile makes no difference, unless `is_exact`. `is_same_store`: whether plan
+    and row name their stores alike; a plan made from files is compared with their live broker by offsets alone.
+    """
+    if row is None:
+        return "its records are not there any more"
+    names = PLACE if is_same_store else PLACE[1:]
+    planned = {kind: _places(step["witnesses"], names, kind) for kind in WITNESSES.values()}
+    for column, kind in sorted(WITNESSES.items(), key=lambda one: one[1] != "final_record"):  # what was delivered first
+        now = _places(row[column], names)
+        if kind == "half_copy" and not is_exact:
+            continue
+        if appeared := now - planned[kind]:
+            return f"{_WORDS[column]} appeared since: {_where(next(iter(appeared)), names)}"
+        if gone := planned[kind] - now:
+            return f"{_WORDS[column]} it relies on is gone: {_where(next(iter(gone)), names)}"
+    if row["state"] != step["state"]:
+        return f"it is {row['state']} now, the plan relies on {step['state']}"
+    return _record_differs(step, row, read, is_same_store=is_same_store)
+
+
+def _record_differs(
+    step: Mapping[str, Any],
+    row: Mapping[str, Any],
+    read: Callable[[Mapping[str, Any]], NamedRecord | None],
+    *,
+    is_same_store: bool,
+) -> str | None:
+    """What is wrong with the record that the step names."""
+    is_resume = step["action"] == "resume"
+    planned = step["discard_copy"] if is_resume else step["half_copy"]
+    word = "discard copy" if is_resume else "half copy"
+    copies = row["discard_copies"] if is_resume else row["half_copies"]
+    place = dict(planned)
+    if not is_same_store and copies:
+        place["store"] = copies[-1]["store"]
+    found = read(place)
+    where = f"{planned['queue_offset']} at commit-log offset {planned['commit_log_offset']}"
+    if found is None:
+        return f"the {word} that the plan names cannot be read any more: {where}"
+    for name, noun in (("queue_offset", "queue offset"), ("length_bytes", "length"), ("body_crc", "CRC of the body")):
+        wanted, actual = planned[name], getattr(found, name)
+        if wanted is not None and _number(wanted) != _number(actual):
+            return f"the {word} {where} has another {noun}: {actual}, planned {wanted}"
+    return None
+
+
+def _number(value: int) -> int:
+    return value & 0x7FFFFFFF  # brokers keep a CRC without its top bit, some in a signed field
+
+
+def _places(
+    entries: Iterable[Mapping[str, Any]], names: tuple[str, ...], kind: str | None = None
+) -> Counter[tuple[Any, ...]]:
+    return Counter(
+        tuple(entry[name] for name in names) for entry in entries if kind is None or entry["kind"] == kind
+    )
+
+
+def _where(place: tuple[Any, ...], names: tuple[str, ...]) -> str:
+    values = dict(zip(names, place, strict=True))
+    store = f" of {values['store']}" if "store" in values else ""
+    return (
+        f"queue {values['queue_id']}, queue offset {values['queue_offset']}, "
+        f"commit-log offset {values['commit_log_offset']}{store}"
+    )

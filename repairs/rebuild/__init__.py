@@ -1,0 +1,1 @@
+"""Derived files written again from the log: queues, index, checkpoint, state table."""

@@ -1,0 +1,260 @@
+"""Derived files made anew from the log: a copy of a store whose queues, index or checkpoint are as its records say.
+
+The store that is read is not changed. What nothing in the log says stays as it was: queues without a record (theirs
+have expired, and the numbers go on), the checkpoint's word about replicas, the configuration.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from readers.log.commit_log import log_bytes, scan_segments
+from readers.log.record_block import Block
+from readers.model.errors import BadRequest, NotAStore, StoreInUse
+from readers.model.findings import Finding
+from readers.model.reading import Coverage
+from readers.old_tables.redo_log import DIRECTORY as REDO_DIRECTORY
+from readers.old_tables.state_table import DIRECTORY as TABLE_DIRECTORY
+from readers.queues.slot_files import BATCH, SIMPLE
+from readers.store.broker_settings import BrokerSettings
+from readers.store.checkpoint import checkpoint_values
+from readers.store.store import Store
+from repairs.changes.file_copies import copy_tree
+from repairs.changes.fingerprints import require_links_inside
+from repairs.changes.new_stores import Progress, new_store, refuse_within
+from repairs.changes.store_lock import store_shared
+from repairs.rebuild.checkpoint import write_checkpoint
+from repairs.rebuild.index import IndexBuilder
+from repairs.rebuild.queues import QueueBuilder
+from repairs.rebuild.state_table import StateTableBuilder, TableSizes, table_sizes
+from repairs.records.store_sizes import EXTENSION, StoreSizes
+from verdicts.verify.index_entries import newest_entries_have_tags
+from verdicts.verify.state_table import has_tables
+
+QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
+PARTS = (QUEUES, INDEX, CHECKPOINT)
+#: What brokers 3.0 and 3.1 have beside.
+STATE_TABLE, REDO_LOG = "statetable", "redolog"
+OLD_PARTS = (STATE_TABLE, REDO_LOG)
+TABLES = TABLE_DIRECTORY[0]
+_TAGS_SINCE = (5, 5, 0)
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """What was made: counts, and what had to be said about reading the log.
+
+    Shape: `lost_numbers_count` are numbers of queues whose records the log does not hold; `is_clean`: the new store
+           says that its broker stopped cleanly, and everything in it was made anew.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    coverage: list[Coverage] = field(default_factory=list)
+    records_count: int = 0
+    queues_count: int = 0
+    kept_queues: list[tuple[str, int]] = field(default_factory=list)
+    slots_count: int = 0
+    lost_numbers_count: int = 0
+    index_files_count: int = 0
+    index_entries_count: int = 0
+    checkpoint: Mapping[str, int] = field(default_factory=dict)
+    state_slots_count: int = 0
+    open_slots_count: int = 0
+    redo_entries_count: int = 0
+    is_clean: bool = False
+
+
+@dataclass(slots=True)
+class DerivedBuilder:
+    """Makes the asked-for derived files of a store below `root` from blocks that come in the order of the log.
+
+    `with_tags`: the index holds tags too, as that of 5.5.0 does.
+    Raises: OSError where a file cannot be written.
+    """
+
+    parts: frozenset[str]
+    store: Store
+    root: Path
+    sizes: StoreSizes
+    with_tags: bool = False
+    table_sizes: TableSizes | None = None
+    made: Rebuilt = field(default_factory=Rebuilt)
+    _queues: QueueBuilder = field(init=False)
+    _index: IndexBuilder = field(init=False)
+    _tables: StateTableBuilder | None = None
+    _last_time_ms: int = 0
+
+    def __post_init__(self) -> None:
+        extended = {(os.fsencode(topic), number) for topic, number in self.store.queues(EXTENSION)}
+        self._queues = QueueBuilder(self.store, self.root, self.sizes, frozenset(extended))
+        self._index = IndexBuilder(self.root, self.sizes, with_tags=self.with_tags)
+        if self.parts & set(OLD_PARTS):
+            self._tables = StateTableBuilder(self.store, self.root, self.table_sizes or table_sizes(self.store))
+
+    def add(self, block: Block) -> None:
+        """The records of a block."""
+        if not len(block):
+            return
+        self.made.records_count += len(block)
+        self._last_time_ms = max(self._last_time_ms, int(block.header("store_time_ms").max()))
+        if QUEUES in self.parts:
+            self._queues.add(block)
+        if INDEX in self.parts:
+            self._index.add(block)
+        if self._tables is not None:
+            self._tables.add(block)
+
+    def finish(self) -> Rebuilt:
+        """Write what is held back, and the checkpoint."""
+        made = self.made
+        if QUEUES in self.parts:
+            queues = self._queues.finish()
+            made.queues_count = len(queues)
+            made.slots_count = sum(queue.slots_count for queue in queues.values())
+            made.lost_numbers_count = sum(high - low for queue in queues.values() for low, high, _, _ in queue.lost)
+            made.findings.extend(self._queues.findings)
+        if INDEX in self.parts:
+            made.index_files_count = self._index.finish()
+            made.index_entries_count = self._index.entries_count
+        if self._tables is not None:
+            self._finish_tables(self._tables)
+        if CHECKPOINT in self.parts:
+            made.checkpoint = write_checkpoint(
+                self.root, self.store, log_time_ms=self._last_time_ms, queues_time_ms=self._last_time_ms,
+                index_time_ms=self._index_time_ms(),
+            )
+        return made
+
+    def _finish_tables(self, tables: StateTableBuilder) -> None:
+        if STATE_TABLE in self.parts:
+            tables.write_table()
+        if REDO_LOG in self.parts:
+            tables.write_redo_log()
+        made = self.made
+        made.state_slots_count, made.open_slots_count = tables.slots_count, tables.open_count
+        made.redo_entries_count = tables.entries_count
+        made.findings.extend(tables.findings)
+
+    def _index_time_ms(self) -> int:
+        """The store time of the last entry of the last index file that is full."""
+        if INDEX in self.parts:
+            return self._index.completed_time_ms
+        known = checkpoint_values(self.store).get("index_msg_time_ms", 0)
+        return known if 0 <= known <= self._last_time_ms else 0
+
+
+def index_has_tags(store: Store, settings: BrokerSettings) -> bool:
+    """Whether a store's broker puts tags into the index (5.5.0): by its version, else by the newest entries."""
+    is_exact = settings.version_low is not None and settings.version_low == settings.version_high
+    if is_exact or (settings.version_high is not None and settings.version_high < _TAGS_SINCE):
+        return settings.version_low is not None and settings.version_low >= _TAGS_SINCE
+    return newest_entries_have_tags(store)
+
+
+def rebuild(
+    parts: Iterable[str],
+    store: Store,
+    target: Path,
+    sizes: StoreSizes,
+    *,
+    with_tags: bool = False,
+    conf: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> Rebuilt:
+    """A copy of a store at `target`, with some of PARTS and OLD_PARTS made anew from its log.
+
+    A broker that did not stop cleanly destroys its state table when it starts: with STATE_TABLE everything is made
+    anew for a store that one left, and the copy is as if it had stopped cleanly.
+
+    `conf`: the broker's configuration, for the lengths of OLD_PARTS.
+
+    Damage: findings and coverage of the log's reading; what is damaged there is in no queue and no index.
+    Raises: BadRequest, StoreInUse, NotAStore, UnreadableFile, UnwritableFile.
+    """
+    wanted = frozenset(parts)
+    if is_made_clean(wanted, store):
+        wanted = frozenset((*PARTS, *OLD_PARTS))
+    _refuse(wanted, store)
+    refuse_within(target, store.root, store.commit_log_directories)
+    require_links_inside(store.root)
+    total = log_bytes(store.commit_log)
+    with store_shared(store.root), new_store(target) as root:
+        tables = table_sizes(store, conf) if wanted & set(OLD_PARTS) else None
+        builder = DerivedBuilder(wanted, store, root, sizes, with_tags, tables)
+        made = builder.made
+        made.is_clean = is_made_clean(wanted, store)
+        made.findings.extend(store.findings)
+        done = 0
+        for block in scan_segments(store, made.findings, made.coverage):
+            builder.add(block)
+            done += int(block.lengths.sum())
+            if progress is not None:
+                progress(min(done, total), total)
+        builder.finish()
+        _copy_rest(wanted, store, root, made)
+    return made
+
+
+def _refuse(parts: frozenset[str], store: Store) -> None:
+    if store.is_remote:
+        raise BadRequest(f"{store.root} is not on this machine", advice="copy it here first")
+    if store.in_use:
+        raise StoreInUse(
+            f"a broker uses {store.root} (process {store.used_by_process})", advice="stop it, or give a copy"
+        )
+    if not store.commit_log:
+        raise NotAStore(f"{store.root} has no commit log to make anything from", advice="rmqtx salvage finds records")
+    if store.is_dledger:
+        raise BadRequest(
+            f"the commit log of {store.root} is DLedger's", advice="its broker makes what derives from it by itself"
+        )
+    if parts & set(OLD_PARTS) and not has_tables(store):
+        raise BadRequest(
+            f"{store.root} has neither state table nor redo log", advice="only brokers of 3.0 and 3.1 keep them"
+        )
+    if QUEUES in parts and store.has_rocksdb_queues:
+        raise BadRequest(
+            f"the consume queues of {store.root} are in RocksDB", advice="its broker makes them anew from the log"
+        )
+
+
+def is_made_clean(parts: Iterable[str], store: Store) -> bool:
+    """Whether a copy with these parts made anew says that its broker stopped cleanly, though it did not."""
+    return STATE_TABLE in parts and store.aborted
+
+
+def has_old_parts(store: Store) -> bool:
+    """Whether a store has what a broker of 3.0 or 3.1 keeps beside its log."""
+    return has_tables(store)
+
+
+def _copy_rest(parts: frozenset[str], store: Store, root: Path, made: Rebuilt) -> None:
+    """Everything that was not made anew, and the queues that the log has no record of."""
+    own = {
+        QUEUES: {SIMPLE, BATCH, EXTENSION},
+        INDEX: {"index"},
+        CHECKPOINT: {"checkpoint"},
+        STATE_TABLE: {TABLES},
+        REDO_LOG: {TABLES},
+    }
+    left_out = {name for part in parts for name in own[part]}
+    if made.is_clean:
+        left_out.add("abort")
+    old = Path(store.root)
+    copy_tree(old, root, frozenset(left_out))
+    if TABLES in left_out:
+        remade = {STATE_TABLE: TABLE_DIRECTORY[1], REDO_LOG: REDO_DIRECTORY[1]}
+        without = frozenset(remade[part] for part in remade if part in parts)
+        copy_tree(old / TABLES, root / TABLES, without, root=old)
+    for directory in store.commit_log_directories:
+        if not Path(directory).is_relative_to(store.root):
+            copy_tree(Path(directory), root / Path(directory).name)
+    for kind in (SIMPLE, BATCH, EXTENSION) if QUEUES in parts else ():
+        for topic, number in store.queues(kind):
+            place = root / kind / topic / str(number)
+            if not place.exists() and store.queue_segments(topic, number, kind)[0]:
+                copy_tree(Path(store.queue_directory(topic, number, kind)), place, root=old)
+                made.kept_queues.append((topic, number))

@@ -1,0 +1,200 @@
+"""State table and redo log of 3.0 and 3.1 made anew from the commit log.
+
+A slot gets the number that its prepared record names as queue offset: only then does the broker take an answer. Of two
+records with one number, which a crash leaves behind, the undecided one gets the slot, of two undecided ones the newer.
+Where no record has a number the slot repeats its neighbour as rolled back, for a broker takes an empty slot for the
+table's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from readers.log.prepared_record_arrays import NO_HASH, UNDECIDED, OldRecords
+from readers.log.record_block import Block
+from readers.log.record_layout import PREPARED, ROLLBACK
+from readers.model.columns import Bools, Int64s
+from readers.model.findings import Finding
+from readers.old_tables.redo_log import DIRECTORY as REDO_DIRECTORY
+from readers.old_tables.redo_log import PREPARED_TAGS, REDO_ENTRY, redo_entries
+from readers.old_tables.state_table import DIRECTORY as TABLE_DIRECTORY
+from readers.old_tables.state_table import STATE_SLOT, state_slots
+from readers.store.store import Store
+from repairs.changes.new_stores import write_at
+from repairs.records.store_sizes import number_of, whole_units
+
+#: How many slots and entries a file holds by default. Source: store/config/MessageStoreConfig.java (3.1.4).
+_UNITS_PER_FILE = 2_000_000
+#: How many numbers may have no record any more, in damage of the log.
+_NUMBERS_LOST_MAX = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TableSizes:
+    """Lengths of the files of state table and redo log. Units: bytes."""
+
+    table_file_bytes: int
+    redo_file_bytes: int
+
+
+def table_sizes(store: Store, conf: Mapping[str, str] | None = None) -> TableSizes:
+    """The lengths: of the broker's configuration, else of the files that are there, else the default.
+
+    Raises: BadRequest for a configuration that no broker can have.
+    """
+    given = conf or {}
+    slots, entries = state_slots(store, []), redo_entries(store, [])
+    table = number_of(given, "tranStateTableMapedFileSize") or (slots.files[0].size_bytes if slots else 0)
+    redo = number_of(given, "tranRedoLogMapedFileSize") or (entries.files[0].size_bytes if entries else 0)
+    return TableSizes(
+        whole_units(table or _UNITS_PER_FILE * STATE_SLOT.size_bytes, STATE_SLOT.size_bytes),
+        whole_units(redo or _UNITS_PER_FILE * REDO_ENTRY.size_bytes, REDO_ENTRY.size_bytes),
+    )
+
+
+@dataclass(slots=True)
+class StateTableBuilder:
+    """Makes the two tables of a store below `root` from blocks that come in the order of the log.
+
+    Raises: OSError where a file cannot be written.
+    """
+
+    store: Store
+    root: Path
+    sizes: TableSizes
+    findings: list[Finding] = field(default_factory=list)
+    slots_count: int = 0
+    open_count: int = 0
+    entries_count: int = 0
+    _parts: list[OldRecords] = field(default_factory=list)
+
+    def add(self, block: Block) -> None:
+        """The records of a block."""
+        self._parts.append(OldRecords.of_block(block))
+
+    def records(self) -> OldRecords:
+        """Those that a broker with these tables wrote: what a later one added is in neither."""
+        every = OldRecords.joined(self._parts)
+        entries = redo_entries(self.store, [])
+        if entries is None or not len(entries):
+            return every
+        later = every.offsets > int(np.intersect1d(entries.offsets, every.offsets).max(initial=-1))
+        is_numbered = every.chosen(later & every.is_prepared).queue_offsets.any()
+        return every if is_numbered else every.chosen(~later | ~every.is_prepared)
+
+    def write_table(self) -> None:
+        """The state table."""
+        records = self.records()
+        prepared, states = records.prepared, self._states(records)
+        chosen = self._with_slot(prepared, states)
+        self.slots_count, self.open_count = len(chosen), int((states[chosen] == PREPARED).sum())
+        if not len(chosen):
+            return
+        numbers = prepared.queue_offsets[chosen]
+        per_file = self.sizes.table_file_bytes // STATE_SLOT.size_bytes
+        first = int(numbers[0]) // per_file * per_file
+        slots = np.zeros(int(numbers[-1]) + 1 - first, STATE_SLOT.dtype)
+        # each place takes the record at it or the nearest one before it; those before the first take the first
+        rows = np.maximum(np.searchsorted(numbers, np.arange(first, first + len(slots)), "right") - 1, 0)
+        taken = chosen[rows]
+        slots["commit_log_offset"] = prepared.offsets[taken]
+        slots["record_length_bytes"] = prepared.lengths[taken]
+        slots["store_time_seconds"] = prepared.store_seconds[taken]
+        slots["producer_group_hash"] = prepared.group_hashes[taken]
+        slots["state"] = ROLLBACK
+        slots["state"][numbers - first] = states[chosen]
+        _write(self.root.joinpath(*TABLE_DIRECTORY), self.sizes.table_file_bytes, first, slots)
+
+    def write_redo_log(self) -> None:
+        """The redo log; entries of records that have left the log are kept."""
+        records = self.records()
+        mine = records.is_prepared | np.isin(records.prepared_offsets, records.prepared.offsets)
+        mine |= records.prepared_offsets < self.store.log_begin_offset
+        records = records.chosen(mine)
+        entries = redo_entries(self.store, [])
+        old = np.empty(0, REDO_ENTRY.dtype)
+        first = 0
+        if entries is not None and len(entries):
+            first = int(entries.numbers[0])
+            old = entries.slots[entries.offsets < self.store.log_begin_offset]
+        made = np.zeros(len(records), REDO_ENTRY.dtype)
+        made["commit_log_offset"] = records.offsets
+        made["record_length_bytes"] = records.lengths
+        made["tags_code"] = np.where(records.is_prepared, PREPARED_TAGS, records.prepared_offsets)
+        self.entries_count = len(old) + len(made)
+        units = np.concatenate([old, made]).astype(REDO_ENTRY.dtype)  # joined they would have this machine's order
+        _write(self.root.joinpath(*REDO_DIRECTORY), self.sizes.redo_file_bytes, first, units)
+
+    def _states(self, records: OldRecords) -> Int64s:
+        """The state of each prepared record: by the log, else as a table beside it knew that it was ended."""
+        states = np.where(records.first_ends == UNDECIDED, PREPARED, records.first_ends)
+        offsets = records.prepared.offsets
+        slots, entries = state_slots(self.store, []), redo_entries(self.store, [])
+        known = dict(zip(slots.offsets.tolist(), slots.states.tolist(), strict=True)) if slots is not None else {}
+        ended = set() if entries is None else set(entries.tags[entries.tags != PREPARED_TAGS].tolist())
+        for row in np.flatnonzero(states == PREPARED).tolist():
+            offset = int(offsets[row])
+            state = known.get(offset, PREPARED)
+            if state == PREPARED and offset in ended:
+                state = ROLLBACK  # which of the two is not known; what matters is that nobody asks again
+            if state != PREPARED:
+                states[row] = state
+                self.findings.append(
+                    Finding(
+                        self.store.root, "table-slot-unproved", self.store.place(*TABLE_DIRECTORY),
+                        commit_log_offset=offset, expected="a COMMIT or ROLLBACK record",
+                        actual="the state table or the redo log alone",
+                    )
+                )  # fmt: skip
+        return states
+
+    def _with_slot(self, prepared: OldRecords, states: Int64s) -> Int64s:
+        """Rows of the records that get a slot, by number."""
+        usable: Bools = (prepared.queue_offsets >= 0) & (prepared.group_hashes != NO_HASH)
+        rows = self._within_reach(prepared, np.flatnonzero(usable))
+        is_open = states[rows] == PREPARED
+        order = rows[np.lexsort((prepared.offsets[rows], is_open, prepared.queue_offsets[rows]))]
+        is_last = np.append(np.diff(prepared.queue_offsets[order]) != 0, np.ones(min(1, len(order)), np.bool_))
+        for row in order[~is_last].tolist():
+            if states[row] == PREPARED:
+                self.findings.append(
+                    Finding(
+                        self.store.root, "table-number-taken", self.store.place(*TABLE_DIRECTORY),
+                        commit_log_offset=int(prepared.offsets[row]),
+                        expected=f"slot {prepared.queue_offsets[row]}",
+                    )
+                )
+        chosen: Int64s = order[is_last]
+        return chosen
+
+    def _within_reach(self, prepared: OldRecords, rows: Int64s) -> Int64s:
+        """Rows of the records whose number a table can have: one in a damaged header may be anything."""
+        numbers = prepared.queue_offsets[rows]
+        limit = int(numbers.min(initial=1 << 62)) + 2 * len(rows) + _NUMBERS_LOST_MAX
+        for row in rows[numbers >= limit].tolist():
+            self.findings.append(
+                Finding(
+                    self.store.root, "record-header", commit_log_offset=int(prepared.offsets[row]),
+                    expected=f"a slot number below {limit}", actual=f"queue_offset {prepared.queue_offsets[row]}",
+                )
+            )
+        within: Int64s = rows[numbers < limit]
+        return within
+
+
+def _write(directory: Path, file_bytes: int, first: int, units: np.ndarray[tuple[int], np.dtype[np.void]]) -> None:
+    """The files of units that are numbered from `first` on."""
+    directory.mkdir(parents=True, exist_ok=True)
+    size = units.dtype.itemsize
+    per_file = file_bytes // size
+    begin = 0
+    while begin < len(units):
+        number = first + begin
+        end = min(len(units), begin + per_file - number % per_file)
+        name = f"{number // per_file * file_bytes:020}"
+        write_at(directory / name, file_bytes, number % per_file * size, units[begin:end].tobytes())
+        begin = end

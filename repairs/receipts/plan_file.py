@@ -1,0 +1,193 @@
+"""The plan file: what shall be done to which transactions, on which proof, and under which conditions.
+
+A plan is written by what advises (`reconcile`) and accepted by what acts. It names for each transaction the newest half
+copy, the one that a decision must name (a decision on an older copy leaves the newest open, and one on the discard copy
+can hide another half message), the witnesses it relies on, and how the stores stood: who acts looks again before it
+does, and refuses where anything differs.
+
+On disk a plan is one JSON object. Fields that this version does not know are refused, because a condition that is not
+understood is a condition that is not kept.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from readers.model.declared_json import ANYTHING, Form, list_of, needed, parsed, shown
+from readers.model.errors import UnreadableFile
+from readers.model.tables import column
+
+PLAN_VERSION = 1
+#: What may be planned for a transaction; `verdicts.transactions.states_and_advice.ADVICE` says what each does.
+ACTIONS = ("commit", "rollback", "discard", "resume", "close")
+_MADE_BY, _VERSION, _FROM, _STORES, _STEPS = "made_by", "plan_version", "made_from", "stores", "steps"
+
+
+def _needed(one: pa.Field) -> pa.Field:
+    return one.with_nullable(False)
+
+
+_STORE = _needed(column("store", pa.string(), "root directory of the store"))
+_QUEUE_ID = _needed(column("queue_id", pa.int32(), "queue number"))
+_QUEUE_OFFSET = _needed(column("queue_offset", pa.int64(), "ordinal of the entry in its consume queue"))
+_LOG_OFFSET = _needed(column("commit_log_offset", pa.int64(), "global byte position of the record in the commit log"))
+_LENGTH = column("length_bytes", pa.int32(), "its length; null where the record could not be read")
+_CRC = column("body_crc", pa.int64(), "stored CRC-32 of its body; null where the record could not be read")
+_TEXTS = list_of(pa.string())
+
+#: A record that an action names.
+RECORD_NAMED = pa.struct([_STORE, _QUEUE_ID, _QUEUE_OFFSET, _LOG_OFFSET, _LENGTH, _CRC])
+_WITNESS = pa.struct(
+    [
+        _needed(column("kind", pa.string(), "half_copy, op_mark, final_record or discard_copy")),
+        _STORE, _QUEUE_ID, _QUEUE_OFFSET, _LOG_OFFSET,
+    ]
+)  # fmt: skip
+_CURSOR = pa.struct(
+    [_QUEUE_ID, _needed(column("next_queue_offset", pa.int64(), "queue offset of the next entry that the check reads"))]
+)
+_SEGMENT = pa.struct(
+    [
+        _needed(column("base_offset", pa.int64(), "offset of its first byte in the commit log")),
+        _needed(column("size_bytes", pa.int64(), "its length")),
+        column("digest", pa.string(), "sha256 of head, tail and length; null where it could not be read"),
+    ]
+)
+
+#: How a store stood when the plan was made.
+PLAN_STORES = pa.schema(
+    [
+        _STORE,
+        _needed(column("taken_time_ms", pa.int64(), "when its lengths were taken")),
+        _needed(column("aborted", pa.bool_(), "whether its broker had not stopped cleanly")),
+        column("broker_process", pa.int64(), "the process that held its lock; null where none did"),
+        column("half_cursors", list_of(_CURSOR), "where the check stood; null: unknown"),
+        column("op_cursors", list_of(_CURSOR), "where its op queue stood; null: unknown"),
+        _needed(column("segments", list_of(_SEGMENT), "the files of its commit log")),
+    ]
+)  # fmt: skip
+
+#: One thing to do to one transaction.
+PLAN_STEPS = pa.schema(
+    [
+        _needed(column("transaction_id", pa.string(), "UNIQ_KEY, else the offset message id of the first copy")),
+        _needed(column("action", pa.string(), f"one of {', '.join(ACTIONS)}", values=ACTIONS)),
+        column("producer_group", pa.string(), "the group that a decision must name"),
+        column("topic", pa.string(), "the real topic"),
+        column("keys", pa.string(), "business keys"),
+        _needed(column("stores", _TEXTS, "every store that holds a witness of it")),
+        column("half_copy", RECORD_NAMED, "the newest half copy: what a decision names"),
+        column("discard_copy", RECORD_NAMED, "the newest discard copy: what a resume names"),
+        _needed(column("witnesses", list_of(_WITNESS), "what the verdict relies on")),
+        _needed(column("state", pa.string(), "precondition: the state that it is in", words="states")),
+        _needed(column("flags", _TEXTS, "precondition: what is odd about it", words="flags")),
+        _needed(column("reason", pa.string(), "why")),
+        _needed(column("reason_from", pa.string(), "who says so: the ledger, and the row in it")),
+    ]
+)  # fmt: skip
+
+_FORM = Form(
+    "plan that can be carried out",
+    pa.struct(
+        [
+            needed(_VERSION, pa.int64()), needed(_MADE_BY, pa.string()), needed("made_time_ms", pa.int64()),
+            needed(_FROM, pa.map_(pa.string(), ANYTHING)),
+            needed(_STORES, list_of(pa.struct(list(PLAN_STORES)))),
+            needed(_STEPS, list_of(pa.struct(list(PLAN_STEPS)))),
+        ]
+    ),
+)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a plan file holds.
+
+    Shape: `steps` are rows of PLAN_STEPS, `stores` of PLAN_STORES; `made_from` is the custody of what it was made from.
+    """
+
+    made_by: str
+    made_time_ms: int
+    stores: list[dict[str, Any]]
+    steps: list[dict[str, Any]]
+    made_from: dict[str, Any] = field(default_factory=dict)
+
+    def table(self) -> pa.Table:
+        """The rows of PLAN_STEPS."""
+        return pa.Table.from_pylist(self.steps, schema=PLAN_STEPS)
+
+    def text(self) -> str:
+        """The file's text: JSON, one step a line, so that two plans can be compared.
+
+        Raises: BadText if it is no plan, so that no wrong plan is ever written.
+        """
+        facts = {
+            _VERSION: PLAN_VERSION, _MADE_BY: self.made_by, "made_time_ms": self.made_time_ms,
+            _FROM: self.made_from, _STORES: self.stores,
+        }  # fmt: skip
+        _checked({**facts, _STEPS: self.steps}, "the plan")
+        head = [f"{json.dumps(name)}: {_json(value)}" for name, value in facts.items()]
+        steps = ",\n".join(f"  {_json(step)}" for step in self.steps)
+        return "{" + ",\n".join(head) + f',\n"{_STEPS}": [' + (f"\n{steps}\n" if steps else "") + "]}\n"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True)
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan in a file.
+
+    Raises: UnreadableFile; BadText with the field, what was expected and what was found.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {path}: {error.strerror}", file=path) from error
+    return parse_plan(data, str(path))
+
+
+def parse_plan(data: bytes | str, file: str) -> Plan:
+    """The plan in some text; `file` is what errors name.
+
+    Raises: BadText.
+    """
+    facts = _checked(parsed(data, file, "plan"), file)
+    return Plan(facts[_MADE_BY], facts["made_time_ms"], facts[_STORES], facts[_STEPS], facts[_FROM])
+
+
+def _checked(value: Any, file: str) -> dict[str, Any]:
+    """The same value, if it is a plan of this version."""
+    if not isinstance(value, dict) or _VERSION not in value:
+        raise _FORM.bad(file, _VERSION, str(PLAN_VERSION), "none" if isinstance(value, dict) else shown(value))
+    if value[_VERSION] != PLAN_VERSION or isinstance(value[_VERSION], bool):
+        raise _FORM.bad(file, _VERSION, str(PLAN_VERSION), shown(value[_VERSION]))
+    _FORM.check(value, file)
+    roots = {store["store"] for store in value[_STORES]}
+    seen: set[tuple[str, ...]] = set()
+    for number, step in enumerate(value[_STEPS]):
+        _check_step(step, file, f"{_STEPS}[{number}]", roots)
+        identity = tuple(step[name] for name in ("transaction_id", "producer_group", "topic"))
+        if identity in seen:
+            raise _FORM.bad(file, f"{_STEPS}[{number}].transaction_id", "each transaction once", shown(identity[0]))
+        seen.add(identity)
+    return value
+
+
+def _check_step(step: dict[str, Any], file: str, place: str, roots: set[str]) -> None:
+    """What a schema cannot say: the action exists, its record is named, its stores are described."""
+    action = step["action"]
+    if action not in ACTIONS:
+        raise _FORM.bad(file, f"{place}.action", f"one of {', '.join(ACTIONS)}", shown(action))
+    named = "discard_copy" if action == "resume" else "half_copy"
+    if step[named] is None:
+        raise _FORM.bad(file, f"{place}.{named}", f"a record, for {action} names it", "null")
+    records = [(f"{place}.{name}", step[name]) for name in ("half_copy", "discard_copy") if step[name] is not None]
+    for where, record in [*records, *((f"{place}.witnesses[{n}]", w) for n, w in enumerate(step["witnesses"]))]:
+        if record["store"] not in roots:
+            raise _FORM.bad(file, f"{where}.store", f"a store that {_STORES} describes", shown(record["store"]))

@@ -1,0 +1,148 @@
+"""From advice to a plan: for each transaction that can be acted on, what to name, on which proof, while what holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.cursors.cursors import check_cursors
+from readers.log.record_at import block_at
+from readers.storage.segments import SegmentedLog
+from readers.store.store import Store
+from repairs.receipts.plan_file import ACTIONS, Plan
+from verdicts.audit.provenance import tool
+
+#: The kinds of witness by the column of TRANSACTIONS that holds them.
+WITNESSES = {
+    "half_copies": "half_copy", "op_marks": "op_mark", "final_records": "final_record",
+    "discard_copies": "discard_copy",
+}  # fmt: skip
+#: What says where a witness stands.
+PLACE = ("store", "queue_id", "queue_offset", "commit_log_offset")
+_SETTLED = pa.array(["done", "not_done"])
+
+
+@dataclass(slots=True)
+class Planner:
+    """Gathers the steps of a plan from rows of RECONCILED as they go by.
+
+    `ledger_name` is what the plan says of where its reasons come from.
+    """
+
+    stores: list[Store]
+    ledger_name: str
+    _rows: list[pa.RecordBatch] = field(default_factory=list)
+
+    def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches; what the ledger settled and somebody can carry out is kept for the plan."""
+        for batch in batches:
+            settled = pc.and_(
+                pc.is_in(batch["ledger_word"], value_set=_SETTLED),
+                pc.is_in(batch["advice"], value_set=pa.array(ACTIONS)),
+            )
+            chosen = batch.filter(settled)
+            if chosen.num_rows:
+                self._rows.append(chosen)
+            yield batch
+
+    def plan(self, made_from: Mapping[str, Any], made_time_ms: int) -> Plan:
+        """The plan.
+
+        `made_from`: the custody of the reading. Reads each record that a step names, for its length and CRC.
+        Order: that of the rows.
+        """
+        logs = {store.root: store.log() for store in self.stores}
+        try:
+            steps = [self._step(row, logs) for batch in self._rows for row in batch.to_pylist()]
+        finally:
+            for log in logs.values():
+                log.close()
+        custody = {facts["store"]: facts for facts in made_from["stores"]}
+        stores = [fingerprint(store, custody[store.root]) for store in self.stores]
+        return Plan(tool(), made_time_ms, stores, steps, dict(made_from))
+
+    def _step(self, row: dict[str, Any], logs: dict[str, SegmentedLog]) -> dict[str, Any]:
+        return step_of(
+            row, row["advice"], row["reason"], f"{self.ledger_name}: {row['ledger_row'] or 'no row'}",
+            half_copy=_named(row["half_copies"], logs), discard_copy=_named(row["discard_copies"], logs),
+        )
+
+
+def step_of(
+    row: Mapping[str, Any],
+    action: str,
+    reason: str,
+    reason_from: str,
+    *,
+    half_copy: Mapping[str, Any] | None,
+    discard_copy: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """What a plan says of one transaction.
+
+    `row` is of TRANSACTIONS; `half_copy` and `discard_copy` are the newest ones as an action names them.
+    Shape: PLAN_STEPS.
+    """
+    witnesses = witnesses_of(row)
+    return {
+        "transaction_id": row["transaction_id"],
+        "action": action,
+        "producer_group": row["producer_group"],
+        "topic": row["topic"],
+        "keys": row["keys"],
+        "stores": list(dict.fromkeys(witness["store"] for witness in witnesses)),
+        "half_copy": None if half_copy is None else dict(half_copy),
+        "discard_copy": None if discard_copy is None else dict(discard_copy),
+        "witnesses": witnesses,
+        "state": row["state"],
+        "flags": row["flags"],
+        "reason": reason,
+        "reason_from": reason_from,
+    }
+
+
+def witnesses_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The witnesses of a row of TRANSACTIONS, as plans and receipts have them."""
+    return [
+        {"kind": kind, **{name: entry[name] for name in PLACE}}
+        for column, kind in WITNESSES.items()
+        for entry in row[column]
+    ]
+
+
+def _named(copies: list[dict[str, Any]], logs: dict[str, SegmentedLog]) -> dict[str, Any] | None:
+    """The newest copy as an action names it."""
+    if not copies:
+        return None
+    newest = copies[-1]
+    block = block_at(logs[newest["store"]], newest["commit_log_offset"])
+    return {
+        **{name: newest[name] for name in PLACE},
+        "length_bytes": None if block is None else int(block.lengths[0]),
+        "body_crc": None if block is None else int(block.header("body_crc")[0]),
+    }
+
+
+def fingerprint(store: Store, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """How a store stands, by its custody and its cursors.
+
+    Shape: a row of PLAN_STORES.
+    """
+    cursors = check_cursors(store)
+    return {
+        **{name: facts[name] for name in ("store", "taken_time_ms", "aborted", "broker_process")},
+        "half_cursors": _cursors(cursors.half),
+        "op_cursors": _cursors(cursors.op),
+        "segments": [
+            {name: segment[name] for name in ("base_offset", "size_bytes", "digest")} for segment in facts["segments"]
+        ],
+    }
+
+
+def _cursors(by_queue: dict[int, int] | None) -> list[dict[str, int]] | None:
+    if by_queue is None:
+        return None
+    return [{"queue_id": queue, "next_queue_offset": offset} for queue, offset in sorted(by_queue.items())]

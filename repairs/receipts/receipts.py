@@ -1,0 +1,296 @@
+"""The receipt of one act: who did what to which transaction and why, what was sent, what was seen before and after.
+
+A receipt is written twice into the journal: as begun before the request goes out, and as ended. It never holds a
+secret: of a request only the fields are kept that say what was asked, not those that say who may ask.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import pyarrow as pa
+
+from readers.model.declared_json import Form, needed, shown
+from readers.model.tables import PROPERTIES, column
+from repairs.receipts.plan_file import RECORD_NAMED
+from verdicts.audit.provenance import tool
+
+#: What became of an act.
+OUTCOMES: dict[str, str] = {
+    "proved": "the effect was read back from the broker: the final, the op mark, or a new half copy",
+    "accepted": "the broker accepted it; its effect was not looked for, or cannot be seen yet",
+    "refused_by_guard": "a guard said no: nothing was sent",
+    "not_sent": "no connection could be made, or it ended before: nothing was sent",
+    "refused_by_broker": "the broker said no: its code and remark are in the requests",
+    "unknown": "the request may have arrived, and nothing shows it yet: look again before anything else",
+    "contradicted": "something else happened too, such as a second final: the message may be delivered twice",
+}
+#: What a look at the transaction later says of a receipt.
+STANDINGS: dict[str, str] = {
+    "stands": "the effect is there, and nothing else decided the transaction",
+    "contradicted": "a second final, or a decision that says the opposite, is there",
+    "reopened": "the effect is there, but a half copy is open: the broker asks again",
+    "not_seen": "no trace of the effect is there",
+    "expired": "the transaction cannot be found any more: its records have expired, or the wrong broker was asked",
+    "settled_otherwise": "nothing of this act is there, but the transaction was decided",
+    "nothing_done": "nothing was sent, so there is nothing to see",
+    "undone": "rmqtx undo took it back: the files are as they were before",
+    "untold": "what was looked at cannot tell",
+}
+#: Fields of requests that say who may ask; they are secrets, or lead to them.
+SECRET_FIELDS = frozenset({"AccessKey", "SecretKey", "Signature", "SecurityToken"})
+
+#: What a receipt calls a record that was appended to the files of a stopped broker, and a cursor that was set there.
+APPEND, SET_CURSOR = "APPEND", "SET_CURSOR"
+CURSOR_SET = "cursor set"
+#: The same of rows of a database table of open transactions (3.2 to 4.2).
+DELETE_ROW, INSERT_ROW = "DELETE", "INSERT"
+TABLE_CHANGE = "table change"
+#: Acts that are on no single transaction.
+WITHOUT_TRANSACTION = (CURSOR_SET, TABLE_CHANGE)
+#: One witness, as a plan has it.
+WITNESS = pa.struct(
+    [
+        column("kind", pa.string(), "half_copy, op_mark, final_record or discard_copy"),
+        column("store", pa.string(), "store or broker that holds it"),
+        column("queue_id", pa.int32(), "queue number"),
+        column("queue_offset", pa.int64(), "ordinal of the entry in its consume queue"),
+        column("commit_log_offset", pa.int64(), "global byte position of the record in the commit log"),
+    ]
+)
+#: One request and what came back.
+REQUEST = pa.struct(
+    [
+        column("request", pa.string(), "what was asked, as RocketMQ names it"),
+        column("fields", PROPERTIES, "what was asked with, without anything secret"),
+        column("sent_time_ms", pa.int64(), "when it was sent"),
+        column("response_code", pa.int32(), "the broker's response code; null where none came"),
+        column("response_remark", pa.string(), "the broker's remark"),
+        column("answered_time_ms", pa.int64(), "when the response came"),
+    ]
+)
+_PLAN = pa.struct(
+    [column("file", pa.string(), "the plan's file"), column("digest", pa.string(), "sha256 of the plan's text")]
+)
+#: One later look at the transaction.
+RECHECK = pa.struct(
+    [
+        column("rechecked_time_ms", pa.int64(), "when it was looked at again"),
+        column("who", pa.string(), "user and host"),
+        column("standing", pa.string(), f"one of {', '.join(STANDINGS)}", values=STANDINGS),
+        column("standing_reason", pa.string(), "why"),
+    ]
+)
+
+#: One receipt.
+RECEIPTS = pa.schema(
+    [
+        column("receipt_id", pa.string(), "its name: the time of its beginning and a random part; sorts by time"),
+        column("outcome", pa.string(), f"one of {', '.join(OUTCOMES)}", values=OUTCOMES),
+        column("action", pa.string(), "what was done: to a transaction, answer, probe, cursor set or table change"),
+        column("transaction_id", pa.string(), "the transaction; null where cursors or rows of a table were changed"),
+        column("producer_group", pa.string(), "the group that the decision names"),
+        column("topic", pa.string(), "the real topic"),
+        column("keys", pa.string(), "business keys"),
+        column("store", pa.string(), "what was acted on: NAME@HOST:PORT of a broker, directory of a store, or table"),
+        column("begun_time_ms", pa.int64(), "when it was written down, before the request went out"),
+        column("ended_time_ms", pa.int64(), "when its outcome was written down; null where it never was"),
+        column("who", pa.string(), "user and host"),
+        column("made_by", pa.string(), "tool and version"),
+        column("reason", pa.string(), "why, in the words of who did it"),
+        column("overrides", pa.list_(pa.string()), "guards that were told to let it pass"),
+        column("plan", _PLAN, "the plan that it carried out"),
+        column("named_copy", RECORD_NAMED, "the record that the request named"),
+        column("requests", pa.list_(REQUEST), "every request that was sent for it, in order"),
+        column("state_before", pa.string(), "the transaction's state before", words="states"),
+        column("witnesses_before", pa.list_(WITNESS), "what proved that"),
+        column(
+            "state_after", pa.string(), "the transaction's state after; null if it was not looked up", words="states"
+        ),
+        column("flags_after", pa.list_(pa.string()), "what is odd about it after", words="flags"),
+        column("witnesses_after", pa.list_(WITNESS), "what proves that"),
+        column("notes", pa.list_(pa.string()), "what else is to be known"),
+        column("saved_message", pa.string(), "file with the message as it was, beside the journal"),
+        column("rechecks", pa.list_(RECHECK), "later looks that were written down"),
+    ]
+)
+
+#: A receipt as a line of the journal has it, and a later look at one.
+_FORM = Form(
+    "receipt",
+    pa.struct(
+        [
+            one.with_nullable(one.name not in ("action", "store", "receipt_id", "begun_time_ms")) for one in RECEIPTS
+            if one.name != "rechecks"
+        ]
+    ),
+    is_open=True,
+)
+RECHECK_FORM = Form(
+    "later look at a receipt",
+    pa.struct(
+        [
+            needed("receipt_id", pa.string()),
+            needed("recheck", pa.struct([one.with_nullable(one.name == "who") for one in RECHECK])),
+        ]
+    ),
+    is_open=True,
+)
+
+
+@dataclass(slots=True)
+class Receipt:
+    """One act, from its beginning to its outcome.
+
+    Shape: the columns of RECEIPTS; `requests` as `requested` makes them, witnesses as in PLAN_STEPS.
+    """
+
+    action: str
+    transaction_id: str | None
+    store: str
+    producer_group: str | None = None
+    topic: str | None = None
+    keys: str | None = None
+    reason: str | None = None
+    overrides: list[str] = field(default_factory=list)
+    plan: dict[str, Any] | None = None
+    named_copy: dict[str, Any] | None = None
+    state_before: str | None = None
+    witnesses_before: list[dict[str, Any]] = field(default_factory=list)
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    state_after: str | None = None
+    flags_after: list[str] = field(default_factory=list)
+    witnesses_after: list[dict[str, Any]] = field(default_factory=list)
+    outcome: str = "unknown"
+    notes: list[str] = field(default_factory=list)
+    saved_message: str | None = None
+    rechecks: list[dict[str, Any]] = field(default_factory=list)
+    receipt_id: str = field(default_factory=lambda: new_receipt_id())
+    begun_time_ms: int = field(default_factory=lambda: _now_ms())
+    ended_time_ms: int | None = None
+    who: str = field(default_factory=lambda: whoever())
+    made_by: str = field(default_factory=tool)
+
+    def asked(self, request: str, request_fields: Mapping[str, object]) -> dict[str, Any]:
+        """Add a request that is about to be sent; gives its entry, for `answered` when the response came."""
+        texts = {name: _text(value) for name, value in request_fields.items() if value is not None}
+        entry = {
+            "request": request,
+            "fields": {name: text for name, text in texts.items() if name not in SECRET_FIELDS},
+            "sent_time_ms": _now_ms(), "response_code": None, "response_remark": None, "answered_time_ms": None,
+        }  # fmt: skip
+        self.requests.append(entry)
+        return entry
+
+    def row(self) -> dict[str, Any]:
+        """The same as a row of RECEIPTS, in the schema's order."""
+        values = asdict(self)
+        return {name: values[name] for name in RECEIPTS.names}
+
+    @property
+    def is_of_files(self) -> bool:
+        """Whether a stopped broker's files were changed, and no broker was asked."""
+        return any(request["request"] in (APPEND, SET_CURSOR) for request in self.requests)
+
+    @property
+    def acted_on(self) -> str:
+        """The id of the transaction, of an act on one."""
+        assert self.transaction_id is not None, self.action
+        return self.transaction_id
+
+    @property
+    def is_undone(self) -> bool:
+        """Whether what it did to files was taken back, and not made again since."""
+        told = [look["standing"] for look in self.rechecks if look["standing"] in ("undone", "stands")]
+        return bool(told) and told[-1] == "undone"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its outcome was written down."""
+        return self.ended_time_ms is not None
+
+
+def answered(entry: dict[str, Any], code: int, remark: str | None) -> None:
+    """Put the response to a request into its entry."""
+    entry.update(response_code=code, response_remark=remark, answered_time_ms=_now_ms())
+
+
+def receipt_of(values: Mapping[str, Any], file: str = "a line") -> Receipt:
+    """A receipt from what a line of the journal holds; what this version does not know is left out.
+
+    `file`: what errors name.
+    Raises: BadText for what is no receipt.
+    """
+    _FORM.check(values, file)
+    known = {one.name: values[one.name] for one in fields(Receipt) if values.get(one.name) is not None}
+    if known["action"] in WITHOUT_TRANSACTION:
+        known["transaction_id"] = None
+    elif "transaction_id" not in known:
+        raise _FORM.bad(file, "transaction_id", "a text", "nothing")
+    if not is_receipt_id(known["receipt_id"]):
+        raise _FORM.bad(file, "receipt_id", "the name of a receipt", shown(known["receipt_id"]))
+    for name, words in (("outcome", OUTCOMES),):
+        if known.get(name, "unknown") not in words:
+            raise _FORM.bad(file, name, f"one of {', '.join(words)}", shown(known[name]))
+    return Receipt(**known)
+
+
+def table(receipts: Iterable[Receipt]) -> pa.Table:
+    """Receipts as a table.
+
+    Shape: RECEIPTS.
+    """
+    rows = [receipt.row() for receipt in receipts]
+    for row in rows:  # Arrow takes maps as pairs
+        row["requests"] = [{**entry, "fields": list((entry.get("fields") or {}).items())} for entry in row["requests"]]
+    return pa.Table.from_pylist(rows, schema=RECEIPTS)
+
+
+_ID = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{6}")
+_last_ns = 0
+_ids = threading.Lock()
+
+
+def new_receipt_id() -> str:
+    """A new name for a receipt, unlike any other: 20261121T112900.123456Z-4f3a9c.
+
+    Order: names of one process sort as they were made, those of several by the clock.
+    """
+    global _last_ns
+    with _ids:
+        _last_ns = max(time.time_ns(), _last_ns + 1000)
+        seconds, rest_ns = divmod(_last_ns, 1_000_000_000)
+    moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds))
+    return f"{moment}.{rest_ns // 1000:06}Z-{secrets.token_hex(3)}"
+
+
+def is_receipt_id(text: str) -> bool:
+    """Whether a text is a receipt's name; anything else must not become the name of a file."""
+    return _ID.fullmatch(text) is not None
+
+
+def whoever() -> str:
+    """Who acts: user@host. Behind sudo also who is behind it."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = str(os.getuid())
+    behind = os.environ.get("SUDO_USER")
+    return f"{user}@{socket.gethostname()}" + (f" (sudo by {behind})" if behind and behind != user else "")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

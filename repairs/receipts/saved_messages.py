@@ -1,0 +1,133 @@
+"""Messages kept beside the receipts: what a discard takes out of the broker's sight stays readable here.
+
+Of each message two files: `RECEIPT_ID.record`, the record byte for byte as in the commit log, and `RECEIPT_ID.json`,
+the same decoded, its body inflated. Both are on disk before anything is sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from readers.log.commit_log import record_columns
+from readers.log.record_block import Block
+from readers.log.record_layout import COMPRESSED, RECORD_BYTES_MIN
+from readers.model.columns import SLACK_BYTES
+from readers.model.errors import FormatError, UnwritableFile
+from readers.model.units import time_text
+from repairs.receipts.receipts import is_receipt_id
+from verdicts.export.partition_files import on_disk
+
+DIRECTORY = "messages"
+#: Columns of RECORDS that a saved message has.
+_COLUMNS = (
+    "transaction_id", "producer_group", "real_topic", "real_queue_id", "keys", "tags", "born_time_ms", "born_host",
+    "flag", "sys_flag", "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms", "store_host",
+    "message_id", "checks", "body_crc", "body_crc_matches", "properties",
+)  # fmt: skip
+
+
+def save_message(record: bytes, receipt_id: str, directory: Path) -> Path:
+    """Keep a message; gives the file with the decoded one, its record lies beside it.
+
+    `directory`: that of the journal.
+    Raises: FormatError if the bytes are no record; UnwritableFile: then nothing must be done.
+    """
+    if not is_receipt_id(receipt_id):
+        raise ValueError(receipt_id)
+    facts = message_of(record)
+    place = directory / DIRECTORY
+    kept = place / f"{receipt_id}.record"
+    decoded = place / f"{receipt_id}.json"
+    text = json.dumps({"receipt_id": receipt_id, "record_file": kept.name, **facts}, ensure_ascii=True, indent=1)
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write(kept, record)
+        _write(decoded, text.encode("ascii") + b"\n")
+        on_disk(place)
+        on_disk(directory)
+    except OSError as error:
+        raise UnwritableFile(
+            f"the message cannot be kept in {place}: {error.strerror or error}", file=place,
+            advice="nothing is discarded unless it is kept: make room or set RMQTX_STATE_DIR",
+        ) from error
+    return decoded
+
+
+def message_of(record: bytes) -> dict[str, Any]:
+    """A record decoded, as JSON knows it.
+
+    Shape: columns of RECORDS; `body_base64` is the body, inflated; `body_text` the same where it is UTF-8, else null.
+           `body_is_readable` is false where the record says compressed and the body is no such stream: then
+           `body_base64` is as stored.
+    Raises: FormatError.
+    """
+    block = block_of(record)
+    values = {name: one[0].as_py() for name, one in zip(_COLUMNS, _columns(block, _COLUMNS), strict=True)}
+    stored: bytes = _columns(block, ("body",))[0][0].as_py()
+    body: bytes | None = stored
+    if int(block.sys_flag[0]) & COMPRESSED:
+        body = record_columns(block, "", ["body"], decompress=True)[0][0].as_py()
+    kept = stored if body is None else body
+    return {
+        **_with_times({**values, "properties": dict(values["properties"] or [])}),
+        "body_is_readable": body is not None,
+        "body_length_bytes": len(kept),
+        "body_base64": base64.b64encode(kept).decode("ascii"),
+        "body_text": _text(kept),
+    }
+
+
+def read_saved(file: Path) -> tuple[bytes, dict[str, Any]]:
+    """The record that was kept and what it says, decoded from its bytes again; `file` is either of the two files.
+
+    Raises: FormatError, OSError.
+    """
+    record = file.with_suffix(".record").read_bytes()
+    return record, message_of(record)
+
+
+def block_of(record: bytes) -> Block:
+    """One record as a block of one.
+
+    Raises: FormatError.
+    """
+    if len(record) < RECORD_BYTES_MIN or int.from_bytes(record[:4], "big") != len(record):
+        raise FormatError(f"{len(record)} bytes are no record: its length is not theirs")
+    block = Block(record + bytes(SLACK_BYTES), int.from_bytes(record[28:36], "big"), 0, "", np.zeros(1, np.int64))
+    if not block.sound().all():
+        raise FormatError("the parts of the record do not add up to its length")
+    return block
+
+
+def _columns(block: Block, names: tuple[str, ...]) -> list[Any]:
+    return record_columns(block, "", list(names))
+
+
+def _with_times(values: dict[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        result[name] = value
+        if name.endswith("time_ms"):
+            result[name.removesuffix("_ms")] = time_text(value) or None
+    return result
+
+
+def _text(body: bytes) -> str | None:
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _write(file: Path, data: bytes) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())

@@ -1,0 +1,132 @@
+"""What a salvaged log has where records were lost: records that every broker walks over, and that deliver nothing.
+
+A hole would end the log for a broker (FORMATS 2.10). Most of a hole is filled with rollback records: brokers from 4.3
+enter them into no queue and no index. Where the numbers of the lost records are known, and a number without a record
+would mislead the broker (`needs_record`), a record that bears the number stands in.
+
+Readers know both by `RMQTX_FILLER`, and take them for the damage that they stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from readers.log.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC, TAGS
+from readers.log.record_layout import BLANK, FILLER, NAME_END, ROLLBACK, VALUE_END
+from readers.queues.slot_files import topic_text
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from repairs.records.record_writer import Draft, WritingRules
+
+BLANK_BYTES = BLANK.size_bytes
+#: Brokers read a record as a whole when they recover: not more than the largest message that they take by default.
+FILLER_BYTES_MAX = 4 << 20
+#: More checks than any broker makes: it gives up on such a half at once, without asking anybody.
+_CHECKS = str((1 << 31) - 1)
+#: Readers of every version take records in this form.
+_RULES = WritingRules(
+    ops_are_lists=True, finals_name_destination=True, properties_are_closed=True, has_property_crc=False,
+    writes_discard_copy=True,
+)  # fmt: skip
+#: A push consumer (4.9.7) that gets a message without a body fails on it, pulls it again, and never comes behind it.
+_BODY = b" "
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What fillers take from the record before them, or else after them.
+
+    Units: ms. `store_address`, `store_port`: the broker's, an IPv4 address.
+    """
+
+    store_time_ms: int
+    store_address: bytes = b"\x7f\0\0\1"
+    store_port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The number of a record that is lost, in its queue."""
+
+    topic: bytes
+    queue_id: int
+    queue_offset: int
+
+    @property
+    def is_own_topic(self) -> bool:
+        """Whether the broker's own check reads the queue."""
+        return self.topic in (HALF_TOPIC.encode(), OP_TOPIC.encode())
+
+
+def _record(
+    offset: int, near: Surroundings, topic: bytes, *, body: bytes, properties: bytes,
+    sys_flag: int = 0, queue_id: int = 0, queue_offset: int = 0,
+) -> bytes:
+    host = near.store_address + near.store_port.to_bytes(4, "big")
+    draft = Draft(
+        topic=topic_text(topic), queue_id=queue_id, body=body, properties=properties, sys_flag=sys_flag,
+        born_time_ms=near.store_time_ms, born_host=host, store_host=host,
+    )  # fmt: skip
+    return draft.record(_RULES, queue_offset=queue_offset, commit_log_offset=offset, store_time_ms=near.store_time_ms)
+
+
+def _properties(pairs: dict[str, str]) -> bytes:
+    return b"".join(
+        name.encode() + bytes([NAME_END]) + value.encode() + bytes([VALUE_END]) for name, value in pairs.items()
+    )
+
+
+#: The shortest filler.
+FILLER_BYTES_MIN = len(_record(0, Surroundings(0), FILLER.encode(), body=b"", properties=b""))
+
+
+def filler(offset: int, length_bytes: int, near: Surroundings) -> bytes:
+    """A record of a length that brokers walk over and nobody gets.
+
+    Units: commit-log offset; `length_bytes` at least FILLER_BYTES_MIN.
+    """
+    body = bytes(length_bytes - FILLER_BYTES_MIN)
+    return _record(offset, near, FILLER.encode(), body=body, properties=b"", sys_flag=ROLLBACK)
+
+
+def stand_in(offset: int, lost: Lost, near: Surroundings, padding_bytes: int = 0) -> bytes:
+    """A record with a lost one's number: an op that ends no half, a half given up at once, else one that says nothing.
+
+    An op of the number −1 is less than any half and counts as done in every version; without a number some stop there.
+    """
+    body, pairs = _BODY, {FILLER: "x" * (1 + padding_bytes)}
+    if lost.topic == OP_TOPIC.encode():
+        body, pairs = b"-1", {TAGS: "d", **pairs}
+    elif lost.topic == HALF_TOPIC.encode():
+        pairs = {REAL_TOPIC: DISCARD_TOPIC, REAL_QUEUE_ID: "0", CHECK_TIMES: _CHECKS, **pairs}
+    return _record(
+        offset, near, lost.topic, body=body, properties=_properties(pairs),
+        queue_id=lost.queue_id, queue_offset=lost.queue_offset,
+    )
+
+
+def filled(begin: int, end: int, wanted: list[Lost], near: Surroundings) -> Iterator[tuple[int, bytes, Lost | None]]:
+    """Records that fill a hole of the log exactly: stand-ins for as many of `wanted` as it has room for, then fillers.
+
+    Shape: (commit-log offset, record, the number it bears). The hole is at least FILLER_BYTES_MIN long.
+    Order: commit-log offset ascending; numbers in the order given.
+    """
+    chosen: list[Lost] = []
+    room = end - begin
+    for lost in wanted:
+        length = len(stand_in(0, lost, near))
+        if length > room:
+            break
+        chosen.append(lost)
+        room -= length
+    for number, lost in enumerate(chosen):
+        is_last = number + 1 == len(chosen)
+        padding = room if is_last and room < FILLER_BYTES_MIN else 0
+        record = stand_in(begin, lost, near, padding)
+        yield begin, record, lost
+        begin += len(record)
+    while begin < end:
+        left = end - begin
+        length = left if left <= FILLER_BYTES_MAX else min(FILLER_BYTES_MAX, left - FILLER_BYTES_MIN)
+        yield begin, filler(begin, length, near), None
+        begin += length

@@ -1,0 +1,54 @@
+"""COMMIT and ROLLBACK records of prepared records, as brokers 3.0 to 4.2 write them.
+
+Both keep the prepared record's properties as they are, byte for byte: the broker stores the text that it read. A delay
+level stays in them too and means nothing, because the broker takes it out of what it looks at. Compared with every
+record that brokers 3.1.4, 3.2.6 and 4.2.0 left in the corpus (tests/repairs/test_prepared_ends.py).
+
+A broker of 4.3 or later that opens such a store has no code that makes either: a commit ends in a
+NumberFormatException, because the prepared record has no REAL_QID. So there the same records are written, closed as
+that broker closes its own: it enters a COMMIT record into its queue and leaves a ROLLBACK record alone, whoever made
+them (FORMATS 3.3, 6.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from readers.log.record_layout import AT, COMMIT, ROLLBACK, TRANSACTION_MASK
+from readers.store.broker_settings import Version
+from repairs.records.record_writer import Draft, draft_of
+from verdicts.transactions.design_tables import NEVER_ASK_SINCE
+
+__all__ = ["commit_record_of", "rollback_record_of"]
+
+
+def commit_record_of(prepared: bytes) -> Draft:
+    """The COMMIT record of a prepared record: its copy, in its own topic and queue.
+
+    Raises: FormatError where its body is damaged.
+    Source: broker/processor/EndTransactionProcessor.java endMessageTransaction (3.1.4 to 4.2.0); FORMATS 6.1, 6.2.
+    """
+    return _end_of(prepared, COMMIT)
+
+
+def rollback_record_of(prepared: bytes, version: Version) -> Draft:
+    """The ROLLBACK record of a prepared record: the same without a body, and in no queue.
+
+    `version`: of the broker. Before 3.2 its queue offset is the number of the slot of the state table, later 0.
+    Raises: FormatError where its body is damaged.
+    Source: broker/processor/EndTransactionProcessor.java (3.1.4 to 4.2.0); store/CommitLog.java doAppend.
+    """
+    number = _integer(prepared, "queue_offset") if version < NEVER_ASK_SINCE else 0
+    return replace(_end_of(prepared, ROLLBACK), body=b"", queue_offset=number)
+
+
+def _end_of(prepared: bytes, kind: int) -> Draft:
+    draft = draft_of(prepared)
+    return replace(
+        draft, sys_flag=draft.sys_flag & ~TRANSACTION_MASK | kind,
+        prepared_transaction_offset=_integer(prepared, "commit_log_offset"),
+    )  # fmt: skip
+
+
+def _integer(record: bytes, name: str) -> int:
+    return int.from_bytes(record[AT[name] : AT[name] + 8], "big")

@@ -1,0 +1,322 @@
+"""Records of the commit log as brokers write them: the final, the op, the discard copy, a new half copy, the blank.
+
+Each is made of the record that it follows from, whose bytes it keeps: brokers take a message apart and put it together
+again, and its properties come out in the order in which they went in, because both times they pass through the same
+hash table. What a version does otherwise stands in `WritingRules`. Everything here was compared, byte for byte, with
+what brokers of 4.3.0 to 5.5.0 wrote (tests/repairs/test_record_writer.py).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from readers.log.compression import inflate
+from readers.log.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC
+from readers.log.record_layout import (
+    AT,
+    BLANK,
+    BORN_V6,
+    COMMIT,
+    IPV6_EXTRA_BYTES,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    NAME_END,
+    RECORD,
+    STORE_V6,
+    TRANSACTION_MASK,
+    VALUE_END,
+    signed,
+)
+from readers.model.errors import BadRequest, FormatError
+from readers.store.broker_settings import BrokerSettings, Version
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+
+PROPERTY_CRC = b"__CRC32#"
+#: Name, end of name, ten digits, end of value.
+PROPERTY_CRC_BYTES = len(PROPERTY_CRC) + 1 + 10 + 1
+_TOPIC_BYTES_MAX_V1 = 127
+_PROPERTIES_BYTES_MAX = 32_767
+_OP_PROPERTIES = b"WAIT\x01true\x02TAGS\x01d\x02"
+_IPV4_HOST_BYTES = 8
+
+#: What came, or went, with which version.
+_OP_LISTS_SINCE: Version = (5, 1, 0)
+_DISCARD_COPY_SINCE: Version = (4, 5, 2)
+_DESTINATION_LEFT_OUT_SINCE: Version = (5, 4, 0)
+_LAST_END_LEFT_OUT: tuple[Version, Version] = ((4, 9, 1), (5, 2, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class WritingRules:
+    """What brokers of one version write otherwise than those of another.
+
+    Shape: `ops_are_lists`: each op number is followed by a comma (5.1.0+). `finals_name_destination`: a final still has
+           REAL_TOPIC and REAL_QID (before 5.4.0). `properties_are_closed`: the last property has its end mark too (not
+           from 4.9.1 to 5.1.4). `has_property_crc`: each record ends in a CRC of itself (enabledAppendPropCRC, 5.2.0+).
+           `writes_discard_copy`: what is given up on is copied into the discard topic (4.5.2+).
+    """
+
+    ops_are_lists: bool
+    finals_name_destination: bool
+    properties_are_closed: bool
+    has_property_crc: bool
+    writes_discard_copy: bool
+
+
+def writing_rules(settings: BrokerSettings, *, has_property_crc: bool) -> WritingRules:
+    """How the broker of a store writes.
+
+    `has_property_crc`: whether its records end in a CRC of themselves; that is configured, and seen at its records.
+    Raises: BadRequest where its version is not known well enough.
+    """
+    low, high = settings.version_low, settings.version_high
+
+    def since(version: Version) -> bool:
+        if low is not None and low >= version:
+            return True
+        if high is not None and high < version:
+            return False
+        raise BadRequest(
+            f"the store's broker is {settings.version}: brokers before and from {'.'.join(map(str, version))} write "
+            "other records", advice="say --broker-version",
+        )
+
+    first, last = _LAST_END_LEFT_OUT
+    return WritingRules(
+        ops_are_lists=since(_OP_LISTS_SINCE),
+        finals_name_destination=not since(_DESTINATION_LEFT_OUT_SINCE),
+        properties_are_closed=since(last) or not since(first),
+        has_property_crc=has_property_crc,
+        writes_discard_copy=since(_DISCARD_COPY_SINCE),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A record before it has its place.
+
+    Shape: the fields of RECORD by their names. Hosts are address and port as stored, 8 bytes, or 20 of IPv6.
+           `properties` is the area as stored, without the CRC of the whole record. `queue_offset` is given where it is
+           no place in a queue, as in ROLLBACK records (before 4.3).
+    """
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: bytes
+    born_time_ms: int
+    born_host: bytes
+    store_host: bytes
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    queue_offset: int | None = None
+
+    def length_bytes(self, rules: WritingRules) -> int:
+        """How long its record is."""
+        return len(self.record(rules, queue_offset=0, commit_log_offset=0, store_time_ms=0))
+
+    def record(self, rules: WritingRules, *, queue_offset: int, commit_log_offset: int, store_time_ms: int) -> bytes:
+        """The record's bytes at its place.
+
+        Raises: FormatError where no broker could write it: its properties are too long.
+        Source: store/CommitLog.java (AppendMessageCallback), FORMATS 2.1, 2.4, 2.9.
+        """
+        topic = self.topic.encode("utf-8", "surrogateescape")  # a lost record's may be damaged
+        properties = _closed(self.properties, is_closed=rules.properties_are_closed)
+        if rules.has_property_crc:
+            properties = _closed(properties, is_closed=True) + bytes(PROPERTY_CRC_BYTES)
+        if len(properties) > _PROPERTIES_BYTES_MAX:
+            raise FormatError(f"{len(properties)} bytes of properties do not fit into a record")
+        is_long = len(topic) > _TOPIC_BYTES_MAX_V1
+        hosts = (_v6(self.born_host, BORN_V6), _v6(self.store_host, STORE_V6))
+        tail = b"".join(
+            (
+                self.body, len(topic).to_bytes(2 if is_long else 1, "big"), topic,
+                len(properties).to_bytes(2, "big"), properties,
+            )
+        )  # fmt: skip
+        length = RECORD.size_bytes + sum(IPV6_EXTRA_BYTES for bit in hosts if bit) + len(tail)
+        head = RECORD.pack(
+            length_bytes=length, magic=signed(MAGIC_V2 if is_long else MAGIC_V1), body_crc=body_crc(self.body),
+            queue_id=self.queue_id, flag=self.flag, queue_offset=queue_offset, commit_log_offset=commit_log_offset,
+            sys_flag=self.sys_flag & ~(BORN_V6 | STORE_V6) | sum(hosts), born_time_ms=self.born_time_ms,
+            store_time_ms=store_time_ms, reconsume_times=self.reconsume_times,
+            prepared_transaction_offset=self.prepared_transaction_offset, body_length_bytes=len(self.body),
+        )  # fmt: skip
+        record = b"".join(
+            (
+                head[: AT["born_address"]], self.born_host, head[AT["store_time_ms"] : AT["store_address"]],
+                self.store_host, head[AT["reconsume_times"] :], tail,
+            )
+        )  # fmt: skip
+        return _with_property_crc(record) if rules.has_property_crc else record
+
+
+def draft_of(record: bytes) -> Draft:
+    """The draft that a sound record was made of.
+
+    Shape: the CRC of the whole record is left out of the properties.
+    Raises: FormatError where the record's own CRC of its body is wrong: a copy of it would hide the damage.
+    """
+    fields = RECORD.unpack(record)
+    born_bytes = _IPV4_HOST_BYTES + (IPV6_EXTRA_BYTES if fields["sys_flag"] & BORN_V6 else 0)
+    store_bytes = _IPV4_HOST_BYTES + (IPV6_EXTRA_BYTES if fields["sys_flag"] & STORE_V6 else 0)
+    store_at = AT["born_address"] + born_bytes + 8
+    rest_at = store_at + store_bytes
+    reconsume_times, prepared, body_length = (
+        int.from_bytes(record[rest_at + at : rest_at + at + size], "big", signed=True)
+        for at, size in ((0, 4), (4, 8), (12, 4))
+    )
+    body_at = rest_at + 16
+    body = record[body_at : body_at + body_length]
+    if body_crc(body) != fields["body_crc"] & 0x7FFFFFFF:
+        raise FormatError(f"the CRC of the body at commit-log offset {fields['commit_log_offset']} is wrong")
+    width = 2 if fields["magic"] == signed(MAGIC_V2) else 1
+    topic_at = body_at + body_length + width
+    topic_end = topic_at + int.from_bytes(record[topic_at - width : topic_at], "big", signed=True)
+    return Draft(
+        topic=record[topic_at:topic_end].decode(), queue_id=fields["queue_id"], body=body,
+        properties=_without(record[topic_end + 2 :], PROPERTY_CRC), born_time_ms=fields["born_time_ms"],
+        born_host=record[AT["born_address"] : AT["born_address"] + born_bytes],
+        store_host=record[store_at:rest_at], flag=fields["flag"], sys_flag=fields["sys_flag"],
+        reconsume_times=reconsume_times, prepared_transaction_offset=prepared,
+    )  # fmt: skip
+
+
+def is_whole(record: bytes) -> bool:
+    """Whether consumers can read the body of a record: its CRC is right, and it is not compressed or a whole stream."""
+    try:
+        draft = draft_of(record)
+    except (FormatError, UnicodeDecodeError):
+        return False
+    return inflate(draft.body, draft.sys_flag) is not None
+
+
+def final_of(half: bytes, rules: WritingRules) -> Draft:
+    """The final (COMMIT record) of a half copy.
+
+    Raises: FormatError where the half copy does not say where it is to go, or its body is damaged.
+    Source: broker/processor/EndTransactionProcessor.java endMessageTransaction; FORMATS 5.6.
+    """
+    draft = draft_of(half)
+    properties = property_values(draft.properties)
+    topic, queue_id = properties.get(REAL_TOPIC.encode()), properties.get(REAL_QUEUE_ID.encode(), b"")
+    if not topic or not queue_id.isdigit():
+        raise FormatError("it says neither a real topic nor a real queue (REAL_TOPIC, REAL_QID)")
+    area = draft.properties
+    if not rules.finals_name_destination:
+        area = _without(_without(area, REAL_TOPIC.encode()), REAL_QUEUE_ID.encode())
+    return replace(
+        draft, topic=topic.decode(), queue_id=int(queue_id), properties=area,
+        sys_flag=draft.sys_flag & ~TRANSACTION_MASK | COMMIT,
+        prepared_transaction_offset=int.from_bytes(half[AT["commit_log_offset"] : AT["commit_log_offset"] + 8], "big"),
+    )  # fmt: skip
+
+
+def op_of(numbers: list[int], rules: WritingRules, *, queue_id: int, broker_host: bytes, now_ms: int) -> Draft:
+    """The op message that ends half copies of a queue by their queue offsets.
+
+    `broker_host`: the broker's address as its records have it. Before 5.1.0 an op has one number.
+    Source: broker/transaction/queue/TransactionalMessageBridge.java makeOpMessageInner; FORMATS 5.5.
+    """
+    if not rules.ops_are_lists and len(numbers) != 1:
+        raise ValueError(f"{len(numbers)} numbers in one op of a version that takes one")
+    body = "".join(f"{number}," for number in numbers) if rules.ops_are_lists else str(numbers[0])
+    return Draft(
+        topic=OP_TOPIC, queue_id=queue_id, body=body.encode(), properties=_OP_PROPERTIES, born_time_ms=now_ms,
+        born_host=broker_host, store_host=broker_host,
+    )  # fmt: skip
+
+
+def discard_copy_of(half: bytes) -> Draft:
+    """The copy in the discard topic of a half copy that is given up on.
+
+    Raises: FormatError where its body is damaged.
+    Source: broker/transaction/queue/DefaultTransactionalMessageCheckListener.java; FORMATS 5.8.
+    """
+    return replace(draft_of(half), topic=DISCARD_TOPIC, queue_id=0, prepared_transaction_offset=0)
+
+
+def half_copy_of(record: bytes) -> Draft:
+    """The half copy that a resume makes of a discard copy or of a half copy: its checks begin anew.
+
+    The body stays as stored; brokers before 5.3.2 inflate it here and leave the flag, so that nobody can read it.
+    Raises: FormatError where its body is damaged.
+    Source: broker/processor/AdminBrokerProcessor.java resumeCheckHalfMessage; FORMATS 5.9.
+    """
+    draft = draft_of(record)
+    properties = _with(draft.properties, CHECK_TIMES.encode(), b"0")
+    return replace(draft, topic=HALF_TOPIC, queue_id=0, properties=properties, prepared_transaction_offset=0)
+
+
+def blank_head(left_bytes: int) -> bytes:
+    """What closes a full file of the log: the blank record's own bytes; what follows it to the end means nothing.
+
+    Source: store/CommitLog.java doAppend END_OF_FILE; FORMATS 2.6.
+    """
+    return BLANK.pack(length_bytes=left_bytes, magic=signed(MAGIC_BLANK))
+
+
+def body_crc(body: bytes) -> int:
+    """The CRC that a broker stores for a body."""
+    return zlib.crc32(body) & 0x7FFFFFFF if body else 0
+
+
+# -- properties -------------------------------------------------------------------------------------------------------
+
+
+def property_values(area: bytes) -> Mapping[bytes, bytes]:
+    """The properties of an area as brokers read them: the last value of a name counts."""
+    return dict(_split(piece) for piece in _pieces(area))
+
+
+def _pieces(area: bytes) -> Iterator[bytes]:
+    end = bytes([VALUE_END])
+    return (piece for piece in area.split(end) if all(_split(piece)))
+
+
+def _split(piece: bytes) -> tuple[bytes, bytes]:
+    name, _, value = piece.partition(bytes([NAME_END]))
+    return name, value
+
+
+def _without(area: bytes, name: bytes) -> bytes:
+    """An area without one property; every other byte of it stays."""
+    end = bytes([VALUE_END])
+    return end.join(piece for piece in area.split(end) if _split(piece)[0] != name)
+
+
+def _with(area: bytes, name: bytes, value: bytes) -> bytes:
+    """An area with one property's value another; it is the last one if it was not there."""
+    end, new = bytes([VALUE_END]), name + bytes([NAME_END]) + value
+    pieces = area.split(end)
+    if name in property_values(area):
+        return end.join(new if _split(piece)[0] == name else piece for piece in pieces)
+    return end.join([*(piece for piece in pieces if piece), new]) + (end if area.endswith(end) else b"")
+
+
+def _closed(area: bytes, *, is_closed: bool) -> bytes:
+    """An area with the last end mark, or without it."""
+    end = bytes([VALUE_END])
+    if not area or area.endswith(end) == is_closed:
+        return area
+    return area + end if is_closed else area.removesuffix(end)
+
+
+def _with_property_crc(record: bytes) -> bytes:
+    """A record with the CRC of all that is before it in its last property: decimal, the lowest digit first.
+
+    Source: common/message/MessageDecoder.java createCrc32; FORMATS 2.4.
+    """
+    rest = record[:-PROPERTY_CRC_BYTES]
+    digits = str(zlib.crc32(rest) & 0x7FFFFFFF)[::-1].ljust(10, "0").encode()
+    return rest + PROPERTY_CRC + bytes([NAME_END]) + digits + bytes([VALUE_END])
+
+
+def _v6(host: bytes, bit: int) -> int:
+    return bit if len(host) > _IPV4_HOST_BYTES else 0

@@ -1,0 +1,93 @@
+"""Records of transactions in RocksDB as brokers of 5.4.0 and later write them: the op, the final, another half.
+
+The broker that starts on them enters them into its table: its recovery after a crash hands on every record behind the
+table's last half (FORMATS 7.3). Compared, byte for byte, with what 5.4.0 and 5.5.0 wrote
+(tests/repairs/test_rocksdb_records.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from readers.log.offset_marks import TRANS_OFFSET
+from readers.log.properties import CHECK_TIMES, REAL_TOPIC, TAGS, TRANSACTION_ID, UNIQ_KEY
+from readers.log.record_layout import AT, NAME_END, VALUE_END
+from readers.model.errors import FormatError
+from readers.model.java_hashes import java_hash
+from readers.old_tables.beside_log import ROCKSDB
+from readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
+from repairs.records.record_writer import Draft, WritingRules, draft_of, final_of, half_copy_of, property_values
+
+_OP_BODY = b"\0"
+_HASH_PLACES = 128
+
+
+def rocksdb_op_of(half: bytes, *, unique_key: str, broker_host: bytes, now_ms: int) -> Draft:
+    """The op message that ends a half.
+
+    `unique_key`: its own; `broker_host`: the broker's address as its records have it.
+    Raises: FormatError where the half lacks what its key in the table is made of.
+    Source: broker/transaction/rocksdb/TransactionalMessageRocksDBService.java; FORMATS 7.2.
+    """
+    words = property_values(draft_of(half).properties)
+    topic, identity = (words.get(name.encode()) for name in (REAL_TOPIC, TRANSACTION_ID))
+    if not topic or not identity:
+        raise FormatError("it says no real topic or no transaction id (REAL_TOPIC, __transactionId__)")
+    offset = int.from_bytes(half[AT["commit_log_offset"] : AT["commit_log_offset"] + 8], "big")
+    # In the order in which the broker's hash table gives them.
+    properties = (
+        (REAL_TOPIC, topic), (TRANSACTION_ID, identity), (UNIQ_KEY, unique_key.encode()),
+        (TRANS_OFFSET, str(offset).encode()), ("WAIT", b"false"), (TAGS, b"d"),
+    )  # fmt: skip
+    area = b"".join(name.encode() + bytes([NAME_END]) + value + bytes([VALUE_END]) for name, value in properties)
+    return Draft(
+        topic=ROCKSDB_OP_TOPIC, queue_id=0, body=_OP_BODY, properties=area, born_time_ms=now_ms,
+        born_host=broker_host, store_host=broker_host,
+    )  # fmt: skip
+
+
+def rocksdb_final_of(half: bytes, rules: WritingRules, checks_count: int | None) -> Draft:
+    """The final (COMMIT record) of a half. `checks_count`: what the table says; None where it has no key of it.
+
+    Raises: FormatError.
+    """
+    draft = final_of(half, rules)
+    if checks_count is None:
+        return draft
+    return replace(draft, properties=_in_hash_order(draft.properties, CHECK_TIMES, str(checks_count)))
+
+
+def rocksdb_half_of(record: bytes) -> Draft:
+    """The half that a resume makes of another one: with a place, and so a key, of its own.
+
+    Raises: FormatError where its body is damaged.
+    """
+    area = _in_hash_order(draft_of(record).properties, CHECK_TIMES, "0")
+    return replace(half_copy_of(record), topic=ROCKSDB_HALF_TOPIC, properties=area)
+
+
+def _in_hash_order(area: bytes, name: str, value: str) -> bytes:
+    """An area of properties with one of them set, at the place where the broker's hash table gives it.
+
+    Source: common/message/MessageDecoder.java string2messageProperties (a HashMap of 128 places).
+    """
+    end, mark = bytes([VALUE_END]), bytes([NAME_END])
+    new = name.encode() + mark + value.encode()
+    pieces = [piece for piece in area.split(end) if piece and not piece.startswith(name.encode() + mark)]
+    places = [_place(piece.partition(mark)[0]) for piece in pieces]
+    before = next((row for row, place in enumerate(places) if place > _place(name.encode())), len(pieces))
+    return end.join([*pieces[:before], new, *pieces[before:]]) + end
+
+
+def _place(name: bytes) -> int:
+    number = java_hash(name) & 0xFFFFFFFF
+    return (number ^ number >> 16) & (_HASH_PLACES - 1)
+
+
+def checks_in_table(row: Mapping[str, Any], commit_log_offset: int) -> int | None:
+    """The checks that the broker's table counts for a half; None where it has no key of it, or was not read."""
+    entries = [entry for entry in row["state_entries"] if entry["kind"] == ROCKSDB]
+    found = [entry["value"] for entry in entries if entry["key"].startswith(f"{commit_log_offset}@")]
+    return int(found[0]) if found and str(found[0]).isdigit() else None

@@ -1,0 +1,137 @@
+"""How long the files of a store are: as its broker was told, as its files are, or as brokers do without being told."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from readers.index.index import ENTRY, HEADER, INDEX_SLOT
+from readers.index.index_search import open_index
+from readers.model.errors import BadRequest
+from readers.queues.consume_queue import BATCH_SLOT, SLOT
+from readers.queues.slot_files import BATCH, SIMPLE
+from readers.storage.segments import Segment
+from readers.store.store import Store
+
+EXTENSION = "consumequeue_ext"
+#: Queues that are looked at to learn how long their files are.
+_LOOKED_AT_QUEUES = 64
+#: Source: store/config/MessageStoreConfig.java; FORMATS 1.2, 2.8.
+_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_DELAY_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZE_BYTES_MAX = 1 << 40
+
+
+#: Keys of a configuration for the length of a consume queue's files; the second is how brokers of 3 spell it.
+QUEUE_LENGTH_KEYS = ("mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSizes:
+    """Lengths of a store's files, and what else stands in a broker's configuration only.
+
+    Units: bytes; `delay_levels_ms`: the delay of level 1, 2, ... `index_entries_count`: maxIndexNum, one more than a
+           file takes.
+    """
+
+    log_file_bytes: int
+    queue_file_bytes: Mapping[str, int]
+    index_slots_count: int
+    index_entries_count: int
+    delay_levels_ms: tuple[int, ...]
+
+
+def store_sizes(store: Store | None, conf: Mapping[str, str] | None = None) -> StoreSizes:
+    """The lengths for a store that is made anew from another one: configuration first, then its files, then defaults.
+
+    Raises: BadRequest for a configuration that no broker can have; UnreadableFile, FileChanged.
+    """
+    given = conf or {}
+    log = () if store is None else store.commit_log
+    queues = {kind: [] if store is None else _queue_files(store, kind) for kind in (SIMPLE, BATCH, EXTENSION)}
+    slots, entries = (None, None) if store is None else _index_counts(store)
+    return StoreSizes(
+        number_of(given, "mappedFileSizeCommitLog", "mapedFileSizeCommitLog") or _usual(log) or 1 << 30,
+        {
+            SIMPLE: whole_units(
+                number_of(given, *QUEUE_LENGTH_KEYS)
+                or _usual(queues[SIMPLE]) or 6_000_000,
+                SLOT.size_bytes,
+            ),
+            BATCH: whole_units(
+                number_of(given, "mapperFileSizeBatchConsumeQueue") or _usual(queues[BATCH]) or 13_800_000,
+                BATCH_SLOT.size_bytes,
+            ),
+            EXTENSION: number_of(given, "mappedFileSizeConsumeQueueExt", "mapedFileSizeConsumeQueueExt")
+            or _usual(queues[EXTENSION]) or 48 << 20,
+        },
+        number_of(given, "maxHashSlotNum") or slots or 5_000_000,
+        number_of(given, "maxIndexNum") or entries or 20_000_000,
+        _delays(given.get("messageDelayLevel", _DELAY_LEVELS)),
+    )  # fmt: skip
+
+
+def with_log_files_of(sizes: StoreSizes, log_file_bytes: int | None) -> StoreSizes:
+    """The same with another length of log files, if one is given."""
+    return sizes if log_file_bytes is None else replace(sizes, log_file_bytes=log_file_bytes)
+
+
+def usual_log_file_bytes(files: Iterable[tuple[str, int]]) -> int | None:
+    """The length of most files (name, bytes) that are named like segments; None where none is."""
+    sizes = Counter(size for name, size in files if re.fullmatch(r"[0-9]{20}", name) and size)
+    return sizes.most_common(1)[0][0] if sizes else None
+
+
+def number_of(conf: Mapping[str, str], *keys: str) -> int | None:
+    """The length of a file that a broker's configuration gives; None where it gives none.
+
+    Raises: BadRequest for what is no length of a file.
+    """
+    for key in keys:
+        text = conf.get(key)
+        if text is None:
+            continue
+        if not re.fullmatch(r"[0-9]{1,13}", text) or not 0 < int(text) <= _SIZE_BYTES_MAX:
+            raise BadRequest(f"{key}={text[:40]} is no length of a file", field=key)
+        return int(text)
+    return None
+
+
+def _usual(segments: Iterable[Segment]) -> int | None:
+    sizes = Counter(segment.size_bytes for segment in segments if segment.size_bytes)
+    return sizes.most_common(1)[0][0] if sizes else None
+
+
+def whole_units(size: int, slot_bytes: int) -> int:
+    """A length of a file that holds whole slots; brokers round up."""
+    return -(-size // slot_bytes) * slot_bytes
+
+
+def _queue_files(store: Store, kind: str) -> list[Segment]:
+    return [
+        segment
+        for topic, queue_id in islice(store.queues(kind), _LOOKED_AT_QUEUES)
+        for segment in store.queue_segments(topic, queue_id, kind)[0]
+    ]
+
+
+def _index_counts(store: Store) -> tuple[int | None, int | None]:
+    """How many slots and entries (maxHashSlotNum, maxIndexNum) the files have, as an index file shows them."""
+    for file in reversed(open_index(store).files):
+        if file.wrong() is None and file.slots_count is not None:
+            rest = file.segment.size_bytes - HEADER.size_bytes - INDEX_SLOT.size_bytes * file.slots_count
+            return file.slots_count, rest // ENTRY.size_bytes
+    return None, None
+
+
+def _delays(text: str) -> tuple[int, ...]:
+    """Source: store/schedule/ScheduleMessageService.java parseDelayLevel."""
+    delays = []
+    for word in text.split(" "):
+        if not re.fullmatch(r"[0-9]{1,9}[smhd]", word):
+            raise BadRequest(f"messageDelayLevel: {word[:40]!r} is no delay", field="messageDelayLevel")
+        delays.append(int(word[:-1]) * _DELAY_UNITS_MS[word[-1]])
+    return tuple(delays)

@@ -1,0 +1,1 @@
+"""A new store from what a damaged one still has."""

@@ -1,0 +1,258 @@
+"""Which of the found records make the new log: each place once, and of two that contradict each other the better one.
+
+Sound bodies go before damaged ones, long runs before short ones, files named earlier before later ones.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES
+from readers.model.findings import Finding, as_text
+from readers.storage.segments import OpenFile
+from repairs.records.fillers import BLANK_BYTES, FILLER_BYTES_MIN
+from repairs.salvage.scan_for_records import Run, Source
+
+#: Two neighbours of the new log are not further apart than this: what lies beyond was damaged, or is of another log.
+SEGMENTS_APART_MAX = 1024
+_FINDINGS_MAX = 100
+_OPEN_FILES_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Records of one file that become a range of the log. Units: bytes, ms."""
+
+    offset: int
+    length_bytes: int
+    source: int
+    position_bytes: int
+    records_count: int
+    first_time_ms: int
+    last_time_ms: int
+
+    @property
+    def end_offset(self) -> int:
+        """Commit-log offset past its last record."""
+        return self.offset + self.length_bytes
+
+
+class OpenSources:
+    """The files that records were found in, open as long as they are used."""
+
+    def __init__(self, sources: list[Source]) -> None:
+        self.sources = sources
+        self._open: dict[int, OpenFile] = {}
+
+    def read(self, number: int, position: int, length: int) -> bytes:
+        """Bytes of a file.
+
+        Raises: UnreadableFile, FileChanged.
+        """
+        if number not in self._open:
+            if len(self._open) >= _OPEN_FILES_MAX:
+                self._open.pop(next(iter(self._open))).close()
+            self._open[number] = self.sources[number].open()
+        return self._open[number].read(position, length)
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+
+@dataclass(slots=True)
+class Chosen:
+    """The pieces of the new log, and what was not taken.
+
+    Shape: counts are records. `left_out_count`: their body does not match its CRC, and no other copy was found, or they
+           are no part of this log.
+    Order: pieces by offset.
+    """
+
+    pieces: list[Piece]
+    duplicates_count: int = 0
+    contradictions_count: int = 0
+    left_out_count: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+
+def chosen_pieces(runs: list[Run], files: OpenSources, segment_bytes: int) -> Chosen:
+    """The pieces of the new log.
+
+    Damage: copies-contradict, record-left-out.
+    Raises: UnreadableFile, FileChanged.
+    """
+    choice = _Choice(files, segment_bytes)
+    for run in sorted(runs, key=lambda run: (not run.is_intact, -run.length_bytes, run.source, run.position_bytes)):
+        choice.offer(run)
+    choice.leave_out_far()
+    choice.leave_out_stale()
+    choice.leave_out_too_near()
+    return choice.chosen
+
+
+@dataclass(slots=True)
+class _Choice:
+    files: OpenSources
+    segment_bytes: int
+    chosen: Chosen = field(default_factory=lambda: Chosen([]))
+    _begins: list[int] = field(default_factory=list)
+    _told: int = 0
+
+    def offer(self, run: Run) -> None:
+        """Take what the log does not have yet of a run's records."""
+        low, high = self._overlapping(run.offset, run.end_offset)
+        is_free = low == high and run.is_intact
+        if is_free and run.offset // self.segment_bytes == (run.end_offset + BLANK_BYTES - 1) // self.segment_bytes:
+            times = run.first_time_ms, run.last_time_ms
+            self._insert(self._piece(run, run.offset, run.end_offset, run.records_count, *times))
+            return
+        free: list[tuple[int, int]] = []
+        for offset, length in self._records(run):
+            low, high = self._overlapping(offset, offset + length)
+            if low < high:
+                self._compare(run, offset, length)
+            elif not run.is_intact:
+                self._leave_out(run, offset, length, 1, "its body does not match its CRC, and no other copy was found")
+            elif offset // self.segment_bytes != (offset + length + BLANK_BYTES - 1) // self.segment_bytes:
+                self._leave_out(run, offset, length, 1, f"it does not fit into segments of {self.segment_bytes} bytes")
+            elif free and free[-1][1] == offset and offset % self.segment_bytes:
+                free[-1] = (free[-1][0], offset + length)
+            else:
+                free.append((offset, offset + length))
+        for begin, end in free:
+            count, first, last = self._counted(run, begin, end)
+            self._insert(self._piece(run, begin, end, count, first, last))
+
+    def _piece(self, run: Run, begin: int, end: int, count: int, first_ms: int, last_ms: int) -> Piece:
+        position = run.position_bytes + begin - run.offset
+        return Piece(begin, end - begin, run.source, position, count, first_ms, last_ms)
+
+    def _records(self, run: Run) -> Iterator[tuple[int, int]]:
+        position, end = run.position_bytes, run.position_bytes + run.length_bytes
+        while position < end:
+            length = int.from_bytes(self.files.read(run.source, position, 4), "big")
+            yield run.offset + position - run.position_bytes, length
+            position += length
+
+    def _counted(self, run: Run, begin: int, end: int) -> tuple[int, int, int]:
+        """Records of a part of a run, and the store times of its first and last one."""
+        if begin == run.offset and end == run.end_offset:
+            return run.records_count, run.first_time_ms, run.last_time_ms
+        inside = [offset for offset, _ in self._records(run) if begin <= offset < end]
+        return len(inside), self._time(run, inside[0]), self._time(run, inside[-1])
+
+    def _time(self, run: Run, offset: int) -> int:
+        """Store time of a record; FORMATS 2.1, with a born host of 4 or 16 bytes."""
+        position = run.position_bytes + offset - run.offset
+        head = self.files.read(run.source, position, AT["store_address"] + IPV6_EXTRA_BYTES)
+        flag = int.from_bytes(head[AT["sys_flag"] : AT["sys_flag"] + 4], "big")
+        place = AT["store_time_ms"] + (IPV6_EXTRA_BYTES if flag & BORN_V6 else 0)
+        return int.from_bytes(head[place : place + 8], "big", signed=True)
+
+    def _overlapping(self, begin: int, end: int) -> tuple[int, int]:
+        """Which of the pieces lie in a range, at least in part."""
+        low = bisect.bisect_right(self._begins, begin)
+        if low and self.chosen.pieces[low - 1].end_offset > begin:
+            low -= 1
+        return low, bisect.bisect_left(self._begins, end)
+
+    def _insert(self, piece: Piece) -> None:
+        place = bisect.bisect_left(self._begins, piece.offset)
+        self._begins.insert(place, piece.offset)
+        self.chosen.pieces.insert(place, piece)
+
+    def _compare(self, run: Run, offset: int, length: int) -> None:
+        """A record whose place is taken: by the same, or by another one."""
+        low, high = self._overlapping(offset, offset + length)
+        taken = self.chosen.pieces[low]
+        mine = self.files.read(run.source, run.position_bytes + offset - run.offset, length)
+        if high - low == 1 and taken.offset <= offset and offset + length <= taken.end_offset:
+            other = self.files.read(taken.source, taken.position_bytes + offset - taken.offset, length)
+            if mine == other:
+                self.chosen.duplicates_count += 1
+                return
+        self.chosen.contradictions_count += 1
+        kept = as_text(self.files.sources[taken.source].file)
+        self._find("copies-contradict", run, offset, length, f"another copy, in {kept}, was taken")
+
+    def _leave_out(self, run: Run | Piece, offset: int, length: int, count: int, why: str) -> None:
+        self.chosen.left_out_count += count
+        self._find("record-left-out", run, offset, length, why)
+
+    def _find(self, code: str, run: Run | Piece, offset: int, length: int, why: str) -> None:
+        self._told += 1
+        if self._told > _FINDINGS_MAX:
+            return
+        file = as_text(self.files.sources[run.source].file)
+        position = run.position_bytes + offset - run.offset
+        self.chosen.findings.append(
+            Finding(file, code, file, position, length, commit_log_offset=offset, actual=why)
+        )
+
+    # --- what is of no use
+
+    def leave_out_far(self) -> None:
+        """Of groups of pieces that lie far from each other the one with most bytes is the log."""
+        pieces = self.chosen.pieces
+        groups: list[list[Piece]] = []
+        for piece in pieces:
+            if groups and piece.offset - groups[-1][-1].end_offset <= SEGMENTS_APART_MAX * self.segment_bytes:
+                groups[-1].append(piece)
+            else:
+                groups.append([piece])
+        if len(groups) < 2:
+            return
+        best = max(groups, key=lambda group: sum(piece.length_bytes for piece in group))
+        for group in groups:
+            for piece in group if group is not best else ():
+                why = "far from the rest of the log"
+                self._leave_out(piece, piece.offset, piece.length_bytes, piece.records_count, why)
+        self._keep(best)
+
+    def leave_out_stale(self) -> None:
+        """Behind the end of the data, what a recovery once cut off: older than the records before it.
+
+        Only in the last segment: in all others a blank record ends the data.
+        """
+        pieces = self.chosen.pieces
+        for number, piece in enumerate(pieces):
+            before = pieces[number - 1] if number else None
+            is_in_last = piece.offset // self.segment_bytes == pieces[-1].offset // self.segment_bytes
+            if (
+                before is not None and is_in_last and before.end_offset < piece.offset
+                and piece.first_time_ms < before.last_time_ms
+            ):
+                for stale in pieces[number:]:
+                    why = "older than the records before it: a recovery had cut it off"
+                    self._leave_out(stale, stale.offset, stale.length_bytes, stale.records_count, why)
+                self._keep(pieces[:number])
+                return
+
+    def leave_out_too_near(self) -> None:
+        """A hole that is too short for a filler takes the record behind it too."""
+        kept: list[Piece] = []
+        for piece in self.chosen.pieces:
+            while kept and 0 < piece.offset - kept[-1].end_offset < FILLER_BYTES_MIN and self._in_one(kept[-1], piece):
+                length = int.from_bytes(self.files.read(piece.source, piece.position_bytes, 4), "big")
+                self._leave_out(piece, piece.offset, length, 1, "the damage before it is too short for a filler")
+                piece = replace(
+                    piece, offset=piece.offset + length, position_bytes=piece.position_bytes + length,
+                    length_bytes=piece.length_bytes - length, records_count=piece.records_count - 1,
+                )
+                if not piece.length_bytes:
+                    break
+            if piece.length_bytes:
+                kept.append(piece)
+        self._keep(kept)
+
+    def _in_one(self, one: Piece, other: Piece) -> bool:
+        return one.offset // self.segment_bytes == other.offset // self.segment_bytes
+
+    def _keep(self, pieces: list[Piece]) -> None:
+        self.chosen.pieces = pieces
+        self._begins = [piece.offset for piece in pieces]

@@ -1,0 +1,275 @@
+"""Records that state their own place, found wherever they lie: in a file of any name, in an image of a disk.
+
+A record says at which offset of the log it belongs; what the file is called, and where in it the record lies, does not
+matter. Records that follow each other make a run, and a run is all that is remembered of them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from readers.log.record_block import Block
+from readers.log.record_layout import FILLER_MARK, MAGIC_BLANK, RECORD_BYTES_MIN
+from readers.log.segment_scan import sound_length, walk
+from readers.model.columns import SLACK_BYTES, Int64s
+from readers.model.errors import NotAStore, UnreadableFile
+from readers.model.findings import Finding, as_text
+from readers.model.reading import Coverage
+from readers.storage.segments import OpenFile, open_file
+
+_WINDOW_BYTES = 8 << 20
+#: No broker takes a larger message (maxMessageSize is 4 MiB by default).
+_RECORD_BYTES_MAX = 64 << 20
+_OFFSET_MAX = 1 << 60
+_MAGIC_START = b"\xda\xa3\x20"
+_BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big")
+_HEAD_BYTES = 36
+_SECTOR_BYTES = 512
+_PAGE_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Sound records that follow one another in a file, and in the log by what they say.
+
+    Units: bytes. `source` is the number of the file. `is_intact`: every body matches its CRC; a record whose body does
+    not is a run of its own.
+    """
+
+    source: int
+    position_bytes: int
+    offset: int
+    length_bytes: int
+    records_count: int
+    is_intact: bool
+    first_time_ms: int
+    last_time_ms: int
+
+    @property
+    def end_offset(self) -> int:
+        """Commit-log offset past its last record."""
+        return self.offset + self.length_bytes
+
+
+@dataclass(slots=True)
+class Source:
+    """A file that records are looked for in. Units: bytes."""
+
+    file: str
+    size_bytes: int
+
+    def open(self) -> OpenFile:
+        """The file, open for reading.
+
+        Raises: UnreadableFile.
+        """
+        return open_file(self.file, self.size_bytes)
+
+
+def sources_of(paths: list[Path]) -> list[Source]:
+    """The files, devices, and files in directories that were named: of a store only those of its commit log.
+
+    Order:  as given; of a directory by name.
+    Raises: NotAStore for a path that is not there or holds nothing; UnreadableFile.
+    """
+    found: dict[tuple[int, int], Source] = {}
+    for path in paths:
+        files = list(_files_of(path))
+        if not files:
+            name = as_text(path)
+            raise NotAStore(f"{name} holds no files", file=name, advice="give files, or directories of them")
+        for file in files:
+            try:
+                about = file.stat()
+                size = _device_bytes(file) if stat.S_ISBLK(about.st_mode) else about.st_size
+            except OSError as error:
+                raise UnreadableFile(f"cannot read {as_text(file)}: {error.strerror}", file=as_text(file)) from error
+            found.setdefault((about.st_dev, about.st_ino), Source(os.fspath(file), size))
+    return list(found.values())
+
+
+def _files_of(path: Path) -> Iterator[Path]:
+    try:
+        if not path.exists():
+            raise NotAStore(f"{as_text(path)} does not exist", file=as_text(path))
+        if not path.is_dir():
+            yield path
+            return
+        logs = sorted(entry for entry in path.iterdir() if entry.name.startswith("commitlog") and entry.is_dir())
+        for directory in logs or [path]:
+            yield from sorted(entry for entry in directory.iterdir() if entry.is_file())
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {as_text(path)}: {error.strerror}", file=as_text(path)) from error
+
+
+def _device_bytes(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.lseek(descriptor, 0, os.SEEK_END)
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(slots=True)
+class FoundRuns:
+    """One pass over a file: iterate for its runs; `coverage` and `findings` are complete when that has ended.
+
+    `borders`: commit-log offsets where blank records say that a segment ends.
+    Order:  position ascending.
+    Damage: what cannot be read is unread, and a finding; other bytes are filler (zeros, blank records) or damaged.
+    Raises: UnreadableFile if the file cannot be opened; FileChanged.
+    """
+
+    number: int
+    source: Source
+    coverage: Coverage = field(init=False)
+    findings: list[Finding] = field(default_factory=list)
+    borders: set[int] = field(default_factory=set)
+    _unread: set[tuple[int, int]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        file = as_text(self.source.file)
+        self.coverage = Coverage(as_text(Path(self.source.file).parent), file, self.source.size_bytes)
+
+    def __iter__(self) -> Iterator[Run]:
+        with self.source.open() as file:
+            position, accounted, end_offset = 0, 0, None
+            while position < self.source.size_bytes:
+                position = max(position, min(file.next_data(position), self.source.size_bytes))
+                data = self._read(file, position, _WINDOW_BYTES)
+                if not data:
+                    break
+                found = self._first_in(file, data, position)
+                if found is None:
+                    # the head of a record may straddle the window's end
+                    position += max(1, len(data) - _HEAD_BYTES) if position + len(data) < file.size_bytes else len(data)
+                    continue
+                self._account(file, accounted, found, end_offset)
+                for run, is_filler in self._runs_from(file, found):
+                    accounted = position = run.position_bytes + run.length_bytes
+                    end_offset = run.end_offset
+                    if is_filler:  # of an earlier salvage: another file may have what was there
+                        self.coverage.damaged_bytes += run.length_bytes
+                        continue
+                    self.coverage.decoded_bytes += run.length_bytes
+                    yield run
+            self._account(file, accounted, self.source.size_bytes, end_offset)
+        unread = sum(length for _, length in self._unread)
+        if unread:
+            self.findings.append(
+                Finding(
+                    self.coverage.store, "unreadable-file", self.coverage.file, min(self._unread)[0], unread,
+                    actual=f"{unread} bytes that the system does not give",
+                )
+            )
+
+    def _read(self, file: OpenFile, position: int, length: int) -> bytes:
+        """The bytes of a range; zeros where the system gives none."""
+        try:
+            return file.read(position, length)
+        except UnreadableFile:
+            end = min(position + length, file.size_bytes)
+            page, last = position // _PAGE_BYTES, (end - 1) // _PAGE_BYTES
+            if page == last:
+                begin = page * _PAGE_BYTES
+                self._unread.add((begin, min(_PAGE_BYTES, file.size_bytes - begin)))
+                return bytes(end - position)
+            middle = (page + last + 1) // 2 * _PAGE_BYTES
+            return self._read(file, position, middle - position) + self._read(file, middle, end - middle)
+
+    def _first_in(self, file: OpenFile, data: bytes, position: int) -> int | None:
+        """Position of the first sound record that begins in a window."""
+        found = data.find(_MAGIC_START, 4)
+        while found >= 0:
+            place = found - 4
+            if place + _HEAD_BYTES <= len(data):
+                offset = int.from_bytes(data[place + 28 : place + 36], "big", signed=True)
+                length = int.from_bytes(data[place : place + 4], "big", signed=True)
+                can_be = 0 <= offset < _OFFSET_MAX and RECORD_BYTES_MIN <= length <= _RECORD_BYTES_MAX
+                if can_be and self._is_sound(file, position + place, offset):
+                    return position + place
+            found = data.find(_MAGIC_START, found + 1)
+        return None
+
+    @staticmethod
+    def _is_sound(file: OpenFile, position: int, offset: int) -> bool:
+        try:
+            return sound_length(file, position, offset - position) is not None
+        except UnreadableFile:
+            return False
+
+    def _runs_from(self, file: OpenFile, position: int) -> Iterator[tuple[Run, bool]]:
+        """The runs of records that follow one another from a sound one on, and whether they are fillers."""
+        data = self._read(file, position, _HEAD_BYTES)
+        base = int.from_bytes(data[28:36], "big", signed=True) - position
+        wanted = max(_WINDOW_BYTES, int.from_bytes(data[:4], "big"))
+        while True:
+            data = self._read(file, position, wanted)
+            starts, stop = walk(data, base + position, 0, len(data))
+            places = np.array(starts, np.int64)
+            block = Block(data + bytes(SLACK_BYTES), base + position, position, self.source.file, places)
+            unsound = np.flatnonzero(~block.sound())
+            if len(unsound):
+                stop = starts[int(unsound[0])]
+                block = block.take(np.arange(int(unsound[0])))
+            yield from self._cut(block, position, stop)
+            position += stop
+            if len(unsound) or not stop or position + RECORD_BYTES_MIN > file.size_bytes:
+                return
+            head = self._read(file, position, 4)
+            if not self._is_sound(file, position, base + position):
+                return
+            wanted = max(_WINDOW_BYTES, int.from_bytes(head, "big"))
+
+    def _cut(self, block: Block, position: int, stop: int) -> Iterator[tuple[Run, bool]]:
+        """The records of a window as runs, those with a wrong body apart, and fillers."""
+        if not len(block):
+            return
+        good = block.body_crc_matches()
+        fillers = block.are_fillers() if FILLER_MARK in block.raw else np.zeros(len(block), np.bool_)
+        alone = np.flatnonzero(~good | fillers)
+        cuts = np.unique(np.concatenate([alone, alone + 1]))
+        cuts = cuts[(cuts > 0) & (cuts < len(block))]
+        edges = [0, *cuts.tolist(), len(block)]
+        times: Int64s = block.header("store_time_ms")
+        for begin, end in pairwise(edges):
+            first = int(block.starts[begin])
+            last = int(block.starts[end]) if end < len(block) else stop
+            run = Run(
+                self.number, position + first, int(block.commit_log_offsets[begin]), last - first, end - begin,
+                bool(good[begin]), int(times[begin]), int(times[end - 1]),
+            )
+            yield run, bool(fillers[begin])
+
+    def _unread_between(self, begin: int, end: int) -> int:
+        return sum(max(0, min(at + length, end) - max(at, begin)) for at, length in self._unread)
+
+    def _account(self, file: OpenFile, begin: int, end: int, offset: int | None) -> None:
+        """What lies between runs: zeros and blank records are filler, anything else is damaged.
+
+        `offset`: where the record before it ends in the log.
+        """
+        coverage, first = self.coverage, begin
+        while begin < end:
+            data_begin = min(end, max(begin, file.next_data(begin)))
+            coverage.filler_bytes += data_begin - begin
+            data = self._read(file, data_begin, min(_WINDOW_BYTES, end - data_begin))
+            if data[4:8] == _BLANK_MAGIC:
+                if offset is not None and data_begin == first:
+                    self.borders.add(offset + int.from_bytes(data[:4], "big"))
+                coverage.filler_bytes += 8
+                data, data_begin = data[8:], data_begin + 8
+            unread = self._unread_between(data_begin, data_begin + len(data))
+            edges = range(-(data_begin % _SECTOR_BYTES), len(data), _SECTOR_BYTES)
+            sectors = (data[max(0, at) : at + _SECTOR_BYTES] for at in edges)
+            zeros = sum(len(sector) for sector in sectors if sector.count(0) == len(sector))
+            coverage.filler_bytes += zeros - min(unread, zeros)
+            coverage.damaged_bytes += len(data) - zeros
+            begin = data_begin + len(data)

@@ -1,0 +1,1 @@
+"""A producer that answers a broker's checks in place of one that is gone."""

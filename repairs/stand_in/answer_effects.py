@@ -1,0 +1,192 @@
+"""The effects of a stand-in's answers: looked for until they show, then written into their receipts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from repairs.acts.orders import witnesses_of
+from repairs.acts.proof import Seen, proof_of
+from repairs.acts.rocksdb_halves import is_in_rocksdb
+from repairs.acts.situation import NamedRecord
+from repairs.receipts.journal import Journal
+from repairs.receipts.receipts import Receipt
+from repairs.stand_in.answer_table import Task
+
+_LOOK_SECONDS = 0.5
+
+
+class LookMedium(Protocol):
+    """What can be looked at."""
+
+    def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
+        """Fresh rows of TRANSACTIONS for some ids."""
+
+
+@dataclass(slots=True)
+class _Closing:
+    """A copy that was closed, and whose op message is still looked for."""
+
+    receipt: Receipt
+    named: NamedRecord
+    before: Mapping[str, Any]
+    until: float
+
+
+#: Where a broker's check stands in its half queue; None: not known.
+CheckCursor = Callable[[str], int | None]
+
+
+class Effects:
+    """Looks for effects, and ends the receipts.
+
+    A pass of the check that began before an op message was written may still put a copy back after it. So what is
+    proved is watched until the check has passed the copy that was named: only then nothing of it can come up again.
+    `check_cursor`: by the broker's root. `prove_ms`: how long each is looked for, and watched. `tell`: takes a line on
+    what did not go well.
+    """
+
+    def __init__(
+        self, medium: LookMedium, check_cursor: CheckCursor, journal: Journal, prove_ms: int,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._medium = medium
+        self._check_cursor = check_cursor
+        self._journal = journal
+        self._prove_seconds = prove_ms / 1000
+        self._tell = tell
+        self._closings: list[_Closing] = []
+        self._watched: dict[str, tuple[NamedRecord, float]] = {}
+        self._next_look = 0.0
+
+    def await_closing(self, receipt: Receipt, named: NamedRecord, before: Mapping[str, Any]) -> None:
+        """Look for the op message of a copy that was closed, too."""
+        self._watch(receipt.acted_on, named)
+        self._closings.append(_Closing(receipt, named, before, time.monotonic() + self._prove_seconds))
+
+    def are_awaited(self, tasks: Iterable[Task]) -> bool:
+        """Whether anything is still looked for."""
+        return bool(self._closings or self._watched) or any(task.is_open for task in tasks)
+
+    def look(self, tasks: Iterable[Task]) -> None:
+        """Look once, if it is time.
+
+        Raises: RemotingError, UnwritableFile.
+        """
+        waiting = [task for task in tasks if task.is_open]
+        names = [*(task.transaction_id for task in waiting), *(one.receipt.acted_on for one in self._closings)]
+        if not (names or self._watched) or time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + _LOOK_SECONDS
+        self._forget_passed()
+        if not names:
+            return
+        rows = {row["transaction_id"]: row for row in self._medium.look(list(dict.fromkeys(names)))}
+        for task in waiting:
+            if task.transaction_id in rows:
+                self._prove(task, rows[task.transaction_id])
+        self._closings = [one for one in self._closings if not self._is_closed(one, rows)]
+
+    def _watch(self, transaction_id: str, named: NamedRecord) -> None:
+        self._watched[transaction_id] = named, time.monotonic() + self._prove_seconds
+
+    def _forget_passed(self) -> None:
+        """What the check has passed, or what was watched long enough."""
+        if not self._watched:
+            return
+        cursors = {store: self._check_cursor(store) for store in {named.store for named, _ in self._watched.values()}}
+        now = time.monotonic()
+        self._watched = {
+            name: (named, until)
+            for name, (named, until) in self._watched.items()
+            if now < until and (cursors[named.store] or 0) <= named.queue_offset
+        }
+
+    def _prove(self, task: Task, row: Mapping[str, Any]) -> None:
+        assert task.receipt is not None
+        assert task.named is not None
+        assert task.before is not None
+        assert task.proof_until is not None
+        task.row = row
+        proof = proof_of(
+            task.receipt.action, task.named.place(), task.before, row, is_in_rocksdb=is_in_rocksdb(task.named)
+        )
+        if proof.seen is Seen.WHOLE:
+            self._watch(task.transaction_id, task.named)
+            self.end(task, "proved", _seen_text(row, task.named))
+        elif proof.seen is Seen.CONTRADICTED:
+            self.end(task, "contradicted", proof.contradiction or "")
+        elif time.monotonic() > task.proof_until:
+            is_known = task.decided is not None or (task.receipt.action == "commit" and row["final_records"])
+            self.end(task, "accepted" if is_known else "unknown", proof.lacking or "its effect is not seen")
+        else:
+            task.outcome_reason = proof.lacking
+
+    def _is_closed(self, closing: _Closing, rows: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Whether the op message of a closed copy is there, or is no longer waited for; then its receipt has ended."""
+        receipt, row = closing.receipt, rows.get(closing.receipt.acted_on)
+        is_late = time.monotonic() >= closing.until
+        if row is not None:
+            proof = proof_of(
+                "close", closing.named.place(), closing.before, row, is_in_rocksdb=is_in_rocksdb(closing.named)
+            )
+            if proof.seen is Seen.CONTRADICTED:
+                receipt.outcome = "contradicted"
+                receipt.notes.append(proof.contradiction or "")
+            elif closing.named.queue_offset in {mark["half_queue_offset"] for mark in row["op_marks"]} or (
+                is_in_rocksdb(closing.named) and proof.seen is Seen.WHOLE
+            ):
+                receipt.outcome = "proved"
+            elif not is_late:
+                return False
+            _look_after(receipt, row)
+        elif not is_late:
+            return False
+        self._journal.end(receipt)
+        return True
+
+    def end(self, task: Task, outcome: str, why: str) -> None:
+        """Write an outcome down.
+
+        Raises: UnwritableFile.
+        """
+        assert task.receipt is not None
+        receipt = task.receipt
+        task.outcome, task.outcome_reason, task.proof_until = outcome, why, None
+        receipt.outcome = outcome
+        _look_after(receipt, task.row)
+        receipt.notes.append(why)
+        self._journal.end(receipt)
+        if outcome not in ("proved", "refused_by_guard"):
+            self._tell(f"{task.transaction_id}: {outcome}: {why}")
+
+    def give_up(self, tasks: Iterable[Task]) -> None:
+        """Write down what was not seen in time.
+
+        Raises: UnwritableFile.
+        """
+        for task in tasks:
+            if task.is_open:
+                self.end(task, task.outcome or "unknown", "it ended before the effect could be seen")
+        for closing in self._closings:
+            self._journal.end(closing.receipt)
+        self._closings, self._watched = [], {}
+
+
+def _look_after(receipt: Receipt, row: Mapping[str, Any]) -> None:
+    """What a look afterwards shows, into the receipt."""
+    receipt.state_after, receipt.flags_after = row["state"], list(row["flags"])
+    receipt.witnesses_after = witnesses_of(row)
+
+
+def _seen_text(row: Mapping[str, Any], named: NamedRecord) -> str:
+    number = None if is_in_rocksdb(named) else named.queue_offset
+    mark = next((mark for mark in row["op_marks"] if mark["half_queue_offset"] == number), None)
+    op = "" if mark is None else f"op message at queue offset {mark['queue_offset']}"
+    finals = row["final_records"]
+    if not finals:
+        return f"{op}, no final"
+    final = finals[-1]
+    return f"final in {final['topic']} queue {final['queue_id']} at queue offset {final['queue_offset']}, {op}"

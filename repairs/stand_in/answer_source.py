@@ -1,0 +1,141 @@
+"""What is answered when a broker asks about a transaction: the word of a plan, or that of the business ledger."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from readers.model.tables import TRANSACTIONS
+from repairs.receipts.plan_file import Plan
+
+COMMIT, ROLLBACK = "commit", "rollback"
+#: What a broker can be answered; for anything else it gets no answer, because it gives no response to UNKNOWN.
+ANSWERED_ACTIONS = (COMMIT, ROLLBACK)
+#: For so long it is believed that no other transaction bears a key.
+_KEYS_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What is answered about one transaction: commit, rollback, or nothing; and who says so, or why not."""
+
+    action: str | None
+    why: str
+
+
+class Words(Protocol):
+    """Who knows what became of the local transactions."""
+
+    @property
+    def name(self) -> str:
+        """What people call it; nothing secret is in it."""
+
+    @property
+    def named(self) -> Sequence[str]:
+        """The transactions that it is known to decide; none where only a look at them tells."""
+
+    def may_know(self, transaction_id: str) -> bool:
+        """Whether it is worth looking at the transaction at all."""
+
+    def of(self, rows: Sequence[Mapping[str, Any]]) -> list[Word]:
+        """The word about some rows of TRANSACTIONS, in their order."""
+
+
+class PlanWords:
+    """The word of a plan file: its steps that commit or roll back."""
+
+    def __init__(self, plan: Plan, name: str) -> None:
+        self.name = name
+        self._steps = {step["transaction_id"]: step for step in plan.steps}
+
+    @property
+    def others_count(self) -> int:
+        """Steps that no answer can carry out: discard, resume and close."""
+        return sum(step["action"] not in ANSWERED_ACTIONS for step in self._steps.values())
+
+    @property
+    def named(self) -> Sequence[str]:
+        """The transactions that it decides."""
+        return [name for name, step in self._steps.items() if step["action"] in ANSWERED_ACTIONS]
+
+    def may_know(self, transaction_id: str) -> bool:
+        """Whether the plan names it."""
+        return transaction_id in self._steps
+
+    def of(self, rows: Sequence[Mapping[str, Any]]) -> list[Word]:
+        """What the plan says of some rows."""
+        return [self._word(row) for row in rows]
+
+    def _word(self, row: Mapping[str, Any]) -> Word:
+        step = self._steps.get(row["transaction_id"])
+        if step is None:
+            return Word(None, "the plan does not name it")
+        for name in ("producer_group", "topic"):
+            if step[name] is not None and step[name] != row[name]:
+                return Word(None, f"the plan means one of {name.replace('_', ' ')} {step[name]}")
+        if step["action"] not in ANSWERED_ACTIONS:
+            return Word(None, f"the plan says {step['action']}, which is no answer to a check: rmqtx apply does that")
+        return Word(step["action"], f"{step['reason']} ({step['reason_from']})")
+
+
+class LedgerWords:
+    """The word of a business ledger, looked up again each time: it may have learnt more since.
+
+    `compare`: rows of TRANSACTIONS → rows of RECONCILED, in the same order. A ledger row that several transactions
+    match decides nothing: an order that was sent twice may have been delivered by the other one. So everything seen
+    before is compared along, and what `bearing` finds with the same business keys.
+    """
+
+    def __init__(self, compare: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]], name: str) -> None:
+        self.name = name
+        self.bearing: Callable[[str], Iterable[Mapping[str, Any]]] = lambda _key: ()
+        self._compare = compare
+        self._seen: dict[str, Mapping[str, Any]] = {}
+        self._keys: dict[str, float] = {}
+
+    @property
+    def named(self) -> Sequence[str]:
+        """None: only a look at a transaction tells."""
+        return []
+
+    def may_know(self, _transaction_id: str) -> bool:
+        """Whether it can be looked up: only its keys tell."""
+        return True
+
+    def of(self, rows: Sequence[Mapping[str, Any]]) -> list[Word]:
+        """What the ledger says of some rows."""
+        self._seen.update((row["transaction_id"], row) for row in rows)
+        words = self._said(rows)
+        settled = [row for row, word in zip(rows, words, strict=True) if word.action is not None]
+        return self._said(rows) if self._see_others(settled) else words
+
+    def _see_others(self, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Look for other transactions with the keys of some rows; gives whether there are any."""
+        now, before = time.monotonic(), len(self._seen)
+        for key in dict.fromkeys(key for row in rows for key in (row["keys"] or "").split(" ") if key):
+            if now >= self._keys.get(key, 0.0):
+                self._seen.update((row["transaction_id"], row) for row in self.bearing(key))
+                self._keys[key] = now + _KEYS_SECONDS
+        return len(self._seen) > before
+
+    def _said(self, rows: Sequence[Mapping[str, Any]]) -> list[Word]:
+        table = pa.Table.from_pylist(
+            [{name: row[name] for name in TRANSACTIONS.names} for row in self._seen.values()], schema=TRANSACTIONS
+        )
+        said = {
+            row["transaction_id"]: row for batch in self._compare(table.to_batches()) for row in batch.to_pylist()
+        }
+        return [_ledger_word(said[row["transaction_id"]]) for row in rows]
+
+
+def _ledger_word(row: Mapping[str, Any]) -> Word:
+    """Only what the ledger settles and the broker has not decided is answered."""
+    is_settled = row["outcome"] == "act" and row["state"] == "PENDING" and row["advice"] in ANSWERED_ACTIONS
+    if not is_settled:
+        return Word(None, row["reason"])
+    found = f" ({row['ledger_row']})" if row["ledger_row"] else ""
+    return Word(row["advice"], f"the ledger says {row['ledger_word'].replace('_', ' ')}{found}")

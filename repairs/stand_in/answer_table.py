@@ -1,0 +1,102 @@
+"""What a stand-in knows of the transactions of its group: one row each, before it starts and when it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from readers.model.tables import TRANSACTIONS, column
+from remoting.producer.producer import Check
+from repairs.acts.situation import NamedRecord, Situation
+from repairs.receipts.receipts import OUTCOMES, Receipt
+from repairs.stand_in.answer_source import Word
+
+#: One transaction and what a stand-in answers.
+ANSWERS = pa.schema(
+    [
+        TRANSACTIONS.field("store"),
+        TRANSACTIONS.field("transaction_id"),
+        TRANSACTIONS.field("producer_group"),
+        TRANSACTIONS.field("topic"),
+        TRANSACTIONS.field("keys"),
+        TRANSACTIONS.field("half_store_time_ms"),
+        TRANSACTIONS.field("checks_count"),
+        TRANSACTIONS.field("state"),
+        column(
+            "answer", pa.string(), "commit or rollback; null: no answer is given, and the broker goes on asking",
+            values=("commit", "rollback"),
+        ),
+        column("answer_reason", pa.string(), "who says so, or why there is none"),
+        column("asked_count", pa.int32(), "how often the broker asked while the stand-in listened"),
+        column("outcome", pa.string(), f"{', '.join(OUTCOMES)}; null: nothing was answered", values=OUTCOMES),
+        column("outcome_reason", pa.string(), "what proves it, or what is in the way"),
+        column("half_queue_offset", pa.int64(), "the half copy that the broker asked about and the answer named"),
+        column("commit_log_offset", pa.int64(), "where that copy stands in the commit log"),
+        column("final_commit_log_offset", pa.int64(), "the message as consumers get it; null unless committed"),
+        column("receipt_id", pa.string(), "its receipt: rmqtx receipts"),
+    ]
+)
+
+
+@dataclass(slots=True)
+class Task:
+    """One transaction on its way to an answer.
+
+    Shape: `row` is the last one of TRANSACTIONS that was seen. `named`, `before` and `receipt` are those of the last
+           answer, which is open until `outcome` is final; `decided` is what the broker has acknowledged, and
+           `closed_queue_offset` the newest copy that was closed after it.
+    """
+
+    row: Mapping[str, Any]
+    word: Word
+    asked_count: int = 0
+    check: Check | None = None
+    named: NamedRecord | None = None
+    before: Mapping[str, Any] | None = None
+    receipt: Receipt | None = None
+    outcome: str | None = None
+    outcome_reason: str | None = None
+    decided: str | None = None
+    proof_until: float | None = None
+    situation: Situation | None = None
+    closed_queue_offset: int = -1
+
+    @property
+    def transaction_id(self) -> str:
+        """Its id."""
+        return str(self.row["transaction_id"])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer was sent and its effect is still looked for."""
+        return self.proof_until is not None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing more is to be done: answered and looked up, or refused for good."""
+        return self.outcome not in (None, "not_sent") and not self.is_open
+
+    def as_row(self) -> dict[str, Any]:
+        """The same as a row of ANSWERS."""
+        finals = self.row["final_records"]
+        values = {
+            "answer": self.word.action, "answer_reason": self.word.why, "asked_count": self.asked_count,
+            "outcome": self.outcome, "outcome_reason": self.outcome_reason,
+            "half_queue_offset": None if self.named is None else self.named.queue_offset,
+            "commit_log_offset": None if self.named is None else self.named.commit_log_offset,
+            "final_commit_log_offset": finals[-1]["commit_log_offset"] if finals else None,
+            "receipt_id": None if self.receipt is None else self.receipt.receipt_id,
+        }  # fmt: skip
+        return {name: values[name] if name in values else self.row[name] for name in ANSWERS.names}
+
+
+def answers_table(tasks: Iterable[Task]) -> pa.Table:
+    """Tasks as a table.
+
+    Shape: ANSWERS.
+    Order: kept.
+    """
+    return pa.Table.from_pylist([task.as_row() for task in tasks], schema=ANSWERS)

@@ -1,0 +1,1 @@
+"""Rows of the database table t_transaction, changed and restored."""

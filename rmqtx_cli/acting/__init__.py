@@ -1,0 +1,1 @@
+"""What the commands that change something share: their options, their question, their status."""

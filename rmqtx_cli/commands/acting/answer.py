@@ -1,0 +1,348 @@
+"""`rmqtx answer`: a stand-in for a producer group whose own processes are gone."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from readers.model.errors import BadRequest
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options.live import LiveOptions, with_live_options
+from rmqtx_cli.options.options import FieldsOption, FormatOption, OutputOption, QuietOption, VerboseOption
+from rmqtx_cli.sources.answer_sources import answer_words
+from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words.durations import duration_text, parse_duration_ms
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import count, stored_text
+
+if TYPE_CHECKING:
+    from repairs.acts.group_watch import GroupWatch, Others
+    from repairs.stand_in.answer_source import Words
+    from repairs.stand_in.answer_table import Task
+    from repairs.stand_in.stand_in import StandIn
+    from rmqtx_cli.options.live import Live
+    from rmqtx_cli.output.listing import Listing
+
+NAME = "answer"
+SHORT = "stand in for a producer group whose processes are gone"
+_LEDGER = "--ledger orders.parquet --match 'keys = order_id' --done 'status = PAID' --not-done 'status = CANCELLED'"
+EXAMPLES = (
+    Example("rmqtx answer -n 10.0.0.1:9876 --group shop --plan plan.json --dry-run", "what would be answered"),
+    Example(
+        "rmqtx answer -n 10.0.0.1:9876 --group shop --plan plan.json --until-done --reason 'shop-3 is dead, INC-4711'",
+        "answer what the plan names, prove it, and end",
+    ),
+    Example(
+        f"rmqtx answer -n 10.0.0.1:9876 --group shop {_LEDGER} --for 2h --yes",
+        "by the business ledger, for two hours, in a script",
+    ),
+)
+
+GroupOption = Annotated[
+    str, typer.Option("--group", parser=stored_text, metavar="GROUP", help="The producer group to stand in for.")
+]
+PlanOption = Annotated[
+    Path | None,
+    typer.Option("--plan", metavar="FILE", help="Answer what this plan commits or rolls back, and nothing else."),
+]
+LedgerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger", metavar="PLACE", help="Answer what this ledger settles: a Parquet or CSV file, or sqlite:///FILE."
+    ),
+]
+LedgerTableOption = Annotated[
+    str | None, typer.Option("--ledger-table", metavar="NAME", help="The table or view, if the ledger is a database.")
+]
+MatchOption = Annotated[
+    str | None,
+    typer.Option(
+        "--match", parser=stored_text, metavar="EXPR",
+        help="Which row of the ledger a transaction is about: \"keys = order_id\".",
+    ),
+]
+DoneOption = Annotated[
+    str | None,
+    typer.Option("--done", parser=stored_text, metavar="EXPR", help="The row says that it was done: answer commit."),
+]
+NotDoneOption = Annotated[
+    str | None,
+    typer.Option(
+        "--not-done", parser=stored_text, metavar="EXPR", help="The row says that it was not done: answer rollback."
+    ),
+]
+MissingOption = Annotated[
+    bool,
+    typer.Option(
+        "--missing-is-not-done",
+        help="A transaction without a row was not done: only if no row is ever written, or removed, otherwise.",
+    ),
+]
+ForOption = Annotated[
+    str | None, typer.Option("--for", metavar="DURATION", help="End after this long; else with Ctrl-C.")
+]
+UntilDoneOption = Annotated[
+    bool, typer.Option("--until-done", help="End when all that has an answer is settled.")
+]
+OverrideOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--override", metavar="GUARD",
+        help="Answer although this guard says no: producer-connected or another-rmqtx. Needs --reason.",
+    ),
+]
+ReasonOption = Annotated[
+    str | None, typer.Option("--reason", parser=stored_text, metavar="TEXT", help="Why; the receipts keep it.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be answered, and end.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask; for scripts.")]
+RateOption = Annotated[
+    float | None, typer.Option("--max-per-second", min=0.01, metavar="N", help="At most so many answers a second.")
+]
+
+
+@with_live_options
+def command(
+    live: LiveOptions,
+    group: GroupOption,
+    plan: PlanOption = None,
+    ledger: LedgerOption = None,
+    ledger_table: LedgerTableOption = None,
+    match: MatchOption = None,
+    done: DoneOption = None,
+    not_done: NotDoneOption = None,
+    missing_is_not_done: MissingOption = False,
+    duration: ForOption = None,
+    until_done: UntilDoneOption = False,
+    override: OverrideOption = None,
+    reason: ReasonOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    max_per_second: RateOption = None,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Stand in for a producer group whose processes are gone: hear the broker's checks, answer commit or rollback.
+
+    The gentlest repair, by the broker's own protocol. What the plan or the ledger does not settle gets no answer: the
+    broker asks again. Each answer is looked up before and after, and has a receipt. Refuses while members of the group
+    are connected. Discarded transactions, and those that the check has passed, are not asked about: commit and rollback
+    reach them.
+    """
+    from readers.store.store import CHECK_GROUP, HALF_TOPIC
+    from remoting.live.lookups import pending
+    from repairs.acts.group_watch import GroupWatch
+    from repairs.acts.live_medium import LiveMedium
+    from repairs.receipts.journal import Journal
+    from repairs.stand_in.answer_source import LedgerWords
+    from repairs.stand_in.answer_table import ANSWERS
+    from repairs.stand_in.stand_in import StandIn, StandInConduct
+    from rmqtx_cli.options.live import open_live
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.output.views import answers_view
+    from rmqtx_cli.sources.interrupting import interruptible
+
+    voice = Voice(verbose, quiet)
+    group = live.full_name(group)
+    for_ms = None if duration is None else parse_duration_ms(duration)
+    overrides = _overrides(override, reason)
+    listing = Listing(ANSWERS, answers_view(with_outcome=not dry_run), output_format, output, fields, voice=voice)
+    words, reference = answer_words(plan, ledger, ledger_table, match, done, not_done, missing_is_not_done, voice)
+    with open_live(live) as given:
+        if isinstance(words, LedgerWords):
+            words.bearing = lambda key: _bearing(given, key)
+        watch = GroupWatch(given.client, given.members, group)
+        medium = LiveMedium(given.brokers, given.members)
+        conduct = StandInConduct(group, reason, overrides, reference, max_per_second=max_per_second)
+        journal = Journal()
+        roots = {broker.root: broker for broker in given.brokers}
+
+        def check_cursor(root: str) -> int | None:
+            return roots[root].consumer_offset(CHECK_GROUP, HALF_TOPIC)
+
+        stand_in = StandIn(conduct, medium, check_cursor, words, journal, watch, voice.note)
+        rows = [
+            row for row in pending(given.brokers).table().to_pylist()
+            if row["producer_group"] == group and row["state"] == "PENDING"
+        ]  # fmt: skip
+        tasks = stand_in.propose(rows)
+        others = watch.look()
+        if dry_run:
+            _write(listing, tasks)
+            _say_proposal(tasks, group, words, voice)
+            return _refused(others, overrides, group)
+        _show(tasks, group, words, voice)
+        if (status := _refused(others, overrides, group)) != exit_status.DONE:
+            return status
+        if not yes and not _agreed(group, given, tasks):
+            voice.note("nothing was done")
+            return exit_status.DONE
+        journal.prepare()
+        with interruptible() as interrupted:
+            is_over = _end(for_ms, stand_in if until_done else None, interrupted.is_set)
+            medium.remember_log_ends()  # what the dead processes decided at last must be in queues and index by then
+            _listen(stand_in, watch, given, group, is_over, voice)
+        _write(listing, list(stand_in.tasks.values()))
+    return _conclude(stand_in, group, voice, is_bounded=until_done)
+
+
+# -- before it starts -------------------------------------------------------------------------------------------------
+
+
+def _overrides(override: list[str] | None, reason: str | None) -> tuple[str, ...]:
+    from repairs.stand_in.stand_in import OVERRIDABLE
+
+    for name in override or ():
+        if name not in OVERRIDABLE:
+            advice = " or ".join(OVERRIDABLE)
+            raise BadRequest(f"--override {name}: no guard that can be overridden here", advice=advice)
+    if override and not reason:
+        raise BadRequest("--override needs --reason", advice="say why the guard does not apply")
+    return tuple(override or ())
+
+
+def _bearing(live: Live, key: str) -> list[dict[str, Any]]:
+    """Every transaction of the brokers that bears a business key, decided ones too."""
+    from readers.model.errors import NoSuchTransaction
+    from remoting.live.lookups import show
+
+    try:
+        rows: list[dict[str, Any]] = show(live.brokers, key).table().to_pylist()
+    except NoSuchTransaction:
+        return []
+    return rows
+
+
+def _refused(others: Others, overrides: tuple[str, ...], group: str) -> int:
+    """Say that others are connected; gives the exit status."""
+    from repairs.stand_in.stand_in import ANOTHER_RMQTX, PRODUCER_CONNECTED
+
+    if others.unknown is not None:
+        say.error(f"evidence-incomplete: whether group {group} has members of its own is not known: {others.unknown}")
+        return exit_status.UNREACHABLE
+    if others.members and PRODUCER_CONNECTED not in overrides:
+        say.error(
+            f"producer-connected: group {group} has members of its own ({_few(others.members)}), which answer checks, "
+            "and nothing can undo a second decision - stop them first, or let them answer"
+        )
+        return exit_status.REFUSED_BY_GUARD
+    if others.rivals and ANOTHER_RMQTX not in overrides:
+        say.error(
+            f"another-rmqtx: another rmqtx acts on group {group} ({_few(others.rivals)}) - wait until it has ended"
+        )
+        return exit_status.REFUSED_BY_GUARD
+    return exit_status.DONE
+
+
+def _few(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _show(tasks: list[Task], group: str, words: Words, voice: Voice) -> None:
+    """The proposal, on stderr: stdout is for what came of it."""
+    from repairs.stand_in.answer_table import ANSWERS, answers_table
+    from rmqtx_cli.output.table import TablePort
+    from rmqtx_cli.output.views import answers_view
+
+    if tasks and not voice.quiet:
+        port = TablePort(sys.stderr.buffer, ANSWERS, answers_view(with_outcome=False))
+        for batch in answers_table(tasks).to_batches():
+            port.write(batch)
+        port.finish()
+    _say_proposal(tasks, group, words, voice)
+
+
+def _say_proposal(tasks: list[Task], group: str, words: Words, voice: Voice) -> None:
+    numbers = Counter(task.word.action or "no answer" for task in tasks)
+    told = ", ".join(f"{numbers[word]} {word}" for word in ("commit", "rollback", "no answer") if numbers[word])
+    pending = f"{count(len(tasks), 'transaction')} pending{': ' + told if told else ''}"
+    voice.note(f"group {group}: {pending} (by {words.name})")
+    elsewhere = len(set(words.named) - {task.transaction_id for task in tasks})
+    if elsewhere:
+        voice.note(f"{elsewhere} of the plan's are not pending in this group: nobody asks about them here")
+
+
+def _agreed(group: str, live: Live, tasks: list[Task]) -> bool:
+    """Whether the person at the terminal agrees.
+
+    Raises: BadRequest if there is none.
+    """
+    if not sys.stdin.isatty():
+        advice = "--dry-run shows what would be done, --yes does it"
+        raise BadRequest("nobody is at the terminal to agree", advice=advice)
+    sys.stderr.write(
+        f"Join group {group} at {live.names} and answer {sum(task.word.action is not None for task in tasks)} of "
+        f"{len(tasks)}, and what comes? There is no undo. [y/N] "
+    )
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+# -- while it runs ----------------------------------------------------------------------------------------------------
+
+
+def _end(for_ms: int | None, stand_in: StandIn | None, is_interrupted: Callable[[], bool]) -> Callable[[], bool]:
+    """When it ends."""
+    until = None if for_ms is None else time.monotonic() + for_ms / 1000
+
+    def is_over() -> bool:
+        is_late = until is not None and time.monotonic() >= until
+        return is_interrupted() or is_late or (stand_in is not None and stand_in.is_done)
+
+    return is_over
+
+
+def _listen(
+    stand_in: StandIn, watch: GroupWatch, live: Live, group: str, is_over: Callable[[], bool], voice: Voice
+) -> None:
+    from remoting.producer.membership import Membership
+    from repairs.acts.group_watch import claim_on
+
+    def changed(address: str, why: str | None) -> None:
+        voice.note(f"{address} is there again" if why is None else f"{address} is away, and is tried again: {why}")
+
+    addresses = [broker.address for broker in live.brokers]
+    groups = (group, claim_on(group))
+    with Membership(live.client.settings, addresses, groups, stand_in.hear, changed) as membership:
+        watch.client_id = membership.client_id
+        voice.note(f"joined group {group} at {live.names} as {membership.client_id}; Ctrl-C ends it")
+        begun = time.monotonic()
+        stand_in.run(is_over)
+        voice.detail(f"listened for {duration_text(round((time.monotonic() - begun) * 1000))}")
+
+
+# -- when it has ended ------------------------------------------------------------------------------------------------
+
+
+def _write(listing: Listing, tasks: list[Task]) -> None:
+    from repairs.stand_in.answer_table import answers_table
+
+    listing.write(iter(answers_table(tasks).to_batches()))
+
+
+def _conclude(stand_in: StandIn, group: str, voice: Voice, *, is_bounded: bool) -> int:
+    """The summary, and the exit status."""
+    tasks = list(stand_in.tasks.values())
+    outcomes = Counter(task.outcome for task in tasks if task.outcome is not None)
+    told = ", ".join(f"{number} {outcome.replace('_', ' ')}" for outcome, number in sorted(outcomes.items()))
+    voice.note(f"answers: {told or 'none'}")
+    unasked = [task for task in tasks if task.word.action is not None and task.outcome is None]
+    if unasked:
+        voice.note(f"{count(len(unasked), 'transaction')} with an answer still wait for the broker's check")
+    if stand_in.strangers_count:
+        voice.note(f"{count(stand_in.strangers_count, 'check')} of others got no answer: the broker goes on asking")
+    if stand_in.stopped_by is not None:
+        return _refused(stand_in.stopped_by, stand_in.conduct.overrides, group)
+    if outcomes["unknown"]:
+        return exit_status.UNKNOWN_OUTCOME
+    bad = outcomes["refused_by_guard"] + outcomes["refused_by_broker"] + outcomes["not_sent"] + outcomes["contradicted"]
+    return exit_status.SOME_REFUSED if bad or (is_bounded and unasked) else exit_status.DONE

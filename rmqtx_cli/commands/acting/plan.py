@@ -1,0 +1,318 @@
+"""`rmqtx plan`: what shall be done to which transactions, as a file that somebody can review."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from readers.model.errors import BadRequest
+from rmqtx_cli import completion
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options.live import LiveOptions, with_live_options
+from rmqtx_cli.options.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitLogOption,
+    FieldsOption,
+    FormatOption,
+    GroupOption,
+    LimitOption,
+    OutputFormat,
+    QuietOption,
+    TopicOption,
+    VerboseOption,
+    WhereOption,
+)
+from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words.durations import parse_duration_ms
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import count, stored_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.model.reading import Reading
+    from repairs.acts.situation import Situation
+    from repairs.plans.draft_plan import Draft
+    from rmqtx_cli.acting.plan_sources import PlanSource
+
+NAME = "plan"
+SHOW = "show"
+SHORT = "what shall be done to which transactions, as a file to be reviewed"
+EXAMPLES = (
+    Example("rmqtx plan commit ID ID -n 10.0.0.1:9876 --reason OPS-4711 -o plan.json", "these, from live brokers"),
+    Example(
+        "rmqtx plan rollback -n 10.0.0.1:9876 --group shop --older-than 2h --reason OPS-4711 -o plan.json",
+        "what hangs and fulfils this",
+    ),
+    Example("rmqtx plan close --all --store STORE --reason OPS-4712 -o plan.json", "from files, without a network"),
+    Example("rmqtx plan show plan.json", "what is in it"),
+    Example("rmqtx apply plan.json -n 10.0.0.1:9876", "then, when somebody has read it"),
+)
+#: Refused transactions that are told of one by one, unless --verbose.
+_TOLD_MAX = 10
+
+ActionArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ACTION", autocompletion=completion.actions,
+        help="commit, rollback, discard, resume or close; or show, and a plan's file.",
+    ),
+]
+IdArguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        parser=stored_text, metavar="ID...", autocompletion=completion.transaction_ids,
+        help="Transaction ids, message ids of their records, or business keys that only one has. None: by conditions.",
+    ),
+]
+FileOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="The plan's file; needed but for show.")
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
+ReasonOption = Annotated[
+    str | None,
+    typer.Option("--reason", metavar="TEXT", help="Why; it goes into plan and receipts. Needed but for show."),
+]
+AllOption = Annotated[bool, typer.Option("--all", help="Everything that the action fits, without a condition.")]
+OlderThanOption = Annotated[
+    str | None, typer.Option("--older-than", metavar="DURATION", help="Only those whose first copy is older: 10m, 2h.")
+]
+StoreOption = Annotated[
+    list[str] | None,
+    typer.Option("--store", metavar="STORE", help="Root of a store, read instead of a live broker; repeatable."),
+]
+
+
+@with_live_options
+def command(
+    context: typer.Context,
+    action: ActionArgument,
+    live: LiveOptions,
+    output: FileOption = None,
+    reason: ReasonOption = None,
+    ids: IdArguments = None,
+    group: GroupOption = None,
+    topic: TopicOption = None,
+    older_than: OlderThanOption = None,
+    where: WhereOption = None,
+    limit: LimitOption = None,
+    every: AllOption = False,
+    force: ForceOption = False,
+    store: StoreOption = None,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    commit_log: CommitLogOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Write a plan: for each transaction the record to name, the proof relied on, and while what it holds.
+
+    Nothing is changed. Only what the guards would let pass by its state is planned; the rest is told with the reason.
+    Without IDs the conditions choose: of what hangs for commit, rollback and discard, of what is decided and still
+    asked for with close, of what the broker gave up with resume.
+    """
+    from repairs.acts.request import Wish
+    from repairs.plans.draft_plan import drafted, plan_of
+    from repairs.receipts.plan_file import ACTIONS, PLAN_STEPS
+    from repairs.receipts.receipts import whoever
+    from rmqtx_cli.acting.plan_sources import FromBrokers, FromFiles
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.words.near import did_you_mean
+    from rmqtx_cli.words.unknown_names import say_unknown_names
+
+    voice = Voice(verbose, quiet)
+    if action == SHOW:
+        if output is not None or reason is not None:
+            raise BadRequest("plan show writes no plan", advice="leave -o and --reason out")
+        return _shown(ids or [], output_format, fields, voice)
+    if action not in ACTIONS:
+        raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, [*ACTIONS, SHOW]))
+    for option, value in (("--output", output), ("--reason", reason)):
+        if value is None:
+            raise BadRequest(f"{option} is needed", advice="rmqtx plan --help")
+    assert output is not None
+    assert reason is not None
+    _refuse_file(output, force=force)
+    is_live = live.instead_of(store or (), f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE")
+    asked = _Asked(action, ids or [], group, topic, older_than, where, every)
+    listing = Listing(PLAN_STEPS, steps_view(), output_format, None, fields, voice=voice)
+    with (
+        FromBrokers(live) if is_live else FromFiles(store or [], commit_log, broker_conf, broker_version)
+    ) as source:
+        source.refuse_inside(output)
+        reading = asked.reading(source)
+        read = reading.table()
+        found = asked.chosen(read)
+        if not ids:
+            say_unknown_names(read, {"--topic": ("topic", topic), "--group": ("producer_group", group)}, voice)
+        if limit is not None and limit < found.num_rows:
+            voice.note(f"{limit} of {count(found.num_rows, 'transaction')} looked at (--limit)")
+        rows = found.slice(0, limit).to_pylist()
+        situations = source.situations(rows)
+        draft = drafted(situations, Wish(action, group), reason, whoever())
+        _tell_refused(draft, voice)
+        if not draft.steps:
+            say.error(f"no plan is written: {_why_empty(rows, draft)}")
+            return exit_status.REFUSED_BY_GUARD if draft.refused else exit_status.NO_SUCH_TRANSACTION
+        named = {root for step in draft.steps for root in step["stores"]}
+        stores, made_from = source.facts(context, named)
+        plan = plan_of(draft, stores, made_from, time.time_ns() // 1_000_000)
+    _write(plan.text(), output)
+    listing.write(iter(plan.table().to_batches()))
+    _tell_producers(situations, voice)
+    voice.note(f"{output}: a plan of {count(len(plan.steps), 'step')}; rmqtx apply {output} carries it out")
+    status = listing.conclude(reading)
+    if status == exit_status.DONE and draft.refused and ids:
+        return exit_status.SOME_REFUSED
+    return status
+
+
+def _shown(files: list[str], output_format: Any, fields: str | None, voice: Voice) -> int:
+    """Print a plan for people to read, or its steps as rows."""
+    from repairs.receipts.plan_file import PLAN_STEPS, read_plan
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.output.port import open_stream
+    from rmqtx_cli.pages.plan_page import plan_lines
+
+    if len(files) != 1:
+        raise BadRequest("plan show takes one file", advice="rmqtx plan show plan.json")
+    file = Path(files[0])
+    listing = Listing(PLAN_STEPS, steps_view(), output_format, None, fields, voice=voice)
+    plan = read_plan(file)
+    if listing.format is OutputFormat.TABLE and fields is None:
+        with open_stream(None) as stream:
+            stream.write("".join(f"{line}\n" for line in plan_lines(plan, file)).encode())
+    listing.write(iter(plan.table().to_batches()))
+    return exit_status.DONE
+
+
+# -- what is asked for ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Which transactions a plan is to be about.
+
+    Raises: BadRequest where neither ids nor conditions say so.
+    """
+
+    action: str
+    ids: list[str]
+    group: str | None
+    topic: str | None
+    older_than: str | None
+    where: str | None
+    every: bool
+
+    def __post_init__(self) -> None:
+        has_condition = any(one is not None for one in (self.group, self.topic, self.older_than, self.where))
+        if not (self.ids or has_condition or self.every):
+            raise BadRequest(
+                "which transactions?", advice="give ids, --group, --topic, --older-than or --where; or --all"
+            )
+        if self.every and (self.ids or has_condition):
+            raise BadRequest("--all and ids or conditions contradict each other", advice="leave --all out")
+
+    def reading(self, source: PlanSource) -> Reading:
+        """The rows that can be among them."""
+        if self.ids:
+            return source.named(self.ids)
+        return source.everything() if self.action == "resume" else source.open()
+
+    def chosen(self, rows: pa.Table) -> pa.Table:
+        """The rows that are."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from rmqtx_cli.options.filters import parse_filter
+        from rmqtx_cli.output.derived_columns import derived_columns, with_derived
+        from rmqtx_cli.output.views import transactions_view
+
+        if not self.ids:
+            column, value = {"close": ("advice", "close"), "resume": ("state", "DISCARDED")}.get(
+                self.action, ("state", "PENDING")
+            )
+            rows = rows.filter(pc.equal(rows[column], value))
+        # Of named ones a wrong group is refused by its guard, with a sentence.
+        if self.group is not None and not self.ids:
+            rows = rows.filter(pc.equal(rows["producer_group"], self.group))
+        if self.topic is not None:
+            rows = rows.filter(pc.equal(rows["topic"], self.topic))
+        if self.older_than is not None:
+            before_ms = time.time_ns() // 1_000_000 - parse_duration_ms(self.older_than)
+            rows = rows.filter(pc.less_equal(rows["half_store_time_ms"], before_ms))
+        if self.where:
+            now_ms = time.time_ns() // 1_000_000
+            derived = derived_columns(rows.schema).values()
+            wider = pa.schema([*rows.schema, *(one.field for one in derived)])
+            heads = transactions_view(now_ms, with_state=True, with_store=True).heads
+            condition = parse_filter(self.where, wider, heads=heads)
+            kept = [condition.apply(with_derived(batch, derived, now_ms)) for batch in rows.to_batches()]
+            rows = pa.Table.from_batches([batch.select(rows.schema.names) for batch in kept], rows.schema)
+        return rows
+
+
+# -- what is said and written -----------------------------------------------------------------------------------------
+
+
+def _refuse_file(output: Path, *, force: bool) -> None:
+    if str(output) == "-":
+        raise BadRequest("a plan goes into a file, stdout shows what is in it", advice="-o plan.json")
+    if output.exists() and not force:
+        raise BadRequest(f"{output} is there already", advice="name another file, or say --force to write over it")
+
+
+def _write(text: str, output: Path) -> None:
+    from rmqtx_cli.output.port import open_stream
+
+    with open_stream(output) as stream:
+        stream.write(text.encode())
+
+
+def _tell_refused(draft: Draft, voice: Voice) -> None:
+    told = draft.refused if voice.verbose else draft.refused[:_TOLD_MAX]
+    for transaction_id, refusal in told:
+        say.line(f"rmqtx: {transaction_id}: not planned, refused by {refusal}")
+    if draft.refused:
+        by_guard = [refusal.guard for _, refusal in draft.refused]
+        counted = ", ".join(f"{by_guard.count(name)} by {name}" for name in dict.fromkeys(by_guard))
+        say.line(f"rmqtx: not planned: {count(len(draft.refused), 'transaction')} ({counted})")
+
+
+def _why_empty(rows: list[dict[str, Any]], draft: Draft) -> str:
+    if draft.refused:
+        return f"a guard refuses {'it' if len(rows) == 1 else f'all {len(rows)}'}"
+    return "no transaction fulfils the conditions - rmqtx pending lists what hangs"
+
+
+def _tell_producers(situations: Sequence[Situation], voice: Voice) -> None:
+    groups = dict.fromkeys(str(one.group) for one in situations if one.around.producers)
+    for group in groups:
+        voice.note(f"a producer of group {group} is connected now: apply refuses (producer-connected) while it is")
+
+
+def steps_view() -> Any:
+    """How steps are listed."""
+    from rmqtx_cli.output.views import ALWAYS, Column, View, plain
+
+    def named(row: dict[str, Any]) -> str:
+        record = row["discard_copy"] if row["action"] == "resume" else row["half_copy"]
+        return f"{record['queue_offset']}@{record['commit_log_offset']}"
+
+    return View(
+        (
+            plain("transaction_id", ALWAYS), plain("action", ALWAYS), plain("state", ALWAYS),
+            Column("names", ("action", "half_copy", "discard_copy"), named, 4), plain("topic", 2, may_be_cut=True),
+            plain("producer_group", 3, "group", may_be_cut=True), plain("keys", 1, may_be_cut=True, least_cells=24),
+            plain("flags", 5, may_be_cut=True), plain("reason", 6, may_be_cut=True),
+        ),
+        "no steps",
+    )  # fmt: skip

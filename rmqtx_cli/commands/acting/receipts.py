@@ -1,0 +1,304 @@
+"""`rmqtx receipts`: what was done to transactions, by whom and why, and whether it still stands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from readers.model.errors import BadRequest, NoSuchTransaction
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options.live import LiveOptions, with_live_options
+from rmqtx_cli.options.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
+    FailOnOption,
+    FieldsOption,
+    FormatOption,
+    LimitOption,
+    OutputFormat,
+    OutputOption,
+    QuietOption,
+    VerboseOption,
+    WhereOption,
+)
+from rmqtx_cli.words import exit_status
+from rmqtx_cli.words.durations import parse_duration_ms
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import stored_text
+from rmqtx_cli.words.times import asked_time_ms
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from repairs.receipts.receipts import Receipt
+    from repairs.receipts.recheck import Standing
+    from rmqtx_cli.output.views import View
+
+NAME = "receipts"
+SHORT = "what was done to transactions, by whom and why, and whether it still stands"
+EXAMPLES = (
+    Example("rmqtx receipts", "everything that was done, newest first"),
+    Example("rmqtx receipts --since 1d --outcome unknown --outcome contradicted", "what needs a look"),
+    Example("rmqtx receipts 20261121T112900.123456Z-4f3a9c", "one receipt in full; a transaction's id does too"),
+    Example("rmqtx receipts --since 1d --recheck -n 10.0.0.1:9876", "does it all still stand? Exit status 1 if not"),
+    Example("rmqtx receipts --recheck --store STORE --journal receipts.jsonl", "the same from files, elsewhere"),
+)
+
+NameArgument = Annotated[
+    str | None,
+    typer.Argument(parser=stored_text, metavar="ID", help="A receipt's id, its beginning, or a transaction's id."),
+]
+ActionOption = Annotated[
+    list[str] | None, typer.Option("--action", metavar="ACTION", help="Only this action; repeat it for several.")
+]
+OutcomeOption = Annotated[
+    list[str] | None,
+    typer.Option("--outcome", metavar="OUTCOME", help="Only this outcome; repeat it for several (rmqtx explain)."),
+]
+SinceOption = Annotated[
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Only what was begun since: 2h, 1d, or a time with a zone."),
+]
+RecheckOption = Annotated[
+    bool, typer.Option("--recheck", help="Look at each transaction again; nothing is written unless --record.")
+]
+RecordOption = Annotated[
+    bool, typer.Option("--record", help="With --recheck: write into the journal what the look showed.")
+]
+StoreOption = Annotated[
+    list[str] | None,
+    typer.Option("--store", metavar="STORE", help="With --recheck: look into these files, not at live brokers."),
+]
+JournalOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--journal", metavar="FILE", help="Another journal, or a copy; receipts.jsonl in the state directory."
+    ),
+]
+
+
+@with_live_options
+def command(
+    live: LiveOptions,
+    name: NameArgument = None,
+    action: ActionOption = None,
+    outcome: OutcomeOption = None,
+    since: SinceOption = None,
+    where: WhereOption = None,
+    limit: LimitOption = None,
+    recheck: RecheckOption = False,
+    record: RecordOption = False,
+    store: StoreOption = None,
+    journal: JournalOption = None,
+    fail_on: FailOnOption = None,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """List what was done to transactions, newest first, or show one receipt in full.
+
+    With --recheck each transaction is looked at again: does the effect stand, did anything else decide it since? The
+    exit status is 1 if anything contradicts a receipt.
+    """
+    from readers.model.reading import Reading
+    from repairs.receipts.journal import Journal
+    from repairs.receipts.receipts import RECEIPTS, table
+    from repairs.receipts.recheck import write_down
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.output.port import chosen_format, open_stream
+    from rmqtx_cli.pages.receipts_page import draw_receipt
+    from rmqtx_cli.words.text import count
+
+    voice = Voice(verbose, quiet)
+    _refuse_contradictions(live, store, recheck=recheck, record=record)
+    chosen = _Chosen(name, action, outcome, None if since is None else _since_ms(since, voice))
+    schema = _rechecked_schema() if recheck else RECEIPTS
+    listing = Listing(
+        schema, view(with_standing=recheck), output_format, output, fields, where, fail_on, limit, voice
+    )
+    book = Journal(journal)
+    found = book.read()
+    receipts = [receipt for receipt in reversed(found.receipts) if chosen.takes(receipt)]
+    if name is not None and not receipts:
+        raise NoSuchTransaction(f"no receipt {name} in {book.path}", advice="rmqtx receipts lists all that there are")
+    reading = Reading(schema, [], findings=found.findings)
+    standings: dict[str, Standing] = {}
+    if recheck:
+        standings = _standings(receipts, live, store or [], broker_conf, broker_version, reading, voice)
+        if record:
+            for receipt in receipts:
+                write_down(book, receipt, standings[receipt.receipt_id])
+    rows = table(receipts)
+    if recheck:
+        rows = _with_standings(rows, schema, standings)
+    is_page = len(receipts) == 1 and name is not None and fields is None
+    if is_page and chosen_format(output_format, output) is OutputFormat.TABLE:
+        with open_stream(output) as stream:
+            draw_receipt(receipts[0], stream)
+        for standing in standings.values():
+            voice.note(f"looked at now: {standing.word}: {standing.reason}")
+    else:
+        listing.write(iter(rows.to_batches()))
+        voice.note(f"{count(listing.rows_count, 'receipt')} of {book.path}")
+    _say_standings(standings, voice)
+    status = listing.conclude(reading)
+    if status == exit_status.DONE and any(one.word == "contradicted" for one in standings.values()):
+        return exit_status.FINDINGS
+    return status
+
+
+def _refuse_contradictions(
+    live: LiveOptions, store: list[str] | None, *, recheck: bool, record: bool
+) -> None:
+    if recheck:
+        live.instead_of(store or (), "rmqtx receipts --recheck -n HOST:PORT, or --store STORE")
+    elif record or store or live.is_explicit:
+        given = "--record" if record else "--store" if store else "-n or --broker"
+        raise BadRequest(f"{given} is for --recheck", advice="without it only the journal is read")
+
+
+def _since_ms(text: str, voice: Voice) -> int | None:
+    """A point in time, given as one or as how long ago it is. Units: epoch milliseconds."""
+    if text[:1].isdigit() and text[-1:].isalpha() and "T" not in text.upper():
+        return time.time_ns() // 1_000_000 - parse_duration_ms(text)
+    return asked_time_ms("--since", text, voice)
+
+
+class _Chosen:
+    """Which receipts were asked for.
+
+    Raises: BadRequest for a word that no receipt can have.
+    """
+
+    def __init__(
+        self, name: str | None, actions: list[str] | None, outcomes: list[str] | None, since_ms: int | None
+    ) -> None:
+        from repairs.receipts.receipts import OUTCOMES
+        from rmqtx_cli.words.near import did_you_mean
+
+        for word in outcomes or ():
+            if word not in OUTCOMES:
+                raise BadRequest(f"--outcome {word!r} is no outcome", advice=did_you_mean(word, list(OUTCOMES)))
+        self._name, self._actions, self._outcomes, self._since_ms = name, actions, outcomes, since_ms
+
+    def takes(self, receipt: Receipt) -> bool:
+        """Whether it is one of them."""
+        return (
+            (self._name is None or receipt.receipt_id.startswith(self._name) or receipt.transaction_id == self._name)
+            and (not self._actions or receipt.action in self._actions)
+            and (not self._outcomes or receipt.outcome in self._outcomes)
+            and (self._since_ms is None or receipt.begun_time_ms >= self._since_ms)
+        )
+
+
+# -- looking again ----------------------------------------------------------------------------------------------------
+
+
+def _standings(
+    receipts: list[Receipt], live: LiveOptions, stores: list[str], broker_conf: Path | None,
+    broker_version: str | None, reading: Any, voice: Voice,
+) -> dict[str, Standing]:
+    from repairs.receipts.recheck import rechecked
+    from rmqtx_cli.words.progress import shown
+
+    if not receipts:
+        return {}
+    with shown("looking again", voice):
+        if stores:
+            look, cursors = _in_files(stores, broker_conf, broker_version, reading, voice)
+            return {receipt.receipt_id: standing for receipt, standing in rechecked(receipts, look, cursors)}
+        from remoting.live.lookups import lookup
+        from rmqtx_cli.options.live import open_live
+
+        with open_live(live) as brokers:
+            def at_brokers(ids: list[str]) -> Iterable[Mapping[str, Any]]:
+                found = lookup(brokers.brokers, ids)
+                rows: list[Mapping[str, Any]] = found.table().to_pylist()
+                reading.findings.extend(found.findings)
+                return rows
+
+            return {receipt.receipt_id: standing for receipt, standing in rechecked(receipts, at_brokers)}
+
+
+def _in_files(
+    paths: list[str], broker_conf: Path | None, broker_version: str | None, reading: Any, voice: Voice
+) -> tuple[Callable[[list[str]], Iterable[Mapping[str, Any]]], Callable[[], Mapping[str, int] | None]]:
+    from readers.cursors.cursors import check_cursors
+    from readers.store.store import HALF_TOPIC, OP_TOPIC
+    from rmqtx_cli.sources.opening import open_stores, say_header
+    from verdicts.audit.lookups import lookup
+
+    opened = open_stores(paths, None, broker_conf, broker_version)
+    say_header(opened, voice)
+
+    def look(ids: list[str]) -> Iterable[Mapping[str, Any]]:
+        found = lookup(opened.stores, opened.settings_of, ids)
+        rows: list[Mapping[str, Any]] = found.table().to_pylist()
+        reading.findings.extend(found.findings)
+        return rows
+
+    def cursors() -> Mapping[str, int] | None:
+        if len(opened.stores) != 1:
+            return None
+        known = check_cursors(opened.stores[0])
+        if known.half is None or known.op is None:
+            return None
+        found = ((HALF_TOPIC, known.half.get(0)), (OP_TOPIC, known.op.get(0)))
+        return {topic: cursor for topic, cursor in found if cursor is not None}
+
+    return look, cursors
+
+
+def _say_standings(standings: dict[str, Standing], voice: Voice) -> None:
+    if not standings:
+        return
+    words = [standing.word for standing in standings.values()]
+    voice.note("looked at again: " + ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)))
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _rechecked_schema() -> pa.Schema:
+    from repairs.receipts.receipts import RECEIPTS, RECHECK
+
+    schema = RECEIPTS
+    for name in ("standing", "standing_reason"):
+        schema = schema.append(RECHECK.field(RECHECK.get_field_index(name)))
+    return schema
+
+
+def _with_standings(rows: pa.Table, schema: pa.Schema, standings: dict[str, Standing]) -> pa.Table:
+    import pyarrow as pa
+
+    found = [standings[name] for name in rows["receipt_id"].to_pylist()]
+    columns = [pa.array([one.word for one in found], pa.string()), pa.array([one.reason for one in found], pa.string())]
+    return pa.Table.from_arrays([*(column.combine_chunks() for column in rows.columns), *columns], schema=schema)
+
+
+def view(*, with_standing: bool) -> View:
+    """How receipts are listed."""
+    from rmqtx_cli.output.views import ALWAYS, Column, View, plain
+
+    def latest(row: dict[str, Any]) -> str:
+        return str(row["rechecks"][-1]["standing"]) if row["rechecks"] else ""
+
+    more = [plain("standing", ALWAYS), plain("standing_reason", 1, "standing_reason", may_be_cut=True)]
+    return View(
+        (
+            plain("receipt_id", ALWAYS), plain("action", ALWAYS), plain("transaction_id", ALWAYS),
+            plain("outcome", ALWAYS), *(more if with_standing else [Column("since", ("rechecks",), latest, 2)]),
+            plain("state_after", 4, "after"), plain("keys", 5, may_be_cut=True),
+            plain("producer_group", 6, "group", may_be_cut=True), plain("who", 3, may_be_cut=True),
+            plain("reason", 2, may_be_cut=True), plain("store", 7, may_be_cut=True),
+        ),
+        "no receipts",
+    )  # fmt: skip

@@ -1,0 +1,35 @@
+"""Every printed table that has heads of its own, so that each of their words can be explained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rmqtx_cli.acting import acting
+from rmqtx_cli.commands.acting import plan, receipts, undo
+from rmqtx_cli.commands.repairing import bundle, cursor
+from rmqtx_cli.commands.transaction_table import shared
+from rmqtx_cli.output.views import (
+    DIFFERENCES_VIEW,
+    RECONCILED_VIEW,
+    VIEWS,
+    View,
+    answers_view,
+    flights_view,
+    transactions_view,
+)
+from rmqtx_cli.pages import drawing, receipts_page, simulation_views, summary
+
+
+def all_views() -> Iterator[View]:
+    """The views of all commands; which columns stand in them where is theirs alone."""
+    yield transactions_view(0, with_state=True, with_store=True, with_producers=True)
+    yield from (RECONCILED_VIEW, DIFFERENCES_VIEW, summary.SUMMARY_VIEW, *VIEWS.values())
+    yield answers_view(with_outcome=True)
+    yield flights_view(with_store=True)
+    for view in (simulation_views.checks_view, simulation_views.rounds_view, simulation_views.fates_view):
+        yield view(with_store=True, with_configuration=True)
+    yield acting.receipts_view()
+    yield from drawing.views()
+    yield from receipts_page.VIEWS
+    yield from (receipts.view(with_standing=False), plan.steps_view(), undo.view(), cursor.view(), bundle.view())
+    yield shared.steps_view()

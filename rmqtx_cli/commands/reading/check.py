@@ -1,0 +1,277 @@
+"""`rmqtx check`: one line for Nagios, and the same for Prometheus or as JSON. Exits with 0 to 3 only."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from readers.model.errors import BadRequest
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options.live import LiveOptions, with_live_options
+from rmqtx_cli.options.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitLogOption,
+    OptionalStoreArguments,
+    RateOption,
+)
+from rmqtx_cli.words.durations import parse_duration_ms
+from rmqtx_cli.words.text import escaped
+
+if TYPE_CHECKING:
+    from rmqtx_cli.monitoring.measure import Numbers
+    from rmqtx_cli.monitoring.remembered import Became, Place
+
+NAME = "check"
+SHORT = "one line for Nagios, Prometheus or JSON"
+EXAMPLES = (
+    Example("rmqtx check STORE", "warns from 10m, critical from 1h"),
+    Example("rmqtx check STORE --warning 5m --critical 30m --critical-count 1000", "thresholds of one's own"),
+    Example("rmqtx check -n 10.0.0.1:9876 --deadline 5m", "critical five minutes before the broker discards the first"),
+    Example("rmqtx check -n 10.0.0.1:9876", "live brokers; UNKNOWN where one cannot be reached"),
+    Example("rmqtx check STORE --textfile /var/lib/node_exporter/rmqtx.prom", "for Prometheus"),
+)
+_UNKNOWN = 3
+#: What cannot be interrupted (a hanging network file system) is left behind so long after the timeout.
+_GRACE_S = 2.0
+
+
+class CheckFormat(StrEnum):
+    """How the outcome is printed."""
+
+    NAGIOS = "nagios"
+    JSON = "json"
+
+
+WarningOption = Annotated[
+    str, typer.Option("--warning", metavar="DURATION", help="Age of the oldest pending transaction that warns.")
+]
+CriticalOption = Annotated[
+    str, typer.Option("--critical", metavar="DURATION", help="Age of the oldest pending transaction that is critical.")
+]
+WarningCountOption = Annotated[
+    int | None, typer.Option("--warning-count", min=1, metavar="N", help="Pending transactions that warn.")
+]
+CriticalCountOption = Annotated[
+    int | None, typer.Option("--critical-count", min=1, metavar="N", help="Pending transactions that are critical.")
+]
+DeadlineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--deadline", metavar="DURATION", help="Critical where the broker discards a pending transaction so soon: 5m."
+    ),
+]
+StateDirectoryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-dir", metavar="DIR",
+        help="Where a run leaves what the next one compares with; $XDG_STATE_HOME/rmqtx by default.",
+    ),
+]
+TextfileOption = Annotated[
+    Path | None, typer.Option("--textfile", metavar="FILE", help="Also write Prometheus text, whole or not at all.")
+]
+TimeoutOption = Annotated[
+    str, typer.Option("--timeout", metavar="DURATION", help="Give up after this long, with UNKNOWN.")
+]
+CheckFormatOption = Annotated[CheckFormat, typer.Option("--format", help="A Nagios line, or one JSON object.")]
+
+
+class _TimedOut(Exception):
+    pass
+
+
+@with_live_options
+def command(
+    store: OptionalStoreArguments = None,
+    warning: WarningOption = "10m",
+    critical: CriticalOption = "1h",
+    warning_count: WarningCountOption = None,
+    critical_count: CriticalCountOption = None,
+    deadline: DeadlineOption = None,
+    state_directory: StateDirectoryOption = None,
+    textfile: TextfileOption = None,
+    output_format: CheckFormatOption = CheckFormat.NAGIOS,
+    timeout: TimeoutOption = "60s",
+    commit_log: CommitLogOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    rate: RateOption = None,
+    *,
+    live: LiveOptions,
+) -> int:
+    """Check a store, or live brokers, for cron, Nagios and Prometheus: one line, and an exit status from 0 to 3.
+
+    Looks at the oldest and the number of pending transactions, and, compared with the last run, at transactions newly
+    lost or discarded, a check cursor that stands still, commits without op, and a log that reaches less far. --deadline
+    is for the time before: the broker discards what gets no answer, and says nothing.
+    """
+    from rmqtx_cli.monitoring.judge import Thresholds, judge
+    from rmqtx_cli.monitoring.memory import default_directory, memory_file, recall, remember
+    from rmqtx_cli.monitoring.say_outcome import as_json, nagios_line, outcome_text, performance, prometheus_text
+    from rmqtx_cli.output.port import written_whole
+    from rmqtx_cli.sources.live_reading import refuse_with_live, refuse_without_live
+
+    thresholds = Thresholds(
+        parse_duration_ms(warning), parse_duration_ms(critical), warning_count, critical_count,
+        None if deadline is None else parse_duration_ms(deadline),
+    )
+    _refuse_reversed(thresholds.warning_age_ms, thresholds.critical_age_ms, "--warning", "--critical")
+    _refuse_reversed(warning_count, critical_count, "--warning-count", "--critical-count")
+    timeout_ms = parse_duration_ms(timeout)
+    if live.instead_of(store or [], "rmqtx check STORE, or rmqtx check -n HOST:PORT"):
+        refuse_with_live({
+            "--commitlog": commit_log, "--broker-conf": broker_conf, "--broker-version": broker_version,
+        })
+        opening = functools.partial(_live, live, rate)
+    else:
+        refuse_without_live(rate)
+        opening = functools.partial(
+            _stores, store or [], commit_log, broker_conf, broker_version, (textfile, state_directory)
+        )
+    now_ms = time.time_ns() // 1_000_000
+    try:
+        with _within(timeout_ms, timeout), opening() as measured:
+            memory = memory_file(state_directory or default_directory(), measured.names)
+            before = recall(memory)
+            numbers = measured.measure(now_ms)
+            became = _what_became(measured, numbers, before, timeout)
+            outcome = judge(numbers, thresholds, before, became, str(memory))
+            remember(memory, numbers.as_memory(before))
+            if textfile is not None:
+                with written_whole(textfile) as stream:
+                    stream.write(prometheus_text(numbers, outcome.status, now_ms, outcome).encode())
+    except BaseException as error:
+        if textfile is not None and isinstance(error, Exception) and not isinstance(error, BadRequest):
+            _leave_failure(textfile, prometheus_text(None, _UNKNOWN, now_ms))
+        if isinstance(error, _TimedOut):
+            return unknown(f"no answer within {timeout}")
+        raise
+    if output_format is CheckFormat.JSON:
+        sys.stdout.write(as_json(numbers, outcome) + "\n")
+    else:
+        text, numbers_text = outcome_text(numbers, outcome), performance(numbers, thresholds, outcome)
+        sys.stdout.write(nagios_line(outcome.status, text, numbers_text) + "\n")
+    return outcome.status
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What is checked: its names, its numbers at a time, and what became of some transactions."""
+
+    names: list[str]
+    measure: Callable[[int], Numbers]
+    what_became_of: Callable[[dict[str, Place | None]], Became]
+
+
+def _what_became(measured: _Measured, numbers: Numbers, before: dict[str, Any] | None, timeout: str) -> Became:
+    """What became of what hung at the last run. No failure here keeps this run from being remembered: else the next
+    one, and each after it, would ask for the same and fail like this one.
+    """
+    from readers.model.errors import RmqtxError
+    from rmqtx_cli.monitoring.remembered import Became, remembered_places
+
+    places = remembered_places(before)
+    gone = {identity: place for identity, place in places.items() if identity not in numbers.pending_ids}
+    if not gone:
+        return Became()
+    try:
+        return measured.what_became_of(gone)
+    except _TimedOut:
+        return Became(unanswered=list(gone), why=f"there was no answer within {timeout}")
+    except RmqtxError as error:
+        return Became(unanswered=list(gone), why=error.message)
+
+
+@contextmanager
+def _stores(
+    paths: list[str], commit_log: list[str] | None, broker_conf: Path | None, broker_version: str | None,
+    written: tuple[Path | None, ...],
+) -> Iterator[_Measured]:
+    from rmqtx_cli.monitoring.measure import measure
+    from rmqtx_cli.monitoring.remembered import what_became_of
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside
+
+    opened = open_stores(paths, commit_log, broker_conf, broker_version)
+    for file in written:
+        refuse_inside(file, opened.stores)
+    yield _Measured(
+        [one.root for one in opened.stores],
+        lambda now_ms: measure(opened.stores, opened.settings_of, now_ms),
+        lambda gone: what_became_of(gone, opened.stores, opened.settings_of),
+    )
+
+
+@contextmanager
+def _live(options: LiveOptions, rate: float | None) -> Iterator[_Measured]:
+    from rmqtx_cli.monitoring.measure_live import measure_live, what_became_of_live
+    from rmqtx_cli.sources.live_reading import arguments, live_source
+    from rmqtx_cli.words.say import Voice
+
+    with live_source(options, Voice(quiet=True), rate) as source:
+        yield _Measured(
+            [f"rocketmq://{fact.root}" for fact in source.facts],
+            lambda now_ms: measure_live(source, now_ms, arguments(options)),
+            lambda gone: what_became_of_live(gone, source),
+        )
+
+
+def unknown(message: str) -> int:
+    """Say that nothing can be said, in one line on stdout; gives the status."""
+    plain = escaped(" ".join(message.split())).replace("|", "¦")
+    sys.stdout.write(f"RMQTX UNKNOWN - {plain}\n")
+    return _UNKNOWN
+
+
+def _refuse_reversed(warning: int | None, critical: int | None, warning_name: str, critical_name: str) -> None:
+    if warning is not None and critical is not None and warning > critical:
+        raise BadRequest(f"{warning_name} is beyond {critical_name}: nothing could ever only warn")
+
+
+def _leave_failure(textfile: Path, text: str) -> None:
+    """A textfile that went on telling the numbers of the last good run would hide that the check has failed."""
+    from readers.model.errors import RmqtxError
+    from rmqtx_cli.output.port import written_whole
+
+    try:
+        with written_whole(textfile) as stream:
+            stream.write(text.encode())
+    except (RmqtxError, OSError):
+        return  # the line on stdout says UNKNOWN anyway
+
+
+@contextmanager
+def _within(timeout_ms: int, text: str) -> Iterator[None]:
+    """Raise _TimedOut in the block after the time; a read that never returns ends the process with the same line."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise _TimedOut
+
+    def abandon() -> None:
+        os.write(1, f"RMQTX UNKNOWN - no answer within {text}\n".encode())
+        os._exit(_UNKNOWN)
+
+    watchdog = threading.Timer(timeout_ms / 1000 + _GRACE_S, abandon)
+    watchdog.daemon = True
+    watchdog.start()
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, max(timeout_ms, 1) / 1000)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+        watchdog.cancel()

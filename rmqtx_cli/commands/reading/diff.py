@@ -1,0 +1,259 @@
+"""`rmqtx diff`: what two audits do not say the same of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from readers.model.errors import BadRequest
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options.options import (
+    AtOption,
+    BrokerConfOption,
+    BrokerVersionOption,
+    ConfOption,
+    EngineName,
+    EngineOption,
+    FailOnOption,
+    FieldsOption,
+    FormatOption,
+    HashOption,
+    LimitOption,
+    MasterOption,
+    OutputFormat,
+    OutputOption,
+    ProcessesOption,
+    QuietOption,
+    RemoteOption,
+    SplitSizeOption,
+    TemporaryOption,
+    VerboseOption,
+    WhereOption,
+    WithMetaOption,
+)
+from rmqtx_cli.words import exit_status
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.times import asked_time_ms
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.jobs.workers import Progress
+    from readers.model.reading import Reading
+    from readers.store.store import Store
+    from rmqtx_cli.sources.engines import Engine
+    from rmqtx_cli.sources.opening import Opened
+
+NAME = "diff"
+SHORT = "what changed between two stores, or two times"
+EXAMPLES = (
+    Example("rmqtx diff BEFORE AFTER", "a copy and the store as it is now, or a master and its slave"),
+    Example("rmqtx diff STORE --at 2026-01-02T03:00:00Z --and-at 2026-01-02T04:00:00Z", "one store at two times"),
+    Example("rmqtx diff yesterday.parquet today.parquet", "two results of rmqtx audit -o"),
+    Example("rmqtx diff BEFORE AFTER --exit-code --quiet", "for a script: status 1 if anything differs"),
+)
+
+SidesArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="SIDE", help="Two sides, each a store or a file that audit wrote; or one store, with --at."),
+]
+AndAtOption = Annotated[
+    str | None, typer.Option("--and-at", metavar="TIME", help="The later of two times; without it, now.")
+]
+ExitCodeOption = Annotated[
+    bool,
+    typer.Option(
+        "--exit-code",
+        help="Exit with 1 if a difference is listed, with 0 if none is; 3 (a side is damaged or UNDECIDABLE) and 10 "
+        "(one cannot be read) say as always that not all was compared.",
+    ),
+]
+
+
+def command(
+    context: typer.Context,
+    sides: SidesArgument,
+    at: AtOption = None,
+    and_at: AndAtOption = None,
+    where: WhereOption = None,
+    limit: LimitOption = None,
+    exit_code: ExitCodeOption = False,
+    fail_on: FailOnOption = None,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    engine: EngineOption = EngineName.AUTO,
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    conf: ConfOption = None,
+    split_bytes: SplitSizeOption = None,
+    processes: ProcessesOption = None,
+    temporary: TemporaryOption = None,
+    hash_all: HashOption = False,
+    with_meta: WithMetaOption = False,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """List the transactions that two audits do not say the same of: what appeared, vanished, or changed its state.
+
+    Transactions are the same where id, producer group and topic are. State, flags and the number of witnesses are
+    compared; offsets are not, for a copy made by a restore or a slave may have others.
+    """
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.output.views import DIFFERENCES_VIEW
+    from rmqtx_cli.pages.differing import Differing
+    from rmqtx_cli.sources.engines import EngineOptions, chosen_engine
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
+    from rmqtx_cli.sources.provenance import take_custody
+    from rmqtx_cli.words.progress import shown
+    from verdicts.transactions.diff import DIFFERENCES
+
+    voice = Voice(verbose, quiet)
+    named = _sides(sides, at, and_at, voice)
+    options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
+    listing = Listing(
+        DIFFERENCES, DIFFERENCES_VIEW, output_format, output, fields, where, fail_on, limit, voice, with_meta
+    )
+    paths = list(dict.fromkeys(side.place for side in named if side.file is None))
+    opened = open_stores(paths, None, broker_conf, broker_version)
+    files = tuple(side.file for side in named if side.file is not None)
+    refuse_inside(output, opened.stores)
+    say_header(opened, voice)
+    counted = Differing()
+    is_whole_table = listing.format is OutputFormat.TABLE and not any((output, where, fail_on, fields, limit))
+    with chosen_engine(options, opened.stores, voice) as given, shown("comparing", voice) as progress:
+        take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice, inputs=files)
+        reading = _Task(given, opened, named, options.temporary_directory, progress, counted.sizes).reading()
+        rows = counted.begun(reading)
+        is_withheld = is_whole_table and counted.is_unrelated
+        if counted.is_unrelated:
+            _say_unrelated(named, is_withheld=is_withheld, voice=voice)
+        if is_withheld:
+            voice.note(counted.line())
+        else:
+            listing.write(rows, to_the_end=True, answer=counted.lines)
+            listing.say_limit("difference")
+    status = listing.conclude(reading)
+    if counted.undecidable_count and status in (exit_status.DONE, exit_status.FINDINGS):
+        return exit_status.INCOMPLETE
+    has_some = is_withheld or listing.rows_count > 0
+    return exit_status.FINDINGS if exit_code and has_some and status == exit_status.DONE else status
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One of the two: a store as of a time, or a file of verdicts."""
+
+    place: str
+    at_ms: int | None = None
+
+    @property
+    def file(self) -> Path | None:
+        """The file, if it is one."""
+        from verdicts.transactions.verdict_files import SUFFIXES
+
+        path = Path(self.place)
+        return path if path.suffix.lower() in SUFFIXES and not path.is_dir() else None
+
+
+def _say_unrelated(sides: tuple[_Side, _Side], *, is_withheld: bool, voice: Voice) -> None:
+    """That the sides have no transaction in common, and whether their logs begin alike."""
+    from readers.log.store_identity import first_record_of
+
+    before, after = sides
+    voice.note(f"{before.place} and {after.place} have no transaction in common: are they of one broker?")
+    if before.file is None and after.file is None and before.place != after.place:
+        is_same = first_record_of(before.place) == first_record_of(after.place)
+        how = "with the same record: one broker wrote them, at times far apart" if is_same else "with other records"
+        voice.note(f"their logs begin {how}")
+    if is_withheld:
+        voice.note("so every transaction of both is a difference, and none is listed here; --format csv lists them")
+
+
+def _sides(places: list[str], at: str | None, and_at: str | None, voice: Voice) -> tuple[_Side, _Side]:
+    if len(places) == 1:
+        if at is None:
+            raise BadRequest("one side alone", advice="give a second one, or --at TIME, and --and-at TIME if not now")
+        times = asked_time_ms("--at", at, voice), asked_time_ms("--and-at", and_at, voice)
+        sides = _Side(places[0], times[0]), _Side(places[0], times[1])
+        if sides[0].file is not None:
+            raise BadRequest(f"{places[0]} holds one audit: --at needs its store")
+        return sides
+    if len(places) != 2:
+        raise BadRequest(f"{len(places)} sides; two are compared")
+    if at is not None or and_at is not None:
+        raise BadRequest("--at and --and-at are two times of one store, and two sides are given")
+    return _Side(places[0]), _Side(places[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One comparison, by whichever engine."""
+
+    engine: Engine
+    opened: Opened
+    sides: tuple[_Side, _Side]
+    temporary_directory: str | None
+    progress: Progress | None
+    sizes: list[int]
+
+    def reading(self) -> Reading:
+        """The rows of DIFFERENCES, and what was said about reading both sides."""
+        if self.engine.name == "spark" and all(side.file is None for side in self.sides):
+            return self._by_spark()
+        return self._here()
+
+    def _here(self) -> Reading:
+        from readers.model.reading import Reading
+        from verdicts.transactions.diff import DIFFERENCES, differences
+
+        whole = Reading(DIFFERENCES, [])
+        before, after = (self._verdicts(number, whole) for number in range(2))
+        whole.batches = differences(before, after, temporary_directory=self.temporary_directory)
+        return whole
+
+    def _verdicts(self, number: int, whole: Reading) -> Iterator[pa.RecordBatch]:
+        for batch in self._verdicts_of(self.sides[number], whole):
+            self.sizes[number] += batch.num_rows
+            yield batch
+
+    def _verdicts_of(self, side: _Side, whole: Reading) -> Iterator[pa.RecordBatch]:
+        from verdicts.transactions.verdict_files import read_verdicts
+
+        if side.file is not None:
+            yield from read_verdicts(side.file)
+            return
+        reading = self.engine.audit(
+            [self._store(side)], self.opened.settings_of, at_ms=side.at_ms, progress=self.progress
+        )
+        yield from reading
+        whole.findings.extend(finding for finding in reading.findings if finding not in whole.findings)
+        whole.notes.extend(reading.notes)
+
+    def _store(self, side: _Side) -> Store:
+        """The store of a side; it is opened once, also where both sides are it."""
+        from readers.storage.places import identity_of, normalised
+
+        wanted = identity_of(normalised(side.place))
+        return next(store for store in self.opened.stores if identity_of(store.root) == wanted)
+
+    def _by_spark(self) -> Reading:
+        from rmqtx_cli.sources.engines import SparkEngine
+        from spark_tasks.jobs.diff import differences
+        from spark_tasks.session.errors import translated
+
+        assert isinstance(self.engine, SparkEngine)
+        before, after = (([self._store(side)], side.at_ms) for side in self.sides)
+        with translated():
+            reading = differences(
+                self.engine.spark, before, after, self.opened.settings_of,
+                split_bytes=self.engine.split_bytes_for(self.opened.stores), sizes=self.sizes,
+            )
+        reading.batches = self.engine.watched(reading.batches)
+        return reading

@@ -1,0 +1,81 @@
+"""`rmqtx explain`: what a word means."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from readers.model.errors import BadRequest
+from rmqtx_cli import completion
+from rmqtx_cli.commands import Example
+from rmqtx_cli.output.pager import NoPagerOption
+
+NAME = "explain"
+SHORT = "what a word in the results means"
+EXAMPLES = (
+    Example("rmqtx explain", "every word there is"),
+    Example("rmqtx explain LOST", "a state"),
+    Example("rmqtx explain open_after_decision", "a flag"),
+    Example("rmqtx explain record-damaged", "a finding"),
+    Example("rmqtx explain state table", "a term"),
+    Example("rmqtx explain 16", "an exit status"),
+)
+
+WordArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="WORD", autocompletion=completion.words,
+        help="A state, flag, advice, finding, term, table, column, structure, response code or exit status.",
+    ),
+]
+
+
+def command(words: WordArgument = None, no_pager: NoPagerOption = False) -> int:
+    """Explain a word in the results: what it means, and where that is known from."""
+    from rmqtx_cli.commands.all_views import all_views
+    from rmqtx_cli.pages.glossary import entries
+    from rmqtx_cli.words.near import near
+    from rmqtx_cli.words.text import escaped
+
+    known = entries(all_views())
+    if not words:
+        kinds: dict[str, list[str]] = {}
+        for entry in known:
+            kinds.setdefault(entry.kind, []).append(entry.word)
+        lines = [f"{kind}: {', '.join(dict.fromkeys(of_kind))}" for kind, of_kind in kinds.items()]
+        _print(lines, is_paged=not no_pager)
+        return 0
+    word = " ".join(words)
+    wanted = _plain(word)
+    found = [entry for entry in known if _plain(entry.word) == wanted]
+    if not found:
+        close = near(word, dict.fromkeys(entry.word for entry in known))
+        raise BadRequest(
+            f"no word {escaped(word)!r} is known",
+            advice=f"did you mean {' or '.join(close)}?" if close else "rmqtx explain lists all words",
+        )
+    lines = []
+    for entry in found:
+        lines += [f"{entry.word} ({entry.kind})", *(f"  {line}" for line in entry.lines)]
+    _print(lines, is_paged=not no_pager)
+    return 0
+
+
+def _plain(word: str) -> str:
+    """A word as people vary it: case, hyphens, underscores and blanks do not count; nor does a time's missing unit."""
+    return word.strip().lower().replace("-", "_").replace(" ", "_")
+
+
+def _print(lines: list[str], *, is_paged: bool) -> None:
+    import shutil
+    import textwrap
+
+    from rmqtx_cli.output.pager import paged
+
+    room = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    with paged(None, is_wanted=is_paged) as stream:
+        for line in lines:
+            indent = line[: len(line) - len(line.lstrip())] + "    "
+            text = "\n".join(textwrap.wrap(line, room, subsequent_indent=indent, break_on_hyphens=False))
+            stream.write(f"{text}\n".encode())

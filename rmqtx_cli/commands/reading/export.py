@@ -1,0 +1,247 @@
+"""`rmqtx export`: a table as files by topic and day."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from readers.model.errors import BadRequest
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitLogOption,
+    ConfOption,
+    EngineName,
+    EngineOption,
+    FieldsOption,
+    HashOption,
+    MasterOption,
+    OutputFormat,
+    ProcessesOption,
+    QuietOption,
+    RemoteOption,
+    SplitSizeOption,
+    StoreArguments,
+    TemporaryOption,
+    VerboseOption,
+    WithMetaOption,
+)
+from rmqtx_cli.options.row_options import HAS_TIMESTAMPS, IS_SAFE
+from rmqtx_cli.words import exit_status
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import count, size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.model.reading import Reading
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.sources.engines import Engine
+    from rmqtx_cli.sources.opening import Opened
+
+NAME = "export"
+SHORT = "a table as Parquet files by topic and day"
+EXAMPLES = (
+    Example("rmqtx export records STORE --to DIR", "every record as Parquet, by topic and day"),
+    Example("rmqtx export records STORE --to DIR", "again, when the log has grown: only what is new is added"),
+    Example("rmqtx export transactions STORE --to DIR", "every verdict, in place of those of the run before"),
+    Example("rmqtx export halves STORE --to DIR --format jsonl", "half copies as JSON lines"),
+    Example("rmqtx export records BROKER_A BROKER_B --to DIR --body raw --engine spark", "with bodies, on Spark"),
+)
+
+
+class Table(StrEnum):
+    """What can be exported."""
+
+    RECORDS = "records"
+    HALVES = "halves"
+    OPS = "ops"
+    TRANSACTIONS = "transactions"
+
+
+class Bodies(StrEnum):
+    """What becomes of bodies."""
+
+    NONE = "none"
+    RAW = "raw"
+    INFLATED = "inflated"
+
+
+TableArgument = Annotated[
+    Table, typer.Argument(metavar="TABLE", help="What to export: records, halves, ops or transactions.")
+]
+ToOption = Annotated[
+    str,
+    typer.Option("--to", metavar="DIR", help="Where the files go: a new directory, or one of an export to continue."),
+]
+FormatOption = Annotated[
+    OutputFormat, typer.Option("--format", help="Kind of files: parquet, arrow, csv or jsonl.")
+]
+BodyOption = Annotated[
+    Bodies, typer.Option("--body", help="Also the bodies: raw as they are stored, inflated as the producer made them.")
+]
+ListOption = Annotated[bool, typer.Option("--list", help="List the files that were written, with what is in them.")]
+
+
+def command(
+    context: typer.Context,
+    table: TableArgument,
+    store: StoreArguments,
+    to: ToOption,
+    output_format: FormatOption = OutputFormat.PARQUET,
+    fields: FieldsOption = None,
+    body: BodyOption = Bodies.NONE,
+    listed: ListOption = False,
+    engine: EngineOption = EngineName.AUTO,
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    conf: ConfOption = None,
+    split_bytes: SplitSizeOption = None,
+    processes: ProcessesOption = None,
+    temporary: TemporaryOption = None,
+    hash_all: HashOption = False,
+    with_meta: WithMetaOption = False,
+    commit_log: CommitLogOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Write a table to files below a directory: topic=T/day=YYYY-MM-DD/part-*.
+
+    A file gets its name when it is complete. A run that was stopped is continued by the next one, and a run after the
+    log has grown adds what is new: no row is ever there twice. Transactions change as the log grows: they are written
+    anew, and replace what is there. The directory is one that every task can write to.
+    """
+    from readers.storage.places import is_uri
+    from rmqtx_cli.output.forms import EXPORT_FORMATS, form_of
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.output.views import VIEWS
+    from rmqtx_cli.sources.engines import EngineOptions, chosen_engine
+    from rmqtx_cli.sources.opening import consistency, open_stores, refuse_inside, say_header
+    from rmqtx_cli.words.progress import shown
+    from verdicts.export.export import EXPORTED, ExportJob
+    from verdicts.export.export_manifest import opened_directory
+    from verdicts.export.export_snapshot import export_snapshot
+
+    voice = Voice(verbose, quiet)
+    if output_format not in EXPORT_FORMATS:
+        raise BadRequest(f"an export cannot be {output_format}", advice=f"{', '.join(EXPORT_FORMATS)}")
+    if is_uri(to):
+        raise BadRequest("--to is no local directory", advice="files are renamed when complete; object stores cannot")
+    directory = Path(to).absolute()
+    columns = _columns(table, fields, with_body=body is not Bodies.NONE)
+    options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
+    listing = Listing(EXPORTED, VIEWS["exported"], voice=voice)
+    opened = open_stores(store, commit_log, broker_conf, broker_version)
+    refuse_inside(Path(to), opened.stores)
+    if table is Table.TRANSACTIONS:
+        say_header(opened, voice)
+    else:
+        for one in opened.stores:
+            voice.note(f"{one.root}: {consistency(one)}")
+    undecidable: Counter[str] = Counter()
+    settings: dict[str, Any] = {
+        "table": table.value, "columns": columns, "format": output_format.value, "body": body.value,
+        "timestamps": HAS_TIMESTAMPS.get(),
+    }  # fmt: skip
+    if output_format is OutputFormat.CSV:
+        settings["csv_safe"] = IS_SAFE.get()
+        if not IS_SAFE.get():
+            voice.detail("text is written as it is; a spreadsheet runs what begins as formulas do: --csv-safe")
+    with (
+        opened_directory(directory, settings, opened.stores) as done,
+        chosen_engine(options, opened.stores, voice) as given,
+        shown("exporting", voice) as progress,
+    ):
+        reading: Reading
+        facts = _custody(context, given, opened, directory, hash_all=hash_all, voice=voice)
+        form = form_of(output_format, with_meta=with_meta)
+        if table is Table.TRANSACTIONS:
+            reading = given.audit(opened.stores, opened.settings_of, progress=progress)
+            verdicts = _counting(reading.batches, undecidable)
+            reading.batches = export_snapshot(verdicts, table.value, tuple(columns), directory, form, facts)
+        else:
+            job = ExportJob(
+                table.value, tuple(columns), str(directory), form, done, body is Bodies.INFLATED,
+                {name: facts[name] for name in ("custody_version", "made_by", "command")},
+            )
+            reading = given.run_job(job, opened.stores, progress=progress)
+        written = _Counted()
+        _write(written.watching(reading), listing if listed else None)
+    voice.note(f"{to}: {written.line()}")
+    status = listing.conclude(reading)
+    return exit_status.INCOMPLETE if undecidable.total() and status == exit_status.DONE else status
+
+
+def _counting(verdicts: Iterable[pa.RecordBatch], undecidable: Counter[str]) -> Iterator[pa.RecordBatch]:
+    """The same batches; counts UNDECIDABLE ones by store."""
+    for batch in verdicts:
+        pairs = zip(batch["store"].to_pylist(), batch["state"].to_pylist(), strict=True)
+        undecidable.update(store for store, state in pairs if state == "UNDECIDABLE")
+        yield batch
+
+
+def _write(rows: Iterator[pa.RecordBatch], listing: Listing | None) -> None:
+    if listing is not None:
+        listing.write(rows, to_the_end=True)
+        return
+    for _ in rows:
+        pass
+
+
+def _columns(table: Table, fields: str | None, *, with_body: bool) -> list[str]:
+    """The columns that the files get: all that cost nothing more, or those that were asked for."""
+    from readers.model.tables import ALL_TABLES
+    from rmqtx_cli.options.columns import chosen_columns
+
+    schema = ALL_TABLES[table.value]
+    default = [name for name in schema.names if name not in ("body", "body_crc_matches")]
+    chosen = chosen_columns(fields, schema, default)
+    if with_body and table is not Table.RECORDS:
+        raise BadRequest("--body is for records")
+    return [*chosen, *(["body"] if with_body and "body" not in chosen else [])]
+
+
+def _custody(
+    context: typer.Context, engine: Engine, opened: Opened, directory: Path, *, hash_all: bool, voice: Voice
+) -> dict[str, Any]:
+    """The custody of the whole, kept in the export's own directory; each file says its own range beside."""
+    from rmqtx_cli.sources.provenance import custody_lines, custody_of_stores
+    from verdicts.export.export_manifest import STATE_DIRECTORY, write_json
+
+    facts = custody_of_stores(context, engine, opened.stores, hash_all=hash_all)
+    for line in custody_lines(facts):
+        voice.detail(line)
+    write_json(directory / STATE_DIRECTORY / f"custody-{facts['made_time_ms']}.json", facts)
+    return facts
+
+
+@dataclass(slots=True)
+class _Counted:
+    """Files that were written."""
+
+    files_count: int = 0
+    rows_count: int = 0
+    size_bytes: int = 0
+
+    def watching(self, reading: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted as they pass."""
+        for batch in reading:
+            self.files_count += batch.num_rows
+            self.rows_count += sum(batch["rows_count"].to_pylist())
+            self.size_bytes += sum(batch["size_bytes"].to_pylist())
+            yield batch
+
+    def line(self) -> str:
+        """What there is to say."""
+        if not self.files_count:
+            return "nothing new"
+        return f"{count(self.rows_count, 'row')} added in {count(self.files_count, 'file')} of {size(self.size_bytes)}"

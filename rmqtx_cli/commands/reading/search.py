@@ -1,0 +1,227 @@
+"""`rmqtx search`: the records that fulfil some conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from readers.model.errors import BadRequest
+from rmqtx_cli.commands import Example
+from rmqtx_cli.commands.decode.commitlog import BodyOption
+from rmqtx_cli.commands.decode.shared import FromOption, ToOption, parse_bounds
+from rmqtx_cli.options.options import (
+    BodyForm,
+    CommitLogOption,
+    ConfOption,
+    EngineName,
+    EngineOption,
+    FailOnOption,
+    FieldsOption,
+    FormatOption,
+    HashOption,
+    LimitOption,
+    MasterOption,
+    OutputOption,
+    ProcessesOption,
+    QuietOption,
+    RemoteOption,
+    SplitSizeOption,
+    StoreArguments,
+    TemporaryOption,
+    VerboseOption,
+    WhereOption,
+    WithMetaOption,
+)
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import count, stored_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.jobs.search_conditions import Conditions
+    from readers.model.reading import Reading
+    from rmqtx_cli.output.views import View
+
+NAME = "search"
+SHORT = "the records that fulfil some conditions"
+EXAMPLES = (
+    Example("rmqtx search STORE --key order-21020", "every record with a business key, half copies included"),
+    Example("rmqtx search STORE --id 7F00000100002A9F000000000003FC21", "one record, by its message id"),
+    Example("rmqtx search STORE --topic orders --body-contains 'order 17' --body text", "what was said, and by whom"),
+    Example("rmqtx search STORE --property 'case=late*' --from 2026-01-02T03:00:00Z", "a property, from a time on"),
+    Example("rmqtx search STORE --body-regex '\"amount\": ?9{4,}' --limit 10", "an expression, the first ten"),
+    Example("rmqtx search STORE --body-contains 0x0801120f", "bytes that are no text"),
+)
+
+KeyOption = Annotated[
+    str | None, typer.Option("--key", parser=stored_text, metavar="KEY", help="A word of the property KEYS.")
+]
+IdOption = Annotated[
+    str | None,
+    typer.Option("--id", parser=stored_text, metavar="ID", help="UNIQ_KEY, transaction id, or offset message id."),
+]
+TopicOption = Annotated[
+    str | None,
+    typer.Option(
+        "--topic", parser=stored_text, metavar="TOPIC",
+        help="Records of this topic, and those on their way to it: half copies, discard copies, delayed ones.",
+    ),
+]
+PropertyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property", parser=stored_text, metavar="NAME=VALUE",
+        help="A property's value, with * ? [] as in file names; several must all hold.",
+    ),
+]
+BodyContainsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--body-contains", parser=stored_text, metavar="TEXT|0xHEX",
+        help="Text or bytes in the body, inflated where the producer compressed it.",
+    ),
+]
+BodyRegexOption = Annotated[
+    str | None,
+    typer.Option(
+        "--body-regex", parser=stored_text, metavar="RE",
+        help="A regular expression of Python over the body's bytes; one that backtracks without end takes as long.",
+    ),
+]
+
+
+def command(
+    context: typer.Context,
+    store: StoreArguments,
+    key: KeyOption = None,
+    identity: IdOption = None,
+    topic: TopicOption = None,
+    properties: PropertyOption = None,
+    body_contains: BodyContainsOption = None,
+    body_regex: BodyRegexOption = None,
+    begin: FromOption = None,
+    end: ToOption = None,
+    body: BodyOption = BodyForm.NONE,
+    where: WhereOption = None,
+    limit: LimitOption = None,
+    fail_on: FailOnOption = None,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    engine: EngineOption = EngineName.AUTO,
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    conf: ConfOption = None,
+    split_bytes: SplitSizeOption = None,
+    processes: ProcessesOption = None,
+    temporary: TemporaryOption = None,
+    hash_all: HashOption = False,
+    with_meta: WithMetaOption = False,
+    commit_log: CommitLogOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Search the whole log for records; all conditions that are given must hold.
+
+    With --body text bodies are inflated, with --body raw they are as stored.
+    """
+    from readers.jobs.search import Search
+    from readers.model.tables import RECORDS
+    from readers.storage.places import expand
+    from rmqtx_cli.options.bodies import text_schema
+    from rmqtx_cli.output.accounting import accounting
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.sources.engines import EngineOptions, chosen_engine
+    from rmqtx_cli.sources.opening import consistency, open_stores, refuse_inside
+    from rmqtx_cli.sources.provenance import take_custody
+    from rmqtx_cli.words.progress import shown
+    from rmqtx_cli.words.unknown_names import say_unknown_name
+
+    bounds = parse_bounds(begin, end, Voice(verbose, quiet))
+    conditions = _conditions(
+        key, identity, topic, properties, body_contains, body_regex, bounds.from_time_ms, bounds.to_time_ms
+    )
+    if conditions.is_empty and where is None and begin is None and end is None:
+        raise BadRequest("nothing is searched for", advice="give --key, --id, --topic, --property or another condition")
+    voice = Voice(verbose, quiet)
+    places = expand(store)
+    with_body = body is not BodyForm.NONE or "body" in (fields or "").split(",")
+    is_text = body is BodyForm.TEXT
+    view = _view(with_body=with_body, with_store=len(places) > 1)
+    engine_options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
+    listing = Listing(
+        text_schema() if is_text else RECORDS, view, output_format, output, fields, where, fail_on, limit, voice,
+        with_meta,
+    )
+    columns = [name for name in listing.needed if name != "body" or with_body]
+    opened = open_stores(places, commit_log)
+    refuse_inside(output, opened.stores)
+    for one in opened.stores:
+        voice.note(f"{one.root}: {consistency(one)}")
+    with chosen_engine(engine_options, opened.stores, voice) as given, shown("searching", voice) as progress:
+        take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice)
+        reading = given.run_job(
+            Search(conditions, tuple(columns), inflates=is_text), opened.stores,
+            from_offset=bounds.from_offset, to_offset=bounds.to_offset, progress=progress,
+        )
+        batches = unread_batches(reading, is_text=is_text)
+        listing.write(batches)
+        batches.close()  # at a limit the rest stays unread
+    if not listing.found_count:
+        topics = [name for one in opened.stores for name in one.topics()]
+        say_unknown_name("--topic", topic, topics, "no queue here is of this topic", voice)
+    amounts = accounting(reading)
+    voice.note(f"{count(listing.rows_count, 'record')}" + (f"; {amounts}" if amounts else ""))
+    return listing.conclude(reading)
+
+
+def _view(*, with_body: bool, with_store: bool) -> View:
+    from rmqtx_cli.output.views import ALWAYS, VIEWS, View, plain
+
+    more = [plain("body", ALWAYS, may_be_cut=True)] if with_body else []
+    more += [plain("store", 4, may_be_cut=True)] if with_store else []
+    return View((*VIEWS["records"].columns, *more), "no such records")
+
+
+def unread_batches(reading: Reading, *, is_text: bool) -> Generator[pa.RecordBatch, None, None]:
+    """The reading's batches, bodies as text where that is asked; to close it closes the reading."""
+    from rmqtx_cli.options.bodies import with_text_bodies
+
+    batches = iter(reading)
+    try:
+        for batch in batches:
+            yield with_text_bodies(batch) if is_text else batch
+    finally:
+        if isinstance(batches, Generator):  # here, not when it is collected: the engine ends before that
+            batches.close()
+
+
+def _conditions(
+    key: str | None, identity: str | None, topic: str | None, properties: list[str] | None,
+    body_contains: str | None, body_regex: str | None, from_time_ms: int | None, to_time_ms: int | None,
+) -> Conditions:
+    from readers.jobs.search_conditions import Conditions
+
+    pairs = []
+    for text in properties or ():
+        name, equals, value = text.partition("=")
+        if not name or not equals or not value:
+            raise BadRequest(f"--property {text!r} is not NAME=VALUE")
+        pairs.append((name, value))
+    return Conditions(
+        key, identity, topic, from_time_ms, to_time_ms, tuple(pairs),
+        None if body_contains is None else _bytes(body_contains),
+        None if body_regex is None else body_regex.encode(),
+    )
+
+
+def _bytes(text: str) -> bytes:
+    """Bytes as they were given: in hexadecimal after 0x, else as UTF-8."""
+    if not text.startswith("0x"):
+        return text.encode()
+    try:
+        return bytes.fromhex(text.removeprefix("0x"))
+    except ValueError as error:
+        raise BadRequest(f"--body-contains {text!r} is no hexadecimal") from error

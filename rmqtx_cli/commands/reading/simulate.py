@@ -1,0 +1,285 @@
+"""`rmqtx simulate`: what the broker's check of half messages will do next."""
+
+from __future__ import annotations
+
+import re
+import time
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from readers.model.errors import BadRequest, BadText
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitLogOption,
+    FailOnOption,
+    FieldsOption,
+    FormatOption,
+    LimitOption,
+    OutputOption,
+    QuietOption,
+    StoreArguments,
+    VerboseOption,
+    WhereOption,
+)
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.times import asked_time_ms, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from readers.cursors.cursors import CheckCursors
+    from readers.store.store import Store
+    from rmqtx_cli.output.views import View
+    from verdicts.check.steps import Round
+    from verdicts.check.timers_without_copies import AskingRound
+    from verdicts.simulation.simulation import SimulatedCheck
+
+NAME = "simulate"
+SHORT = "what the broker's check will do next, without a broker"
+EXAMPLES = (
+    Example("rmqtx simulate STORE", "the next three rounds, half by half"),
+    Example("rmqtx simulate STORE --show transactions", "when each open transaction is given up on"),
+    Example("rmqtx simulate STORE --show rounds --rounds 20", "counts, bytes and cursors of twenty rounds"),
+    Example("rmqtx simulate STORE --show transactions --with transactionCheckMax=30", "the same with another setting"),
+    Example("rmqtx simulate STORE --half-cursor 0 --op-cursor 0", "what setting the cursors back would do"),
+)
+
+_ROUNDS = 3
+#: Settings that the check goes by.
+_CHANGEABLE = (
+    "transactionCheckMax", "transactionTimeOut", "transactionCheckInterval", "fileReservedTime",
+    "checkTransactionMessageTimerInterval",
+)
+#: One that is no number (3.0, 3.1).
+_SWITCH = "checkTransactionMessageEnable"
+
+
+class Shown(StrEnum):
+    """Which rows are given."""
+
+    CHECKS = "checks"
+    ROUNDS = "rounds"
+    TRANSACTIONS = "transactions"
+
+
+#: What the configurations' rows are sorted by, so that the same of both stand one below the other.
+_BESIDE = {
+    Shown.CHECKS: ("design", "table_file", "queue_id", "round", "half_queue_offset"),
+    Shown.ROUNDS: ("design", "table_file", "queue_id", "round"),
+    Shown.TRANSACTIONS: ("design", "table_file", "queue_id", "half_queue_offset"),
+}
+
+ShowOption = Annotated[
+    Shown,
+    typer.Option("--show", help="Each half in each round, one row for each round, or what becomes of each half."),
+]
+RoundsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--rounds", min=1, max=10_000, metavar="N",
+        help="So many rounds; 3 by default, with --show transactions until all are given up on.",
+    ),
+]
+WithOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with", metavar="NAME=VALUE",
+        help="Simulate once more with this setting of the broker changed; repeat it to change several at once.",
+    ),
+]
+ClockOption = Annotated[
+    str | None,
+    typer.Option(
+        "--at", metavar="TIME",
+        help="When the first round begins: ISO 8601, a date, +10m, or epoch seconds or milliseconds; default now.",
+    ),
+]
+HalfCursorOption = Annotated[
+    int | None, typer.Option("--half-cursor", min=0, metavar="N", help="As if the half cursor stood there.")
+]
+OpCursorOption = Annotated[
+    int | None, typer.Option("--op-cursor", min=0, metavar="N", help="As if the op cursor stood there.")
+]
+
+
+def command(
+    store: StoreArguments,
+    show: ShowOption = Shown.CHECKS,
+    rounds: RoundsOption = None,
+    changes: WithOption = None,
+    at: ClockOption = None,
+    half_cursor: HalfCursorOption = None,
+    op_cursor: OpCursorOption = None,
+    where: WhereOption = None,
+    fail_on: FailOnOption = None,
+    limit: LimitOption = None,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    commit_log: CommitLogOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Run the broker's check over a store, in memory: what is checked, put back, asked for, given up on.
+
+    It is that of half topics (4.3.0+), of the state table's timers (3.0, 3.1) or of RocksDB (5.4.0+), whichever the
+    store shows. The rules are those of the broker's version, the clock starts now or --at a time, and nobody else does
+    anything: no producer answers, no half is sent.
+    """
+    import pyarrow as pa
+
+    from readers.cursors.cursors import check_cursors
+    from readers.model.reading import Reading
+    from readers.store.broker_conf import read_broker_conf
+    from readers.store.broker_settings import broker_settings
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
+    from verdicts.check.window import batches_ops_seen
+    from verdicts.simulation.simulation_setup import Configuration, has_half_queue, simulated_checks
+
+    voice = Voice(verbose, quiet)
+    asked_ms = asked_time_ms("--at", at, voice)
+    begin_ms = time.time_ns() // 1_000_000 if asked_ms is None else asked_ms
+    changed = _changed(changes or [])
+    opened = open_stores(store, commit_log, broker_conf, broker_version)
+    schema, view = _table(show, with_store=len(opened.stores) > 1, with_configuration=bool(changed))
+    listing = Listing(schema, view, output_format, output, fields, where, fail_on, limit, voice)
+    refuse_inside(output, opened.stores)
+    cursors = {
+        one.root: _wanted(one, check_cursors(one), half_cursor, op_cursor) if has_half_queue(one) else None
+        for one in opened.stores
+    }
+    say_header(opened, voice)
+    if half_cursor is not None or op_cursor is not None:
+        for root in (root for root, known in cursors.items() if known is None):
+            voice.note(f"{root}: its check has no cursors: --half-cursor and --op-cursor change nothing here")
+    voice.note(f"the first round begins at {time_text(begin_ms)}{'' if at else ' (now)'}, and no producer answers")
+    conf = {} if broker_conf is None else read_broker_conf(broker_conf)
+    reading = Reading(schema, ())
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for one in opened.stores:
+            wanted = {"as is": conf}
+            if changed:
+                wanted[" ".join(f"{key}={value}" for key, value in changed.items())] = {**conf, **changed}
+            seen = batches_ops_seen(one)
+            configurations = [
+                Configuration(
+                    name, broker_settings(one, conf=keys, version=broker_version, batches_ops_seen=seen), keys
+                )
+                for name, keys in wanted.items()
+            ]
+            found, findings, notes = simulated_checks(one, configurations, cursors[one.root], begin_ms)
+            reading.findings += [*one.findings, *findings]
+            for note in notes:
+                voice.note(note)
+            if not changed:
+                for simulated in found:
+                    yield from _rows(show, simulated, rounds, voice, with_name=False)
+                continue
+            rows = [batch for simulated in found for batch in _rows(show, simulated, rounds, voice, with_name=True)]
+            table = pa.Table.from_batches(rows, schema)
+            yield from table.sort_by([(name, "ascending") for name in _BESIDE[show]]).to_batches()
+
+    listing.write(batches())
+    for finding in reading.findings:
+        if finding.advice is not None:
+            voice.note(f"next: {finding.advice}")
+    return listing.conclude(reading)
+
+
+def _changed(changes: list[str]) -> dict[str, str]:
+    """The settings that `--with` names.
+
+    Raises: BadRequest.
+    """
+    changed: dict[str, str] = {}
+    for text in changes:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or name not in (*_CHANGEABLE, _SWITCH):
+            advice = f"one of {', '.join(_CHANGEABLE)}, =N, or {_SWITCH}=false"
+            raise BadRequest(f"--with {text}: no setting of the check", advice=advice)
+        if name == _SWITCH:
+            if value not in ("true", "false"):
+                raise BadRequest(f"--with {text}: {value!r} is neither true nor false")
+        elif not re.fullmatch(r"[0-9]{1,9}", value):
+            raise BadRequest(f"--with {text}: {value!r} is not a number that a broker reads")
+        changed[name] = value
+    return changed
+
+
+def _wanted(store: Store, cursors: CheckCursors, half: int | None, op: int | None) -> CheckCursors:
+    """The store's cursors, or where somebody wants them to stand.
+
+    Raises: BadText where they are not known.
+    """
+    from verdicts.simulation.simulation_setup import with_cursors
+
+    wanted = with_cursors(cursors, half, op)
+    if wanted.half is None or wanted.op is None:
+        raise BadText(
+            f"{store.root}: where the check stands is not known", file=cursors.file or store.place("config"),
+            advice="say it: --half-cursor N --op-cursor M",
+        )
+    return wanted
+
+
+def _table(show: Shown, *, with_store: bool, with_configuration: bool) -> tuple[pa.Schema, View]:
+    from rmqtx_cli.pages.simulation_views import checks_view, fates_view, rounds_view
+    from verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
+
+    schema, view = {
+        Shown.CHECKS: (SIMULATED_CHECKS, checks_view),
+        Shown.ROUNDS: (SIMULATED_ROUNDS, rounds_view),
+        Shown.TRANSACTIONS: (SIMULATED_TRANSACTIONS, fates_view),
+    }[show]
+    return schema, view(with_store=with_store, with_configuration=with_configuration)
+
+
+def _rows(
+    show: Shown, simulated: SimulatedCheck, rounds: int | None, voice: Voice, *, with_name: bool
+) -> Iterator[pa.RecordBatch]:
+    from rmqtx_cli.pages.simulation_views import (
+        asking_line,
+        endless_line,
+        ends_line,
+        round_line,
+        stuck_line,
+        table_name,
+    )
+    from verdicts.check.timers_without_copies import AskingRound
+    from verdicts.model.foretold import ROUNDS_MAX
+    from verdicts.simulation.simulation import Simulated, check_rows, round_rows, transaction_rows
+
+    prefix = f"{simulated.configuration}: " if with_name else ""
+    if not isinstance(simulated, Simulated):
+        prefix += f"{table_name(simulated)}: "
+    if show is Shown.TRANSACTIONS:
+        rows = transaction_rows(simulated, ROUNDS_MAX if rounds is None else rounds)
+        yield rows
+        if not isinstance(simulated, Simulated) and simulated.settings is None:
+            voice.note(prefix + endless_line(rows))
+            return
+        ends, times = rows["end"].to_pylist(), [one for one in rows["end_time_ms"].to_pylist() if one is not None]
+        last = simulated.last if isinstance(simulated, Simulated) else None
+        stuck = None if last is None else stuck_line(last)
+        if stuck is not None:
+            voice.note(prefix + stuck)
+        voice.note(prefix + ends_line(ends, max(times, default=None), sum(rows["written_bytes"].to_pylist())))
+        return
+    played: list[Round | AskingRound] = []
+    every: Iterator[Round | AskingRound] = simulated.rounds()
+    for one in islice(every, rounds or _ROUNDS):
+        played.append(one)
+        line = asking_line(len(played), one) if isinstance(one, AskingRound) else round_line(len(played), one)
+        (voice.note if show is Shown.CHECKS else voice.detail)(prefix + line)
+    yield from check_rows(simulated, played) if show is Shown.CHECKS else [round_rows(simulated, played)]

@@ -1,0 +1,124 @@
+"""`rmqtx stores`: what is here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitLogOption,
+    FieldsOption,
+    FormatOption,
+    OutputFormat,
+    OutputOption,
+    QuietOption,
+    VerboseOption,
+    WhereOption,
+)
+from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words.say import Voice
+
+NAME = "stores"
+SHORT = "what is here, and what can be trusted"
+EXAMPLES = (
+    Example("rmqtx stores /data/rocketmq/store", "one store"),
+    Example("rmqtx stores /evidence", "every store below a directory"),
+    Example("rmqtx stores 's3://evidence/*/store'", "stores that were copied to object storage, read in place"),
+    Example("rmqtx stores", "the stores that ~/.config/rmqtx/config.toml names"),
+    Example("rmqtx stores STORE --format json --fields store,half_lag", "one number, for a script"),
+)
+
+PathArguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="PATH",
+        help="Roots of stores, or directories that stores lie below: paths, URIs, patterns; those that the "
+        "configuration file names, where none is given.",
+    ),
+]
+
+
+def command(
+    paths: PathArguments = None,
+    where: WhereOption = None,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    commit_log: CommitLogOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Say what is here: design, broker versions, files, ranges, cursors, in use or not, and what can be trusted.
+
+    Reads directory entries and small files only, whatever the size of the logs.
+    """
+    from readers.model.errors import BadRequest, SourceError
+    from readers.model.findings import Finding
+    from readers.storage.places import expand
+    from readers.store.broker_conf import read_broker_conf
+    from readers.store.broker_settings import broker_settings
+    from readers.store.store import Store
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.output.port import open_stream
+    from rmqtx_cli.output.views import plain_view
+    from rmqtx_cli.pages.stores_table import STORES, draw_stores, store_row, stores_table
+    from rmqtx_cli.sources.finding_stores import stores_below
+    from rmqtx_cli.sources.opening import refuse_inside
+
+    voice = Voice(verbose, quiet)
+    paths = paths or _configured(voice)
+    if commit_log and len(paths) > 1:
+        raise BadRequest("--commitlog says where one store's log is, and several paths are given")
+    listing = Listing(STORES, plain_view(STORES.names), output_format, output, fields, where, voice=voice)
+    conf = None if broker_conf is None else read_broker_conf(broker_conf)
+    stores: list[Store] = []
+    failed = False
+    for path in paths:
+        try:
+            for place in expand([path]):
+                stores += stores_below(place, tuple(commit_log or ()))
+        except SourceError as error:
+            say.error(str(error))
+            failed = True
+    if not stores:
+        return exit_status.UNREADABLE
+    refuse_inside(output, stores)
+    rows: list[dict[str, Any]] = []
+    findings: list[Finding] = []
+    for store in stores:
+        row, found = store_row(store, broker_settings(store, conf=conf, version=broker_version))
+        rows.append(row)
+        findings += found
+    if listing.format is OutputFormat.TABLE and fields is None and where is None:
+        with open_stream(output) as stream:
+            draw_stores(rows, stream)
+    else:
+        listing.write(iter(stores_table(rows).to_batches()))
+    voice.findings(findings)
+    if failed:
+        return exit_status.UNREADABLE
+    if any(finding.kind.severity == "error" for finding in findings):
+        return exit_status.INCOMPLETE
+    return exit_status.DONE
+
+
+def _configured(voice: Voice) -> list[str]:
+    """The places of the stores that the configuration file names.
+
+    Raises: BadRequest where it names none.
+    """
+    from readers.model.errors import BadRequest
+    from rmqtx_cli.options.configuration import configuration
+
+    known = configuration()
+    if not known.stores:
+        raise BadRequest("no store is named", advice="rmqtx stores PATH; or name stores in ~/.config/rmqtx/config.toml")
+    for name, place in known.stores.items():
+        voice.note(f"{name}: {place}")
+    return list(known.stores.values())

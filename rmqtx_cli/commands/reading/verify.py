@@ -1,0 +1,213 @@
+"""`rmqtx verify`: whether a store is whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from readers.model.errors import BadRequest
+from readers.model.findings import KINDS
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitLogOption,
+    ConfOption,
+    EngineName,
+    EngineOption,
+    FailOnOption,
+    FieldsOption,
+    FormatOption,
+    HashOption,
+    LimitOption,
+    MasterOption,
+    OutputOption,
+    ProcessesOption,
+    QuietOption,
+    RemoteOption,
+    SplitSizeOption,
+    StoreArguments,
+    TemporaryOption,
+    VerboseOption,
+    WhereOption,
+    WithMetaOption,
+)
+from rmqtx_cli.sources.transaction_tables import DatabaseOptions, with_database_options
+from rmqtx_cli.words import exit_status
+from rmqtx_cli.words.say import SEVERITIES, Voice
+from rmqtx_cli.words.text import count
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NAME = "verify"
+SHORT = "whether a store is whole: log, queues, index, checkpoint, cursors"
+EXAMPLES = (
+    Example("rmqtx verify STORE", "every record, slot and index entry against each other"),
+    Example("rmqtx verify STORE --quick", "headers and the ends of the derived files only"),
+    Example("rmqtx verify STORE --where 'code ~ start-' --broker-version 5.3.3", "what a start would destroy"),
+    Example("rmqtx verify STORE --where 'severity = error' --format jsonl", "what is lost, for a script"),
+    Example("rmqtx verify STORE --max-duration 10m", "nightly from cron: all of a large store in some nights"),
+    Example("rmqtx verify STORE --fail-on 'code = record-body-crc'", "only this is a failure"),
+    Example("rmqtx verify s3://evidence/broker-a/store --engine spark", "many cores, nothing downloaded"),
+)
+
+QuickOption = Annotated[
+    bool, typer.Option(
+        "--quick",
+        help="Headers and the ends of the derived files only: no cross-check and no body CRC (which may end a start).",
+    ),
+]
+FullOption = Annotated[
+    bool, typer.Option("--full", help="Also inflate compressed bodies and read every property.")
+]
+MaxDurationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--max-duration", metavar="DURATION",
+        help="Begin no file of the log that would not be read within this time; those checked longest ago come first.",
+    ),
+]
+StateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state", metavar="FILE",
+        help="Where a run with --max-duration keeps which file was checked when; in $XDG_STATE_HOME/rmqtx by default.",
+    ),
+]
+
+
+@with_database_options
+def command(
+    context: typer.Context,
+    store: StoreArguments,
+    quick: QuickOption = False,
+    full: FullOption = False,
+    max_duration: MaxDurationOption = None,
+    state: StateOption = None,
+    where: WhereOption = None,
+    limit: LimitOption = None,
+    fail_on: FailOnOption = None,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    engine: EngineOption = EngineName.AUTO,
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    conf: ConfOption = None,
+    split_bytes: SplitSizeOption = None,
+    processes: ProcessesOption = None,
+    temporary: TemporaryOption = None,
+    hash_all: HashOption = False,
+    with_meta: WithMetaOption = False,
+    commit_log: CommitLogOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+    *,
+    database: DatabaseOptions,
+) -> int:
+    """Verify the stores: the chain of records, CRCs, and log, queues, index, checkpoint and cursors against each other.
+
+    Each row is something wrong, where, and what it means for transactions; also what the broker's next start would
+    truncate, skip or delete, by the rules of its version (--broker-version, else what the store tells of it). Exits
+    with 1 where any of it is an error or a warning, or with --fail-on where a row fulfils that; notes are no failure.
+    """
+    from readers.model.tables import FINDINGS
+    from readers.store.broker_conf import read_broker_conf
+    from readers.store.broker_settings import parse_version
+    from rmqtx_cli.monitoring.verify_state import within_budget
+    from rmqtx_cli.output.accounting import accounting
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.output.views import VIEWS, View
+    from rmqtx_cli.sources.engines import EngineOptions, chosen_engine
+    from rmqtx_cli.sources.opening import consistency, open_stores, refuse_inside
+    from rmqtx_cli.sources.provenance import take_custody
+    from rmqtx_cli.words.progress import shown
+    from verdicts.verify.verify import DEFAULT, FULL, NOT_LOOKED_AT, QUICK, Verify
+
+    if quick and full:
+        raise BadRequest("--quick and --full are two depths: ask for one")
+    if state is not None and max_duration is None:
+        raise BadRequest("--state is for runs that end in time: give --max-duration too")
+    if broker_version is not None:
+        parse_version(broker_version)  # before hours of reading
+    voice = Voice(verbose, quiet)
+    if database.address is not None and (quick or max_duration is not None):
+        advice = "leave out --quick and --max-duration"
+        raise BadRequest("--transaction-table is compared with the whole log", advice=advice)
+    engine_options = database.engine_of(
+        EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
+    )
+    view = View(VIEWS["findings"].columns, "" if where is None else "no finding fulfils the condition")
+    listing = Listing(FINDINGS, view, output_format, output, fields, where, fail_on, limit, voice, with_meta)
+    opened = open_stores(store, commit_log)
+    refuse_inside(output, opened.stores)
+    refuse_inside(state, opened.stores)
+    for one in opened.stores:
+        voice.note(f"{one.root}: {consistency(one)}")
+    counted = _Counted()
+    with chosen_engine(engine_options, opened.stores, voice) as given, shown("verifying", voice) as progress:
+        take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice)
+        level = QUICK if quick else FULL if full else DEFAULT
+        conf_pairs = tuple(sorted(read_broker_conf(broker_conf).items())) if broker_conf else ()
+        job = Verify(level, broker_version, conf_pairs, database.read(opened.stores, given))
+        if max_duration is None:
+            reading = given.run_job(job, opened.stores, progress=progress)
+        else:
+            reading = within_budget(job, opened.stores, given, max_duration, state, voice, progress)
+        listing.write(
+            counted.watching(reading), to_the_end=True,
+            answer=lambda: counted.lines(NOT_LOOKED_AT[level], is_partial=max_duration is not None),
+        )
+    listing.say_limit("finding")
+    amounts = accounting(reading)
+    if amounts is not None:
+        voice.note(amounts)
+    is_failure = listing.has_failed if fail_on is not None else counted.is_failure
+    return exit_status.FINDINGS if is_failure else exit_status.DONE
+
+
+@dataclass(slots=True)
+class _Counted:
+    """Findings seen so far, by severity and code."""
+
+    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
+    #: What findings say of themselves, beyond what their kind says, by code.
+    commands: dict[str, str] = field(default_factory=dict)
+
+    def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted as they pass."""
+        for batch in batches:
+            codes = batch["code"].to_pylist()
+            self.kinds.update(zip(batch["severity"].to_pylist(), codes, strict=True))
+            for code, advice in zip(codes, batch["advice"].to_pylist(), strict=True):
+                if advice != (KINDS[code].advice or None):
+                    self.commands.setdefault(code, advice)
+            yield batch
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether anything was more than a note."""
+        return any(severity != "note" for severity, _ in self.kinds)
+
+    def lines(self, not_looked_at: str, *, is_partial: bool) -> Iterator[str]:
+        """What was found, worst first; of what was not looked at nothing is claimed."""
+        if not self.is_failure and (not_looked_at or is_partial):
+            where = " in the files of the log that were read" if is_partial else ""
+            left = f"; not looked at: {not_looked_at} (--full)" if not_looked_at else ""
+            yield f"{'no error' if self.kinds else 'nothing'} found{where}{left}"
+        elif not self.kinds:
+            yield "nothing is wrong"
+        for wanted in SEVERITIES:
+            codes = {code: number for (severity, code), number in sorted(self.kinds.items()) if severity == wanted}
+            if codes:
+                said = ", ".join(f"{number} {code}" for code, number in codes.items())
+                yield f"{count(sum(codes.values()), wanted)}: {said}"
+        yield from (f"next: {command}   # {code}" for code, command in self.commands.items())

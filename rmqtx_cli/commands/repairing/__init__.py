@@ -1,0 +1,1 @@
+"""Commands that make or mend files of a store."""

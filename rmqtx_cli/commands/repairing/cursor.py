@@ -1,0 +1,183 @@
+"""`rmqtx cursor set`: sets the cursors of the transaction check in a stopped broker's files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from readers.model.errors import BadRequest
+from rmqtx_cli.acting.acting import DryRunOption, YesOption
+from rmqtx_cli.commands import Example, epilog
+from rmqtx_cli.options.asking import agreed
+from rmqtx_cli.options.command_tree import CommandTree
+from rmqtx_cli.options.options import FieldsOption, FormatOption, OutputOption, QuietOption, VerboseOption
+from rmqtx_cli.options.row_options import with_row_options
+from rmqtx_cli.sources.offline import OfflineOptions, with_offline_options
+from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import count
+
+if TYPE_CHECKING:
+    from repairs.cursors.cursors import Move
+    from rmqtx_cli.output.views import View
+
+NAME = "cursor"
+SHORT = "set the check's cursors, knowing what the broker would do then"
+EXAMPLES = (
+    Example("rmqtx cursor set --half 4711 --store STORE --to COPY --dry-run", "whom would that abandon, or ask again?"),
+    Example("rmqtx cursor set --half 4712 --store STORE --to COPY", "step over a half message that stops the check"),
+    Example(
+        "rmqtx cursor set --half 4000 --op 900 --store STORE --in-place --undo cursors.undo",
+        "ask again for what was passed over, with the ops that ended others",
+    ),
+)
+
+app = CommandTree(short_help=SHORT, help="The cursors of the transaction check in a stopped broker's files.")
+
+HalfOption = Annotated[
+    int | None, typer.Option("--half", min=0, metavar="N", help="The half queue offset that the check reads next.")
+]
+OpOption = Annotated[
+    int | None, typer.Option("--op", min=0, metavar="M", help="The op queue offset that the check reads next.")
+]
+ReasonOption = Annotated[
+    str | None, typer.Option("--reason", metavar="TEXT", help="Why; it goes into the receipt.")
+]
+OverrideOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--override", metavar="EFFECT", help="Let this effect be: abandoned, asked-again; needs --reason; repeatable."
+    ),
+]
+
+
+@with_offline_options
+def command(
+    offline: OfflineOptions,
+    half: HalfOption = None,
+    op: OpOption = None,
+    reason: ReasonOption = None,
+    override: OverrideOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    fields: FieldsOption = None,
+    output_format: FormatOption = None,
+    output: OutputOption = None,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Set the cursors of the transaction check (CID_RMQ_SYS_TRANS) in config/consumerOffset.json and its backup, with
+    enableLmq in config/lmqConsumerOffset.json.
+
+    The rows say which transactions the broker would treat otherwise. Refused, unless overridden, are cursors that
+    abandon what is undecided, or have decided ones asked for again: a half cursor that goes back wants an op cursor
+    that goes back behind the decisions too. `rmqtx simulate` says what the next rounds would do.
+    """
+    from readers.cursors.cursors import check_cursors
+    from readers.store.broker_conf import read_broker_conf
+    from repairs.changes.destinations import carried_out
+    from repairs.cursors.cursors import CURSOR_EFFECTS, change_set, effects, moves
+    from repairs.cursors.receipts import receipt_of_moves
+    from repairs.receipts.journal import Journal
+    from rmqtx_cli.output.listing import Listing
+
+    voice = Voice(verbose, quiet)
+    _check(override, reason)
+    listing = Listing(CURSOR_EFFECTS, view(), output_format, output, fields, voice=voice)
+    conf = {} if offline.broker_conf is None else read_broker_conf(offline.broker_conf)
+    with offline.locked(voice) as (store, settings_of, destination, opened):
+        wanted = moves(store, settings_of(store), conf, half=half, op=op)
+        changes = change_set(store, wanted)
+        for move in wanted:
+            voice.note(_way(move))
+        rows = effects(store, changes, settings_of, opened)
+        listing.write(_batches(rows))
+        if _is_refused(rows, override or ()):
+            return exit_status.REFUSED_BY_GUARD
+        if dry_run:
+            voice.note("nothing was done: --dry-run")
+            return exit_status.DONE
+        if not yes and not agreed(f"{offline.warning}: set the cursors"):
+            say.line("rmqtx: nothing was done")
+            return exit_status.INTERRUPTED
+        about = [_way(move) for move in wanted]
+        with receipt_of_moves(Journal(), store, wanted, destination, reason=reason, overrides=override or ()) as made:
+            about = [f"{line} (receipt {made.receipt_id})" for line in about]
+            about += [f"reason: {reason}"] if reason else []
+            root, directories = carried_out(changes, store, destination, about)
+            made.store = root
+            _prove(wanted, check_cursors(opened(root, directories)))
+        offline.say_where(voice)
+        voice.note(f"receipt {made.receipt_id} is in {Journal().path}")
+    return exit_status.DONE
+
+
+app.command("set", short_help=SHORT, epilog=epilog(EXAMPLES))(with_row_options(command))
+
+
+def _check(override: Sequence[str] | None, reason: str | None) -> None:
+    from repairs.cursors.cursors import UNWANTED
+    from rmqtx_cli.words.near import did_you_mean
+
+    for name in override or ():
+        if name not in UNWANTED:
+            raise BadRequest(f"no effect {name!r}", advice=did_you_mean(name, list(UNWANTED)))
+    if override and not (reason or "").strip():
+        raise BadRequest("--override needs --reason TEXT: who lets an effect be says why")
+
+
+def _way(move: Move) -> str:
+    before = "the queue's begin" if move.before is None else str(move.before)
+    return f"cursor of {move.topic}: from {before} to {move.after}"
+
+
+def _is_refused(rows: Sequence[dict[str, Any]], override: Sequence[str]) -> bool:
+    """Whether an effect that nobody wants would come of it; says which."""
+    from repairs.cursors.cursors import KINDS, UNWANTED
+
+    counts = Counter(row["kind"] for row in rows)
+    found = [kind for kind in UNWANTED if counts[kind] and kind not in override]
+    for kind in found:
+        say.error(
+            f"refused by {kind}: {count(counts[kind], 'transaction')}: {KINDS[kind]} - choose other cursors, or say "
+            f"--override {kind} --reason TEXT"
+        )
+    return bool(found)
+
+
+def _prove(wanted: Sequence[Move], found: Any) -> None:
+    """Read back what was set.
+
+    Raises: AssertionError if it is not there, which would be a bug.
+    """
+    from readers.store.store import HALF_TOPIC
+
+    for move in wanted:
+        cursors = found.half if move.topic == HALF_TOPIC else found.op
+        assert cursors is not None
+        assert cursors.get(0) == move.after, _way(move)
+
+
+def _batches(rows: Sequence[dict[str, Any]]) -> Any:
+    import pyarrow as pa
+
+    from repairs.cursors.cursors import CURSOR_EFFECTS
+
+    return iter([pa.RecordBatch.from_pylist(list(rows), schema=CURSOR_EFFECTS)] if rows else [])
+
+
+def view() -> View:
+    """How the changes are listed."""
+    from rmqtx_cli.output.views import ALWAYS, View, plain
+
+    return View(
+        (
+            plain("kind", ALWAYS), plain("transaction_id", ALWAYS), plain("topic", 4),
+            plain("keys", 4, may_be_cut=True), plain("state_before", ALWAYS, "before"),
+            plain("state_after", ALWAYS, "after"), plain("reason_after", 2, "why", may_be_cut=True),
+        ),
+        "no transaction is treated otherwise",
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The manual pages, made from the tree of commands and the declarations."""

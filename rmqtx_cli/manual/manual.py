@@ -1,0 +1,196 @@
+"""The manual pages, made from the tree of commands and the declared layouts: `python -m rmqtx_cli.manual.manual DIRECTORY`.
+
+They are committed, and a test holds them current, so that a machine without Python can read them too.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from rmqtx_cli.commands import Example, decode, transaction_table
+from rmqtx_cli.commands.acting import probe
+from rmqtx_cli.commands.reading import check, explain
+from rmqtx_cli.commands.repairing import cursor
+from rmqtx_cli.main import COMMANDS, app
+from rmqtx_cli.manual.manual_store import store_page
+from rmqtx_cli.manual.roff import bold, heading, item, page, paragraph, verbatim
+from rmqtx_cli.options.configuration import KEYS as CONFIGURATION_KEYS
+from rmqtx_cli.words.exit_status import CHECK_MEANINGS, MEANINGS
+
+NAME = "rmqtx"
+_ENVIRONMENT = {
+    "RMQTX_DEBUG": "set to anything, shows the traceback of a bug instead of one line",
+    "RMQTX_LEDGER_USER": "the user of a ledger's database, for rmqtx reconcile",
+    "RMQTX_LEDGER_PASSWORD": "its password; neither is ever taken from an argument",
+    "NAMESRV_ADDR": "name servers to ask where no store, no --namesrv and no broker's address is given",
+    "RMQTX_ACCESS_KEY": "who asks live brokers with access control; never taken from an argument",
+    "RMQTX_SECRET_KEY": "its secret key; --credentials FILE gives both instead",
+    "RMQTX_SECURITY_TOKEN": "its security token, where temporary keys have one",
+    "RMQTX_TLS_KEY_PASSWORD": "the password of the key that --tls-key names, if it is encrypted",
+    "RMQTX_STORE": "the store to read where none is named; a path, a URI or a name in the configuration file",
+    "RMQTX_CONFIG": "the configuration file; else rmqtx/config.toml in XDG_CONFIG_HOME, which is ~/.config by default",
+    "XDG_STATE_HOME": "where rmqtx check keeps what it compares with, in rmqtx/; ~/.local/state by default",
+    "COLUMNS": "width of tables and help texts on a terminal, if it is not the terminal's own",
+}
+_CONFIGURATION = (
+    "A TOML file, the first of $RMQTX_CONFIG, $XDG_CONFIG_HOME/rmqtx/config.toml and ~/.config/rmqtx/config.toml; "
+    "--verbose says which was read. Options win over the environment, and that wins over the file. It holds no "
+    "secrets. Its keys:"
+)
+_SAFETY = (
+    "Commands that read write nothing into a store and lock no file in it, and its broker may be running: lengths are "
+    "taken once, and the first line on stderr says how consistent the reading was. Commands that change a store "
+    "make a changed copy (--to), or change it where it is (--in-place) once the way back is on the disk (--undo), and "
+    "want its broker stopped. Text out of a store never reaches a terminal unescaped."
+)
+
+
+def pages() -> dict[str, str]:
+    """File name → roff of every manual page."""
+    root = typer.main.get_command(app)
+    found = {f"{NAME}.1": _root_page(root), f"{NAME}-store.5": store_page()}
+    for module in (*COMMANDS, explain):
+        found[f"{NAME}-{module.NAME}.1"] = _command_page(_sub(root, module.NAME), module, (module.NAME,))
+    only = _sub(_sub(root, cursor.NAME), "set")  # a group of one command: its page bears the group's name
+    found[f"{NAME}-{cursor.NAME}.1"] = _command_page(only, cursor, (cursor.NAME, "set"), f"{NAME}-{cursor.NAME}")
+    for of, synopsis in ((decode, "KIND"), (transaction_table, "VERB")):
+        group = _sub(root, of.NAME)
+        found[f"{NAME}-{of.NAME}.1"] = _group_page(group, of.NAME, synopsis)
+        for module in of.KINDS:
+            words = (of.NAME, module.NAME)
+            found[f"{NAME}-{'-'.join(words)}.1"] = _command_page(_sub(group, module.NAME), module, words)
+    return found
+
+
+def _sub(group: Any, name: str) -> Any:
+    return group.commands[name]
+
+
+def _root_page(root: Any) -> str:
+    def lines() -> Iterator[str]:
+        yield from heading("NAME")
+        yield from paragraph(f"{NAME} - inspect the transactional message stores of Apache RocketMQ")
+        yield from heading("SYNOPSIS")
+        yield from paragraph(bold(f"{NAME} COMMAND") + " [OPTION]... STORE...", is_roff=True)
+        yield from heading("DESCRIPTION")
+        for text in _description(root):
+            yield from paragraph(text)
+        yield from paragraph(_SAFETY)
+        yield from heading("COMMANDS")
+        for name, command in root.commands.items():
+            yield from item(f"{NAME}-{name}(1)", command.short_help or "")
+        yield from heading("OPTIONS")
+        yield from _options(root, (), wanted="option")
+        yield from heading("EXIT STATUS")
+        for number, meaning in MEANINGS.items():
+            yield from item(str(number), f"{meaning}.")
+        yield from paragraph("rmqtx check and probe exit as Nagios plug-ins do, whatever happens:")
+        for number, meaning in CHECK_MEANINGS.items():
+            yield from item(str(number), f"{meaning}.")
+        yield from heading("ENVIRONMENT")
+        for name, meaning in _ENVIRONMENT.items():
+            yield from item(name, f"{meaning}.")
+        yield from heading("CONFIGURATION FILE")
+        yield from paragraph(_CONFIGURATION)
+        for name, meaning in CONFIGURATION_KEYS.items():
+            yield from item(name, f"{meaning}.")
+        yield from heading("SEE ALSO")
+        yield from paragraph(", ".join([*(f"{NAME}-{name}(1)" for name in root.commands), f"{NAME}-store(5)"]))
+
+    return page(NAME, 1, lines())
+
+
+def _group_page(group: Any, name_of_group: str, kind: str) -> str:
+    title = f"{NAME}-{name_of_group}"
+    operands = " STORE..." if kind == "KIND" else ""
+
+    def lines() -> Iterator[str]:
+        yield from heading("NAME")
+        yield from paragraph(f"{title} - {group.short_help}")
+        yield from heading("SYNOPSIS")
+        yield from paragraph(bold(f"{NAME} {name_of_group} {kind}") + " [OPTION]..." + operands, is_roff=True)
+        yield from heading("DESCRIPTION")
+        yield from paragraph(group.help)
+        yield from heading(f"{kind}S")
+        for name, command in group.commands.items():
+            yield from item(f"{title}-{name}(1)", command.short_help or "")
+        yield from heading("SEE ALSO")
+        yield from paragraph(f"{NAME}(1), {NAME}-store(5)")
+
+    return page(title, 1, lines())
+
+
+def _command_page(command: Any, module: Any, words: tuple[str, ...], title: str | None = None) -> str:
+    title = title or "-".join((NAME, *words))
+    examples: tuple[Example, ...] = module.EXAMPLES
+
+    def lines() -> Iterator[str]:
+        yield from heading("NAME")
+        yield from paragraph(f"{title} - {module.SHORT}")
+        yield from heading("SYNOPSIS")
+        arguments = " ".join(_argument(p) for p in command.params if p.param_type_name == "argument")
+        yield from paragraph(f"{bold(' '.join((NAME, *words)))} [OPTION]... {arguments}", is_roff=True)
+        yield from heading("DESCRIPTION")
+        for text in _description(command):
+            yield from paragraph(text)
+        yield from heading("ARGUMENTS")
+        yield from _options(command, words, wanted="argument")
+        yield from heading("OPTIONS")
+        yield from _options(command, words, wanted="option")
+        yield from heading("EXIT STATUS")
+        for number, meaning in (CHECK_MEANINGS if module in (check, probe) else MEANINGS).items():
+            yield from item(str(number), f"{meaning}.")
+        yield from heading("EXAMPLES")
+        for example in examples:
+            yield from paragraph(f"{example.says}:")
+            yield from verbatim(example.line)
+        yield from heading("SEE ALSO")
+        yield from paragraph(f"{NAME}(1), {NAME}-store(5), {NAME}-explain(1)")
+
+    return page(title, 1, lines())
+
+
+def _description(command: Any) -> list[str]:
+    text = inspect.cleandoc(command.help or "")
+    return [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
+
+
+def _argument(parameter: Any) -> str:
+    name = f"{parameter.metavar}..." if parameter.nargs != 1 else str(parameter.metavar)
+    return name if parameter.required else f"[{name}]"
+
+
+def _options(command: Any, words: tuple[str, ...], *, wanted: str) -> Iterator[str]:
+    context = command.make_context(
+        " ".join((NAME, *words)), [], resilient_parsing=True, help_option_names=["-h", "--help"]
+    )
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None and parameter.param_type_name == wanted:
+            names = _argument(parameter) if wanted == "argument" else record[0]
+            yield from item(names, " ".join(re.sub(r"\[(required|x>=\d+)\]", "", record[1]).split()))
+
+
+def write(directory: Path) -> None:
+    """Write every page, and remove pages of commands that are no more."""
+    directory.mkdir(parents=True, exist_ok=True)
+    current = pages()
+    for old in directory.glob(f"{NAME}*.[15]"):
+        if old.name not in current:
+            old.unlink()
+    for name, text in current.items():
+        (directory / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(textwrap.dedent("usage: python -m rmqtx_cli.manual.manual DIRECTORY"))
+    write(Path(sys.argv[1]))

@@ -1,0 +1,106 @@
+"""The manual page rmqtx-store(5): words, states, flags, findings, tables and structures, from their declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from readers.model.findings import KINDS
+from readers.model.layout import Layout
+from readers.model.tables import ALL_TABLES
+from repairs.receipts.receipts import OUTCOMES as RECEIPT_OUTCOMES
+from repairs.receipts.receipts import STANDINGS
+from rmqtx_cli.manual.roff import heading, item, page, paragraph, subheading, verbatim
+from rmqtx_cli.pages.glossary import RESULT_TABLES, TERMS, meaning_of, source_of, structures
+from verdicts.ledger.reconcile import OUTCOMES, WORDS
+from verdicts.transactions.diff import CHANGES
+from verdicts.transactions.flags import FLAGS
+from verdicts.transactions.states_and_advice import ADVICE, NONE_YET, STATES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CONVENTIONS = (
+    "Names end in their unit: _ms is milliseconds since 1970 UTC, _bytes bytes, _count a number of things. An offset "
+    "names its log: commit_log_offset counts bytes of the commit log, queue_offset entries of a queue, position_bytes "
+    "bytes of one file. What is not known is null, never -1, an empty text or zero. In JSON and CSV each point in time "
+    "has a twin without _ms in ISO 8601; with --timestamps it has that alone, in Parquet and Arrow a TIMESTAMP. Bytes "
+    "are base64; lists are lists, in CSV as JSON text."
+)
+
+
+def store_page() -> str:
+    """The roff of the page."""
+    return page("rmqtx-store", 5, _lines())
+
+
+def _lines() -> Iterator[str]:
+    yield from heading("NAME")
+    yield from paragraph("rmqtx-store - what is in a RocketMQ store, and what rmqtx makes of it")
+    yield from heading("WORDS")
+    for word, meaning in TERMS.items():
+        yield from item(word, f"{meaning}.")
+    yield from heading("STATES")
+    for word, meaning in STATES.items():
+        yield from item(word, f"{meaning}.")
+    yield from heading("FLAGS")
+    for word, meaning in FLAGS.items():
+        yield from item(word, f"{meaning}.")
+    yield from heading("ADVICE")
+    for word, meaning in ADVICE.items():
+        yet = f" Where the state is UNDECIDABLE: {NONE_YET}." if word == "none" else ""
+        yield from item(word, f"{meaning}.{yet}")
+    yield from heading("FINDINGS")
+    for code, kind in KINDS.items():
+        advice = f" Advice: {kind.advice}." if kind.advice else ""
+        yield from item(f"{code} ({kind.severity})", f"{kind.title}. For transactions: {kind.meaning}.{advice}")
+    for title, words in (
+        ("WORDS OF A LEDGER", WORDS), ("OUTCOMES OF RECONCILE", OUTCOMES), ("CHANGES", CHANGES),
+        ("OUTCOMES OF ACTS", RECEIPT_OUTCOMES), ("STANDINGS OF RECEIPTS", STANDINGS),
+    ):  # fmt: skip
+        yield from heading(title)
+        for word, meaning in words.items():
+            yield from item(word, f"{meaning}.")
+    yield from heading("TABLES")
+    yield from paragraph(_CONVENTIONS)
+    for name, schema in {**ALL_TABLES, **RESULT_TABLES}.items():
+        yield from subheading(name)
+        for field in schema:
+            yield from item(f"{field.name}  {_type_name(field.type)}", meaning_of(field))
+    yield from heading("STRUCTURES ON DISK")
+    yield from paragraph("All integers are signed and big-endian.")
+    for layout in structures():
+        yield from _structure(layout)
+    yield from heading("SEE ALSO")
+    yield from paragraph("rmqtx(1), rmqtx-decode(1), rmqtx-explain(1)")
+
+
+def _type_name(kind: pa.DataType) -> str:
+    import pyarrow as pa
+
+    if pa.types.is_list(kind):
+        inner = kind.value_type
+        if pa.types.is_struct(inner):
+            return f"list of {{{', '.join(inner.field(number).name for number in range(inner.num_fields))}}}"
+        return f"list of {inner}"
+    return str(kind)
+
+
+def _structure(layout: Layout) -> Iterator[str]:
+    yield from subheading(f"{layout.name}: {layout.title}")
+    rows = [
+        (
+            str(layout.offsets[field.name]),
+            field.type_name,
+            field.name,
+            field.meaning + (f" [{field.unit}]" if field.unit else "")
+            + ("" if field.since == "all" else f" (since {field.since})"),
+        )
+        for field in layout.fields
+    ]
+    rows += [("+", part.size, part.name, part.meaning) for part in layout.variable]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    yield from verbatim("\n".join(
+        f"{at:>{widths[0]}}  {kind:<{widths[1]}}  {name:<{widths[2]}}  {meaning}" for at, kind, name, meaning in rows
+    ))
+    yield from paragraph(f"{layout.size_bytes} bytes fixed. Source: {source_of(layout)}.")

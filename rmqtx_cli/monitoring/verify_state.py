@@ -1,0 +1,105 @@
+"""Which file of a log was verified when: a small file beside no store, for verifications that end in time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from readers.model.errors import BadText, UnreadableFile
+from rmqtx_cli.words.durations import duration_text, parse_duration_ms
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import count
+
+if TYPE_CHECKING:
+    from readers.jobs.workers import Progress
+    from readers.model.reading import Reading
+    from readers.store.store import Store
+    from rmqtx_cli.sources.engines import Engine
+    from verdicts.verify.verify import Verify
+
+_FORM = 1
+
+
+def state_file(stores: list[Store]) -> Path:
+    """The file for a set of stores, whatever order they are given in."""
+    from readers.storage.places import identity_of
+    from rmqtx_cli.monitoring.memory import default_directory
+
+    names = "\0".join(sorted(identity_of(store.root) for store in stores))
+    digest = hashlib.sha256(names.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return default_directory() / f"verify-{digest}.json"
+
+
+def recall(file: Path) -> dict[str, int]:
+    """File of a log → when it was verified last, epoch milliseconds; nothing where no run left it, or it is not ours.
+
+    Raises: UnreadableFile.
+    """
+    import pyarrow as pa
+
+    from readers.model.declared_json import Form, needed
+
+    times = pa.map_(pa.string(), pa.field("verified_time_ms", pa.int64(), nullable=False))
+    form = Form("memory of rmqtx verify", pa.struct([needed("form", pa.int64()), needed("files", times)]))
+    try:
+        found = form.read(file.read_bytes(), str(file))
+    except (FileNotFoundError, BadText):
+        return {}
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=str(file)) from error
+    return dict(found["files"]) if found["form"] == _FORM else {}
+
+
+def remember(file: Path, checked: dict[str, int]) -> None:
+    """Keep it for the next run.
+
+    Raises: UnreadableFile.
+    """
+    from rmqtx_cli.output.port import written_whole
+
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(file) as stream:
+            stream.write(json.dumps({"form": _FORM, "files": checked}, indent=1).encode())
+    except OSError as error:
+        raise UnreadableFile(
+            f"cannot write {file}: {error.strerror}", file=str(file), advice="name another with --state"
+        ) from error
+
+
+def within_budget(
+    job: Verify,
+    stores: list[Store],
+    engine: Engine,
+    text: str,
+    state: Path | None,
+    voice: Voice,
+    progress: Progress | None,
+) -> Reading:
+    """The reading of as much as fits into a duration; what was read is remembered, and how far it has come is said.
+
+    Raises: BadRequest for what is no duration; UnreadableFile.
+    """
+    from verdicts.verify.time_budget import verify_within
+
+    milliseconds = parse_duration_ms(text)
+    file = state or state_file(stores)
+    partial = verify_within(
+        job, stores, milliseconds / 1000, recall(file), engine.results, split_bytes=engine.split_bytes_for(stores),
+        progress=progress,
+    )
+    here = {segment.file for store in stores for segment in store.commit_log if segment.size_bytes}
+    known = {name: time for name, time in recall(file).items() if name in here} | partial.checked
+    remember(file, known)
+    never = len(here) - len(known)
+    read = f"{len(partial.checked)} of {count(len(here), 'file')} of the log were read"
+    if partial.is_whole:
+        voice.note(f"{read}: all of it")
+    elif never:
+        voice.note(f"{read}; {count(never, 'file')} never yet; the next run goes on ({file})")
+    else:
+        now = max(partial.checked.values())
+        voice.note(f"{read}; the others at most {duration_text(now - min(known.values()))} ago ({file})")
+    return partial.reading

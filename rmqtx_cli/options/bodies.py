@@ -1,0 +1,30 @@
+"""Bodies of records as text: the same table with one column of another type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def text_schema() -> pa.Schema:
+    """RECORDS with bodies as text."""
+    import pyarrow as pa
+
+    from readers.model.tables import RECORDS
+
+    body = RECORDS.field("body")
+    return RECORDS.set(RECORDS.get_field_index("body"), pa.field("body", pa.string(), metadata=body.metadata))
+
+
+def with_text_bodies(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with its bodies as text; bytes that are no UTF-8 show as backslash escapes."""
+    import pyarrow as pa
+
+    values = [None if v is None else v.decode("utf-8", "backslashreplace") for v in batch["body"].to_pylist()]
+    at = batch.schema.get_field_index("body")
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, pa.string()) if n == at else column for n, column in enumerate(batch.columns)],
+        schema=text_schema(),
+    )

@@ -1,0 +1,73 @@
+"""Columns whose values are a closed list, so that a mistyped value is an error and not a condition that never holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from readers.model.errors import BadRequest
+from rmqtx_cli.words.near import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pyarrow as pa
+
+
+def _states() -> Iterable[str]:
+    from verdicts.transactions.states_and_advice import STATES
+
+    return STATES
+
+
+def _flags() -> Iterable[str]:
+    from verdicts.transactions.flags import FLAGS
+
+    return FLAGS
+
+
+def _advice() -> Iterable[str]:
+    from verdicts.transactions.states_and_advice import ADVICE
+
+    return ADVICE
+
+
+def _findings() -> Iterable[str]:
+    from readers.model.findings import KINDS
+
+    return KINDS
+
+
+#: The lists that a column names by `words`; what a column holds by `values` stands beside it.
+LISTS: dict[str, Callable[[], Iterable[str]]] = {
+    "states": _states, "flags": _flags, "advice": _advice, "findings": _findings,
+}  # fmt: skip
+
+
+def closed_values(field: pa.Field) -> tuple[str, ...]:
+    """All that a column can hold; nothing where anything can stand in it."""
+    metadata = field.metadata or {}
+    if b"words" in metadata:
+        return tuple(LISTS[metadata[b"words"].decode()]())
+    return tuple(metadata[b"values"].decode().split(",")) if b"values" in metadata else ()
+
+
+def check_pattern(name: str, values: tuple[str, ...], pattern: str, option: str) -> None:
+    """Nothing, where a regular expression is found in a value of a closed list, or the list is open.
+
+    Raises: BadRequest for one that is found in none, so that no row could ever fulfil it.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if values and not pc.any(pc.match_substring_regex(pa.array(values), pattern)).as_py():
+        raise BadRequest(f"{option}: no {name} matches {pattern!r}", advice=f"there are: {', '.join(values)}")
+
+
+def check_value(name: str, values: tuple[str, ...], text: str, option: str) -> None:
+    """Nothing, where a text is a value of a closed list, or the list is open.
+
+    Raises: BadRequest for one that is not, so that no row could ever be it.
+    """
+    if values and text not in values:
+        advice = f"ask for what is unknown by '{name} is null'" if text == "null" else did_you_mean(text, values)
+        raise BadRequest(f"{option}: {name} is never {text!r}", advice=advice)

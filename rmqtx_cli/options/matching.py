@@ -1,0 +1,82 @@
+"""How a transaction is matched with a ledger row, as `--match` takes it: `keys = order_id and topic = topic_name`.
+
+The left side is a column of TRANSACTIONS, the right side one of the ledger. `keys` is a list of words, each of which
+may match. `keys ~ "^order-([0-9]+)$" = order_id` compares the group of a regular expression.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from readers.model.errors import BadRequest
+from rmqtx_cli.options.filters import tokens
+from rmqtx_cli.words.near import did_you_mean
+from verdicts.ledger.matching import Match, Term, named_pattern
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_HELP = 'write: keys = order_id, or keys ~ "^order-([0-9]+)$" = order_id; several joined by and'
+
+
+def parse_match(text: str, transactions: pa.Schema, ledger: pa.Schema) -> Match:
+    """The comparisons that `--match` names.
+
+    Raises: BadRequest for what is no comparison, or for a column that is not there.
+    """
+    return Match(tuple(
+        Term(
+            _column(term.column, _comparable(transactions), "transactions have no column"),
+            _column(term.ledger_column, ledger.names, "the ledger has no column"),
+            term.pattern,
+        )
+        for term in parse_terms(text)
+    ))  # fmt: skip
+
+
+def parse_terms(text: str) -> tuple[Term, ...]:
+    """The comparisons as they are written; whether their columns are there is not known yet.
+
+    Raises: BadRequest.
+    """
+    left = list(tokens(text, "--match"))
+    terms = [_term(left)]
+    while left:
+        if left.pop(0) != ("word", "and"):
+            raise BadRequest(f"--match: only 'and' can follow a comparison in {text!r}", advice=_HELP)
+        terms.append(_term(left))
+    return tuple(terms)
+
+
+def _term(left: list[tuple[str, str]]) -> Term:
+    column = _next(left, ("word",), "a column of transactions")
+    operator = _next(left, ("operator",), "=")
+    pattern = None
+    if operator == "~":
+        pattern = _next(left, ("word", "quoted"), "a regular expression")
+        named_pattern(pattern)
+        operator = _next(left, ("operator",), "=")
+    if operator not in ("=", "=="):
+        raise BadRequest(f"--match: {operator!r} stands where = should", advice=_HELP)
+    return Term(column, _next(left, ("word", "quoted"), "a column of the ledger"), pattern)
+
+
+def _next(left: list[tuple[str, str]], kinds: tuple[str, ...], wanted: str) -> str:
+    if not left:
+        raise BadRequest(f"--match ends where {wanted} should follow", advice=_HELP)
+    kind, value = left.pop(0)
+    if kind not in kinds:
+        raise BadRequest(f"--match: {value!r} stands where {wanted} should", advice=_HELP)
+    return value
+
+
+def _comparable(schema: pa.Schema) -> list[str]:
+    import pyarrow as pa
+
+    return [field.name for field in schema if not pa.types.is_nested(field.type)]
+
+
+def _column(name: str, names: list[str], complaint: str) -> str:
+    if name not in names:
+        raise BadRequest(f"--match: {complaint} {name!r}", advice=did_you_mean(name, names))
+    return name

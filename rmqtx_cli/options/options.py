@@ -1,0 +1,193 @@
+"""The options that commands share, each declared once, so that they mean the same everywhere."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from readers.model.errors import BadRequest
+from rmqtx_cli import completion
+from rmqtx_cli.words.sizes import parse_size_bytes
+from rmqtx_cli.words.text import size, stored_text
+
+#: The least that a task of a scan reads.
+SPLIT_BYTES_MIN = 64 << 10
+
+
+class OutputFormat(StrEnum):
+    """How rows are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+class BodyForm(StrEnum):
+    """What is shown of message bodies."""
+
+    NONE = "none"
+    RAW = "raw"
+    TEXT = "text"
+
+
+class EngineName(StrEnum):
+    """What reads a whole store."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+StoreArguments = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="STORE", autocompletion=completion.stores,
+        help="Root of a broker's store, the directory that holds commitlog/: a path, s3://BUCKET/PATH, a pattern, or "
+        "a name of the configuration file; RMQTX_STORE names it too.",
+    ),
+]
+OptionalStoreArguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[STORE]", autocompletion=completion.stores,
+        help="Root of a broker's store, the directory that holds commitlog/: a path, s3://BUCKET/PATH, a pattern, or "
+        "a name of the configuration file; RMQTX_STORE names it too. Or live brokers, by -n or --broker.",
+    ),
+]
+RateOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-requests-per-second", min=0.1, metavar="N",
+        help="With live brokers: at most so many requests for records, to spare a busy broker.",
+    ),
+]
+CommitLogOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--commitlog", metavar="DIR",
+        help="Where the commit log is, if not below STORE; repeat it for a multi-path commit log.",
+    ),
+]
+BrokerConfOption = Annotated[
+    Path | None,
+    typer.Option("--broker-conf", metavar="FILE", help="The broker's configuration; without it defaults are assumed."),
+]
+BrokerVersionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--broker-version", metavar="X.Y.Z", help="The broker's version; without it the store's own signs decide."
+    ),
+]
+AtOption = Annotated[
+    str | None,
+    typer.Option(
+        "--at", metavar="TIME",
+        help="Judge as of this time: ISO 8601, a date, yesterday, -1h, or epoch seconds or milliseconds.",
+    ),
+]
+NewStoreOption = Annotated[
+    Path, typer.Option("--to", metavar="DIR", help="Where the new store goes: a directory that is not there yet.")
+]
+FormatOption = Annotated[
+    OutputFormat | None,
+    typer.Option(
+        "--format", show_default=False,
+        help="How rows are written; by the suffix of --output, else table. --json is --format json.",
+    ),
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the rows to a file, complete or not at all."),
+]
+FieldsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--fields", metavar="NAME,NAME", autocompletion=completion.fields,
+        help="The columns to give, in this order; 'all' for every one.",
+    ),
+]
+WhereOption = Annotated[
+    str | None,
+    typer.Option(
+        "--where", parser=stored_text, metavar="EXPR", autocompletion=completion.condition_fields,
+        help="Only rows that fulfil this: \"topic = orders and queue_id > 2\"; operators = != < <= > >= ~ !~.",
+    ),
+]
+FailOnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--fail-on", parser=stored_text, metavar="EXPR", help="Exit with status 1 if a listed row fulfils this."
+    ),
+]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", min=0, metavar="N", help="Stop after so many rows.")
+]
+TopicOption = Annotated[
+    str | None, typer.Option("--topic", parser=stored_text, metavar="TOPIC", help="Only this topic.")
+]
+GroupOption = Annotated[
+    str | None, typer.Option("--group", parser=stored_text, metavar="GROUP", help="Only this producer group.")
+]
+EngineOption = Annotated[
+    EngineName,
+    typer.Option("--engine", help="Processes of this machine, or Spark; auto decides by size and says so."),
+]
+MasterOption = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", help="Spark's master: local[4], spark://HOST:7077, yarn, k8s://..."),
+]
+RemoteOption = Annotated[
+    str | None,
+    typer.Option("--remote", metavar="URL", help="A Spark Connect server: sc://HOST:15002; SPARK_REMOTE says it too."),
+]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeat it for several."),
+]
+def parse_split_bytes(text: str) -> int:
+    """The bytes of a log that one task reads.
+
+    Raises: BadRequest for what is no size, or so small that tasks would cost more than what they read.
+    """
+    split_bytes = parse_size_bytes(text)
+    if split_bytes < SPLIT_BYTES_MIN:
+        raise BadRequest(f"--split-size {text} is too small: a task each costs more than it reads",
+                         advice=f"at least {size(SPLIT_BYTES_MIN)}")  # fmt: skip
+    return split_bytes
+
+
+SplitSizeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--split-size", parser=parse_split_bytes, metavar="SIZE",
+        help="How much of a log one task reads: 64KiB, 128MiB. The rows are the same whatever it is.",
+    ),
+]
+ProcessesOption = Annotated[
+    int | None,
+    typer.Option("--processes", min=1, metavar="N", help="At most so many on this machine; one per core by default."),
+]
+TemporaryOption = Annotated[
+    Path | None, typer.Option("--temp-dir", metavar="DIR", help="Where intermediate rows of large stores go.")
+]
+FindingsOption = Annotated[
+    bool, typer.Option("--findings", help="List what is wrong with the files instead of their rows.")
+]
+HashOption = Annotated[
+    bool,
+    typer.Option("--hash", help="Digest all bytes of the logs for the custody, not only heads, tails and lengths."),
+]
+WithMetaOption = Annotated[
+    bool,
+    typer.Option(
+        "--with-meta", help="Begin JSON lines with what they were made from; Parquet and Arrow always say it."
+    ),
+]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Say every finding and every assumption.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]

@@ -1,0 +1,231 @@
+"""From a reading to its output: choose rows and columns, write them, then say what was wrong and give the status."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from readers.model.errors import BadRequest
+from rmqtx_cli.options.columns import chosen_columns
+from rmqtx_cli.options.filters import Filter, parse_filter
+from rmqtx_cli.options.options import OutputFormat
+from rmqtx_cli.options.row_options import SORT
+from rmqtx_cli.output.derived_columns import Derived, derived_columns, part_of, with_derived
+from rmqtx_cli.output.ordering import Order, ordered, parse_orders
+from rmqtx_cli.output.port import chosen_format, open_port
+from rmqtx_cli.output.views import View, plain_view
+from rmqtx_cli.words import exit_status, progress
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import count
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.model.reading import Reading
+    from rmqtx_cli.output.port import StreamingPort
+
+
+#: Rows of a table that are held until all are read, so that what they say together can stand above them.
+_HELD_ROWS_MAX = 1_000
+#: Rows that are held beyond a limit before they are sorted, and those behind the limit forgotten.
+_SORTED_ROWS_MAX = 100_000
+_WITH_METADATA = (OutputFormat.PARQUET, OutputFormat.ARROW)
+
+
+@dataclass(slots=True)
+class Listing:
+    """What was asked of the rows of one table, understood before anything is read.
+
+    `meta`: the custody of the rows, for formats that carry one; it is set before anything is written.
+    `now_ms`: what ages count to.
+    `rows_count` were written; `found_count` fulfil the condition, all of them where the rows are read to the end.
+    Raises: BadRequest, for a column, condition or format that cannot be.
+    """
+
+    schema: pa.Schema
+    view: View
+    format: OutputFormat | None = None
+    output: Path | None = None
+    fields: str | None = None
+    where: str | None = None
+    fail_on: str | None = None
+    limit: int | None = None
+    voice: Voice = field(default_factory=Voice)
+    with_meta: bool = False
+    meta: dict[str, Any] | None = None
+    now_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    rows_count: int = 0
+    found_count: int = 0
+    has_failed: bool = False
+    columns: list[str] = field(init=False)
+    _derived: dict[str, Derived] = field(init=False, default_factory=dict)
+    _where: Filter | None = field(init=False, default=None)
+    _fail_on: Filter | None = field(init=False, default=None)
+    _orders: list[Order] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        import pyarrow as pa
+
+        self.format = chosen_format(self.format, self.output)
+        if self.with_meta and self.format not in (*_WITH_METADATA, OutputFormat.JSONL):
+            raise BadRequest(f"--with-meta: {self.format} has no place for it", advice="use jsonl, parquet or arrow")
+        default = self.view.sources if self.format is OutputFormat.TABLE else list(self.schema.names)
+        derived = derived_columns(self.schema)
+        heads = self.view.heads
+        self.columns = chosen_columns(self.fields, self.schema, default, heads, derived)
+        sortable = self.view.sortable
+        if self.fields is not None:
+            self.view = plain_view(self.columns)
+        self.view = replace(self.view, is_quiet=self.voice.quiet)
+        wider = pa.schema([*self.schema, *(one.field for one in derived.values())])
+        self._where = parse_filter(self.where, wider, heads=heads) if self.where else None
+        self._fail_on = parse_filter(self.fail_on, wider, "--fail-on", heads) if self.fail_on else None
+        if (sort := SORT.get()) is not None:
+            self._orders = parse_orders(sort, wider, sortable)
+        for name in self._named():
+            made = derived.get(name) or (part_of(self.schema, name) if "." in name else None)
+            if made is not None:
+                self._derived[name] = made
+
+    @property
+    def needed(self) -> list[str]:
+        """The columns that must be read: those given and those that conditions look at."""
+        return list(dict.fromkeys(self._derived[name].source if name in self._derived else name
+                                  for name in self._named()))  # fmt: skip
+
+    def _named(self) -> list[str]:
+        """The columns that are asked for, those that are made of others too."""
+        conditions = [condition.columns for condition in (self._where, self._fail_on) if condition is not None]
+        orders = [order.column for order in self._orders]
+        return list(dict.fromkeys([*self.columns, *(name for names in conditions for name in sorted(names)), *orders]))
+
+    @property
+    def carries_meta(self) -> bool:
+        """Whether the output says what it was made from: Parquet and Arrow always, JSON lines where that is asked."""
+        return self.with_meta or self.format in _WITH_METADATA
+
+    def write(
+        self, batches: Iterator[pa.RecordBatch], *, to_the_end: bool = False, at_once: bool = False,
+        answer: Callable[[], Iterable[str]] | None = None,
+    ) -> None:
+        """Write the rows that were asked for.
+
+        `to_the_end`: read on when the limit is reached, because somebody else counts the rows. `at_once`: the rows of
+        a batch have left this process before the next batch is asked for; for formats that can be streamed.
+        `answer`: what to say of all rows once they are read: above a table, where it is short enough to be held until
+        then, else below.
+        """
+        import pyarrow as pa
+
+        chosen = pa.schema([
+            self._derived[name].field if name in self._derived else self.schema.field(name) for name in self.columns
+        ])
+        if self.meta is not None and self.carries_meta:
+            from verdicts.audit.provenance import with_custody
+
+            chosen = with_custody(chosen, self.meta)
+        assert self.format is not None
+        is_table = self.format is OutputFormat.TABLE
+        with open_port(self.format, self.output, chosen, self.view) as port:
+            rows = self._chosen(batches, to_the_end=to_the_end)
+            held, is_all = _held(rows) if is_table and answer is not None else ([], False)
+            if is_all and answer is not None:
+                self._say(answer)
+            for batch in chain(held, rows):
+                if batch.num_rows:
+                    port.write(batch.select(self.columns))
+                if at_once:
+                    cast("StreamingPort", port).flush()
+        if not is_all and answer is not None:
+            self._say(answer)
+        if count := getattr(port, "formulas_count", 0):
+            self.voice.note(
+                f"{'1 cell begins' if count == 1 else f'{count} cells begin'} as formulas do, and a spreadsheet would "
+                "run them: --csv-safe makes them text"
+            )
+
+    def _say(self, answer: Callable[[], Iterable[str]]) -> None:
+        progress.clear()
+        for line in answer():
+            self.voice.note(line)
+
+    def _chosen(self, batches: Iterator[pa.RecordBatch], *, to_the_end: bool) -> Iterator[pa.RecordBatch]:
+        """The rows that fulfil the condition, in their order, up to the limit; counts them."""
+        for rows in self._in_order(self._filtered(batches)):
+            if self.limit is not None:
+                rows = rows.slice(0, self.limit - self.rows_count)
+            if self._fail_on is not None and self._fail_on.apply(rows).num_rows:
+                self.has_failed = True
+            self.rows_count += rows.num_rows
+            yield rows
+            if self.rows_count == self.limit and not to_the_end:
+                return
+
+    def _filtered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = with_derived(batch, self._derived.values(), self.now_ms)
+            rows = rows if self._where is None else self._where.apply(rows)
+            self.found_count += rows.num_rows
+            yield rows
+
+    def _in_order(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same rows, sorted where that is asked for: all are in memory then, or as many as the limit lets pass."""
+        import pyarrow as pa
+
+        if not self._orders:
+            yield from batches
+            return
+        kept: list[pa.RecordBatch] = []
+        kept_count = 0
+        for batch in batches:
+            kept.append(batch)
+            kept_count += batch.num_rows
+            if self.limit is not None and kept_count > self.limit + _SORTED_ROWS_MAX:
+                first = ordered(pa.Table.from_batches(kept), self._orders).slice(0, self.limit)
+                kept, kept_count = first.combine_chunks().to_batches() or [batch.slice(0, 0)], first.num_rows
+        if kept:
+            yield from ordered(pa.Table.from_batches(kept), self._orders).to_batches()
+
+    def fulfilling(self, rows: pa.Table) -> pa.Table:
+        """The rows that fulfil the condition, where all are there before they are written."""
+        import pyarrow as pa
+
+        if self._where is None:
+            return rows
+        found = [self._where.apply(with_derived(one, self._derived.values(), self.now_ms)) for one in rows.to_batches()]
+        return pa.Table.from_batches([one.select(rows.schema.names) for one in found], rows.schema)
+
+    def say_limit(self, noun: str) -> None:
+        """Say how many rows were written, of how many that were found, where these are not all."""
+        if self.rows_count < self.found_count:
+            self.voice.note(f"{self.rows_count} of {count(self.found_count, noun)} listed (--limit)")
+
+    def conclude(self, reading: Reading) -> int:
+        """Say what was wrong; gives the exit status.
+
+        Findings of severity error mean that evidence is missing or damaged.
+        """
+        for note in dict.fromkeys(reading.notes):
+            # A reading that had to go another way than planned says why; the rest only --verbose asks for.
+            (self.voice.note if " because " in note else self.voice.detail)(note)
+        self.voice.findings(reading.findings)
+        if any(finding.kind.severity == "error" for finding in reading.findings):
+            return exit_status.INCOMPLETE
+        return exit_status.FINDINGS if self.has_failed else exit_status.DONE
+
+
+def _held(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool]:
+    """The first rows, and whether they are all."""
+    held: list[pa.RecordBatch] = []
+    held_count = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+        held_count += batch.num_rows
+        if held_count > _HELD_ROWS_MAX:
+            return held, False
+    return held, True

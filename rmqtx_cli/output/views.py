@@ -1,0 +1,343 @@
+"""How rows look in a table for people: which columns, in which order, what may be cut or left out where it is narrow.
+
+Machine formats never go through here: they give the columns of the Arrow tables as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from readers.model.moments import is_time
+from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.text import escaped
+from rmqtx_cli.words.times import time_text
+
+Row = dict[str, Any]
+
+#: Columns with this rank stay whatever the width; of the others the highest rank goes first: a rank is a worth, and the
+#: more columns a terminal has, the more ranks are seen.
+ALWAYS = 0
+#: Cells that a column must have which is cut where there is no room.
+CELLS_MIN = 10
+#: What names a transaction: where it is narrow its end alone is shown, which `rmqtx show` takes too.
+_IDENTITY = "transaction_id"
+_IDENTITY_RANK = 9
+_LIST_VALUES_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a printed table: where its text comes from, and how much it matters.
+
+    `may_be_cut`: down to `least_cells`, at the beginning where it `keeps_end`; where it `wraps`, what has no room goes
+    on below instead.
+    `short_heading`: above its values' ends, which stand for them until a width with room for `whole_rank` is there.
+    """
+
+    heading: str
+    sources: tuple[str, ...]
+    text: Callable[[Row], str]
+    rank: int = 1
+    is_number: bool = False
+    may_be_cut: bool = False
+    is_plain: bool = False
+    least_cells: int = CELLS_MIN
+    wraps: bool = False
+    keeps_end: bool = False
+    short_heading: str | None = None
+    whole_rank: int = ALWAYS
+
+    @property
+    def headings(self) -> list[str]:
+        """Its heads, in full and where it is narrow."""
+        return [one for one in (self.heading, self.short_heading) if one]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The columns of a printed table, and what is said in its place if there are no rows, but where it is quiet or a
+    line above says it already.
+    """
+
+    columns: tuple[Column, ...]
+    nothing: str = "no rows"
+    is_quiet: bool = False
+
+    @property
+    def sources(self) -> list[str]:
+        """The table's columns that the view looks at."""
+        return list(dict.fromkeys(name for column in self.columns for name in column.sources))
+
+    @property
+    def heads(self) -> dict[str, str]:
+        """The table's columns by their heads, where these show nothing else and are other words."""
+        plain_ones = [column for column in self.columns if column.is_plain]
+        named = {heading: column.sources[0] for column in plain_ones for heading in column.headings}
+        return {heading: source for heading, source in named.items() if heading != source}
+
+    @property
+    def sortable(self) -> dict[str, str]:
+        """The table's columns by the heads of all columns that show one of them alone."""
+        alone = {one.heading: one.sources[0] for one in self.columns if one.heading and len(one.sources) == 1}
+        return {**alone, **self.heads}
+
+
+def plain(
+    name: str, rank: int = 1, heading: str | None = None, *, may_be_cut: bool = False, least_cells: int = CELLS_MIN,
+    wraps: bool = False,
+) -> Column:
+    """A column that shows one of the table's columns."""
+    is_count = "." not in name and name.endswith(("_offset", "_bytes", "_count", "_id"))
+    number = name in _NUMBERS or (is_count and name not in _TEXT_IDS)
+    is_identity = name == _IDENTITY
+    return Column(
+        heading or (name.removesuffix("_ms") if is_time(name) else name), (name,),
+        lambda row: value_text(name, row[name]), rank, number, may_be_cut or wraps, is_plain=True,
+        least_cells=least_cells, wraps=wraps, keeps_end=name in _PATHS,
+        short_heading="id" if is_identity else None,
+        whole_rank=_IDENTITY_RANK if is_identity else ALWAYS,
+    )
+
+
+_NUMBERS = frozenset(
+    {
+        "value", "tags_code", "key_hash", "entry_number", "previous_entry_number", "slot_number", "producer_group_hash",
+        "entry_index", "term", "epoch", "age_ms", "half",
+    }
+)
+_PATHS = frozenset({"file", "store"})
+_TEXT_IDS = frozenset({"transaction_id", "message_id", "real_queue_id", "receipt_id"})
+
+
+def value_text(name: str, value: Any) -> str:
+    """A value as a table shows it: times as times, evidence as queue offset@commit-log offset, nothing unprintable."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return time_text(value) if is_time(name) else duration_text(value) if name == "age_ms" else str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, list):
+        return _list_text(value)
+    return escaped(str(value))
+
+
+def _list_text(values: list[Any]) -> str:
+    shown = [_element_text(value) for value in values[:_LIST_VALUES_MAX]]
+    if len(values) > _LIST_VALUES_MAX:
+        shown.append(f"… {len(values) - _LIST_VALUES_MAX} more")
+    return " ".join(shown)
+
+
+def _element_text(value: Any) -> str:
+    if isinstance(value, tuple):  # a property
+        return f"{escaped(str(value[0]))}={escaped(str(value[1]))}"
+    if not isinstance(value, dict):
+        return escaped(str(value))
+    if "queue_offset" in value:
+        return f"{value['queue_offset']}@{value['commit_log_offset']}"
+    return escaped(str(value))
+
+
+def plain_view(names: Iterable[str]) -> View:
+    """A view of exactly these columns."""
+    return View(tuple(plain(name, ALWAYS, may_be_cut=True) for name in names))
+
+
+def _newest(name: str) -> Callable[[Row], str]:
+    return lambda row: str(row["half_copies"][-1][name]) if row["half_copies"] else ""
+
+
+def _flags(row: Row) -> str:
+    return ",".join(row["flags"] or ())
+
+
+def _age(now_ms: int) -> Callable[[Row], str]:
+    def text(row: Row) -> str:
+        stored = row["half_store_time_ms"]
+        return "" if stored is None else duration_text(now_ms - stored)
+
+    return text
+
+
+def _left(now_ms: int) -> Callable[[Row], str]:
+    def text(row: Row) -> str:
+        time_ms = row["discard_at_ms"]
+        return "" if time_ms is None else duration_text(max(0, time_ms - now_ms))
+
+    return text
+
+
+def transactions_view(
+    now_ms: int, *, with_state: bool, with_store: bool, with_producers: bool = False, with_deadline: bool = False
+) -> View:
+    """Transactions: `half` and `log_offset` are those of the newest copy, which the broker would check next.
+
+    `with_deadline`: when each is discarded is what was asked for.
+    `with_producers`: whether a producer of the group is connected, where live brokers were asked.
+    """
+    columns = [
+        plain("transaction_id", ALWAYS),
+        *([plain("state", ALWAYS)] if with_state else []),
+        Column("age", ("half_store_time_ms",), _age(now_ms), 5 if with_state else ALWAYS, is_number=True),
+        plain("checks_count", 8, "checks"),
+        plain("topic", 3, may_be_cut=True),
+        plain("producer_group", 4, "group", may_be_cut=True),
+        *([plain("producer_alive", 5, "alive")] if with_producers else []),
+        plain("keys", 2, may_be_cut=True, least_cells=24),
+        Column("half", ("half_copies",), _newest("queue_offset"), 11, is_number=True),
+        Column("log_offset", ("half_copies",), _newest("commit_log_offset"), 12, is_number=True),
+        Column("flags", ("flags",), _flags, 7, may_be_cut=True, least_cells=12),
+        plain("advice", 1),
+        Column("discard_in", ("discard_at_ms",), _left(now_ms), ALWAYS if with_deadline else 10, is_number=True),
+        *([plain("discard_at_ms", 10)] if with_deadline else []),
+        *([plain("store", 6, may_be_cut=True)] if with_store else []),
+    ]
+    return View(tuple(columns), nothing="")
+
+
+#: Transactions with what a ledger says of them.
+RECONCILED_VIEW = View(
+    (
+        plain("transaction_id", ALWAYS),
+        plain("state", ALWAYS),
+        plain("ledger_word", ALWAYS, "ledger"),
+        plain("outcome", ALWAYS),
+        plain("advice", ALWAYS),
+        plain("keys", 1, may_be_cut=True, least_cells=18),
+        plain("ledger_row", 3, may_be_cut=True),
+        plain("reason", 2, may_be_cut=True, least_cells=30),
+    ),
+    "no transactions that need a look",
+)
+
+
+def answers_view(*, with_outcome: bool) -> View:
+    """What a stand-in would answer, or what came of its answers."""
+    columns = [
+        plain("transaction_id", ALWAYS),
+        plain("keys", 3, may_be_cut=True),
+        plain("topic", 6, may_be_cut=True),
+        plain("checks_count", 5, "checks"),
+        plain("answer", ALWAYS),
+    ]
+    columns += [
+        plain("outcome", ALWAYS), plain("half_queue_offset", 2, "half"),
+        plain("outcome_reason", 1, "seen", may_be_cut=True), plain("answer_reason", 4, "because", may_be_cut=True),
+    ] if with_outcome else [plain("answer_reason", 1, "because", may_be_cut=True)]  # fmt: skip
+    return View(tuple(columns), "nothing is pending in the group")
+
+
+def flights_view(*, with_store: bool) -> View:
+    """The steps of a probe."""
+    return View(
+        (
+            *([plain("store", 3, may_be_cut=True)] if with_store else []),
+            plain("scenario", ALWAYS), plain("step", ALWAYS), plain("is_proved", ALWAYS, "proved"),
+            Column("took", ("duration_ms",), lambda row: f"{row['duration_ms'] / 1000:.3f}s", ALWAYS, is_number=True),
+            Column("may_take", ("allowed_ms",), lambda row: duration_text(row["allowed_ms"]), 4, is_number=True),
+            plain("proof", 1, may_be_cut=True), plain("transaction_id", 2),
+        ),
+        "no step was made",
+    )  # fmt: skip
+
+
+#: What two audits do not say the same of.
+DIFFERENCES_VIEW = View(
+    (
+        plain("transaction_id", ALWAYS),
+        plain("change", ALWAYS),
+        plain("state_before", ALWAYS, "before"),
+        plain("state_after", ALWAYS, "after"),
+        plain("what", 1, may_be_cut=True),
+        plain("flags_before", 6, may_be_cut=True),
+        plain("flags_after", 5, may_be_cut=True),
+        plain("topic", 3, may_be_cut=True),
+        plain("keys", 2, may_be_cut=True, least_cells=18),
+        plain("reason_after", 7, may_be_cut=True, least_cells=30),
+    ),
+    "no differences",
+)
+
+
+def _view(*columns: Column) -> View:
+    return View(columns)
+
+
+#: What `decode` and `stores` show of each table; `--fields` shows anything else.
+VIEWS: dict[str, View] = {
+    "records": _view(
+        plain("commit_log_offset", ALWAYS), plain("store_time_ms", 4),
+        plain("topic", ALWAYS, may_be_cut=True, least_cells=18),
+        plain("queue_id", 5, "queue"), plain("queue_offset", 5), plain("transaction_type", 3, "type"),
+        plain("transaction_id", 2), plain("keys", 1, may_be_cut=True, least_cells=18),
+        plain("length_bytes", 7, "bytes"),
+    ),
+    "queue_slots": _view(
+        plain("topic", ALWAYS, may_be_cut=True), plain("queue_id", ALWAYS, "queue"), plain("queue_offset", ALWAYS),
+        plain("commit_log_offset", ALWAYS), plain("record_length_bytes", ALWAYS, "bytes"), plain("tags_code", 2),
+        plain("kind", 3),
+    ),
+    "halves": _view(
+        plain("queue_offset", ALWAYS, "half"), plain("commit_log_offset", 6), plain("store_time_ms", 5),
+        plain("transaction_id", ALWAYS), plain("checks_count", 1, "checks"),
+        plain("real_topic", 3, "topic", may_be_cut=True), plain("producer_group", 4, "group", may_be_cut=True),
+        plain("keys", 2, may_be_cut=True, least_cells=18),
+    ),
+    "ops": _view(
+        plain("queue_offset", ALWAYS, "op"), plain("commit_log_offset", ALWAYS), plain("store_time_ms", 2),
+        plain("tags", 3), plain("body_form", 4), plain("half_queue_offsets", 1, "ends_halves", may_be_cut=True),
+        plain("half_commit_log_offset", 1, "ends_log_offset"),
+    ),
+    "index_entries": _view(
+        plain("entry_number", ALWAYS), plain("key_hash", ALWAYS), plain("commit_log_offset", ALWAYS),
+        plain("store_time_ms", 2), plain("previous_entry_number", 3), plain("file", 4, may_be_cut=True),
+    ),
+    "state_table": _view(
+        plain("slot_number", ALWAYS, "slot"), plain("commit_log_offset", ALWAYS), plain("state", ALWAYS),
+        plain("store_time_ms", 2), plain("record_length_bytes", 3, "bytes"), plain("producer_group_hash", 4, "group"),
+    ),
+    "redo_log": _view(
+        plain("entry_number", ALWAYS, "entry"), plain("kind", ALWAYS), plain("commit_log_offset", ALWAYS),
+        plain("half_commit_log_offset", ALWAYS, "prepared"), plain("record_length_bytes", 3, "bytes"),
+    ),
+    "checkpoint": _view(
+        plain("field", ALWAYS), plain("value", ALWAYS), plain("time_ms", 2), plain("since", 3),
+        plain("meaning", 4, may_be_cut=True),
+    ),
+    "cursors": _view(
+        plain("topic", ALWAYS, may_be_cut=True), plain("group", ALWAYS, may_be_cut=True),
+        plain("queue_id", ALWAYS, "queue"), plain("next_queue_offset", ALWAYS), plain("file", 3, may_be_cut=True),
+    ),
+    "rocksdb_transactions": _view(
+        plain("half_commit_log_offset", ALWAYS), plain("transaction_id", ALWAYS), plain("checks_count", 1, "checks"),
+        plain("topic", 2, may_be_cut=True), plain("record_length_bytes", 3, "bytes"),
+    ),
+    "dledger_entries": _view(
+        plain("entry_index", ALWAYS, "entry"), plain("term", 2), plain("commit_log_offset", ALWAYS),
+        plain("length_bytes", 3, "bytes"), plain("topic", 1, may_be_cut=True), plain("body_crc_matches", 2, "crc"),
+    ),
+    "epochs": _view(
+        plain("epoch", ALWAYS), plain("begin_offset", ALWAYS), plain("end_offset", ALWAYS),
+        plain("file", 3, may_be_cut=True),
+    ),
+    "findings": _view(
+        plain("severity", ALWAYS), plain("code", ALWAYS), plain("file", 1, may_be_cut=True, least_cells=12),
+        plain("position_bytes", 3), plain("length_bytes", 4), plain("expected", 5, may_be_cut=True),
+        plain("actual", 5, may_be_cut=True), plain("meaning", ALWAYS, wraps=True, least_cells=28),
+    ),
+    "exported": _view(
+        plain("topic", ALWAYS, may_be_cut=True), plain("day", ALWAYS), plain("rows_count", ALWAYS, "rows"),
+        plain("size_bytes", ALWAYS, "size"), plain("file", ALWAYS, may_be_cut=True),
+    ),
+    "coverage": _view(
+        plain("file", 2, may_be_cut=True), plain("size_bytes", ALWAYS, "size"),
+        plain("decoded_bytes", ALWAYS, "decoded"),
+        plain("filler_bytes", ALWAYS, "filler"), plain("damaged_bytes", ALWAYS, "damaged"),
+        plain("unread_bytes", ALWAYS, "unread"),
+    ),
+}

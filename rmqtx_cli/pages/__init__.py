@@ -1,0 +1,1 @@
+"""Pages for people: summaries, drawings, lists of stores, receipts, the glossary."""

@@ -1,0 +1,214 @@
+"""One transaction as a page for people: what it is, its timeline, where the check and its consumers stand."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+from readers.store.store import HALF_TOPIC
+from rmqtx_cli.output.port import is_on_terminal
+from rmqtx_cli.output.table import TablePort
+from rmqtx_cli.output.views import ALWAYS, Column, View, plain
+from rmqtx_cli.pages.deadlines import deadline_text
+from rmqtx_cli.words.durations import age_text, duration_text
+from rmqtx_cli.words.text import escaped, width, wrapped
+from verdicts.audit.timeline import CONSUMERS, TIMELINE, Surroundings, consumers_past, timeline
+from verdicts.deadlines.discard_times import Deadline, deadline_of
+from verdicts.transactions.flags import FLAGS
+from verdicts.transactions.states_and_advice import advice_sentence
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from verdicts.model.foretold import Foretold
+
+Transaction = dict[str, Any]
+_LABEL_CELLS = 8
+_ALIVE: dict[bool | None, str] = {
+    True: ", a producer of it is connected", False: ", no producer of it is connected: nobody answers the checks"
+}  # fmt: skip
+
+
+def draw(
+    transaction: Transaction, places: Sequence[Surroundings], stream: IO[bytes], deadline: Deadline | None, now_ms: int
+) -> None:
+    """Write the page. `deadline`: what is foretold of it, where the broker still has it before it."""
+    discard = "" if deadline is None else deadline_text(deadline, now_ms)
+    _write(stream, _head(transaction, discard, _age(transaction, places, now_ms)))
+    events = timeline(transaction, places)
+    _write_table(stream, events, _timeline_view(_sent_ms(transaction), with_store=len(places) > 1))
+    checks = list(_check_lines(transaction, places))
+    _write(stream, ["", *checks] if checks else [])
+    consumers = consumers_past(transaction, places)
+    if consumers.num_rows:
+        _write(stream, ["", "consumer groups (committed is not consumed)"])
+        _write_table(stream, consumers, _CONSUMERS_VIEW)
+    elif transaction["final_records"]:
+        _write(stream, ["", "no consumer group has a cursor on the queue of its final: not known to be consumed"])
+
+
+def with_events(
+    transactions: list[Transaction], places: Sequence[Surroundings], schema: pa.Schema, foretold: Mapping[str, Foretold]
+) -> pa.Table:
+    """The transactions as rows with more columns: `timeline` and `consumers`, lists of their events and groups, and
+    `discard_reason`, why one that the broker has before it has no `discard_at_ms`.
+    """
+    import pyarrow as pa
+
+    wider = schema
+    for name, part in (("timeline", TIMELINE), ("consumers", CONSUMERS)):
+        wider = wider.append(pa.field(name, pa.list_(pa.struct(list(part)))))
+    wider = wider.append(pa.field("discard_reason", pa.string()))
+    rows = [
+        transaction
+        | {
+            "timeline": timeline(transaction, places).to_pylist(),
+            "consumers": consumers_past(transaction, places).to_pylist(),
+            "discard_reason": _why_not(transaction, foretold),
+        }
+        for transaction in transactions
+    ]
+    return pa.Table.from_pylist(rows, schema=wider)
+
+
+def _why_not(transaction: Transaction, foretold: Mapping[str, Foretold]) -> str | None:
+    deadline = deadline_of(transaction, foretold)
+    return None if deadline is None or deadline.why is None else deadline.why.text
+
+
+def views() -> tuple[View, View]:
+    """How events and consumer groups are listed in the page."""
+    return _timeline_view(None, with_store=True), _CONSUMERS_VIEW
+
+
+def _sent_ms(transaction: Transaction) -> int | None:
+    stored: int | None = transaction["half_store_time_ms"]
+    return stored
+
+
+def _age(transaction: Transaction, places: Sequence[Surroundings], now_ms: int) -> str:
+    """How old it is, if it waits, and how old it was when its broker stopped: flags are by that."""
+    sent_ms = _sent_ms(transaction)
+    if sent_ms is None or transaction["state"] != "PENDING":
+        return ""
+    stopped = next((place.stopped_time_ms() for place in places if place.root == transaction["store"]), None)
+    return age_text(sent_ms, now_ms, stopped)
+
+
+def _head(transaction: Transaction, discard: str, age: str) -> Iterator[str]:
+    def named(label: str, value: Any) -> str:
+        return f"{label:<{_LABEL_CELLS}}{escaped(str(value))}"
+
+    yield f"{escaped(transaction['transaction_id'])}  {transaction['state']}"
+    yield named("why", transaction["reason"])
+    for flag in transaction["flags"]:
+        yield named("flag", f"{flag}: {FLAGS.get(flag, '')}")
+    advice = transaction["advice"]
+    yield named("advice", f"{advice}: {advice_sentence(advice, transaction['state'])}")
+    if age:
+        yield named("age", age)
+    if discard:
+        yield named("discard", discard)
+    if transaction["producer_group"] is not None:
+        yield named("group", f"{transaction['producer_group']}{_ALIVE.get(transaction.get('producer_alive'), '')}")
+    if transaction["topic"] is not None:
+        queue = "" if transaction["queue_id"] is None else f", queue {transaction['queue_id']}"
+        yield named("topic", f"{transaction['topic']}{queue}")
+    if transaction["keys"]:
+        yield named("keys", transaction["keys"])
+    yield ""
+
+
+def _timeline_view(sent_ms: int | None, *, with_store: bool) -> View:
+    def since(row: dict[str, Any]) -> str:
+        if row["time_ms"] is None or sent_ms is None:
+            return ""
+        passed = row["time_ms"] - sent_ms
+        return duration_text(passed) if passed < 0 else f"+{duration_text(passed)}"
+
+    return View(
+        (
+            plain("time_ms", ALWAYS, "time"),
+            Column("since sent", ("time_ms",), since, ALWAYS, is_number=True),
+            plain("event", ALWAYS),
+            plain("queue_offset", ALWAYS, "queue offset"),
+            plain("commit_log_offset", 1, "log offset"),
+            plain("message_id", 3, "message id"),
+            plain("detail", ALWAYS, wraps=True, least_cells=18),
+            *([plain("store", 2, may_be_cut=True)] if with_store else []),
+        )
+    )
+
+
+_CONSUMERS_VIEW = View(
+    (
+        plain("group", ALWAYS, may_be_cut=True),
+        plain("topic", ALWAYS, may_be_cut=True),
+        plain("queue_id", ALWAYS, "queue"),
+        plain("final_queue_offset", ALWAYS, "final at"),
+        plain("next_queue_offset", ALWAYS, "reads next"),
+        Column(
+            "", ("is_past",), lambda row: "past it" if row["is_past"] else "NOT past it: not confirmed", ALWAYS
+        ),
+    )
+)
+
+
+def _check_lines(transaction: Transaction, places: Sequence[Surroundings]) -> Iterator[str]:
+    for place in places:
+        entries = [entry for entry in transaction["state_entries"] if entry["store"] == place.root]
+        yield from (_entry_line(entry) for entry in entries)
+        copies = [copy for copy in transaction["half_copies"] if copy["store"] == place.root]
+        if not copies or _topic_of(copies[-1], place) != HALF_TOPIC:
+            continue  # no cursor tells what is open in another design
+        cursors = place.check_cursors()
+        newest = copies[-1]
+        where = f"check of {place.root}: " if len(places) > 1 else "check: "
+        next_half = None if cursors.half is None else cursors.half.get(newest["queue_id"])
+        if next_half is None:
+            yield f"{where}its cursor is not known"
+        elif newest["queue_offset"] < next_half:
+            yield f"{where}next half {next_half}, past the newest copy {newest['queue_offset']}"
+        else:
+            yield f"{where}next half {next_half}, the newest copy {newest['queue_offset']} is still before it"
+
+
+def _entry_line(entry: Transaction) -> str:
+    """What a table beside the log says, in the words of its kind."""
+    kind, key, value = entry["kind"], escaped(entry["key"]), escaped(entry["value"] or "")
+    if kind == "rocksdb":
+        return f"rocksdb: key {key}, {'1 check' if value == '1' else f'{value} checks'} made"
+    if kind == "statetable":
+        return f"statetable: slot {key} is {value}"
+    if kind == "redolog":
+        return f"redolog: entry {key} is {value}"
+    if kind == "database":
+        return f"database: a row for log offset {key}, {f'group {value}' if value else 'no group'}"
+    return f"{kind}: {key} is {value}"
+
+
+def _topic_of(copy: Transaction, place: Surroundings) -> str:
+    """The topic of a half copy; that of the half topic's where its record cannot be read."""
+    offset = copy["commit_log_offset"]
+    name = place.records([offset]).get(offset)
+    return HALF_TOPIC if name is None else name.topic
+
+
+def _write(stream: IO[bytes], lines: Iterator[str] | list[str]) -> None:
+    """Write lines; on a terminal what has no room goes on below, behind the labels."""
+    room = shutil.get_terminal_size().columns if is_on_terminal(stream) else None
+    for line in lines:
+        if room is None or width(line) <= room:
+            stream.write(f"{line}\n".encode())
+            continue
+        first, *more = wrapped(line[_LABEL_CELLS:], max(room - _LABEL_CELLS, _LABEL_CELLS))
+        text = "".join(f"{' ' * _LABEL_CELLS}{one}\n" for one in more)
+        stream.write(f"{line[:_LABEL_CELLS]}{first}\n{text}".encode())
+
+
+def _write_table(stream: IO[bytes], rows: pa.Table, view: View) -> None:
+    port = TablePort(stream, rows.schema, view)
+    for batch in rows.to_batches():
+        port.write(batch)
+    port.finish()

@@ -1,0 +1,238 @@
+"""Every word that results are made of, with its sentence and where that sentence comes from.
+
+`rmqtx explain` and the manual page rmqtx-store(5) print the same declarations that the readers work by.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+
+from readers.cursors import rocksdb_cursors
+from readers.index import index
+from readers.log import dledger, record_layout
+from readers.model.findings import KINDS
+from readers.model.layout import Layout
+from readers.model.tables import ALL_TABLES, DLEDGER_ENTRIES, EPOCHS, REDO_LOG, ROCKSDB_TRANSACTIONS, STATE_TABLE
+from readers.old_tables import redo_log, state_table
+from readers.queues import consume_queue, consume_queue_extension
+from readers.rocksdb import rocksdb_queues, rocksdb_transactions
+from readers.store import checkpoint
+from remoting.producer import unique_keys
+from remoting.protocol import frames
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.meanings import MEANINGS as RESPONSE_MEANINGS
+from repairs.acts.guards import GUARDS
+from repairs.bundles.bundle import BUNDLED
+from repairs.canary.probe_steps import PROBE_STEPS, SCENARIOS, STEPS
+from repairs.changes.undo_table import EDITS
+from repairs.cursors.cursors import CURSOR_EFFECTS
+from repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES
+from repairs.receipts.receipts import OUTCOMES as RECEIPT_OUTCOMES
+from repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST, STANDINGS
+from repairs.stand_in.answer_table import ANSWERS
+from repairs.transaction_table.plan import TABLE_STEPS
+from rmqtx_cli.output.views import View
+from rmqtx_cli.pages.stores_table import STORES
+from rmqtx_cli.pages.summary import SUMMARY
+from rmqtx_cli.words.exit_status import CHECK_MEANINGS, MEANINGS
+from verdicts.export.export import EXPORTED
+from verdicts.ledger.reconcile import OUTCOMES, RECONCILED, WORDS
+from verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
+from verdicts.transactions.diff import CHANGES, DIFFERENCES
+from verdicts.transactions.flags import FLAGS
+from verdicts.transactions.states_and_advice import ADVICE, NONE_YET, STATES
+
+#: Where structures on disk are declared; a test finds any that is missing here.
+LAYOUT_MODULES = (
+    record_layout, consume_queue, consume_queue_extension, index, checkpoint, state_table, redo_log, rocksdb_queues,
+    rocksdb_transactions, rocksdb_cursors, dledger,
+)  # fmt: skip
+
+#: Where structures of the wire are declared.
+WIRE_MODULES = (frames, unique_keys)
+
+#: What commands give beside the tables of a store.
+RESULT_TABLES = {
+    "reconciled": RECONCILED, "differences": DIFFERENCES, "exported": EXPORTED, "plan_steps": PLAN_STEPS,
+    "plan_stores": PLAN_STORES, "receipts": RECEIPTS, "answers": ANSWERS, "probe_steps": PROBE_STEPS,
+    "simulated_checks": SIMULATED_CHECKS, "simulated_rounds": SIMULATED_ROUNDS,
+    "simulated_transactions": SIMULATED_TRANSACTIONS, "state_table": STATE_TABLE, "redo_log": REDO_LOG,
+    "rocksdb_transactions": ROCKSDB_TRANSACTIONS, "dledger_entries": DLEDGER_ENTRIES, "epochs": EPOCHS,
+    "table_steps": TABLE_STEPS, "stores": STORES, "audit_summary": SUMMARY, "bundled": BUNDLED,
+}  # fmt: skip
+
+#: One spelling and one meaning for each noun, in the order in which they build on each other.
+TERMS: dict[str, str] = {
+    "record": "one message in the commit log, whatever its topic",
+    "segment": "one file of a log; its name is the offset of its first byte in that log",
+    "slot": "one entry of a consume queue: where a record is, how long it is, and a tags code",
+    "half message": "a message whose transaction is undecided, kept in RMQ_SYS_TRANS_HALF_TOPIC where nobody reads it",
+    "half copy": "the half message as sent, or a later copy that the check put back at the end of the half queue",
+    "op mark": "one number in an op message: the queue offset of a half copy that was ended, by a commit or a rollback",
+    "final": "the COMMIT record in the real topic; a rollback writes none (before 4.3: a ROLLBACK record)",
+    "check": "the broker's loop over the half queue: it asks producers about what has no op mark yet",
+    "check cursor": "the queue offset of the next half that the check reads: what lies before it is never asked again",
+    "discard copy": "the copy in TRANS_CHECK_MAX_TIME_TOPIC of a transaction that the broker gave up on",
+    "commit_log_offset": "a global position in the commit log, in bytes",
+    "queue_offset": "the ordinal of an entry in its consume queue, from 0",
+    "position_bytes": "a position inside one file",
+    "coverage": "what became of a file's bytes: decoded + filler + damaged + unread = size",
+    "custody": "what a result was made from and how: stores, digests of their files, options, engine and time",
+    "ledger": "the application's own record of what became of its business transactions",
+    "stand-in": "a process that answers the broker's checks in place of a producer group whose own processes are gone",
+    "canary": "transactions that are sent to see whether the whole way works, and that mean nothing else",
+    "receipt": "one act on a transaction: who did what and why, what was sent, what was seen before and after",
+    "journal": "the file that holds all receipts, one line when an act begins and one when it ends",
+    "guard": "a rule that refuses an act, with the witness that says why; each can be overridden by its name alone",
+    "design": "one of the ways in which brokers have stored transactions: state tables (3.0, 3.1), prepared records "
+    "(3.2 to 4.2), half and op topics (4.3.0+), RocksDB (5.4.0+); a store can show several",
+    "prepared record": "before 4.3, the undecided message: a record in its real topic that no consume queue has",
+    "rollback record": "before 4.3, a record without a body that names a prepared record: it was rolled back",
+    "transaction table": "of brokers 3.2 to 4.2: t_transaction(offset, producerGroup) in a database, a row for each "
+    "prepared record that nothing ended yet; no broker fills it, so it is a hint of unknown age",
+    "rocksdb table": "of brokers 5.4.0 and later: a key for each half that the check has before it, with the checks "
+    "made; complete on the disk after a clean stop only",
+    "state table": "of brokers 3.0 and 3.1: a slot for each prepared record, overwritten in place when it is decided",
+    "redo log": "of brokers 3.0 and 3.1: an entry for each prepared, COMMIT or ROLLBACK record, to make the table anew",
+    "plan": "a file that says which transactions to act on, naming which record, on which proof, while what holds",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One explained word."""
+
+    word: str
+    kind: str
+    lines: tuple[str, ...]
+
+
+def _advice_texts(word: str) -> tuple[str, ...]:
+    return (ADVICE[word], f"where the state is UNDECIDABLE: {NONE_YET}") if word == "none" else (ADVICE[word],)
+
+
+def entries(views: Iterable[View]) -> list[Entry]:
+    """Everything that can be explained; `views` are all printed tables, whose heads are explained too.
+
+    Order: states, flags, advice, findings, outcomes, guards, terms, tables, columns, structures and their fields,
+           response codes, exit statuses.
+    """
+    return [
+        *(Entry(word, "state of a transaction", (text,)) for word, text in STATES.items()),
+        *(Entry(word, "flag of a transaction", (text,)) for word, text in FLAGS.items()),
+        *(Entry(word, "advice", _advice_texts(word)) for word in ADVICE),
+        *_findings(),
+        *(Entry(word, "word of a ledger", (text,)) for word, text in WORDS.items()),
+        *(Entry(word, "outcome of a comparison with a ledger", (text,)) for word, text in OUTCOMES.items()),
+        *(Entry(word, "outcome of an act", (text,)) for word, text in RECEIPT_OUTCOMES.items()),
+        *(Entry(word, "standing of a receipt", (text,)) for word, text in STANDINGS.items()),
+        *(Entry(word, "change between two audits", (text,)) for word, text in CHANGES.items()),
+        *(Entry(guard.name, "guard", (f"prevents {guard.prevents}", f"overridden: {guard.risk}")) for guard in GUARDS),
+        *(Entry(word, "scenario of a probe", (text,)) for word, text in SCENARIOS.items()),
+        *(Entry(word, "step of a probe", (text,)) for word, text in STEPS.items()),
+        *(Entry(word, "term", (text,)) for word, text in TERMS.items()),
+        *_tables(),
+        *_heads(views),
+        *_structures(structures(), "disk"),
+        *_structures(structures(WIRE_MODULES), "the wire"),
+        *(Entry(code.name, "response code", _response_lines(code)) for code in RESPONSE_MEANINGS),
+        *(Entry(str(number), "exit status", (text,)) for number, text in MEANINGS.items()),
+        *(Entry(str(number), "exit status of check and probe", (text,)) for number, text in CHECK_MEANINGS.items()),
+    ]
+
+
+def structures(modules: Iterable[ModuleType] = LAYOUT_MODULES) -> list[Layout]:
+    """Every structure that some modules declare; those on disk unless others are named.
+
+    Order: by name.
+    """
+    values = [value for module in modules for value in vars(module).values() if isinstance(value, Layout)]
+    return sorted({value.name: value for value in values}.values(), key=lambda layout: layout.name)
+
+
+def source_of(layout: Layout) -> str:
+    """Where in RocketMQ's sources a structure is written; references to notes of ours are left out."""
+    return re.sub(r",?\s*FORMATS [\d., to]+", "", layout.source)
+
+
+def _response_lines(code: ResponseCode) -> tuple[str, ...]:
+    meaning = RESPONSE_MEANINGS[code]
+    return (f"code {code.value}: {meaning.sentence}", *([f"advice: {meaning.advice}"] if meaning.advice else []))
+
+
+def _findings() -> Iterator[Entry]:
+    for code, kind in KINDS.items():
+        lines = [f"{kind.title}.", f"severity: {kind.severity}", f"for transactions: {kind.meaning}"]
+        yield Entry(code, "finding", tuple(lines + ([f"advice: {kind.advice}"] if kind.advice else [])))
+
+
+def _tables() -> Iterator[Entry]:
+    columns: dict[str, dict[str, list[str]]] = {}
+    for table, schema in {**ALL_TABLES, **RESULT_TABLES}.items():
+        yield Entry(table, "table", (f"columns: {', '.join(schema.names)}",))
+        for field in schema:
+            sentence = f"{meaning_of(field)} ({field.type})" if _is_short(str(field.type)) else meaning_of(field)
+            columns.setdefault(field.name, {}).setdefault(sentence, []).append(table)
+    for name, sentences in columns.items():
+        lines = [f"{sentence}; in {', '.join(tables)}" for sentence, tables in sentences.items()]
+        yield Entry(name, "column", tuple(lines))
+
+
+def _heads(views: Iterable[View]) -> Iterator[Entry]:
+    """The heads of printed tables that are no columns' names, and the columns that can be made of others."""
+    from readers.model.tables import LIVE_TRANSACTIONS, TRANSACTIONS
+    from rmqtx_cli.output.derived_columns import derived_columns
+
+    for name, derived in derived_columns(TRANSACTIONS).items():
+        yield Entry(name, "column made of others", (f"{meaning_of(derived.field)}; in --where and --fields",))
+    for added in (one for one in LIVE_TRANSACTIONS if one.name not in TRANSACTIONS.names):
+        yield Entry(added.name, "column", (f"{meaning_of(added)}; in transactions of live brokers",))
+    tables = {one.name: meaning_of(one) for schema in {**ALL_TABLES, **RESULT_TABLES}.values() for one in schema}
+    parts = [*REQUEST, *RECHECK, *EDITS, *CURSOR_EFFECTS]
+    meanings = {one.name: meaning_of(one) for one in parts} | _OF_A_PAGE | tables
+    sources: dict[str, dict[str, None]] = {}
+    for view in views:
+        for column in view.columns:
+            for heading in column.headings:
+                if not (heading in tables and (heading,) == column.sources):
+                    sources.setdefault(heading, {}).update(dict.fromkeys(column.sources))
+    for heading, names in sources.items():
+        lines = (f"{name}: {meanings[name]}" if meanings.get(name) else f"shows {name}" for name in names)
+        yield Entry(heading, "head of a printed column", tuple(lines))
+
+
+#: What stands in the page of one transaction.
+_OF_A_PAGE = {
+    "event": "what happened to the transaction: born, sent, check, discard, commit, rollback, op",
+    "detail": "what the record behind an event says",
+    "is_past": "whether a consumer group reads behind the final: committed is not consumed",
+    "final_queue_offset": "where the final stands in its queue",
+}
+
+
+def _is_short(text: str) -> bool:
+    return len(text) < 24
+
+
+def meaning_of(field: object) -> str:
+    """The sentence that a column carries."""
+    metadata: dict[bytes, bytes] = getattr(field, "metadata", None) or {}
+    return metadata.get(b"meaning", b"").decode()
+
+
+def _structures(layouts: Iterable[Layout], where: str) -> Iterator[Entry]:
+    for layout in layouts:
+        lines = [f"{layout.title}, {layout.size_bytes} bytes fixed. Source: {source_of(layout)}"]
+        for field in layout.fields:
+            unit = f" [{field.unit}]" if field.unit else ""
+            since = "" if field.since == "all" else f" (since {field.since})"
+            place = f"{layout.offsets[field.name]:>4}  {field.type_name:<9}"
+            lines.append(f"{place} {field.name}: {field.meaning}{unit}{since}")
+        lines += [f"   +  {part.size:<9} {part.name}: {part.meaning}" for part in layout.variable]
+        yield Entry(layout.name, f"structure on {where}", tuple(lines))
+        for field in layout.fields:
+            position = f"byte {layout.offsets[field.name]} of {layout.name}, {field.type_name}"
+            yield Entry(field.name, f"field on {where}", (f"{field.meaning}; {position}. Source: {source_of(layout)}",))

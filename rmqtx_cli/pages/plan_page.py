@@ -1,0 +1,37 @@
+"""A plan as people review it: what is to be done to how many, why, relying on what, and how it is carried out."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmqtx_cli.words.text import count, escaped
+from rmqtx_cli.words.times import time_text
+
+if TYPE_CHECKING:
+    from repairs.receipts.plan_file import Plan
+
+
+def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
+    """What stands above the steps, and the next command."""
+    steps = plan.steps
+    by_action = Counter(step["action"] for step in steps)
+    what = ", ".join(f"{action} {count(number, 'transaction')}" for action, number in by_action.items())
+    yield f"plan    {what}; made {time_text(plan.made_time_ms)} by {escaped(plan.made_by)}"
+    for reason, number in Counter(step["reason"] for step in steps).most_common():
+        yield f"why     {escaped(reason)}{f' ({number})' if number != len(steps) else ''}"
+    for (group, topic), number in Counter((step["producer_group"], step["topic"]) for step in steps).most_common():
+        yield f"of      {escaped(str(group))} to {escaped(str(topic))}: {number}"
+    for store in plan.stores:
+        process = store["broker_process"]
+        how = "its broker ran" if process is not None else "no broker ran"
+        ended = ", and had not stopped cleanly" if store["aborted"] and process is None else ""
+        yield f"from    {escaped(store['store'])}, as of {time_text(store['taken_time_ms'])}: {how}{ended}"
+    root = plan.stores[0]["store"] if len(plan.stores) == 1 else None
+    of_files = root is not None and "@" not in root  # a live broker is NAME@HOST:PORT
+    where = f"--store {shlex.quote(str(root))} --to NEW" if of_files else "-n HOST:PORT"
+    yield f"next    rmqtx apply {shlex.quote(str(file))} {where} --dry-run"
+    yield ""

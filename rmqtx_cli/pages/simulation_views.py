@@ -1,0 +1,144 @@
+"""How a simulated check looks in tables, and what is said of its rounds beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rmqtx_cli.output.views import ALWAYS, Column, View, plain
+from rmqtx_cli.words.text import count, size
+from rmqtx_cli.words.times import time_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from verdicts.check.steps import Round
+    from verdicts.check.timers_without_copies import AskingRound
+    from verdicts.simulation.simulation_without_queue import BesideSimulated
+
+_NOTHING = "the check does nothing"
+
+
+def _which(*, with_store: bool, with_configuration: bool) -> list[Column]:
+    return [
+        *([plain("store", 4, may_be_cut=True)] if with_store else []),
+        *([plain("configuration", ALWAYS)] if with_configuration else []),
+    ]
+
+
+def checks_view(*, with_store: bool, with_configuration: bool) -> View:
+    """Each half in each round."""
+    return View(
+        (
+            *_which(with_store=with_store, with_configuration=with_configuration),
+            plain("round", ALWAYS), plain("round_time_ms", 8), plain("transaction_id", ALWAYS),
+            plain("action", ALWAYS), plain("checks_count", 1, "checks"), plain("half_queue_offset", 5, "half"),
+            plain("new_half_queue_offset", 5, "new_half"), plain("written_bytes", 7, "bytes"),
+            plain("topic", 2, may_be_cut=True), plain("producer_group", 3, "group", may_be_cut=True),
+            plain("may_be_a_round_later", 4, "or_later"),
+        ),
+        _NOTHING,
+    )  # fmt: skip
+
+
+def rounds_view(*, with_store: bool, with_configuration: bool) -> View:
+    """Each round."""
+    return View(
+        (
+            *_which(with_store=with_store, with_configuration=with_configuration),
+            plain("round", ALWAYS), plain("begin_time_ms", 5), plain("checked_count", ALWAYS, "checked"),
+            plain("immune_count", 1, "immune"), plain("discarded_count", ALWAYS, "discarded"),
+            plain("expired_count", 4, "expired"), plain("ended_count", 3, "ended"),
+            plain("half_cursor", ALWAYS), plain("op_cursor", ALWAYS), plain("half_end", 6),
+            plain("written_bytes", 2, "bytes"), plain("stop", 7, may_be_cut=True),
+        ),
+        _NOTHING,
+    )  # fmt: skip
+
+
+def fates_view(*, with_store: bool, with_configuration: bool) -> View:
+    """What becomes of each half."""
+    return View(
+        (
+            *_which(with_store=with_store, with_configuration=with_configuration),
+            plain("transaction_id", ALWAYS), plain("checks_count", 4, "checks"),
+            plain("next_check_time_ms", 6, "next_check"), plain("checks_to_come_count", 5, "to_come"),
+            plain("end", ALWAYS), plain("end_time_ms", ALWAYS, "end_time"), plain("end_round", 7, "round"),
+            plain("half_queue_offset", 8, "half"), plain("topic", 2, may_be_cut=True),
+            plain("producer_group", 3, "group", may_be_cut=True), plain("written_bytes", 9, "bytes"),
+            plain("may_be_a_round_later", 10, "or_later"),
+        ),
+        "no open half is before the check",
+    )  # fmt: skip
+
+
+def round_line(number: int, played: Round) -> str:
+    """One round in one line."""
+    from verdicts.check.steps import Action
+
+    counts = {action: sum(step.action is action for step in played.steps) for action in Action}
+    done = ", ".join(f"{number} {action}" for action, number in counts.items() if number) or "nothing done"
+    written = size(sum(step.written_bytes for step in played.steps))
+    before, after = played.before, played.state
+    return (
+        f"round {number} at {time_text(played.begin_ms)}: {done}; half cursor {before.half_cursor} to"
+        f" {after.half_cursor}, op cursor {before.op_cursor} to {after.op_cursor}; writes {written}; stops at"
+        f" {played.stop}"
+    )
+
+
+def stuck_line(played: Round) -> str | None:
+    """What keeps the check where it is, if every round ends in an exception."""
+    from verdicts.check.steps import Action, Stop
+
+    if played.stop is not Stop.ABORTED:
+        return None
+    where = [step.queue_offset for step in played.steps if step.action is Action.UNREADABLE]
+    what = f"half queue offset {where[-1]}" if where else "an op"
+    return (
+        f"every round ends in an exception at {what}, which the broker cannot read: no cursor moves, and each round"
+        " writes the same copies again"
+    )
+
+
+def ends_line(ends: list[str | None], last_ms: int | None, written_bytes: int) -> str:
+    """What becomes of all open halves in one line."""
+    if not ends:
+        return "no open half is before the check"
+    given_up = sum(end is not None for end in ends)
+    parts = [f"{count(len(ends), 'open half', 'open halves')}: {given_up} given up on"]
+    parts += [f"the last at {time_text(last_ms)}"] if last_ms is not None else []
+    parts += [f"{len(ends) - given_up} not within these rounds"] if given_up < len(ends) else []
+    return ", ".join([*parts, f"{size(written_bytes)} written by then"])
+
+
+# --- without put-backs ------------------------------------------------------------------------------------------------
+
+
+def table_name(simulated: BesideSimulated) -> str:
+    """What a check without put-backs is called: its design, and the table's file."""
+    if simulated.file is None:
+        return "RocksDB"
+    return f"state table {simulated.file.rsplit('/', 1)[-1]}"
+
+
+def asking_line(number: int, played: AskingRound) -> str:
+    """One run of a check that puts nothing back, in one line."""
+    from collections import Counter
+
+    counts = Counter(str(step.action) for step in played.steps)
+    parts = [f"{number} {action}" for action, number in counts.items()]
+    parts += [f"{played.immune_count} still immune"] if played.immune_count else []
+    parts += [f"{played.young_count} too young"] if played.young_count else []
+    done = ", ".join(parts) or "nothing done"
+    return f"round {number} at {time_text(played.begin_ms)}: {done}; stops at {played.stop}"
+
+
+def endless_line(rows: pa.RecordBatch) -> str:
+    """What becomes of the open slots of a state table's file in one line."""
+    if not rows.num_rows:
+        return "no open slot"
+    asked = sum(time is not None for time in rows["next_check_time_ms"].to_pylist())
+    refused = rows.num_rows - sum(rows["is_answerable"].to_pylist())
+    parts = [f"{count(rows.num_rows, 'open slot')}: {asked} asked for once in each run, without a limit"]
+    parts += [f"of {refused} every answer is refused"] if refused else []
+    return "; ".join(parts)

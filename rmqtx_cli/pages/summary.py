@@ -1,0 +1,260 @@
+"""What an audit comes to: counts per group and topic, oddities with an example each, drift, cost, the next command.
+
+It watches the rows go by and keeps counts only, whatever their number.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.tables import column
+from rmqtx_cli.output.views import ALWAYS, View, plain
+from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.text import count, escaped, size
+from verdicts.transactions.flags import FLAGS
+from verdicts.transactions.states_and_advice import STATES
+
+if TYPE_CHECKING:
+    from readers.model.findings import Finding
+    from readers.store.store import Store
+    from verdicts.model.check_stop import CheckStop
+
+_KEYS = ("producer_group", "topic")
+_COUNTS = [f"{state.lower()}_count" for state in STATES]
+#: One row per producer group and topic.
+SUMMARY = pa.schema(
+    [
+        column("producer_group", pa.string(), "producer group"),
+        column("topic", pa.string(), "real topic"),
+        column("transactions_count", pa.int64(), "transactions of this group and topic"),
+        *(column(name, pa.int64(), f"those that are {state}") for name, state in zip(_COUNTS, STATES, strict=True)),
+        column("flagged_count", pa.int64(), "those that something is odd about: they have a flag"),
+        column("half_copies_count", pa.int64(), "half copies of all of them: many of few transactions cost the check"),
+    ]
+)
+#: Which states a narrow table can do without.
+_RANKS = {"PENDING": ALWAYS, "LOST": 1, "UNDECIDABLE": 1, "DISCARDED": 2, "ROLLED_BACK": 3, "COMMITTED": 3}
+SUMMARY_VIEW = View(
+    (
+        plain("producer_group", ALWAYS, "group", may_be_cut=True),
+        plain("topic", ALWAYS, may_be_cut=True),
+        plain("transactions_count", ALWAYS, "all"),
+        *(plain(f"{state.lower()}_count", _RANKS[state], state.lower()) for state in STATES),
+        plain("flagged_count", 4, "flagged"),
+        plain("half_copies_count", 5, "half copies"),
+    ),
+    "no transactions",
+)
+#: What deserves the first look: first what can still go wrong, then what has gone wrong, then what waits.
+_URGENT = (
+    "open_after_decision", "commit_without_op", "poison", "never_asked", "masked", "expires_soon", "stalled", "LOST",
+    "UNDECIDABLE", "duplicate_commit", "commit_after_rollback", "conflict", "commit_after_discard",
+    "discarded_though_decided", "PENDING", "DISCARDED",
+)
+
+_Cell = tuple[str | None, str | None]
+
+#: Slots read together when their lengths are added up.
+_SLOTS_AT_ONCE = 1 << 18
+
+
+@dataclass(slots=True)
+class Summary:
+    """Counts of the transactions seen so far."""
+
+    states: Counter[str] = field(default_factory=Counter)
+    flags: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    half_copies_count: int = 0
+    _cells: dict[_Cell, Counter[str]] = field(default_factory=dict)
+    _undecided: set[str | None] = field(default_factory=set)
+    _pending: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+    _never_asked: Counter[str] = field(default_factory=Counter)
+    _oldest_pending_ms: int | None = None
+
+    def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted as they pass."""
+        for batch in batches:
+            if batch.num_rows:
+                self._count(batch)
+            yield batch
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Summary:
+        """The counts of some transactions."""
+        counted = cls()
+        for _ in counted.watching(rows.to_batches()):
+            pass
+        return counted
+
+    def _count(self, batch: pa.RecordBatch) -> None:
+        copies = pc.fill_null(pc.list_value_length(batch["half_copies"]), 0)
+        flagged = pc.greater(pc.fill_null(pc.list_value_length(batch["flags"]), 0), 0)
+        narrow = pa.table(
+            {name: batch[name] for name in ("store", *_KEYS, "state")}
+            | {"copies": copies.cast(pa.int64()), "flagged": flagged.cast(pa.int64())}
+        )
+        grouped = narrow.group_by(["store", *_KEYS, "state"]).aggregate(
+            [("copies", "sum"), ("flagged", "sum"), ("state", "count")]
+        )
+        for row in grouped.to_pylist():
+            number, state = row["state_count"], row["state"]
+            self.states[state] += number
+            self.half_copies_count += row["copies_sum"]
+            cell = self._cells.setdefault((row["producer_group"], row["topic"]), Counter())
+            cell.update({
+                "transactions_count": number, f"{state.lower()}_count": number, "flagged_count": row["flagged_sum"],
+                "half_copies_count": row["copies_sum"],
+            })
+            if state == "UNDECIDABLE" and row["store"] is not None:
+                self._undecided.add(row["store"])
+            if state == "PENDING":
+                self._pending[row["store"], row["topic"]] += number
+        pending = pc.min(batch["half_store_time_ms"].filter(pc.equal(batch["state"], "PENDING"))).as_py()
+        if pending is not None:
+            self._oldest_pending_ms = min(pending, self._oldest_pending_ms or pending)
+        flags = batch["flags"]
+        rows = pc.list_parent_indices(flags).filter(pc.equal(pc.list_flatten(flags), "never_asked"))
+        never = batch.select(["store", "state"]).take(rows)
+        self._never_asked.update(never.filter(pc.equal(never["state"], "PENDING"))["store"].to_pylist())
+        self._find_examples(batch)
+
+    def _find_examples(self, batch: pa.RecordBatch) -> None:
+        for entry in pc.value_counts(pc.list_flatten(batch["flags"])).to_pylist():
+            self.flags[entry["values"]] += entry["counts"]
+        for state in self.states:
+            if state not in self.examples:
+                at = pc.index(batch["state"], state).as_py()
+                if at >= 0:
+                    self.examples[state] = batch["transaction_id"][at].as_py()
+        flags, parents = pc.list_flatten(batch["flags"]), pc.list_parent_indices(batch["flags"])
+        for flag in self.flags:
+            if flag not in self.examples:
+                at = parents[pc.index(flags, flag).as_py()].as_py()
+                self.examples[flag] = batch["transaction_id"][at].as_py()
+
+    @property
+    def transactions_count(self) -> int:
+        """All that were seen."""
+        return self.states.total()
+
+    def table(self) -> pa.Table:
+        """The rows of SUMMARY.
+
+        Order: producer group, topic.
+        """
+        rows = [
+            {"producer_group": group, "topic": topic} | {name: cell[name] for name in SUMMARY.names[2:]}
+            for (group, topic), cell in sorted(self._cells.items(), key=lambda item: (str(item[0][0]), str(item[0][1])))
+        ]
+        return pa.Table.from_pylist(rows, schema=SUMMARY)
+
+    def never_asked_counts(self, store: str) -> tuple[int, int]:
+        """Of a store's pending ones: how many the check never comes to, and how many there are."""
+        return self._never_asked[store], sum(
+            number for (root, _), number in self._pending.items() if root == store
+        )
+
+    def answer(
+        self, stores: Sequence[Store], arguments: str, findings: Sequence[Finding], stops: Sequence[CheckStop],
+        now_ms: int, live: str | None,
+    ) -> Iterator[str]:
+        """What there is to say above the table: states, the oldest that hangs, a stopped check, what to do next.
+
+        `arguments`: the options that lead to the same transactions again, as a shell takes them. `live`: those that
+        lead to the brokers again, None for files.
+        """
+        from rmqtx_cli.pages.headlines import answer_lines
+
+        states = ", ".join(f"{self.states[state]} {state}" for state in STATES if self.states[state])
+        sentence = f"{count(self.transactions_count, 'transaction')}{': ' + states if states else ''}"
+        if self._oldest_pending_ms is not None:
+            sentence += f"; the oldest pending one is {duration_text(now_ms - self._oldest_pending_ms)} old"
+        damaged = self._damaged(findings)
+        command = self.next_command(arguments, [store.root for store in stores if store.root in damaged])
+        yield from answer_lines(
+            sentence, stops, self.never_asked_counts, live, f"next: {command}", is_one_store=len(stores) == 1
+        )
+
+    def _damaged(self, findings: Sequence[Finding]) -> set[str | None]:
+        return {finding.store for finding in findings if finding.kind.severity == "error"} | self._undecided
+
+    def lines(self, stores: Sequence[Store], findings: Sequence[Finding]) -> Iterator[str]:
+        """What there is to say below the table: oddities, drift, cost.
+
+        `findings`: of the reading, for what is damaged may hide transactions that are counted nowhere.
+        """
+        damaged = self._damaged(findings)
+        for flag in FLAGS:
+            if self.flags[flag]:
+                yield f"{flag}: {self.flags[flag]}, first {self.examples[flag]}: {FLAGS[flag]}"
+        for store in stores:
+            yield from self._drift(store, is_whole=store.root not in damaged)
+            yield from self._cost(store)
+        if self.transactions_count:
+            times = self.half_copies_count / self.transactions_count
+            yield (
+                f"{count(self.half_copies_count, 'half copy', 'half copies')} of "
+                f"{count(self.transactions_count, 'transaction')}: {times:.2f} each"
+            )
+    def _drift(self, store: Store, *, is_whole: bool) -> Iterator[str]:
+        from readers.cursors.cursors import transaction_metrics
+
+        for topic, counted in sorted((transaction_metrics(store) or {}).items()):
+            found = self._pending[store.root, topic]
+            if counted != found:
+                told = (
+                    "the counter drifts, the log is right" if is_whole
+                    else "which of them is right does not show, for not all of the log can be read"
+                )
+                yield (
+                    f"{store.root}: the broker's counter (config/transactionMetrics) says {counted} open for "
+                    f"{topic}, the log shows {found}; {told}"
+                )
+
+    def _cost(self, store: Store) -> Iterator[str]:
+        from readers.model.errors import SourceError
+        from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
+
+        if not any(store.has("consumequeue", topic) for topic in (HALF_TOPIC, ROCKSDB_HALF_TOPIC)):
+            return  # prepared records are in no queue; queues in RocksDB are not in files
+        parts = []
+        for name, topics in (("half", (HALF_TOPIC, ROCKSDB_HALF_TOPIC)), ("op", (OP_TOPIC, ROCKSDB_OP_TOPIC))):
+            try:
+                lengths = [_queue_lengths(store, topic) for topic in topics]
+            except SourceError:
+                return  # the audit itself has said what cannot be read
+            rows, written = (sum(values) for values in zip(*lengths, strict=True))
+            parts.append(f"{count(rows, f'{name} record')} of {size(written)}")
+        yield f"{store.root}: {', '.join(parts)} still in the queues"
+
+    def next_command(self, arguments: str, damaged: Sequence[str] = ()) -> str:
+        """The safe command that shows what deserves the first look."""
+        for word in _URGENT:
+            if word in self.examples and (self.flags[word] or self.states[word]):
+                return f"rmqtx show {shlex.quote(escaped(self.examples[word]))} {arguments}   # {word}"
+        if damaged:
+            return f"rmqtx verify {shlex.quote(escaped(damaged[0]))}   # damage may hide transactions"
+        return "nothing to do"
+
+
+def _queue_lengths(store: Store, topic: str) -> tuple[int, int]:
+    """How many records queue 0 of a topic has, and their bytes.
+
+    Raises: SourceError.
+    """
+    from readers.queues.consume_queue import open_queue
+
+    rows = written = 0
+    with open_queue(store, topic, 0) as queue:
+        for first in range(queue.first_offset, queue.max_offset, _SLOTS_AT_ONCE):
+            lengths = queue.read(first, first + _SLOTS_AT_ONCE)[2]
+            rows, written = rows + len(lengths), written + int(lengths.sum(dtype="int64"))
+    return rows, written

@@ -1,0 +1,338 @@
+"""What reads a whole store: processes of this machine, or Spark. One interface, and the choice between them.
+
+A command asks for an engine inside a `with` block and reads all its rows before the block ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from readers.model.errors import BadRequest
+from rmqtx_cli.options.options import EngineName
+from rmqtx_cli.words.progress import shown
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from readers.jobs.scan_job import ScanJob
+    from readers.jobs.workers import Progress
+    from readers.model.reading import Reading
+    from readers.store.store import Store
+    from verdicts.evidence.store_facts import SettingsOf
+    from verdicts.model.reading import VerdictReading
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+
+#: Commit-log bytes from which `auto` takes Spark: below, this machine's processes are done before a cluster has begun.
+SPARK_BYTES_MIN = 64 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """The options that choose an engine and set it up, as they were given.
+
+    Units: `split_bytes` of a commit log. Shape: `conf` are KEY=VALUE.
+    Raises: BadRequest, for a setting without a value, and for options that contradict each other.
+    """
+
+    engine: EngineName = EngineName.AUTO
+    master: str | None = None
+    remote: str | None = None
+    conf: Sequence[str] | None = None
+    split_bytes: int | None = None
+    processes: int | None = None
+    temporary: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.master and self.remote:
+            raise BadRequest("--master starts a driver here and --remote asks another one: give one of them")
+        if self.remote and not self.remote.startswith("sc://"):
+            raise BadRequest(f"--remote {self.remote!r} is no Spark Connect server: write it like sc://HOST:15002")
+        if self.engine is EngineName.LOCAL and (self.master or self.remote or self.conf):
+            raise BadRequest("--master, --remote and --conf are for Spark, and --engine local was asked for")
+        for text in self.conf or ():
+            if not text.partition("=")[0].strip() or "=" not in text:
+                raise BadRequest(f"--conf {text!r} is not KEY=VALUE")
+        if self.temporary is not None and not self.temporary.is_dir():
+            raise BadRequest(f"--temp-dir {str(self.temporary)!r} is not a directory")
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of Spark, by name; the last of a name counts."""
+        parts = (text.partition("=") for text in self.conf or ())
+        return {name.strip(): value for name, _, value in parts}
+
+    @property
+    def temporary_directory(self) -> str | None:
+        """Where intermediate files go, as the engines take it."""
+        return None if self.temporary is None else str(self.temporary)
+
+
+class Engine(Protocol):
+    """Reads every byte of some stores; `Reading.batches` are read while the engine's block lasts."""
+
+    @property
+    def name(self) -> str:
+        """`local` or `spark`."""
+
+    @property
+    def options(self) -> EngineOptions:
+        """What was asked of it."""
+
+    def split_bytes_for(self, stores: Sequence[Store]) -> int:
+        """What one task reads of these stores: as asked, else as their size makes it sensible."""
+
+    def audit(
+        self,
+        stores: list[Store],
+        settings_of: SettingsOf,
+        *,
+        at_ms: int | None = None,
+        progress: Progress | None = None,
+    ) -> VerdictReading:
+        """The verdict on every transaction of the stores, as `verdicts.audit.local_audit.audit` gives it."""
+
+    def run_job(
+        self,
+        job: ScanJob,
+        stores: list[Store],
+        *,
+        from_offset: int | None = None,
+        to_offset: int | None = None,
+        progress: Progress | None = None,
+    ) -> Reading:
+        """The rows of a job over every split of the stores; the bounds are commit-log offsets, the upper excluded."""
+
+    def results(self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int) -> list[_Result]:
+        """The function's result for each task, made where the bytes are read; `total_bytes` is what all will read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    """Processes of this machine."""
+
+    options: EngineOptions
+    name: str = "local"
+
+    def split_bytes_for(self, stores: Sequence[Store]) -> int:  # noqa: ARG002 -- memory here is flat whatever there is
+        """See `Engine`."""
+        from readers.log.splits import SPLIT_BYTES
+
+        return self.options.split_bytes or SPLIT_BYTES
+
+    def audit(
+        self,
+        stores: list[Store],
+        settings_of: SettingsOf,
+        *,
+        at_ms: int | None = None,
+        progress: Progress | None = None,
+    ) -> VerdictReading:
+        """See `Engine`."""
+        from verdicts.audit.local_audit import audit
+
+        return audit(
+            stores, settings_of, at_ms=at_ms, processes=self.options.processes,
+            split_bytes=self.split_bytes_for(stores), temporary_directory=self.options.temporary_directory,
+            progress=progress,
+        )
+
+    def run_job(
+        self,
+        job: ScanJob,
+        stores: list[Store],
+        *,
+        from_offset: int | None = None,
+        to_offset: int | None = None,
+        progress: Progress | None = None,
+    ) -> Reading:
+        """See `Engine`."""
+        from readers.jobs.job_runner import run_job
+        from readers.log.splits import plan_splits
+
+        plan = plan_splits(
+            stores, split_bytes=self.split_bytes_for(stores), from_offset=from_offset, to_offset=to_offset
+        )
+        return run_job(job, plan, processes=self.options.processes, progress=progress)
+
+    def results(self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int) -> list[_Result]:
+        """See `Engine`."""
+        from readers.jobs.workers import Workers, workers_count
+
+        with Workers(workers_count(total_bytes, self.options.processes)) as pool:
+            return list(pool.run(function, tasks))
+
+
+@dataclass(frozen=True, slots=True)
+class SparkEngine:
+    """Tasks of Spark."""
+
+    options: EngineOptions
+    spark: SparkSession
+    name: str = "spark"
+    _given: list[Generator[pa.RecordBatch, None, None]] = field(default_factory=list)
+
+    def watched(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches; what goes wrong in a task is an error of ours, and `close` ends them with the session."""
+        given = _translated_batches(batches)
+        self._given.append(given)
+        return given
+
+    def close(self) -> None:
+        """End what was given and not read to its end, while there is a session to clear up with."""
+        for given in self._given:
+            given.close()
+
+    def split_bytes_for(self, stores: Sequence[Store]) -> int:
+        """See `Engine`."""
+        from spark_tasks.session.sizes import sizes_for
+
+        return self.options.split_bytes or sizes_for(sum(s.size_bytes for store in stores for s in store.commit_log))[0]
+
+    def audit(
+        self,
+        stores: list[Store],
+        settings_of: SettingsOf,
+        *,
+        at_ms: int | None = None,
+        progress: Progress | None = None,
+    ) -> VerdictReading:
+        """See `Engine`."""
+        from spark_tasks.jobs.audit import audit
+        from spark_tasks.session.errors import translated
+
+        with translated():
+            reading = audit(
+                self.spark, stores, settings_of, at_ms=at_ms, split_bytes=self.split_bytes_for(stores),
+                temporary_directory=self.options.temporary_directory, progress=progress,
+            )
+        reading.batches = self.watched(reading.batches)
+        return reading
+
+    def run_job(
+        self,
+        job: ScanJob,
+        stores: list[Store],
+        *,
+        from_offset: int | None = None,
+        to_offset: int | None = None,
+        progress: Progress | None = None,
+    ) -> Reading:
+        """See `Engine`."""
+        from spark_tasks.jobs.scan import run_job
+        from spark_tasks.session.errors import translated
+
+        with translated():
+            reading = run_job(
+                self.spark, job, stores, split_bytes=self.split_bytes_for(stores), from_offset=from_offset,
+                to_offset=to_offset, progress=progress,
+            )
+        reading.batches = self.watched(reading.batches)
+        return reading
+
+    def results(
+        self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int  # noqa: ARG002
+    ) -> list[_Result]:
+        """See `Engine`."""
+        from spark_tasks.session.errors import translated
+        from spark_tasks.session.tasks import results
+
+        with translated():
+            return results(self.spark, function, tasks)
+
+
+def _translated_batches(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
+    from spark_tasks.session.errors import translated
+
+    with translated():
+        yield from batches
+
+
+@contextmanager
+def chosen_engine(options: EngineOptions, stores: Sequence[Store], voice: Voice) -> Iterator[Engine]:
+    """The engine that the options and the stores' size ask for; said on stderr where it is not the obvious one.
+
+    Raises: SparkUnavailable if Spark was asked for and cannot be had.
+    """
+    size_bytes = sum(segment.size_bytes for store in stores for segment in store.commit_log)
+    name, reason = _choice(options, size_bytes)
+    if options.engine is EngineName.AUTO and (name is EngineName.SPARK or size_bytes >= SPARK_BYTES_MIN):
+        voice.note(f"engine {name.value}: {reason}")
+    else:
+        voice.detail(f"engine {name.value}: {reason}")
+    from spark_tasks.session.signals import interruptible
+
+    with interruptible(), ExitStack() as stack:
+        if name is EngineName.LOCAL:
+            yield LocalEngine(options)
+        else:
+            with shown("starting Spark", voice):
+                spark = stack.enter_context(_spark_session(options))
+            engine = SparkEngine(options, spark)
+            stack.callback(engine.close)
+            yield engine
+
+
+@contextmanager
+def _spark_session(options: EngineOptions) -> Iterator[SparkSession]:
+    from spark_tasks.session.session import session
+
+    with session(
+        options.master, options.remote, options.settings, temporary_directory=options.temporary_directory
+    ) as spark:
+        yield spark
+
+
+def _choice(options: EngineOptions, size_bytes: int) -> tuple[EngineName, str]:
+    """What reads, and why."""
+    if options.engine is not EngineName.AUTO:
+        return options.engine, "as --engine says"
+    asked = asked_for_spark(options)
+    if asked:
+        return EngineName.SPARK, asked
+    logs = f"{size(size_bytes)} of commit logs"
+    if size_bytes < SPARK_BYTES_MIN:
+        return EngineName.LOCAL, logs
+    lacking = _lacking()
+    if lacking is not None:
+        return EngineName.LOCAL, f"{logs} would go faster on Spark, but {lacking}"
+    return EngineName.SPARK, logs
+
+
+def asked_for_spark(options: EngineOptions) -> str | None:
+    """Why `auto` takes Spark whatever the size; None where nothing asks for it."""
+    if options.master or options.remote:
+        return f"{'--master' if options.master else '--remote'} is given"
+    if options.conf:
+        return "--conf is given"
+    if "SPARK_REMOTE" in os.environ:
+        return "SPARK_REMOTE is set"
+    from spark_tasks.session.session import is_submitted
+
+    return "spark-submit runs this" if is_submitted() else None
+
+
+def _lacking() -> str | None:
+    """Why there is no Spark here; None if there is one."""
+    from spark_tasks.session.errors import SparkUnavailable
+    from spark_tasks.session.java import find_java
+
+    if find_spec("pyspark") is None:
+        return "pyspark is not installed"
+    try:
+        find_java()
+    except SparkUnavailable as error:
+        return error.message
+    return None

@@ -1,0 +1,175 @@
+"""`rmqtx audit --follow`: step after step over growing stores, each verdict printed that is new or has changed."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from readers.model.errors import BadRequest, SourceError
+from rmqtx_cli.options.options import EngineName, OutputFormat
+from rmqtx_cli.words import exit_status
+from rmqtx_cli.words.text import count, size
+from rmqtx_cli.words.times import time_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.model.findings import Finding
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.sources.engines import EngineOptions
+    from rmqtx_cli.sources.opening import Opened
+    from rmqtx_cli.words.say import Voice
+    from verdicts.follow.checkpoint_db import FollowDatabase
+    from verdicts.follow.follower import FollowStep
+
+#: The formats whose rows can leave one after another for days.
+STREAMING_FORMATS = (OutputFormat.TABLE, OutputFormat.JSONL, OutputFormat.CSV)
+INTERVAL_MS = 10_000
+_RETRY_AFTER_SECONDS = 1.0
+
+
+def refuse_with_follow(options: Mapping[str, object]) -> None:
+    """Refuse options, by name, that only an audit with an end can have.
+
+    Raises: BadRequest for the first that is given.
+    """
+    for name, value in options.items():
+        if value is not None and value is not False:
+            advice = "redirect the rows: >> FILE" if name == "--output" else None
+            raise BadRequest(f"{name} is for one audit, and --follow has no end", advice=advice)
+
+
+@dataclass(slots=True)
+class Following:
+    """What was asked of an audit that follows.
+
+    Units: milliseconds. Raises: BadRequest for what cannot be followed.
+    """
+
+    places: Sequence[str]
+    engine_options: EngineOptions
+    commit_log: Sequence[str] | None
+    broker_conf: Path | None
+    broker_version: str | None
+    checkpoint: Path | None
+    interval_ms: int
+    until_idle: bool
+    voice: Voice
+    _told: set[str] = field(default_factory=set)
+    _settings: dict[str, str] = field(default_factory=dict)
+    _last: FollowStep | None = None
+
+    def __post_init__(self) -> None:
+        from rmqtx_cli.sources.engines import asked_for_spark
+
+        engine = self.engine_options.engine
+        if engine is EngineName.SPARK or (engine is EngineName.AUTO and asked_for_spark(self.engine_options)):
+            raise BadRequest(
+                "--follow reads on this machine, without Spark",
+                advice='in Spark use spark.readStream.format("rmqtx"), or give --engine local',
+            )
+
+    def run(self, listing: Listing) -> int:
+        """Follow until idle or interrupted; gives the exit status."""
+        if listing.format not in STREAMING_FORMATS:
+            names = ", ".join(STREAMING_FORMATS)
+            raise BadRequest(f"--follow never ends a file, as {listing.format} would need", advice=f"use {names}")
+        from rmqtx_cli.sources.opening import refuse_inside
+        from spark_tasks.session.signals import interruptible
+        from verdicts.follow.checkpoint_db import FollowDatabase
+
+        opened = self._open()
+        refuse_inside(self.checkpoint, opened.stores)
+        with interruptible(), ExitStack() as stack:
+            path = self._checkpoint(stack)
+            database = FollowDatabase(path, opened.stores)
+            stack.callback(database.close)
+            listing.write(self._batches(database, opened), at_once=True)
+            states = database.states()
+        named = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
+        self.voice.note(f"{count(sum(states.values()), 'transaction')} followed{': ' + named if named else ''}")
+        return self._status(listing, states)
+
+    def _checkpoint(self, stack: ExitStack) -> str:
+        if self.checkpoint is not None:
+            return str(self.checkpoint)
+        self.voice.note("without --checkpoint FILE the next start begins anew")
+        directory = tempfile.TemporaryDirectory(prefix="rmqtx-", dir=self.engine_options.temporary_directory)
+        return str(Path(stack.enter_context(directory)) / "follow.sqlite")
+
+    def _open(self) -> Opened:
+        from rmqtx_cli.sources.opening import open_stores
+
+        return open_stores(self.places, self.commit_log, self.broker_conf, self.broker_version)
+
+    def _status(self, listing: Listing, states: dict[str, int]) -> int:
+        findings = self._last.findings if self._last is not None else []
+        if states.get("UNDECIDABLE") or any(finding.kind.severity == "error" for finding in findings):
+            return exit_status.INCOMPLETE
+        return exit_status.FINDINGS if listing.has_failed else exit_status.DONE
+
+    def _batches(self, database: FollowDatabase, opened: Opened) -> Iterator[pa.RecordBatch]:
+        from rmqtx_cli.words.progress import shown
+        from verdicts.follow.follower import Follower
+
+        follower = Follower(database, processes=self.engine_options.processes)
+        failed = False
+        while True:
+            self._say_settings(opened)
+            begun = time.monotonic()
+            try:
+                with shown("reading", self.voice) as progress:
+                    step = follower.step(opened.stores, opened.settings_of, progress)
+                    rows = next(step.batches, None)
+                while rows is not None:
+                    yield rows
+                    rows = next(step.batches, None)
+                failed = False
+            except SourceError as error:
+                # A broker deletes files while they are looked at; what is so twice is so.
+                if failed:
+                    raise
+                failed = True
+                self.voice.detail(f"looking again because {error}")
+                time.sleep(_RETRY_AFTER_SECONDS)
+                opened = self._open()
+                continue
+            self._last = step
+            self._say(step, database, time.monotonic() - begun)
+            is_new = step.has_grown or step.new_count or step.changed_count
+            if self.until_idle and not (is_new and any(store.in_use for store in opened.stores)):
+                return
+            time.sleep(self.interval_ms / 1000)
+            opened = self._open()
+
+    def _say_settings(self, opened: Opened) -> None:
+        """How each store stands, when that is new."""
+        from rmqtx_cli.sources.opening import say_header
+
+        now = {
+            store.root: f"{store.in_use} {store.aborted} {opened.settings_of(store).describe()}"
+            for store in opened.stores
+        }
+        if now != self._settings:
+            say_header(opened, self.voice)
+        self._settings = now
+
+    def _say(self, step: FollowStep, database: FollowDatabase, seconds: float) -> None:
+        self.voice.findings(self._news(step.findings))
+        forgotten = f", {size(step.bytes_forgotten)} expired" if step.bytes_forgotten else ""
+        gone = f", {step.gone_count} gone" if step.gone_count else ""
+        pending = database.states().get("PENDING", 0) if self.voice.verbose else 0
+        self.voice.detail(
+            f"{time_text(time.time_ns() // 1_000_000)} {size(step.bytes_read)} read{forgotten}; {step.judged_count} "
+            f"judged: {step.new_count} new, {step.changed_count} changed{gone}; {pending} PENDING; {seconds:.1f} s"
+        )
+
+    def _news(self, findings: list[Finding]) -> list[Finding]:
+        news = [finding for finding in findings if finding.line() not in self._told]
+        self._told = {finding.line() for finding in findings}
+        return news

@@ -1,0 +1,204 @@
+"""The options that say which stopped broker's files are acted on and where the result goes, declared once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from readers.model.errors import BadRequest, FormatError, RmqtxError, UnreadableFile, UnsafeStore
+from rmqtx_cli.options.grouped_options import with_grouped_options
+from rmqtx_cli.options.identities import identities
+from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.options.options import BrokerConfOption, BrokerVersionOption, CommitLogOption
+from rmqtx_cli.words.say import Voice
+
+if TYPE_CHECKING:
+    from readers.model.reading import Reading
+    from readers.store.store import Store
+    from repairs.acts.file_medium import FileMedium
+    from repairs.acts.medium import Medium
+    from repairs.changes.destinations import Destination
+    from repairs.receipts.receipts import Receipt
+    from rmqtx_cli.sources.opening import Opened
+    from verdicts.evidence.store_facts import SettingsOf
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", metavar="STORE", help="Act on the files of this stopped broker, not on a live one."),
+]
+ToOption = Annotated[
+    Path | None,
+    typer.Option("--to", metavar="DIR", help="With --store: the changed store becomes this new directory."),
+]
+InPlaceOption = Annotated[
+    bool, typer.Option("--in-place", help="With --store: change the store where it is; needs --undo.")
+]
+UndoOption = Annotated[
+    Path | None,
+    typer.Option("--undo", metavar="FILE", help="With --in-place: the way back is written here first (rmqtx undo)."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineOptions:
+    """What a command line says of a stopped broker's files. Order of the fields: that of the help text."""
+
+    store: str | None = None
+    to: Path | None = None
+    in_place: bool = False
+    undo: Path | None = None
+    commit_log: Sequence[str] | None = None
+    broker_conf: Path | None = None
+    broker_version: str | None = None
+
+    def instead_of(self, live: LiveOptions, unfit: dict[str, Any]) -> bool:
+        """Whether files are acted on and no live broker, exactly one of which must be given.
+
+        `unfit`: options that only make sense with a live broker, by what they are called.
+        Raises: BadRequest.
+        """
+        if self.store is None:
+            given = [name for name in ("to", "in_place", "undo", "commit_log") if getattr(self, name)]
+            if given:
+                raise BadRequest(f"--{given[0].replace('_', '-').replace('commit-log', 'commitlog')} needs --store")
+            return False
+        if live.is_explicit:
+            raise BadRequest("--store acts on files, -n and --broker on live brokers", advice="leave one out")
+        for name, value in unfit.items():
+            if value not in (None, False):
+                raise BadRequest(f"{name} is for live brokers: a stopped one does nothing by itself")
+        self._check_destination()
+        return True
+
+    def _check_destination(self) -> None:
+        if self.in_place == (self.to is not None):
+            raise BadRequest(
+                "--store needs either --to or --in-place",
+                advice="--to DIR makes a changed copy, --in-place --undo FILE changes the store itself",
+            )
+        if self.in_place != (self.undo is not None):
+            raise BadRequest("--in-place and --undo FILE go together", advice="the way back is written there first")
+        if self.to is not None and os.path.lexists(self.to):
+            raise BadRequest(f"{self.to} is there already", advice="--to names a new directory")
+        if self.undo is not None and os.path.lexists(self.undo):
+            raise _undo_file_is_there(self.undo)
+
+    def open(self, voice: Voice) -> tuple[FileMedium, Opened]:
+        """The store as what is acted on.
+
+        Raises: StoreInUse, UnsafeStore, BadRequest, SourceError.
+        """
+        from readers.store.store import open_store
+        from repairs.acts.file_medium import FileMedium
+        from repairs.changes.destinations import Destination
+
+        opened, conf = self._opened(voice)
+        destination = Destination(self.to, self.undo)
+        return FileMedium(opened.stores[0], opened.settings_of, conf, destination, open_store), opened
+
+    @contextmanager
+    def locked(self, voice: Voice) -> Iterator[tuple[Store, SettingsOf, Destination, Callable[..., Store]]]:
+        """The store that is to be changed, kept from others while the block runs, and how a fresh look is taken at one.
+
+        Raises: StoreInUse, UnsafeStore, BadRequest, SourceError.
+        """
+        from readers.store.store import open_store
+        from repairs.acts.file_preconditions import require_stopped_master
+        from repairs.changes.destinations import Destination
+        from repairs.changes.store_lock import store_locked, store_shared
+
+        if self.store is None:
+            raise BadRequest("no store is given", advice="--store STORE; a live broker's cursors are not set")
+        self._check_destination()
+        opened, conf = self._opened(voice)
+        store = opened.stores[0]
+        require_stopped_master(store, opened.settings_of(store), conf)
+        with (store_shared if self.to is not None else store_locked)(store.root):
+            fresh = open_store(store.root, store.commit_log_directories)
+            yield fresh, opened.settings_of, Destination(self.to, self.undo), open_store
+
+    def _opened(self, voice: Voice) -> tuple[Opened, dict[str, str]]:
+        """The store, and its broker's configuration as far as it is known."""
+        from readers.storage.places import is_uri
+        from readers.store.broker_conf import read_broker_conf
+        from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
+
+        # Receipts name it, and are read from elsewhere.
+        place = str(self.store) if is_uri(str(self.store)) else str(Path(str(self.store)).absolute())
+        opened = open_stores([place], self.commit_log, self.broker_conf, self.broker_version)
+        if len(opened.stores) != 1:
+            raise BadRequest(f"--store names {len(opened.stores)} stores", advice="one at a time is acted on")
+        for result in (self.to, self.undo):
+            refuse_inside(result, opened.stores)
+        say_header(opened, voice)
+        return opened, {} if self.broker_conf is None else read_broker_conf(self.broker_conf)
+
+    @property
+    def warning(self) -> str:
+        """What somebody who is asked should know."""
+        if self.in_place:
+            return f"the store is changed where it is (rmqtx undo {self.undo} takes it back)"
+        return f"the store stays as it is, {self.to} becomes the changed copy"
+
+    def earlier(self, receipts: Sequence[Receipt], roots: Sequence[str]) -> list[Receipt]:
+        """Those of some receipts that say what was done to what is acted on now: another copy is another store."""
+        if self.store is None:
+            return [receipt for receipt in receipts if not receipt.is_of_files]
+        return [receipt for receipt in receipts if receipt.is_of_files and receipt.store in roots]
+
+    def say_result(self, medium: Medium, voice: Voice) -> None:
+        """Where the changed store is, if one was changed."""
+        if self.store is not None and not medium.is_untouched:
+            self.say_where(voice)
+
+    def say_where(self, voice: Voice) -> None:
+        """Where the changed store is."""
+        if self.to is not None:
+            voice.note(f"{self.to} is the changed store; {self.store} stays as it was")
+        else:
+            voice.note(f"{self.store} was changed; rmqtx undo {self.undo} takes it back while no broker has opened it")
+
+
+def _undo_file_is_there(file: Path) -> RmqtxError:
+    """What is wrong with an undo file that is there already: above all, whether its changes are half done."""
+    from repairs.changes.in_progress_mark import way_on
+    from repairs.changes.undo_files import APPLYING, STATES, UNDOING, read_undo_file
+
+    try:
+        state = read_undo_file(Path(os.path.realpath(file))).state
+    except (FormatError, UnreadableFile):
+        return BadRequest(f"{file} is there already", advice="--undo names a new file")
+    what = f"{file} is there already: {STATES[state]}"
+    if state in (APPLYING, UNDOING):
+        return UnsafeStore(what, file=file, advice=way_on(file))
+    return BadRequest(what, advice="--undo names a new file; what receipts say was done is left out")
+
+
+_OPTIONS: dict[str, Any] = {
+    "store": StoreOption, "to": ToOption, "in_place": InPlaceOption, "undo": UndoOption,
+    "commit_log": CommitLogOption, "broker_conf": BrokerConfOption, "broker_version": BrokerVersionOption,
+}  # fmt: skip
+
+
+def with_offline_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command with the offline options after its own, which it is given together as its argument `offline`."""
+    return with_grouped_options(
+        command, "offline", _OPTIONS,
+        lambda values: OfflineOptions(**{**values, "in_place": bool(values["in_place"])}),
+    )
+
+
+def resolved_in_files(opened: Opened, ids: Sequence[str]) -> list[str]:
+    """The transaction ids that some ids, message ids or keys name in the opened stores; see `identities`."""
+    from verdicts.audit.lookups import show
+
+    def shown(name: str) -> Reading:
+        return show(opened.stores, opened.settings_of, name)
+
+    return identities(ids, shown, f"in {opened.names}", f" {opened.arguments}")

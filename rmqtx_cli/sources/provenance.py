@@ -1,0 +1,149 @@
+"""What a command's results were made from and how: taken where it is wanted, said by --verbose, carried by files."""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from rmqtx_cli.words.text import count, size
+from rmqtx_cli.words.times import time_text
+
+if TYPE_CHECKING:
+    from readers.store.store import Store
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.sources.engines import Engine
+    from rmqtx_cli.words.say import Voice
+
+#: Options that change nothing in the rows.
+_UNSAID = frozenset({"verbose", "quiet"})
+_SECRET = re.compile(r"(?i)secret|password|passwd|token|credential|key")
+_HIDDEN = "(not written down)"
+
+
+def asked_options(context: typer.Context) -> dict[str, Any]:
+    """The arguments and options that were given, as JSON knows them; values of settings that may be secret are not."""
+    return {
+        name: _plain(value)
+        for name, value in context.params.items()
+        if name not in _UNSAID and value is not None and value is not False and value != [] and value != ()
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool | int):
+        return value
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(one) for one in value]
+    return without_secrets(str(value))
+
+
+def without_secrets(text: str) -> str:
+    """A setting KEY=VALUE or a URL without what could be a password in it."""
+    name, equals, _ = text.partition("=")
+    if equals and "://" not in name and _SECRET.search(name) and re.fullmatch(r"[\w.\-]+", name):
+        return f"{name}={_HIDDEN}"
+    return re.sub(r"(?<=://)[^/@\s]*@", "", text)
+
+
+def take_custody(
+    context: typer.Context,
+    listing: Listing,
+    engine: Engine,
+    stores: list[Store],
+    *,
+    hash_all: bool,
+    voice: Voice,
+    is_wanted: bool = False,
+    inputs: Sequence[Path] = (),
+) -> dict[str, Any] | None:
+    """The custody of what is about to be made; given to the listing, and said with --verbose or --hash.
+
+    `inputs`: files beside the stores that go into the rows; of a directory all that is in it.
+    It costs two reads a segment (`hash_all`: all bytes), so it is None where nobody would see it and not `is_wanted`.
+    """
+    is_said = voice.verbose or (hash_all and not voice.quiet)
+    if not (is_wanted or is_said or listing.carries_meta):
+        return None
+    facts = custody_of_stores(context, engine, stores, hash_all=hash_all, inputs=inputs)
+    listing.meta = facts
+    if is_said:
+        for line in custody_lines(facts):
+            voice.note(line)
+    return facts
+
+
+def carry_custody(context: typer.Context, listing: Listing, stores: list[Store]) -> None:
+    """Give a listing its custody if its output carries one; for commands that follow queues and index to a few records.
+
+    It costs two reads a segment.
+    """
+    if not listing.carries_meta:
+        return
+    from verdicts.audit.provenance import Engine as EngineFacts
+    from verdicts.audit.provenance import custody, store_custody
+
+    listing.meta = custody(
+        [store_custody(store) for store in stores], command=str(context.command.name), options=asked_options(context),
+        engine=EngineFacts("local"), made_time_ms=time.time_ns() // 1_000_000,
+    )
+
+
+def custody_of_stores(
+    context: typer.Context, engine: Engine, stores: list[Store], *, hash_all: bool, inputs: Sequence[Path] = ()
+) -> dict[str, Any]:
+    """The custody of a command over some stores."""
+    from verdicts.audit.provenance import Engine as EngineFacts
+    from verdicts.audit.provenance import custody, file_custody, store_custody
+
+    log_bytes = sum(segment.size_bytes for store in stores for segment in store.commit_log)
+    found = engine.results(
+        functools.partial(store_custody, hash_all=hash_all), stores, log_bytes if hash_all else 0
+    )
+    return custody(
+        found, command=str(context.command.name), options=asked_options(context),
+        engine=EngineFacts(engine.name, *_splits(engine, stores)), made_time_ms=time.time_ns() // 1_000_000,
+        inputs=[file_custody(file) for file in _files_of(inputs)],
+    )
+
+
+def _files_of(paths: Sequence[Path]) -> list[Path]:
+    """The files that paths name; of a directory those in it."""
+    files: list[Path] = []
+    for path in paths:
+        files.extend(sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path])
+    return files
+
+
+def _splits(engine: Engine, stores: list[Store]) -> tuple[int, int]:
+    """Bytes of a split, and how many there are."""
+    split_bytes = engine.split_bytes_for(stores)
+    splits = (-(-segment.size_bytes // split_bytes) for store in stores for segment in store.commit_log)
+    return split_bytes, sum(splits)
+
+
+def custody_lines(facts: Mapping[str, Any]) -> list[str]:
+    """Custody for people: a line for the run, then one for each store and each of its files."""
+    engine = facts["engine"]
+    lines = [
+        f"custody: {facts['made_by']}, {facts['command']} at {time_text(facts['made_time_ms'])}, engine "
+        f"{engine['name']}, {count(engine['splits_count'], 'split')} of {size(engine['split_bytes'])}"
+    ]
+    for store in facts["stores"]:
+        lines.append(
+            f"custody: {store['store']} as of {time_text(store['taken_time_ms'])}: "
+            f"{size(store['commit_log_bytes'])} of commit log, {store['digest']}"
+        )
+        lines.extend(_file_line(file) for file in (*store["segments"], *store["files"]))
+    return [*lines, *(_file_line(file) for file in facts["inputs"])]
+
+
+def _file_line(file: Mapping[str, Any]) -> str:
+    said = f"{file['digest']} ({file['digest_of']})" if file["digest"] else f"unreadable: {file['unreadable']}"
+    length = "length unknown" if file["size_bytes"] is None else count(file["size_bytes"], "byte")
+    return f"custody: {file['file']}: {length}, {said}"

@@ -1,0 +1,138 @@
+"""The options that name a database table of open transactions (3.2 to 4.2), declared once for all commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from readers.model.errors import BadRequest
+from rmqtx_cli.options.grouped_options import with_grouped_options
+from rmqtx_cli.options.logins import JDBC, PASSWORD_VARIABLE, USER_VARIABLE, holds_login, login
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.old_tables.transaction_table import TableAddress, TransactionTable
+    from readers.store.store import Store
+    from rmqtx_cli.sources.engines import Engine, EngineOptions
+
+TransactionTableOption = Annotated[
+    str | None,
+    typer.Option(
+        "--transaction-table", metavar="URL",
+        help="A broker's t_transaction (3.2 to 4.2): sqlite:///FILE, a URL of SQLAlchemy, a CSV or Parquet export; "
+        "jdbc:... with Spark. User and password: RMQTX_LEDGER_USER, RMQTX_LEDGER_PASSWORD.",
+    ),
+]
+TableOption = Annotated[
+    str | None, typer.Option("--table", metavar="NAME", help="Its name there, if it is not t_transaction.")
+]
+OffsetColumnOption = Annotated[
+    str | None, typer.Option("--offset-column", metavar="NAME", help="Its column of offsets, if it is not offset.")
+]
+GroupColumnOption = Annotated[
+    str | None,
+    typer.Option("--group-column", metavar="NAME", help="Its column of producer groups, if it is not producerGroup."),
+]
+_OPTIONS: dict[str, Any] = {
+    "transaction_table": TransactionTableOption, "table": TableOption, "offset_column": OffsetColumnOption,
+    "group_column": GroupColumnOption,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOptions:
+    """What a command line says of a table."""
+
+    transaction_table: str | None = None
+    table: str | None = None
+    offset_column: str | None = None
+    group_column: str | None = None
+
+    @property
+    def address(self) -> TableAddress | None:
+        """Where the table is; None where none is named.
+
+        Raises: BadRequest for a user or password in it, and for options that have nothing to be about.
+        """
+        from readers.old_tables.transaction_table import OFFSET, PRODUCER_GROUP, TABLE, TableAddress
+
+        named = {"--table": self.table, "--offset-column": self.offset_column, "--group-column": self.group_column}
+        if self.transaction_table is None:
+            if given := [name for name, value in named.items() if value is not None]:
+                raise BadRequest(f"{given[0]} is about a table, and none is named", advice="--transaction-table URL")
+            return None
+        if holds_login(self.transaction_table):
+            raise BadRequest(
+                "--transaction-table holds a user or a password, which others could read",
+                advice=f"set {USER_VARIABLE} and {PASSWORD_VARIABLE} in the environment",
+            )
+        address = TableAddress(
+            self.transaction_table, self.table or TABLE, self.offset_column or OFFSET,
+            self.group_column or PRODUCER_GROUP,
+        )
+        if address.is_file and not self.is_jdbc and self.table is not None:
+            raise BadRequest("--table names a table of a database, and --transaction-table is a file")
+        return address
+
+    @property
+    def is_jdbc(self) -> bool:
+        """Whether only Spark can read it."""
+        return (self.transaction_table or "").startswith(JDBC)
+
+    def engine_of(self, options: EngineOptions) -> EngineOptions:
+        """The engine that can read the table: through JDBC it is Spark.
+
+        Raises: BadRequest.
+        """
+        from dataclasses import replace
+
+        from rmqtx_cli.options.options import EngineName
+
+        if not self.is_jdbc:
+            return options
+        if options.engine is EngineName.LOCAL:
+            raise BadRequest(
+                "--transaction-table jdbc: is read by Spark", advice="--engine spark, or a URL of SQLAlchemy"
+            )
+        return replace(options, engine=EngineName.SPARK)
+
+    def read(self, stores: Sequence[Store], engine: Engine | None = None) -> TransactionTable | None:
+        """The table, which is that of one broker; None where none is named.
+
+        Raises: BadRequest, UnreadableFile.
+        """
+        from readers.old_tables.transaction_table import read_transaction_table
+
+        address = self.address
+        if address is None:
+            return None
+        if len(stores) != 1:
+            raise BadRequest("--transaction-table is of one broker, and several stores are given")
+        if not self.is_jdbc:
+            return read_transaction_table(address, stores[0].root, login=login())
+        from rmqtx_cli.sources.engines import SparkEngine
+
+        if not isinstance(engine, SparkEngine):
+            raise BadRequest("--transaction-table jdbc: is read by Spark", advice="rmqtx audit, or rmqtx verify")
+        from spark_tasks.jobs.transaction_table import read_transaction_table as read_by_spark
+        from spark_tasks.session.errors import translated
+
+        with translated():
+            return read_by_spark(engine.spark, address, stores[0].root, login=login())
+
+
+def with_entries(batches: Iterable[pa.RecordBatch], table: TransactionTable | None) -> Iterator[pa.RecordBatch]:
+    """The same transactions, with what the table says of them; the batches themselves where there is none."""
+    from readers.old_tables.transaction_table import with_database_entries
+
+    for batch in batches:
+        yield batch if table is None else with_database_entries(batch, table)
+
+
+def with_database_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command with these options after its own, which it is given together as its argument `database`."""
+    return with_grouped_options(command, "database", _OPTIONS, lambda values: DatabaseOptions(**values))

@@ -1,0 +1,1 @@
+"""How things are said: numbers, times, durations, near names, progress, exit statuses."""

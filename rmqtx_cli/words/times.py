@@ -1,0 +1,80 @@
+"""Points in time as people write them, in; ISO 8601 in UTC, out.
+
+With a zone a time is the same everywhere. What depends on this machine, its clock or its zone, is said as it is taken.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import time
+
+from readers.model.errors import BadRequest
+from readers.model.units import parse_time_ms, time_text
+from rmqtx_cli.words.durations import parse_duration_ms
+from rmqtx_cli.words.say import Voice
+
+__all__ = ["asked_time_ms", "parse_moment_ms", "parse_offset_or_time", "parse_time_ms", "time_text"]
+
+_RELATIVE = re.compile(r"([+-])(\d[\w.]*)")
+_DATE_WITH_ZONE = re.compile(r"(\d{4}-\d{2}-\d{2})(Z|z|[+-]\d{2}:?\d{2})")
+_DAYS_AGO = {"today": 0, "yesterday": 1}
+_ADVICE = "write it like 2026-01-02T03:04:05Z, 2026-01-02, yesterday, -1h, or as epoch seconds or milliseconds"
+
+
+def parse_moment_ms(text: str, now_ms: int) -> tuple[int, bool]:
+    """Epoch milliseconds, and whether another machine or moment could read the text as another time.
+
+    Takes ISO 8601, a date as its first moment, `now`, `today`, `yesterday`, `-1h` and `+10m` from now, and epoch
+    seconds or milliseconds by size. Without a zone it is this machine's.
+    Raises: BadRequest.
+    """
+    cleaned = text.strip()
+    word = cleaned.lower()
+    if word == "now":
+        return now_ms, True
+    if match := _RELATIVE.fullmatch(cleaned):
+        passed_ms = parse_duration_ms(match[2])
+        return now_ms - passed_ms if match[1] == "-" else now_ms + passed_ms, True
+    if word in _DAYS_AGO:
+        day = datetime.datetime.fromtimestamp(now_ms / 1000).date() - datetime.timedelta(days=_DAYS_AGO[word])
+        return _local_ms(datetime.datetime.combine(day, datetime.time())), True
+    if match := _DATE_WITH_ZONE.fullmatch(cleaned):
+        return parse_time_ms(f"{match[1]}T00:00:00{match[2]}"), False
+    if cleaned.removeprefix("@").isdigit():
+        return parse_time_ms(cleaned), len(cleaned.removeprefix("@")) < len(str(now_ms))
+    try:
+        moment = datetime.datetime.fromisoformat(cleaned)
+    except ValueError as error:
+        raise BadRequest(f"{text!r} is not a time", advice=_ADVICE) from error
+    return (_local_ms(moment), True) if moment.tzinfo is None else (parse_time_ms(cleaned), False)
+
+
+def asked_time_ms(option: str, text: str | None, voice: Voice) -> int | None:
+    """The time that an option names, said on stderr where it depends on this machine; None where none is named.
+
+    Raises: BadRequest.
+    """
+    if text is None:
+        return None
+    time_ms, is_relative = parse_moment_ms(text, time.time_ns() // 1_000_000)
+    if is_relative:
+        local = datetime.datetime.fromtimestamp(time_ms / 1000).astimezone().isoformat(timespec="seconds")
+        voice.note(f"{option} {text.strip()} is {time_text(time_ms)} ({local} in the zone of this machine)")
+    return time_ms
+
+
+def parse_offset_or_time(option: str, text: str, voice: Voice) -> tuple[int | None, int | None]:
+    """A bound as (offset, None) or (None, time in milliseconds): a plain number is an offset, `@number` a time.
+
+    Raises: BadRequest.
+    """
+    cleaned = text.strip().replace("_", "")
+    if cleaned.isascii() and cleaned.isdigit():
+        return int(cleaned), None
+    return None, asked_time_ms(option, text, voice)
+
+
+def _local_ms(moment: datetime.datetime) -> int:
+    """Epoch milliseconds of a time without a zone, in this machine's."""
+    return parse_time_ms(moment.astimezone().isoformat())

@@ -1,0 +1,1 @@
+"""The questions on Spark: audit, diff, reconcile, search."""

@@ -1,0 +1,279 @@
+"""The audit on Spark: the same rows as `verdicts.audit.local_audit.audit` gives, at any size.
+
+Narrow early, join natively, judge on whole partitions: every split is scanned once in a task of its own and what it
+gave is kept; op marks are joined to half copies by queue offset, stray decisions to half copies by commit-log offset;
+then the witnesses of a transaction, and with it those of many others, are in one task, which calls `judge`.
+A partition is chosen by a transaction's identity alone, so neither a group with most transactions nor a transaction
+with ten thousand copies makes a task larger than its share.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from readers.jobs.workers import Progress
+from readers.log.commit_log import last_with_data, log_bytes
+from readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed
+from readers.log.splits import SplitPlan
+from readers.model.columns import Int64s
+from readers.model.identities import identities, identity_hashes, partition_of
+from readers.model.tables import TRANSACTIONS
+from readers.store.store import Store
+from spark_tasks.jobs.verdicts import JUDGED, Form, HandedOver, Judge, as_rows
+from spark_tasks.jobs.witnesses import (
+    COLUMNS,
+    HALF,
+    MARK,
+    ROWS,
+    SCANNED,
+    STRAY,
+    ScanForWitnesses,
+    by_partition,
+    half_rows,
+    scanned_again,
+)
+from spark_tasks.session.handover import HANDED_COLUMNS, handover
+from spark_tasks.session.progress import tracked
+from spark_tasks.session.schemas import spark_schema
+from spark_tasks.session.sizes import sizes_for
+from spark_tasks.session.tasks import in_tasks, results
+from verdicts.audit.local_audit import tied_partitions
+from verdicts.deadlines.foretelling import foretold_of_files, moment_ms
+from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
+from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
+from verdicts.evidence.witness_scan import Scanned
+from verdicts.model.check_stop import CheckStop
+from verdicts.model.foretold import Foretold
+from verdicts.model.reading import VerdictReading
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: With fewer the driver's one task would do all the judging.
+PARTITIONS_MIN = 2
+#: So many stray decisions, of some 30 bytes each, are sent to every executor; more are joined by shuffling.
+STRAYS_BROADCAST_MAX = 500_000
+
+
+def audit(
+    spark: SparkSession,
+    stores: list[Store],
+    settings_of: SettingsOf,
+    *,
+    at_ms: int | None = None,
+    split_bytes: int | None = None,
+    temporary_directory: str | None = None,
+    progress: Progress | None = None,
+) -> VerdictReading:
+    """The verdict on every transaction of the stores, which are one audit.
+
+    Shape:  batches of TRANSACTIONS. `split_bytes`: what one task reads, None is as `sizes_for` says; the rows are the
+            same whatever it is.
+    Units:  `progress` is told bytes.
+    Order:  none.
+    Damage: findings; what it makes unknowable is UNDECIDABLE.
+    """
+    reading = VerdictReading(TRANSACTIONS, [])
+    task = _Audit(spark, stores, settings_of, at_ms, split_bytes, progress)
+    reading.batches = _audit(task, reading, temporary_directory)
+    return reading
+
+
+def _audit(task: _Audit, reading: VerdictReading, temporary_directory: str | None) -> Iterator[pa.RecordBatch]:
+    with handover(task.spark, temporary_directory) as way:
+        try:
+            judged = way.keeps(task.judged(HandedOver(way), HANDED_COLUMNS))
+            task.tell(reading)
+            try:
+                sizes = judged.groupBy("number").sum("size_bytes").collect()
+                yield from way.taken(judged, {row[0]: row[1] for row in sizes})
+            finally:
+                judged.unpersist()
+        finally:
+            task.release()
+
+
+def transactions(
+    spark: SparkSession,
+    stores: list[Store],
+    settings_of: SettingsOf,
+    *,
+    at_ms: int | None = None,
+    split_bytes: int | None = None,
+    reading: VerdictReading | None = None,
+) -> DataFrame:
+    """The same as a DataFrame with the columns of TRANSACTIONS: to be joined, filtered and written natively.
+
+    The logs are scanned now, once; the scan's witnesses stay persisted as long as the session. What has to be said
+    about them is added to `reading`.
+    """
+    task = _Audit(spark, stores, settings_of, at_ms, split_bytes, None)
+    frame = task.judged(as_rows, spark_schema(TRANSACTIONS))
+    if reading is not None:
+        task.tell(reading)
+    return frame
+
+
+class _Audit:
+    """One audit: what each of its Spark jobs found out for the next."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        stores: list[Store],
+        settings_of: SettingsOf,
+        at_ms: int | None,
+        split_bytes: int | None,
+        progress: Progress | None,
+    ) -> None:
+        self.spark = spark
+        self._stores = stores
+        # Settings come from small files beside the log; a dictionary travels where a function may not.
+        self._settings = {store.root: settings_of(store) for store in stores}
+        self._at_ms = at_ms
+        self._split_bytes = split_bytes
+        self._progress = progress
+        self._scan: DataFrame | None = None
+        self.partitions_count = PARTITIONS_MIN
+        self.coverage: list[Any] = []
+        self.findings: list[Any] = []
+        self.notes: list[str] = []
+        self.check_stops: list[CheckStop] = []
+        self.foretold: dict[str, Foretold] = {}
+
+    def tell(self, reading: VerdictReading) -> None:
+        """What has to be said about the stores, when they are scanned."""
+        reading.coverage.extend(self.coverage)
+        reading.findings.extend(self.findings)
+        reading.notes.extend(self.notes)
+        reading.check_stops.extend(self.check_stops)
+        reading.foretold |= self.foretold
+
+    def release(self) -> None:
+        """Let Spark forget the scan."""
+        if self._scan is not None:
+            self._scan.unpersist()
+
+    def judged(self, form: Form, schema: Any) -> DataFrame:
+        """The verdicts in some form, not computed yet; the scan is."""
+        facts, plan = self._begin()
+        self.notes += [f"{fact.store.root}: {fact.claims.note}" for fact in facts if fact.claims.note]
+        if self._at_ms is None:
+            self.check_stops += [stop for fact in facts for stop in fact.check_stops]
+        scan = self._scan_splits(plan)
+        parts = self._scanned(scan, plan)
+        counted = {part.split.number for part in without_stale([part for part, _ in parts])}
+        if len(counted) < len(parts):
+            scan = scan.filter(scan["split"].isin(sorted(counted)))
+        conclusions = self._conclude(facts, plan, scan, [(part, strays) for part, strays in parts
+                                                         if part.split.number in counted])
+        damaged = _damaged_rows(conclusions, self.partitions_count, len(plan))
+        if damaged:
+            scan = scan.unionByName(self.spark.createDataFrame(pa.Table.from_batches(damaged), COLUMNS))
+        views = {conclusion.facts.store.root: conclusion.facts.view(self._at_ms) for conclusion in conclusions}
+        for conclusion in conclusions:
+            self.coverage.extend(conclusion.coverage)
+            self.findings.extend(conclusion.facts.findings)
+        ties = [pair for conclusion in conclusions for pair in conclusion.ties]
+        judge = Judge(tuple(store.root for store in self._stores), views, self.foretold, form)
+        return _together(scan, ties, self.partitions_count).mapInArrow(judge, schema)
+
+    def _begin(self) -> tuple[list[StoreFacts], SplitPlan]:
+        moments = [(store, moment_ms(store)) for store in self._stores]
+        begun = results(self.spark, functools.partial(_begin_store, self._settings, self._at_ms), moments)
+        facts = [fact for fact, _, _, _ in begun]
+        self.foretold |= {fact.store.root: foretold for fact, foretold, _, _ in begun}
+        total = sum(size for _, _, _, size in begun)
+        split_bytes, partition_bytes = sizes_for(total)
+        self.partitions_count = max(PARTITIONS_MIN, -(-total // partition_bytes))
+        self._total_bytes = total
+        last_bases = tuple(last for _, _, last, _ in begun)
+        plan = SplitPlan(tuple(self._stores), last_bases, self._split_bytes or split_bytes)
+        return facts, plan
+
+    def _scan_splits(self, plan: SplitPlan) -> DataFrame:
+        from pyspark import StorageLevel
+
+        fast = self._total_bytes >= ACCELERATED_BYTES_MIN and is_accelerator_installed()
+        self.notes.append(f"scanned by {'the accelerator' if fast else 'the reference path'}")
+        task = ScanForWitnesses(plan, self.partitions_count, self._at_ms, fast)
+        # On disk, so that its size never takes the memory that tasks need.
+        self._scan = in_tasks(self.spark, task, len(plan), COLUMNS).persist(StorageLevel.DISK_ONLY)
+        return self._scan
+
+    def _scanned(self, scan: DataFrame, plan: SplitPlan) -> list[tuple[Scanned, int]]:
+        with tracked(self.spark, plan.total_bytes, len(plan), self._progress):
+            rows = scan.filter(scan["kind"] == SCANNED).select("split", "data").collect()
+        rows.sort(key=lambda row: int(row["split"]))
+        return [scanned_again(plan, row["split"], row["data"]) for row in rows]
+
+    def _conclude(
+        self, facts: list[StoreFacts], plan: SplitPlan, scan: DataFrame, parts: list[tuple[Scanned, int]]
+    ) -> list[Conclusion]:
+        count = sum(count for _, count in parts)
+        strays = _unresolved(scan, count) if count else []
+        tasks = []
+        for number, fact in enumerate(facts):
+            mine = [(row["commit_log_offset"], row["named_offset"]) for row in strays if row["store"] == number]
+            offsets = np.array(sorted(mine), np.int64).reshape(-1, 2)
+            scanned = [part for part, _ in parts if part.split.store is plan.stores[number]]
+            tasks.append((fact, scanned, (offsets[:, 0], offsets[:, 1])))
+        return results(self.spark, _conclude_store, tasks)
+
+
+def _begin_store(
+    settings: dict[str, Any], at_ms: int | None, moment: tuple[Store, int]
+) -> tuple[StoreFacts, Foretold, int, int]:
+    """The facts of a store, what its check gives up on, the last segment's base offset, and how much is written."""
+    store, now_ms = moment
+    facts = store_facts(store, lambda opened: settings[opened.root])
+    foretold = foretold_of_files(store, facts.settings, facts.cursors, now_ms, at_ms, facts.windows)
+    return facts, foretold, last_with_data(store.commit_log), log_bytes(store.commit_log)
+
+
+def _conclude_store(task: tuple[StoreFacts, list[Scanned], tuple[Int64s, Int64s]]) -> Conclusion:
+    return conclude(*task)
+
+
+def _unresolved(scan: DataFrame, strays_count: int) -> list[Any]:
+    """The stray decisions that name no half copy of their own transaction in any split."""
+    halves = scan.filter(scan["kind"] == HALF).selectExpr("store", "identity", "commit_log_offset as named_offset")
+    strays = scan.filter(scan["kind"] == STRAY).select("store", "identity", "named_offset", "commit_log_offset")
+    keys = ["store", "identity", "named_offset"]
+    if strays_count > STRAYS_BROADCAST_MAX:
+        return strays.join(halves, keys, "left_anti").collect()
+    # Few against many: the halves stay where they are, and are asked for those that the strays name.
+    named = strays.select(*keys).distinct().hint("broadcast")
+    found = {tuple(row) for row in halves.join(named, keys, "left_semi").collect()}
+    return [row for row in strays.collect() if (row["store"], row["identity"], row["named_offset"]) not in found]
+
+
+def _damaged_rows(conclusions: list[Conclusion], partitions_count: int, split: int) -> list[pa.RecordBatch]:
+    """Half copies that are damaged, as rows of a further split."""
+    found = []
+    for number, conclusion in enumerate(conclusions):
+        rows = conclusion.damaged_halves
+        if rows:
+            hashes = np.concatenate([identity_hashes(identities(row)) for row in rows])
+            place = {"split": split, "store": number}
+            partitions = partition_of(hashes, partitions_count)
+            found.append(half_rows(rows, hashes, partitions, place))
+            found.extend(by_partition("halves", rows, partitions, place))
+    return found
+
+
+def _together(scan: DataFrame, ties: list[tuple[str, str]], partitions_count: int) -> DataFrame:
+    """All witnesses of a transaction in one partition: rows as they are, and marks once for each half they name."""
+    rows = scan.filter(scan["kind"] == ROWS)
+    halves = scan.filter(scan["kind"] == HALF).select("store", "half_queue_offset", "partition")
+    marks = scan.filter(scan["kind"] == MARK).drop("partition").join(halves, ["store", "half_queue_offset"])
+    witnesses = rows.select(*JUDGED).union(marks.select(*JUDGED))
+    tied = {n: numbers[0] for numbers in tied_partitions(ties, partitions_count) for n in numbers[1:]}
+    if tied:
+        witnesses = witnesses.replace(list(tied), list(tied.values()), ["partition"])
+    return witnesses.repartitionById(partitions_count, "partition")

@@ -1,0 +1,74 @@
+"""Two audits compared on Spark: both narrowed natively, then the one comparing function on a bucket of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from readers.model.reading import Reading
+from readers.store.store import Store
+from spark_tasks.jobs.audit import transactions
+from spark_tasks.session.errors import marked
+from spark_tasks.session.schemas import spark_schema
+from verdicts.evidence.store_facts import SettingsOf
+from verdicts.model.reading import VerdictReading
+from verdicts.transactions.diff import DIFFERENCES, EVIDENCE, NARROW, different
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation, SparkSession
+
+#: One call of the comparing function holds one bucket of both sides in memory.
+BUCKETS = 64
+_BUCKET = "bucket"
+
+
+def differences(
+    spark: SparkSession,
+    before: tuple[list[Store], int | None],
+    after: tuple[list[Store], int | None],
+    settings_of: SettingsOf,
+    *,
+    split_bytes: int | None = None,
+    sizes: list[int] | None = None,
+) -> Reading:
+    """The same rows as `verdicts.transactions.diff.differences` gives for two audits, each of some stores as of some time.
+
+    Order: none. `sizes`: gets the number of transactions of each side, before the first row is given.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as sql
+
+    reading = VerdictReading(DIFFERENCES, [])
+    sides = [
+        narrowed(transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes, reading=reading))
+        for stores, at_ms in (before, after)
+    ]
+    observed = [Observation(), Observation()]
+    counted = [side.observe(one, sql.count("*").alias("rows")) for side, one in zip(sides, observed, strict=True)]
+    grouped = [side.groupBy(_BUCKET) for side in counted]
+    found = grouped[0].cogroup(grouped[1]).applyInArrow(_different, spark_schema(DIFFERENCES))
+    reading.batches = _rows(found, [] if sizes is None else sizes, observed)
+    return reading
+
+
+def narrowed(verdicts: DataFrame) -> DataFrame:
+    """Verdicts without what is not compared, each with its bucket."""
+    from pyspark.sql import functions as sql
+
+    counts = [sql.size(name).cast("long").alias(f"{name}_count") for name in EVIDENCE]
+    plain = [name for name in NARROW.names if not name.endswith("_count")]
+    bucket = sql.pmod(sql.xxhash64("transaction_id"), sql.lit(BUCKETS)).alias(_BUCKET)
+    return verdicts.select(*plain, *counts, bucket)
+
+
+def _different(before: pa.Table, after: pa.Table) -> pa.Table:
+    with marked():
+        return different(*(side.select(NARROW.names).cast(NARROW) for side in (before, after)))
+
+
+def _rows(frame: DataFrame, sizes: list[int], observed: list[Observation]) -> Iterator[pa.RecordBatch]:
+    table = frame.toArrow().select(DIFFERENCES.names).cast(DIFFERENCES)
+    sizes[:] = [int(one.get["rows"]) for one in observed]
+    yield from table.to_batches()

@@ -1,0 +1,127 @@
+"""A business ledger as a DataFrame: any JDBC table, Parquet, CSV, or a SQLite file of the driver's machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+
+from readers.ledger.ledger import SQLITE, open_ledger
+from readers.model.errors import BadRequest, UnreadableFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+JDBC = "jdbc:"
+Read = TypeVar("Read")
+#: Drivers by the database that an address names: Spark finds one by itself only on the JVM's own class path.
+_DRIVERS = {
+    "postgresql": "org.postgresql.Driver", "mysql": "com.mysql.cj.jdbc.Driver", "mariadb": "org.mariadb.jdbc.Driver",
+    "sqlite": "org.sqlite.JDBC", "oracle": "oracle.jdbc.OracleDriver",
+    "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver", "db2": "com.ibm.db2.jcc.DB2Driver",
+    "h2": "org.h2.Driver", "derby": "org.apache.derby.jdbc.EmbeddedDriver",
+}  # fmt: skip
+_FETCHED_ROWS = 10_000
+#: Spark quotes columns of databases that it does not know by ", and MariaDB reads what is quoted so as a text: each row
+#: would have the columns' names as its values.
+_SESSION_BEGINS = {"mariadb": "SET SESSION sql_mode = CONCAT(@@SESSION.sql_mode, ',ANSI_QUOTES')"}
+
+
+def read_ledger(
+    spark: SparkSession,
+    location: str,
+    table: str | None,
+    text_columns: tuple[str, ...],
+    *,
+    login: tuple[str | None, str | None] = (None, None),
+) -> DataFrame:
+    """The ledger at an address. `text_columns` stay text in CSV; `login` is user and password of a database.
+
+    Raises: BadRequest for an address that cannot be; UnreadableFile, with the database's own word.
+    """
+    if location.startswith(JDBC):
+        return read_database(spark, location, str(table), login, "the ledger", "--ledger-driver-jar")
+    if location.startswith(SQLITE):
+        return _from_sqlite(spark, location, table)
+    if table is not None:
+        raise BadRequest("--ledger-table names a table of a database, and the ledger is a file")
+    if ".csv" in location.rsplit("/", 1)[-1].lower():
+        return _from_csv(spark, location, text_columns)
+    return tried(f"the ledger {location}", lambda: spark.read.parquet(location))
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """The columns of a frame as the tasks will see them."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema: pa.Schema = to_arrow_schema(frame.schema)
+    return schema
+
+
+def read_database(
+    spark: SparkSession, url: str, table: str, login: tuple[str | None, str | None], what: str, driver_option: str
+) -> DataFrame:
+    """A table of a database, as Spark reads it through JDBC.
+
+    `what`: what people call it. `driver_option`: how they give the driver's jar.
+    Raises: UnreadableFile, with the database's own word.
+    """
+    reader = spark.read.format("jdbc").option("url", url).option("dbtable", table)
+    reader = reader.option("fetchsize", _FETCHED_ROWS)
+    kind = url.removeprefix(JDBC).split(":", 1)[0]
+    if kind in _DRIVERS:
+        reader = reader.option("driver", _DRIVERS[kind])
+    if kind in _SESSION_BEGINS:
+        reader = reader.option("sessionInitStatement", _SESSION_BEGINS[kind])
+    for name, value in zip(("user", "password"), login, strict=True):
+        if value is not None:
+            reader = reader.option(name, value)
+    return tried(f"{what} {url}", reader.load, driver_option)
+
+
+def _from_csv(spark: SparkSession, location: str, text_columns: tuple[str, ...]) -> DataFrame:
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    guessed = tried(f"the ledger {location}", lambda: spark.read.csv(location, header=True, inferSchema=True))
+    fields = [
+        StructField(field.name, StringType() if field.name in text_columns else field.dataType)
+        for field in guessed.schema.fields
+    ]
+    return spark.read.csv(location, header=True, schema=StructType(fields), mode="FAILFAST")
+
+
+def _from_sqlite(spark: SparkSession, location: str, table: str | None) -> DataFrame:
+    ledger = open_ledger(location, table)
+    rows = pa.Table.from_batches(list(ledger.batches(ledger.schema.names)), schema=ledger.schema)
+    return spark.createDataFrame(rows)
+
+
+def tried(what: str, read: Callable[[], Read], driver_option: str = "--ledger-driver-jar") -> Read:
+    """What a reading gives.
+
+    Raises: UnreadableFile, with the word of the database, or of whoever failed first.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        return read()
+    except (Py4JJavaError, PySparkException) as error:
+        said = _first_cause(error)
+        advice = None
+        if "ClassNotFoundException" in said or "No suitable driver" in said:
+            advice = f"give the driver's jar by {driver_option}"
+        raise UnreadableFile(f"cannot read {what}: {said}", advice=advice) from error
+
+
+def _first_cause(error: Exception) -> str:
+    """What the database, or whoever failed first, said: one line."""
+    thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    if thrown is None:  # Spark Connect has no JVM here
+        return str(error).strip().split("\n", 1)[0]
+    while thrown.getCause() is not None:
+        thrown = thrown.getCause()
+    text = str(thrown.getMessage() or "").strip().split("\n", 1)[0]
+    name = str(thrown.getClass().getSimpleName())
+    return text if " " in text else f"{name}: {text}"

@@ -1,0 +1,201 @@
+"""Verdicts joined with a ledger on Spark: narrow early, join natively, advise by the one function on whole batches.
+
+Of both sides only keys travel through the join. A ledger key is one row of it, whatever the ledger repeats, so a word
+that stands in every transaction's keys makes no partition larger than the transactions themselves.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.reading import Reading
+from readers.model.tables import TRANSACTIONS
+from readers.store.store import Store
+from spark_tasks.jobs.audit import transactions
+from spark_tasks.session.errors import marked
+from spark_tasks.session.handover import HANDED_COLUMNS, Handover, handover
+from verdicts.evidence.store_facts import SettingsOf
+from verdicts.ledger.join import UNMATCHED_SHOWN_MAX, Condition, LedgerFit, ledger_words
+from verdicts.ledger.matching import Match
+from verdicts.ledger.reconcile import LOOKED_UP, RECONCILED, reconciled
+from verdicts.model.reading import VerdictReading
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: What tells transactions apart, as one text.
+_IDENTITY = ("transaction_id", "producer_group", "topic", "queue_id", "born_time_ms", "half_store_time_ms")
+_SEPARATOR = "\x1f"
+_KEYS = "identity string, key string"
+_WORDS = "key string, says tinyint, ledger_row string"
+
+
+def reconcile(
+    spark: SparkSession,
+    stores: list[Store],
+    settings_of: SettingsOf,
+    ledger: DataFrame,
+    match: Match,
+    done: Condition,
+    not_done: Condition,
+    *,
+    at_ms: int | None = None,
+    split_bytes: int | None = None,
+    missing_is_not_done: bool = False,
+    fit: LedgerFit | None = None,
+) -> Reading:
+    """The same rows as `verdicts.ledger.join.reconcile` gives for the audit of some stores.
+
+    Shape:  batches of RECONCILED. `ledger` has the columns that are looked at and no others; `fit` is filled before
+            the first batch.
+    Order:  none.
+    """
+    reading = VerdictReading(RECONCILED, [])
+    verdicts = transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes, reading=reading)
+    advise = functools.partial(advised, verdicts, ledger, match, done, not_done, fit=fit)
+    reading.batches = _handed_over(spark, lambda way: advise(way, missing_is_not_done=missing_is_not_done))
+    return reading
+
+
+def _handed_over(spark: SparkSession, frame_for: Callable[[Handover], DataFrame]) -> Iterator[pa.RecordBatch]:
+    with handover(spark) as way:
+        frame = way.keeps(frame_for(way))
+        try:
+            sizes = frame.groupBy("number").sum("size_bytes").collect()
+            yield from way.taken(frame, {row[0]: row[1] for row in sizes})
+        finally:
+            frame.unpersist()
+
+
+def advised(
+    verdicts: DataFrame,
+    ledger: DataFrame,
+    match: Match,
+    done: Condition,
+    not_done: Condition,
+    way: Handover,
+    *,
+    missing_is_not_done: bool = False,
+    fit: LedgerFit | None = None,
+) -> DataFrame:
+    """Verdicts (columns of TRANSACTIONS) with the ledger's word: rows of RECONCILED, handed over."""
+    from pyspark.sql import functions as sql
+
+    kept = verdicts.withColumn("identity", sql.concat_ws(
+        _SEPARATOR, *(sql.coalesce(sql.col(name).cast("string"), sql.lit("")) for name in _IDENTITY)
+    )).persist()  # fmt: skip
+    keys = kept.select("identity", *match.columns).mapInArrow(_Keys(match), _KEYS).distinct()
+    words = ledger.mapInArrow(_Words(match, done, not_done), _WORDS)
+    if fit is not None:  # the ledger is read once
+        _fill(fit, keys, words.persist())
+    by_key = words.where("key is not null").groupBy("key").agg(
+        sql.count("*").alias("rows"), sql.max("says").alias("says"), sql.max("ledger_row").alias("ledger_row")
+    )
+    matched = keys.join(by_key, "key")
+    shared = matched.groupBy("key").agg(sql.count("*").alias("transactions"))
+    found = matched.join(shared, "key").groupBy("identity").agg(
+        sql.sum("rows").alias("ledger_rows_count"), sql.max("transactions").alias("transactions_count"),
+        sql.max("says").alias("says"), sql.max("ledger_row").alias("ledger_row"),
+    )  # fmt: skip
+    has_key = keys.select("identity").distinct().withColumn("has_key", sql.lit(True))
+    looked_up = has_key.join(found, "identity", "left")
+    whole = kept.join(looked_up, "identity", "left").select(*TRANSACTIONS.names, *LOOKED_UP.names)
+    return whole.mapInArrow(_Advise(missing_is_not_done, way), HANDED_COLUMNS)
+
+
+def _fill(fit: LedgerFit, keys: DataFrame, words: DataFrame) -> None:
+    """Count what fits: three small queries over keys and words alone."""
+    from pyspark.sql import functions as sql
+
+    known = keys.select("key").distinct()
+    counted = known.agg(sql.count("*"), sql.min("key")).first()
+    is_known = known.withColumn("is_known", sql.lit(True))
+    whole = words.join(is_known, "key", "left")
+    of_rows = whole.agg(sql.count("*"), sql.count_if(sql.col("is_known").isNull()), sql.min("key")).first()
+    assert counted is not None
+    assert of_rows is not None
+    fit.keys_count, fit.key = counted
+    fit.rows_count, fit.unmatched_count, fit.ledger_key = of_rows
+    left = whole.where("is_known is null").orderBy("ledger_row").limit(UNMATCHED_SHOWN_MAX).collect()
+    fit.unmatched = [row["ledger_row"] for row in left]
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """What each transaction could be in the ledger."""
+
+    match: Match
+
+    @property
+    def __name__(self) -> str:  # Spark shows it
+        return "keys"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with marked():
+            for batch in batches:
+                rows, keys = self.match.keys_of(batch)
+                identities = batch["identity"].take(pa.array(rows)).cast(pa.string())
+                yield pa.RecordBatch.from_arrays([identities, keys.cast(pa.string())], names=["identity", "key"])
+
+
+@dataclass(frozen=True)
+class _Words:
+    """What each ledger row says."""
+
+    match: Match
+    done: Condition
+    not_done: Condition
+
+    @property
+    def __name__(self) -> str:  # Spark shows it
+        return "words"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with marked():
+            for batch in batches:
+                if batch.num_rows:
+                    yield ledger_words(batch, self.match, self.done, self.not_done)
+
+
+@dataclass(frozen=True)
+class _Advise:
+    """Rows of TRANSACTIONS and LOOKED_UP side by side, to rows of RECONCILED, handed over."""
+
+    missing_is_not_done: bool
+    way: Handover
+
+    @property
+    def __name__(self) -> str:  # Spark shows it
+        return "advise"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        with marked():
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                verdicts = batch.select(TRANSACTIONS.names).cast(TRANSACTIONS)
+                looked_up = _only_of_one_row(batch.select(LOOKED_UP.names).cast(LOOKED_UP))
+                rows = reconciled(verdicts, looked_up, missing_is_not_done=self.missing_is_not_done)
+                yield from self.way.give(context.partitionId(), [rows])
+
+
+def _only_of_one_row(looked_up: pa.RecordBatch) -> pa.RecordBatch:
+    """What a ledger row says is known only where there is one; what Spark's outer join left open is nothing."""
+    columns = {name: looked_up[name] for name in LOOKED_UP.names}
+    for name in ("ledger_rows_count", "transactions_count"):
+        columns[name] = pc.fill_null(columns[name], 0)
+    columns["has_key"] = pc.fill_null(columns["has_key"], False)
+    is_one = pc.equal(columns["ledger_rows_count"], 1)
+    for name in ("says", "ledger_row"):
+        columns[name] = pc.if_else(is_one, columns[name], pa.scalar(None, columns[name].type))
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=LOOKED_UP)

@@ -1,0 +1,107 @@
+"""Any scan job over the splits of some stores, in Spark tasks: the same rows as `readers.jobs.job_runner` gives."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from readers.jobs.job_runner import Tally
+from readers.jobs.scan_job import ScanJob, SplitResult
+from readers.jobs.workers import Progress
+from readers.log.commit_log import last_with_data
+from readers.log.splits import SPLIT_BYTES, SplitPlan
+from readers.model.reading import Reading
+from readers.store.store import Store
+from spark_tasks.session.handover import HANDED, HANDED_COLUMNS, Handover, handover
+from spark_tasks.session.progress import tracked
+from spark_tasks.session.tasks import in_tasks, results
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run_job(
+    spark: SparkSession,
+    job: ScanJob,
+    stores: list[Store],
+    *,
+    split_bytes: int = SPLIT_BYTES,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    progress: Progress | None = None,
+) -> Reading:
+    """The rows of a job over every split of some stores, then over every store.
+
+    Units: bytes of the commit log. `progress` is told bytes.
+    Order: none, between splits; what only a whole store shows comes last.
+    """
+    reading = Reading(job.schema, [], [finding for store in stores for finding in store.findings])
+    reading.batches = _run(spark, job, stores, reading, (split_bytes, from_offset, to_offset), progress)
+    return reading
+
+
+def plan_in_tasks(
+    spark: SparkSession, stores: list[Store], split_bytes: int, from_offset: int | None, to_offset: int | None
+) -> SplitPlan:
+    """The splits of some stores; the logs are read in tasks, not here."""
+    last_bases = results(spark, last_with_data, [store.commit_log for store in stores])
+    return SplitPlan(tuple(stores), tuple(last_bases), split_bytes, from_offset, to_offset)
+
+
+def _run(
+    spark: SparkSession,
+    job: ScanJob,
+    stores: list[Store],
+    reading: Reading,
+    bounds: tuple[int, int | None, int | None],
+    progress: Progress | None,
+) -> Iterator[pa.RecordBatch]:
+    plan = plan_in_tasks(spark, stores, *bounds)
+    tally = Tally(plan, reading)
+    with handover(spark) as way:
+        frame = way.keeps(in_tasks(spark, _SplitJob(job, plan, way), len(plan), f"{HANDED_COLUMNS}, said binary"))
+        try:
+            with tracked(spark, plan.total_bytes, len(plan), progress):
+                ends = frame.filter(frame["said"].isNotNull()).select("number", "said").collect()
+            sizes_bytes = {}
+            for row in sorted(ends, key=lambda row: int(row["number"])):
+                result, size_bytes = pickle.loads(row["said"])
+                if tally.add(plan[row["number"]], result) and size_bytes:
+                    sizes_bytes[row["number"]] = size_bytes
+            yield from way.taken(frame, sizes_bytes)
+        finally:
+            frame.unpersist()
+    tasks = [(store, tally.carried[store.root]) for store in plan.stores]
+    for result in results(spark, functools.partial(_of_store, job), tasks):
+        reading.findings.extend(result.findings)
+        yield from result.rows
+
+
+@dataclass(frozen=True, slots=True)
+class _SplitJob:
+    """The job of one split: its rows handed over, then what else it said."""
+
+    job: ScanJob
+    plan: SplitPlan
+    way: Handover
+
+    def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
+        result = self.job.of_split(self.plan[number])
+        size_bytes = 0
+        for batch in self.way.give(number, result.rows):
+            size_bytes += batch["size_bytes"][0].as_py()
+            yield batch.append_column(_SAID, pa.nulls(batch.num_rows, _SAID.type))
+        said = pickle.dumps((replace(result, rows=[]), size_bytes))
+        yield pa.RecordBatch.from_pylist([{"number": number, "said": said}], pa.schema([*HANDED, _SAID]))
+
+
+_SAID = pa.field("said", pa.binary())
+
+
+def _of_store(job: ScanJob, task: tuple[Store, list[Any]]) -> SplitResult:
+    return job.of_store(*task)

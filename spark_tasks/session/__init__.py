@@ -1,0 +1,1 @@
+"""The Spark session: found, made, or given; Java, memory, progress, errors, signals."""

@@ -1,0 +1,89 @@
+"""A session of a Spark Connect server: the driver is elsewhere, and our packages travel to its workers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from spark_tasks.session.driver import PACKAGES_DIRECTORY
+from spark_tasks.session.errors import SparkUnavailable
+from spark_tasks.session.signals import interruptible
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: What PySpark's client of Spark Connect needs beside PySpark: a module, and the package that brings it.
+_NEEDED = {"grpc": "grpcio", "grpc_status": "grpcio-status", "google.rpc": "googleapis-common-protos",
+           "zstandard": "zstandard"}
+_PORT = 15002
+_REACH_SECONDS_MAX = 10
+_PACKAGES = ("readers", "verdicts", "spark_tasks")
+
+
+@contextmanager
+def remote_session(url: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session of the server at `sc://HOST:PORT`, ended with the block.
+
+    The server's workers need pyarrow and numpy; rmqtx itself is sent to them.
+    Raises: SparkUnavailable if packages are missing, or nobody answers.
+    """
+    lacking = [package for module, package in _NEEDED.items() if not _is_installed(module)]
+    if lacking:
+        raise SparkUnavailable(
+            f"Spark Connect needs {', '.join(lacking)} here too", advice="pip install 'rmqtx[connect]'"
+        )
+    if not url.startswith("sc://"):
+        raise SparkUnavailable(f"{url!r} is no Spark Connect server", advice="write it like sc://HOST:15002")
+    _reach(url)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.remote(url)
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    with interruptible(), TemporaryDirectory(prefix="rmqtx-spark-") as folder:
+        spark = builder.getOrCreate()
+        try:
+            spark.addArtifacts(str(packages_archive(Path(folder))), pyfile=True)
+            yield spark
+        except KeyboardInterrupt:
+            spark.interruptAll()
+            raise
+        finally:
+            spark.stop()
+
+
+def _reach(url: str) -> None:
+    """Ask whether anybody listens there: PySpark itself would try for ten minutes."""
+    if any(name.lower() in ("grpc_proxy", "https_proxy", "http_proxy") for name in os.environ):
+        return  # gRPC may go by the proxy
+    server = urlsplit(url)
+    try:
+        with socket.create_connection((server.hostname or "localhost", server.port or _PORT), _REACH_SECONDS_MAX):
+            pass
+    except (OSError, ValueError) as error:
+        raise SparkUnavailable(f"no Spark Connect server answers at {server.hostname}: {error}") from error
+
+
+def packages_archive(directory: Path) -> Path:
+    """Our packages as one file that Python imports from, for workers where they are not installed."""
+    archive = directory / "rmqtx.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for package in _PACKAGES:
+            for module in sorted((PACKAGES_DIRECTORY / package).rglob("*.py")):
+                file.write(module, module.relative_to(PACKAGES_DIRECTORY))
+    return archive
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package around it is missing
+        return False

@@ -1,0 +1,270 @@
+"""A Spark driver of our own: a JVM that is started, kept quiet and on this machine, and ended without a trace."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import readers
+from spark_tasks.session.errors import error_of
+from spark_tasks.session.java import find_java
+from spark_tasks.session.signals import interruptible, uninterrupted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Where `readers` and `spark_tasks` are imported from: the workers must find the same.
+PACKAGES_DIRECTORY = Path(readers.__file__).resolve().parent.parent
+_LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
+#: How long a JVM may take to end and to remove its files before it is killed.
+_END_SECONDS_MAX = 20
+_REMOVALS_MAX = 20
+_REMOVAL_SECONDS = 0.25
+_GIB = 1 << 30
+
+
+@contextmanager
+def own_session(master: str, conf: Mapping[str, str], temporary_directory: str | None) -> Iterator[SparkSession]:
+    """A session whose JVM lives as long as the block; with it go its workers and all its files.
+
+    Raises: SparkUnavailable if there is no Java, or Spark does not start.
+    """
+    java = find_java()
+    with interruptible(), quiet_gateway(), _private_folder(temporary_directory) as folder, ExitStack() as stack:
+        # Variables are for the JVM to inherit: when it runs, this process has its own again.
+        with _environment_set({**_environment(master, folder), **java.environment(folder)}):
+            gateway = stack.enter_context(_gateway({**driver_settings(master, folder), **conf}, folder))
+            spark = _session_of(gateway, folder)
+        yield spark
+
+
+def driver_settings(master: str, folder: Path) -> dict[str, str]:
+    """The settings of a driver of our own; what is given with --conf comes after them."""
+    found = {
+        "spark.master": master,
+        "spark.app.name": "rmqtx",
+        "spark.submit.deployMode": "client",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": f"{_driver_memory_bytes() >> 20}m",
+        "spark.driver.maxResultSize": "0",
+        "spark.driver.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()} -Djava.io.tmpdir={folder} -XX:-UsePerfData"
+        ),
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": f"file:{folder}/warehouse",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.python.filterPushdown.enabled": "true",
+    }
+    if is_local(master):
+        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return found
+
+
+def is_local(master: str) -> bool:
+    """Whether a master runs its tasks in the driver's own JVM."""
+    return master == "local" or master.startswith("local[")
+
+
+def _driver_memory_bytes() -> int:
+    """A quarter of the machine, within reason: the workers beside the JVM need more than it does."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(_GIB, min(total // 4, 8 * _GIB))
+
+
+def _environment(master: str, folder: Path) -> dict[str, str | None]:
+    """The variables that the JVM and its workers inherit; None removes one."""
+    found: dict[str, str | None] = {
+        "PYSPARK_PYTHON": sys.executable if is_local(master) else os.environ.get("PYSPARK_PYTHON", sys.executable),
+        "PYSPARK_SUBMIT_ARGS": None,  # a notebook's; everything is said by settings
+        "PYSPARK_PIN_THREAD": None,
+        "SPARK_REMOTE": None,
+        "SPARK_CONNECT_MODE_ENABLED": None,
+        "SPARK_API_MODE": None,
+        "TMPDIR": str(folder),
+        # A worker's working directory is the user's: a file there must not be taken for a module.
+        "PYTHONSAFEPATH": "1",
+    }
+    if is_local(master):
+        found["SPARK_LOCAL_IP"] = "127.0.0.1"
+    installed = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+    if str(PACKAGES_DIRECTORY) not in installed:  # a checkout
+        found["PYTHONPATH"] = os.pathsep.join(
+            [str(PACKAGES_DIRECTORY), *filter(None, [os.environ.get("PYTHONPATH")])]
+        )
+    return found
+
+
+@contextmanager
+def quiet_gateway() -> Iterator[None]:
+    """In the block Py4J prints no traceback when it is interrupted, or when the JVM is gone: it raises as well."""
+
+    def is_of_another(record: logging.LogRecord) -> bool:
+        return "py4j" not in Path(record.pathname).parts
+
+    own = logging.getLogger("py4j")
+    level = own.level
+    logging.root.addFilter(is_of_another)  # some of Py4J logs to the root, and the rest to loggers of its own
+    own.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        own.setLevel(level)
+        logging.root.removeFilter(is_of_another)
+
+
+@contextmanager
+def _private_folder(directory: str | None) -> Iterator[Path]:
+    """A folder that is removed when its last writer has ended; all temporary files of this process go there too."""
+    folder = Path(tempfile.mkdtemp(prefix="rmqtx-spark-", dir=directory)).resolve()
+    try:
+        with temporary_files_in(str(folder)):
+            yield folder
+    finally:
+        for _ in range(_REMOVALS_MAX):  # a worker that was just told to end may still be writing
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                break
+            time.sleep(_REMOVAL_SECONDS)
+
+
+@contextmanager
+def temporary_files_in(directory: str | None) -> Iterator[None]:
+    """In the block this process makes its temporary files there, where a directory is given."""
+    before = tempfile.tempdir
+    tempfile.tempdir = directory or before
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+@contextmanager
+def _environment_set(values: Mapping[str, str | None]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    _set_environment(values)
+    try:
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@contextmanager
+def _gateway(conf: Mapping[str, str], folder: Path) -> Iterator[Any]:
+    """The JVM, and the way to it. Its end is its stdin's: then it stops its jobs, its workers and removes its files.
+
+    Nothing is asked of it at the end, because after an interrupt it may still be about to answer something else.
+    """
+    from pyspark import SparkContext
+
+    before = SparkContext._gateway, SparkContext._jvm
+    gateway = None
+    try:
+        with uninterrupted():  # a JVM that is starting has no handle to end it by
+            gateway = _launched(conf, folder)
+        # A JVM that somebody here has left without a session was not set up by us: it waits until ours has ended.
+        SparkContext._gateway = SparkContext._jvm = None
+        yield gateway
+    finally:
+        with uninterrupted():
+            if gateway is not None:
+                _end(gateway)
+            SparkContext._gateway, SparkContext._jvm = before
+
+
+def _launched(conf: Mapping[str, str], folder: Path) -> Any:
+    from pyspark import SparkConf
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+
+    with _log_file(folder) as log:
+        try:
+            settings = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+            return launch_gateway(settings, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+        except PySparkException as error:
+            raise _failed(folder, error) from error
+
+
+@contextmanager
+def _log_file(folder: Path) -> Iterator[Any]:
+    """Where the JVM and its workers write what nobody should see; stderr if a traceback is wanted."""
+    if os.environ.get("RMQTX_DEBUG"):
+        yield sys.stderr
+        return
+    with (folder / "spark.log").open("ab") as log:
+        yield log
+
+
+def _failed(folder: Path, error: Exception) -> Exception:
+    """Why Spark did not start, from what its JVM wrote and what PySpark made of it."""
+    from py4j.protocol import Py4JError
+
+    log = folder / "spark.log"
+    written = log.read_text(errors="replace") if log.exists() else ""
+    return error_of(f"{written}\n{error}" if isinstance(error, Py4JError) else written)
+
+
+def _session_of(gateway: Any, folder: Path) -> SparkSession:
+    import signal
+
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        context = SparkContext(gateway=gateway, conf=_given_conf(gateway))
+        session = SparkSession(context)
+    except Py4JError as error:
+        raise _failed(folder, error) from error
+    # Its server for accumulators, which nothing here uses, prints a traceback if the JVM is killed.
+    setattr(context._accumulatorServer, "handle_error", lambda *_: None)  # noqa: B010  # mypy: it is a method
+    # PySpark's own handler asks the JVM something in the middle of whatever is being asked.
+    with contextlib.suppress(ValueError):  # not in the main thread, so PySpark has set none
+        signal.signal(signal.SIGINT, before)
+    return session
+
+
+def _given_conf(gateway: Any) -> Any:
+    from pyspark import SparkConf
+
+    return SparkConf(_jvm=gateway.jvm)
+
+
+def _end(gateway: Any) -> None:
+    """End the JVM, and make PySpark forget it, so that another can be started."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context = SparkContext._active_spark_context
+    if context is not None:
+        context._jsc = None  # so that it stops what it has here, and asks nothing of the JVM
+        context.stop()
+    gateway.proc.stdin.close()
+    try:
+        gateway.proc.wait(_END_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
+    gateway.shutdown()
+    SparkSession._instantiatedSession = None

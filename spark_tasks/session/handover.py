@@ -1,0 +1,124 @@
+"""Large results on their way from tasks to the driver: as files where both see one disk, else through Spark.
+
+Spark's own ways keep every result in the driver's JVM (`collect`, and `toLocalIterator` of 4.3, which lets none go
+until its end), so what passes through it is fetched in pieces.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from spark_tasks.session.tasks import from_bytes, to_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Bytes that the driver takes over at once through Spark.
+FETCHED_BYTES_MAX = 64 << 20
+#: Rows in one value: the JVM copies a value several times on its way.
+_ROWS_AT_ONCE = 8_192
+
+#: The columns of rows that hand something over: one of `file` and `data` is there.
+HANDED = pa.schema([("number", pa.int32()), ("size_bytes", pa.int64()), ("file", pa.string()), ("data", pa.binary())])
+HANDED_COLUMNS = "number int, size_bytes long, file string, data binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """Where tasks leave their results: in files of a directory that the driver sees, or None in Spark's rows."""
+
+    directory: str | None
+
+    def give(self, number: int, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows of HANDED for what a task gives; `number` says whose it is."""
+        if not batches:
+            return
+        if self.directory is not None:
+            # A task that is tried again writes another file; only the row of the one that counts arrives.
+            file = f"{self.directory}/{number}-{uuid.uuid4().hex}.arrow"
+            with pa.OSFile(file, "wb") as sink, pa.ipc.new_file(sink, batches[0].schema) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+            yield _row(number, sum(batch.nbytes for batch in batches), file, None)
+            return
+        for piece in (batch.slice(first, _ROWS_AT_ONCE) for batch in batches
+                      for first in range(0, batch.num_rows, _ROWS_AT_ONCE)):
+            data = to_bytes([piece])
+            yield _row(number, len(data), None, data)
+
+    def keeps(self, frame: DataFrame) -> DataFrame:
+        """A frame with rows of HANDED, ready to be asked for its sizes first and for its rows then."""
+        from pyspark import StorageLevel
+
+        # On disk, so that its size never takes the memory that tasks need.
+        return frame.persist(StorageLevel.DISK_ONLY)
+
+    def taken(self, frame: DataFrame, sizes_bytes: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
+        """What was handed over in a frame that is kept, for the numbers whose sizes are given.
+
+        Order: of the numbers.
+        """
+        group: list[int] = []
+        for number in sorted(sizes_bytes):
+            if group and sum(sizes_bytes[member] for member in group) + sizes_bytes[number] > self._taken_bytes_max:
+                yield from _fetched(frame, group)
+                group = []
+            group.append(number)
+        if group:
+            yield from _fetched(frame, group)
+
+    @property
+    def _taken_bytes_max(self) -> int:
+        return FETCHED_BYTES_MAX if self.directory is None else 1 << 62
+
+
+def _row(number: int, size_bytes: int, file: str | None, data: bytes | None) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([value], field.type) for value, field in zip((number, size_bytes, file, data), HANDED, strict=True)],
+        schema=HANDED,
+    )
+
+
+def _fetched(frame: DataFrame, numbers: list[int]) -> Iterator[pa.RecordBatch]:
+    wanted = frame.filter(frame["number"].between(numbers[0], numbers[-1]) & frame["size_bytes"].isNotNull())
+    rows = wanted.select("number", "file", "data").collect()
+    chosen = set(numbers)
+    for row in sorted(rows, key=lambda row: int(row["number"])):
+        if row["number"] in chosen:
+            yield from from_bytes(row["data"]) if row["file"] is None else _from_file(Path(row["file"]))
+
+
+def _from_file(file: Path) -> Iterator[pa.RecordBatch]:
+    with pa.memory_map(str(file)) as source:
+        batches = pa.ipc.open_file(source)
+        yield from (batches.get_batch(number) for number in range(batches.num_record_batches))
+    file.unlink()
+
+
+@contextmanager
+def handover(spark: SparkSession, temporary_directory: str | None = None) -> Iterator[Handover]:
+    """The way that a session's tasks can take; files are removed at the end."""
+    if not _is_local(spark):
+        yield Handover(None)
+        return
+    # After an interrupt a task may still be writing there: what it leaves goes with the session's own folder.
+    with tempfile.TemporaryDirectory(
+        prefix="rmqtx-handover-", dir=temporary_directory, ignore_cleanup_errors=True
+    ) as directory:
+        yield Handover(directory)
+
+
+def _is_local(spark: SparkSession) -> bool:
+    """Whether tasks run on this machine, in the driver's own process tree."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):  # the driver is a server, wherever that is
+        return False
+    master: Any = spark.conf.get("spark.master", "")
+    return str(master).startswith("local[") or master == "local"

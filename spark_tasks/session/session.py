@@ -1,0 +1,67 @@
+"""The Spark session to work in: the one that is given, one of Spark Connect, or one of our own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from readers.model.pandas_left_out import let_pandas_in
+from spark_tasks.session.driver import own_session, temporary_files_in
+from spark_tasks.session.errors import SparkUnavailable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def session(
+    master: str | None = None,
+    remote: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    *,
+    temporary_directory: str | None = None,
+) -> Iterator[SparkSession]:
+    """A session for the block.
+
+    Under spark-submit, or where this process has a session already, that one: nothing of it is set or stopped.
+    With `remote`, or SPARK_REMOTE and no master, one of a Spark Connect server. Else a driver of our own on `master`,
+    or on all cores of this machine.
+    Raises: SparkUnavailable, with what is missing.
+    """
+    if find_spec("pyspark") is None:
+        raise SparkUnavailable("pyspark is not installed", advice="pip install 'rmqtx[spark]'")
+    let_pandas_in()
+    remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
+    given = given_session()
+    if given is not None:
+        with temporary_files_in(temporary_directory):
+            yield given
+    elif remote:
+        from spark_tasks.session.connect import remote_session
+
+        with temporary_files_in(temporary_directory), remote_session(remote, conf or {}) as spark:
+            yield spark
+    else:
+        with own_session(master or "local[*]", conf or {}, temporary_directory) as spark:
+            yield spark
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit runs this process: it has started the JVM, and says where it listens."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def given_session() -> SparkSession | None:
+    """The session that this process was given, by spark-submit or by a notebook; None if there is none."""
+    if not is_submitted() and "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if is_submitted() or SparkContext._active_spark_context is not None:
+        return SparkSession.builder.getOrCreate()
+    return None

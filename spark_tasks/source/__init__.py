@@ -1,0 +1,1 @@
+"""The data source `format("rmqtx")`: options, pushdown, scans and streams."""

@@ -1,0 +1,201 @@
+"""The options of the data source `rmqtx`, parsed once: every mistake is one line that says what is possible."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from readers.log.splits import SPLIT_BYTES
+from readers.model.errors import BadRequest
+from readers.model.moments import timestamp_schema
+from readers.model.tables import ALL_TABLES
+from readers.model.units import parse_size_bytes, parse_time_ms
+
+#: Tables whose rows are records of the commit log, read split by split.
+LOG_TABLES = frozenset({"records", "halves", "ops"})
+#: Tables that are what one audit over all the stores given says.
+AUDIT_TABLES = frozenset({"transactions", "findings", "coverage"})
+_ALL = frozenset(ALL_TABLES)
+BODIES = ("none", "raw", "decompressed")
+_STREAM_BATCH_BYTES = 1 << 30
+
+#: Each option: the tables that it goes with, and its sentence.
+OPTIONS: dict[str, tuple[frozenset[str], str]] = {
+    "table": (_ALL, "the table to read; records if not given"),
+    "path": (_ALL, "a store's root directory, or several with commas between them; globs are expanded"),
+    "paths": (_ALL, 'several as a JSON list, ["/a/store", "/b/store"]; what load([...]) passes'),
+    "columns": (_ALL, "names with commas between them: only these are decoded"),
+    "split_size": (_ALL, "bytes of commit log or queue for one task, like 64KiB or 128MiB (the default)"),
+    "commitlog": (_ALL, "where the one store's commit log is, if not below its root; several with commas"),
+    "broker_conf": (AUDIT_TABLES, "the broker's configuration file, which is not in its store"),
+    "broker_version": (AUDIT_TABLES, "the broker's version, whose defaults hold where no configuration is given"),
+    "from": (LOG_TABLES, "commit-log offset of the first record"),
+    "to": (LOG_TABLES, "commit-log offset to end before"),
+    "from_time": (LOG_TABLES, "first store time, ISO 8601 with a zone or epoch milliseconds"),
+    "to_time": (LOG_TABLES, "store time to end before"),
+    "topic": (
+        frozenset({"records", "halves", "queue_slots", "cursors", "segments"}),
+        "only this topic; of halves, the real one",
+    ),
+    "body": (frozenset({"records"}), "none, raw or decompressed; raw where columns names it"),
+    "check_crc": (frozenset({"records"}), "true to compute each body's CRC; so where columns names body_crc_matches"),
+    "at": (AUDIT_TABLES, "judge as of this time, ISO 8601 with a zone or epoch milliseconds"),
+    "timestamps": (_ALL, "true for points in time as TIMESTAMP columns, named without _ms, not epoch milliseconds"),
+    "push_filters": (_ALL, "true for a frame that is asked one question: its conditions narrow what is read"),
+    "max_bytes_per_batch": (LOG_TABLES, "streams: the most commit-log bytes of one batch, like 256MiB"),
+    "fail_on_data_loss": (LOG_TABLES, "streams: false to go on where files expired before they were read"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a query asks of the data source. Units: offsets in bytes of the commit log; upper bounds excluded."""
+
+    table: str
+    paths: tuple[str, ...]
+    columns: tuple[str, ...]
+    split_bytes: int = SPLIT_BYTES
+    commit_logs: tuple[str, ...] = ()
+    broker_conf: str | None = None
+    broker_version: str | None = None
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_time_ms: int | None = None
+    to_time_ms: int | None = None
+    topic: str | None = None
+    body: str = "none"
+    check_crc: bool = False
+    at_ms: int | None = None
+    pushes_filters: bool = False
+    fails_on_data_loss: bool = True
+    max_bytes_per_batch: int = _STREAM_BATCH_BYTES
+    has_timestamps: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's schema with the columns asked for, in the order asked for."""
+        whole = ALL_TABLES[self.table]
+        return pa.schema([whole.field(name) for name in self.columns])
+
+    @property
+    def frame_schema(self) -> pa.Schema:
+        """The same as the frame has it, with timestamps where they are asked for."""
+        return timestamp_schema(self.schema) if self.has_timestamps else self.schema
+
+
+def parse_options(options: Mapping[str, str]) -> ReadOptions:
+    """The options as Spark passes them, names in any case.
+
+    Raises: BadRequest for a name that is none or does not go with the table, or a value that cannot be.
+    """
+    given = {str(name).lower(): str(value).strip() for name, value in options.items()}
+    for name in given:
+        if name not in OPTIONS:
+            raise BadRequest(f"the data source rmqtx has no option {name!r}", advice=_near(name, OPTIONS))
+    table = given.get("table", "records").lower()
+    if table not in ALL_TABLES:
+        raise BadRequest(f"the data source rmqtx has no table {table!r}", advice=_near(table, ALL_TABLES))
+    for name in given:
+        if table not in OPTIONS[name][0]:
+            raise BadRequest(
+                f"the option {name!r} does not go with the table {table}",
+                advice=f"it goes with: {', '.join(sorted(OPTIONS[name][0]))}",
+            )
+    has_timestamps = _parsed(given, "timestamps", _truth, False)
+    columns = _columns(table, given.get("columns"), has_timestamps=has_timestamps)
+    return ReadOptions(
+        table=table,
+        paths=_paths(given),
+        columns=columns,
+        split_bytes=_parsed(given, "split_size", parse_size_bytes, SPLIT_BYTES),
+        commit_logs=_list("commitlog", given.get("commitlog", "")),
+        broker_conf=given.get("broker_conf"),
+        broker_version=given.get("broker_version"),
+        from_offset=_parsed(given, "from", _offset, None),
+        to_offset=_parsed(given, "to", _offset, None),
+        from_time_ms=_parsed(given, "from_time", parse_time_ms, None),
+        to_time_ms=_parsed(given, "to_time", parse_time_ms, None),
+        topic=given.get("topic"),
+        body=_parsed(given, "body", _body, "raw" if "columns" in given and "body" in columns else "none"),
+        check_crc=_parsed(given, "check_crc", _truth, "columns" in given and "body_crc_matches" in columns),
+        at_ms=_parsed(given, "at", parse_time_ms, None),
+        pushes_filters=_parsed(given, "push_filters", _truth, False),
+        fails_on_data_loss=_parsed(given, "fail_on_data_loss", _truth, True),
+        max_bytes_per_batch=_parsed(given, "max_bytes_per_batch", parse_size_bytes, _STREAM_BATCH_BYTES),
+        has_timestamps=has_timestamps,
+    )
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    return f"did you mean {close[0]}?" if close else f"there are: {', '.join(names)}"
+
+
+def _parsed(given: dict[str, str], name: str, parse: Callable[[str], Any], default: Any) -> Any:
+    if name not in given:
+        return default
+    try:
+        return parse(given[name])
+    except BadRequest as error:
+        raise BadRequest(f"option {name!r}: {error.message}", advice=error.advice) from None
+
+
+def _offset(text: str) -> int:
+    cleaned = text.replace("_", "")
+    if not (cleaned.isascii() and cleaned.isdigit()):
+        raise BadRequest(f"{text!r} is no offset", advice="write a number; times go into from_time and to_time")
+    return int(cleaned)
+
+
+def _body(text: str) -> str:
+    if text.lower() not in BODIES:
+        raise BadRequest(f"{text!r} is not possible", advice=f"there are: {', '.join(BODIES)}")
+    return text.lower()
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise BadRequest(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _columns(table: str, text: str | None, *, has_timestamps: bool) -> tuple[str, ...]:
+    """The columns to be decoded, by the names that the table has without timestamps."""
+    names = ALL_TABLES[table].names
+    if text is None:
+        return tuple(names)
+    wanted = [name.strip().lower() for name in text.split(",") if name.strip()]
+    if has_timestamps:
+        wanted = [f"{name}_ms" if name not in names and f"{name}_ms" in names else name for name in wanted]
+    for name in wanted:
+        if name not in names:
+            raise BadRequest(f"option 'columns': no column {name!r} in {table}", advice=_near(name, names))
+    if not wanted or len(set(wanted)) < len(wanted):
+        raise BadRequest(f"option 'columns': {text!r} names none, or one twice")
+    return tuple(wanted)
+
+
+def _paths(given: dict[str, str]) -> tuple[str, ...]:
+    found = [path for name in ("path", "paths") for path in _list(name, given.get(name, ""))]
+    if not found:
+        raise BadRequest("no store is named", advice='write .load("/data/rocketmq/store"), or OPTIONS (path "...")')
+    return tuple(dict.fromkeys(found))
+
+
+def _list(name: str, text: str) -> tuple[str, ...]:
+    if text.startswith("["):
+        try:
+            values = json.loads(text)
+        except ValueError:
+            values = None
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            raise BadRequest(f"option {name!r}: {text!r} is no JSON list of texts")
+    else:
+        values = text.split(",")
+    return tuple(value.strip() for value in values if value.strip())

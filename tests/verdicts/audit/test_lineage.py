@@ -1,0 +1,77 @@
+"""The lineage of a check-back: every record of a transaction is in its timeline by its three names, and each finds it.
+
+In half topics a check changes queue offset, commit-log offset and message id of a half; in the other designs there is
+one record, and what a resume puts into RocksDB is a second one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.brokers import corpus
+from tests.forge.stores import opened, settings_of
+from verdicts.audit.local_audit import audit
+from verdicts.audit.lookups import rows_named, show
+from verdicts.audit.timeline import StoreSurroundings, timeline
+
+NAMES = [
+    *(name for design in ("state_table", "prepared_records", "rocksdb") for name in corpus.corpus_names(design)),
+    "common-4.9.7", "fifteen-5.3.3", "dledger-5.1.4", "rocksdb-queues-5.5.0",
+]
+#: One of each kind: looking each transaction up takes longer.
+LOOKED_UP = [
+    "statetable-recovered-3.1.4", "prepared-3.2.6", "prepared-4.2.0", "upgraded-4.2.0-4.9.7", "common-4.9.7",
+    "rocksdb-5.5.0", "rocksdb-both-5.5.0", "dledger-5.1.4",
+]
+#: What a half copy is called in a timeline.
+COPIES = ("sent", "prepared", "check", "put back", "resumed")
+
+
+def _names(copy: dict[str, Any]) -> tuple[int, int]:
+    return copy["queue_offset"], copy["commit_log_offset"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_record_is_in_the_chain_and_names_its_transaction(name: str) -> None:
+    store = opened(name)
+    table, places = audit([store], settings_of(name)).table(), [StoreSurroundings(store)]
+    truth = {row["transaction_id"]: row for row in corpus.expected(name)}
+    rows = table.to_pylist()
+    assert {row["transaction_id"] for row in rows} == set(truth)
+    for row in rows:
+        events = timeline(row, places).to_pylist()
+        copies = [event for event in events if event["event"] in COPIES]
+        wanted = [_names(copy) for copy in truth[row["transaction_id"]]["half_copies"]]
+        assert sorted(map(_names, copies)) == sorted(wanted)
+        for event in events[1:]:
+            if event["commit_log_offset"] is None:
+                continue
+            assert event["message_id"].endswith(f"{event['commit_log_offset']:016X}"), event
+            if event["event"] == "op" and "half queue offset" in event["detail"]:
+                continue  # an op of half topics may end several
+            found = rows_named(table, event["message_id"])["transaction_id"].to_pylist()
+            assert found == [row["transaction_id"]], event
+
+
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_show_takes_the_original_and_the_newest_id(name: str) -> None:
+    """The richest transaction of each state, looked up afresh by its id, its oldest and its newest record."""
+    store, settings = opened(name), settings_of(name)
+    richest: dict[str, dict[str, Any]] = {}
+    for row in audit([store], settings).table().to_pylist():
+        if len(_records(row)) > len(_records(richest.get(row["state"], {}))):
+            richest[row["state"]] = row
+    assert richest
+    for row in richest.values():
+        names = StoreSurroundings(store).records({min(_records(row)), max(_records(row))})
+        for identity in {row["transaction_id"], *(found.message_id for found in names.values())}:
+            assert show([store], settings, identity).table().to_pylist() == [row], identity
+
+
+def _records(row: dict[str, Any]) -> list[int]:
+    """Places of the records that are of one transaction alone."""
+    entries = [entry for kind in ("half_copies", "final_records", "discard_copies") for entry in row.get(kind, [])]
+    entries += [mark for mark in row.get("op_marks", []) if mark["half_queue_offset"] is None]
+    return [entry["commit_log_offset"] for entry in entries]

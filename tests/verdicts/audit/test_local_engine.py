@@ -1,0 +1,133 @@
+"""One partition in memory or many in files, one split or many: the same verdicts, findings and coverage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from readers.jobs.spool import Spool
+from readers.model.tables import MARKS
+from readers.store.store import open_store
+from tests.forge import damage
+from tests.forge.stores import copy_of, opened, settings_of
+from verdicts.audit import local_audit
+from verdicts.audit.local_audit import audit
+
+Row = dict[str, Any]
+STORES = ("common-5.3.3", "killed-4.9.7", "masked-4.9.7", "common-4.3.0")
+
+
+def verdicts(name: str, root: Path | None = None, *, processes: int = 1) -> tuple[dict[str, list[Row]], set[str], Row]:
+    """Rows by id, findings as lines, and bytes by what became of them."""
+    store = opened(name) if root is None else open_store(root)
+    reading = audit([store], settings_of(name), processes=processes)
+    rows: dict[str, list[Row]] = {}
+    for row in reading.table().to_pylist():
+        rows.setdefault(row["transaction_id"], []).append(row)
+    sums = {
+        field: sum(getattr(part, field) for part in reading.coverage)
+        for field in ("decoded_bytes", "filler_bytes", "damaged_bytes", "unread_bytes")
+    }
+    return rows, {finding.line() for finding in reading.findings}, sums
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small splits, many partitions, all in files."""
+    monkeypatch.setattr(local_audit, "ONE_PROCESS_BYTES_MAX", 0)
+    monkeypatch.setattr(local_audit, "SPLIT_BYTES", 7_001)
+    monkeypatch.setattr(local_audit, "PARTITION_BYTES", 20_000)
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_partitions_in_files_give_what_memory_gives(name: str, request: pytest.FixtureRequest) -> None:
+    wanted = verdicts(name)
+    request.getfixturevalue("many")
+    assert verdicts(name) == wanted
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_same_on_damaged_stores(seed: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """A record's place, not its name, brings a final to its half: flips of single header bytes keep the rows equal."""
+    name = STORES[seed % len(STORES)]
+    root = copy_of(name, tmp_path)
+    file = damage.log_files(root)[0]
+    for number, (position, _) in enumerate(damage.records_in(file)[3 + seed :: 23]):
+        damage.flip_byte(file, position + (3, 6, 30, 26, 15, 86)[(seed + number) % 6], 0x11)
+    wanted = verdicts(name, root)
+    request.getfixturevalue("many")
+    assert verdicts(name, root) == wanted
+
+
+def test_a_final_of_another_name_is_judged_with_the_copy_it_names(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Bits flipped in the ids of finals: by their ids alone they would be in other partitions than their copies."""
+    root = copy_of(STORES[0], tmp_path)
+    file = damage.log_files(root)[0]
+    data = file.read_bytes()
+    finals = [row for row in verdicts(STORES[0])[0].values() if row[0]["final_records"]]
+    for rows in finals:
+        place = rows[0]["final_records"][0]["commit_log_offset"]
+        damage.flip_byte(file, data.index(b"UNIQ_KEY\x01", place) + len("UNIQ_KEY\x01") + 50, 0x11)
+    assert len(finals) > 10
+    wanted = verdicts(STORES[0], root)
+    assert wanted[0].keys() >= verdicts(STORES[0])[0].keys()
+    request.getfixturevalue("many")
+    assert verdicts(STORES[0], root) == wanted
+
+
+def test_other_processes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = STORES[0]
+    wanted = verdicts(name)
+    monkeypatch.setattr(local_audit, "ONE_PROCESS_BYTES_MAX", 0)
+    assert verdicts(name, processes=2) == wanted
+
+
+def test_two_stores_are_one_audit() -> None:
+    names = ("common-5.3.3", "common-4.3.0")
+    stores = [opened(name) for name in names]
+    rows = audit(stores, settings_of(names[0])).table().to_pylist()
+    assert {row["store"] for row in rows} == {store.root for store in stores}
+    for store, name in zip(stores, names, strict=True):
+        rows_alone = audit([store], settings_of(name)).table().to_pylist()
+        alone = {row["transaction_id"]: row["half_copies"] for row in rows_alone}
+        together = {row["transaction_id"]: row["half_copies"] for row in rows if row["store"] == store.root}
+        assert together == alone
+
+
+def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, many: None) -> None:
+    reading = audit([opened(STORES[0])], settings_of(STORES[0]), processes=1, temporary_directory=str(tmp_path))
+    assert reading.table().num_rows
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_places_of_one_store_are_not_those_of_another(request: pytest.FixtureRequest) -> None:
+    """Both logs begin at offset 0 with a half message; a decision in one says nothing of the other's."""
+    names = ("masked-5.3.3", "multipath-5.3.3")
+    stores = [opened(name) for name in names]
+
+    def rows_of(*chosen: Any) -> dict[str, Row]:
+        rows = audit(list(chosen), settings_of(names[0]), processes=1).table().to_pylist()
+        return {row["transaction_id"]: row for row in rows}
+
+    wanted = rows_of(*stores)
+    assert wanted == {**rows_of(stores[0]), **rows_of(stores[1])}
+    request.getfixturevalue("many")
+    assert rows_of(*stores) == wanted
+
+
+def test_a_mark_in_two_partitions_counts_once_where_they_are_tied(tmp_path: Path) -> None:
+    row = {"store": "s", "queue_id": 0, "queue_offset": 3, "commit_log_offset": 900, "store_time_ms": 7}
+    marks = pa.RecordBatch.from_pylist([{**row, "half_queue_offset": number} for number in (5, 4)], MARKS)
+    spool = Spool(2, tmp_path)
+    spool.add("marks", [marks, marks.slice(0, 1)], np.array([0, 0, 1]), "one")
+    found = {
+        numbers: local_audit._Verdict(spool, numbers, {}).witnesses().marks["half_queue_offset"].to_pylist()
+        for numbers in ((0,), (1,), (0, 1))
+    }
+    assert found == {(0,): [5, 4], (1,): [5], (0, 1): [5, 4]}

@@ -1,0 +1,63 @@
+"""What a broker of 3.1 asks for when it is started again, and whether it takes the answer: as a real one then did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from readers.store.store import open_store
+from tests.brokers import corpus
+from tests.forge.stores import copy_of, opened, settings_of
+from verdicts.audit.local_audit import audit
+
+Row = dict[str, Any]
+STORES = [name for name in corpus.corpus_names("state_table") if not name.startswith("upgraded")]
+
+
+def audited(name: str) -> dict[str, Row]:
+    rows: list[Row] = audit([opened(name)], settings_of(name)).table().to_pylist()
+    return {row["transaction_id"]: row for row in rows}
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_each_open_one_is_asked_and_answered_as_foretold(name: str) -> None:
+    rows, wrong = audited(name), []
+    for wanted in corpus.expected(name):
+        row = rows[wanted["transaction_id"]]
+        if row["state"] != "PENDING":
+            continue
+        told = [flag for flag in ("never_asked", "unanswerable") if flag in row["flags"]]
+        seen = [] if wanted["answered_after_restart"] else ["unanswerable"]
+        if told != (seen if wanted["asked_after_restart"] else ["never_asked"]):
+            wrong.append((wanted["plan"], told, row["reason"]))
+        assert row["advice"] == ("decide" if told else "wait")
+        assert row["checks_count"] is None
+    assert wrong == []
+
+
+def test_a_damaged_table_does_not_say_that_nobody_asks(tmp_path: Path) -> None:
+    name = "statetable-3.1.4"
+    root = copy_of(name, tmp_path)
+    file = sorted(root.glob("transaction/statetable/*"))[1]
+    file.write_bytes(b"\x7f" * file.stat().st_size)
+    rows = audit([open_store(root)], settings_of(name)).table().to_pylist()
+    hit = [row for row in rows if row["state"] == "PENDING" and "is damaged" in row["reason"]]
+    assert hit
+    assert not [row for row in rows if "never_asked" in row["flags"]]
+    assert {row["advice"] for row in hit} == {"wait"}
+
+
+def test_a_rollback_record_without_its_words_still_ends_what_it_names(tmp_path: Path) -> None:
+    name = "prepared-4.2.0"
+    root = copy_of(name, tmp_path)
+    row = next(row for row in audited(name).values() if row["state"] == "ROLLED_BACK")
+    place = row["op_marks"][0]["commit_log_offset"]
+    file = root / "commitlog" / f"{0:020}"
+    data = file.read_bytes()
+    end = place + int.from_bytes(data[place : place + 4], "big")
+    words = data[place:end].replace(b"TRAN_MSG", b"TRAN,MSG").replace(b"PGROUP", b"PG,OUP")
+    file.write_bytes(data[:place] + words + data[end:])
+    rows = audit([open_store(root)], settings_of(name)).table().to_pylist()
+    assert [one["state"] for one in rows if one["transaction_id"] == row["transaction_id"]] == ["ROLLED_BACK"]

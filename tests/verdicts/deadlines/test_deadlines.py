@@ -1,0 +1,180 @@
+"""When the broker gives up on each transaction: the same as the check played step by step, and why it never does."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readers.cursors.cursors import check_cursors
+from readers.store.broker_settings import broker_settings
+from readers.store.store import Store
+from tests.brokers import corpus
+from tests.forge.stores import opened, settings_of
+from tests.verdicts.check.test_check_loop import NOW_MS, half, state
+from verdicts.audit.local_audit import audit
+from verdicts.audit.lookups import pending, show
+from verdicts.check.check_rules import check_rules, supposed_version
+from verdicts.check.half_queue_check import play_rounds
+from verdicts.check.state import CheckSettings, HalfCopy, check_settings
+from verdicts.check.steps import Action
+from verdicts.check.window import check_window
+from verdicts.deadlines.foretelling import _next_round_ms, foretold_of_files
+from verdicts.deadlines.give_up import NEVER, OpenHalves, give_up_times
+from verdicts.model.foretold import ASKED_FOR_EVER, NEVER_ASKED, PAST, ROCKSDB_QUEUES, SLAVE, Foretold
+from verdicts.simulation.simulation import Simulated, transaction_rows
+
+#: Stores of each kind of history and of brokers from each line; all of them take a minute.
+STORES = (
+    "common-4.3.0", "common-4.4.0", "common-4.9.7", "common-5.1.4", "common-5.5.0", "killed-4.9.7", "killed-5.3.3",
+    "cursoredited-4.4.0", "cursoredited-5.1.4", "busystop-5.3.3", "poison-4.4.0", "upgraded-4.2.0-4.9.7",
+)
+HOUR_MS = 3_600_000
+
+
+def foretold(name: str, conf: dict[str, str], store: Store | None = None) -> tuple[Store, Foretold]:
+    store = store or opened(name)
+    settings = broker_settings(store, conf=conf, version=str(corpus.recipe(name)["version"]))
+    return store, foretold_of_files(store, settings, check_cursors(store), store.taken_time_ms)
+
+
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("reserved_hours", [72, 1])
+def test_all_at_once_is_what_step_by_step_gives(name: str, reserved_hours: int) -> None:
+    store = opened(name)
+    settings = dataclasses.replace(settings_of(name)(store), file_reserved_time_hours=reserved_hours)
+    rules, how = check_rules(supposed_version(settings)[0]), check_settings(settings)
+    cursors = check_cursors(store)
+    assert cursors.half is not None
+    assert cursors.op is not None
+    found = foretold_of_files(store, settings, cursors, store.taken_time_ms)
+    window = check_window(store, rules, 0, cursors.half.get(0), cursors.op.get(0))
+    simulated = Simulated(store.root, "as is", window, rules, how, store.taken_time_ms + how.interval_ms)
+    rows = transaction_rows(simulated).to_pylist()
+    names = ("commit_log_offset", "end_time_ms", "checks_to_come_count", "may_be_a_round_later")
+    assert sorted(
+        zip(*(one.tolist() for one in (found.offsets, found.times_ms, found.checks_to_come, found.may_be_later)),
+            strict=True)
+    ) == sorted(tuple(row[name] for name in names) for row in rows if row["end_time_ms"] is not None)
+    expired = {row["commit_log_offset"] for row in rows if row["end"] == "expired"}
+    assert set(found.offsets[found.are_expired].tolist()) == expired
+    assert set(found.whys) == {row["commit_log_offset"] for row in rows if row["end_time_ms"] is None}
+    assert rows
+
+
+_HALVES = st.lists(
+    st.builds(
+        half,
+        number=st.just(0),
+        age_ms=st.sampled_from([-9_000, 0, 1, 2_999, 3_000, 4_000, 59_999, 60_000, 90_000, 7_200_000]),
+        checks=st.none() | st.integers(0, 6),
+        immunity=st.none() | st.sampled_from([-1, 0, 3, 40, 3_600]),
+    ),
+    max_size=9,
+)
+
+
+@given(
+    halves=_HALVES,
+    check_max=st.integers(0, 6),
+    interval_ms=st.sampled_from([1_000, 2_000, 30_000]),
+    reserved_ms=st.sampled_from([0, 60_000, 7_230_000]),
+    version=st.sampled_from([(4, 5, 0), (4, 9, 7), (5, 1, 4), (5, 4, 0)]),
+)
+def test_any_queue_ends_as_step_by_step(
+    halves: list[HalfCopy], check_max: int, interval_ms: int, reserved_ms: int, version: tuple[int, int, int]
+) -> None:
+    copies = [one._replace(row=number, queue_offset=number) for number, one in enumerate(halves)]
+    settings = CheckSettings(3_000, check_max, interval_ms, reserved_ms)
+    rules = check_rules(version)
+    ends: dict[int, int] = {}
+    for played in islice(play_rounds(state(list(copies)), rules, settings, NOW_MS), 400):
+        ends |= {
+            step.half.row: step.time_ms
+            for step in played.steps
+            if step.half is not None and step.action in (Action.DISCARDED, Action.EXPIRED)
+        }
+        if len(ends) == len(copies):
+            break
+    columns = OpenHalves(
+        np.array([one.born_time_ms for one in copies], np.int64),
+        np.array([one.store_time_ms for one in copies], np.int64),
+        np.array([one.checks_count or 0 for one in copies], np.int64),
+        np.array([one.checks_count is None for one in copies], np.bool_),
+        np.array([one.immunity_seconds is not None for one in copies], np.bool_),
+    )
+    found = give_up_times(columns, rules, settings, NOW_MS)
+    for row, time_ms in enumerate(found.time_ms.tolist()):
+        # A half that is exactly as old as its time waits in the loop for a moment, and so does all behind it.
+        assert abs(time_ms - ends[row]) <= 2_000 if time_ms != NEVER else row not in ends
+
+
+def test_a_setting_that_never_discards_is_over_in_one_step() -> None:
+    born = np.full(50_000, NOW_MS - 60_000, np.int64)
+    halves = OpenHalves(born, born, np.zeros(50_000, np.int64), np.ones(50_000, np.bool_), np.zeros(50_000, np.bool_))
+    settings = CheckSettings(6_000, 1 << 30, 30_000, 72 * HOUR_MS)
+    found = give_up_times(halves, check_rules((5, 3, 3)), settings, NOW_MS)
+    assert set(found.time_ms.tolist()) == {NOW_MS + 72 * HOUR_MS - 60_000 + 30_000}
+    assert found.is_expired.all()
+
+
+def test_every_question_gives_the_same_deadline() -> None:
+    name = "common-5.3.3"
+    rows = audit([opened(name)], settings_of(name)).table().to_pylist()
+    is_open = [row for row in rows if row["state"] == "PENDING" or row["advice"] == "close"]
+    assert [row for row in rows if row["discard_at_ms"] is not None] == is_open
+    assert pending([opened(name)], settings_of(name)).table().to_pylist() == is_open
+    for row in is_open[:3]:
+        assert show([opened(name)], settings_of(name), row["transaction_id"]).table().to_pylist() == [row]
+
+
+@pytest.mark.parametrize(
+    ("name", "conf", "why"),
+    [
+        ("statetable-3.1.4", {}, ASKED_FOR_EVER),
+        ("prepared-4.2.0", {}, NEVER_ASKED),
+        ("rocksdb-queues-5.5.0", {}, ROCKSDB_QUEUES),
+        ("common-5.3.3", {"brokerRole": "SLAVE"}, SLAVE),
+    ],
+)
+def test_why_nothing_is_discarded(name: str, conf: dict[str, str], why: object) -> None:
+    _, found = foretold(name, conf)
+    assert (len(found.offsets), found.why) == (0, why)
+
+
+def test_transactions_in_rocksdb_are_dropped_when_their_checks_are_spent() -> None:
+    name = "rocksdb-5.5.0"
+    store, found = foretold(name, {"transactionCheckMax": "5", "transactionCheckInterval": "2000"})
+    first = store.taken_time_ms  # its first pass is at the start
+    assert len(found.offsets)
+    assert {(time_ms - first) % 2_000 for time_ms in found.times_ms.tolist()} == {0}
+    assert found.times_ms.max() <= first + 5 * 2_000
+
+
+def test_nothing_is_foretold_as_of_a_past_time() -> None:
+    name = "common-5.3.3"
+    rows = audit([opened(name)], settings_of(name), at_ms=opened(name).taken_time_ms).table()
+    assert rows["discard_at_ms"].null_count == rows.num_rows
+    store = opened(name)
+    assert foretold_of_files(store, settings_of(name)(store), check_cursors(store), 0, at_ms=1).why == PAST
+
+
+def test_a_running_broker_makes_its_next_round_an_interval_after_its_last() -> None:
+    assert _next_round_ms(None, 30_000, 1_000_000) == 1_000_000
+    assert _next_round_ms(990_000, 30_000, 1_000_000) == 1_020_000
+    assert _next_round_ms(1_000_500, 30_000, 1_000_000) == 1_030_500  # copies of a round since the store was opened
+    assert _next_round_ms(969_900, 30_000, 1_000_000) == 1_000_000  # due, and late by a moment
+    assert _next_round_ms(908_000, 30_000, 1_000_000) == 1_028_000
+
+
+def test_a_running_check_stands_behind_what_it_has_put_back() -> None:
+    name = "cursoredited-5.1.4"  # many copies of each transaction are behind its cursor
+    store, stopped = foretold(name, {})
+    _, running = foretold(name, {}, dataclasses.replace(store, used_by_process=1))
+    assert running.is_running
+    assert len(running.offsets) < len(stopped.offsets)
+    assert set(running.offsets.tolist()) <= set(stopped.offsets.tolist())

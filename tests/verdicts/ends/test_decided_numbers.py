@@ -1,0 +1,61 @@
+"""A decision on a record outside the half topic, whose number is damaged: its queue knows better; its op is doubted.
+
+On stores that real brokers wrote, in which such a decision's op hides a half that never was decided.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from readers.log.commit_log import scan_records
+from readers.log.record_layout import AT
+from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from tests.forge.comparing import COLUMNS, flipped
+from tests.forge.stores import copy_of, settings_of
+from tests.verdicts.following import Followed
+from verdicts.audit.local_audit import audit
+
+
+def named_by_others(root: Path) -> list[tuple[Path, int, int]]:
+    """Records outside the half topic that another record names: their file, position, and commit-log offset."""
+    records = scan_records(open_store(root), columns=COLUMNS).table().to_pylist()
+    named = {record["prepared_transaction_offset"] for record in records if record["topic"] != HALF_TOPIC} - {0}
+    return [
+        (Path(record["file"]), record["position_bytes"], record["commit_log_offset"]) for record in records
+        if record["commit_log_offset"] in named and record["topic"] not in (HALF_TOPIC, OP_TOPIC)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("field", ["queue_offset", "queue_id"])
+@pytest.mark.parametrize("name", ["masked-4.3.0", "masked-4.4.0", "masked-4.9.7", "masked-5.3.3"])
+def test_a_damaged_number_hides_no_lost_transaction(name: str, field: str, tmp_path: Path) -> None:
+    root = copy_of(name, tmp_path)
+    before = {row["transaction_id"]: row["state"] for row in audit([open_store(root)], settings_of(name)).table()
+              .to_pylist()}
+    places = named_by_others(root)
+    assert places
+    for file, position, offset in places:
+        size = 8 if field == "queue_offset" else 4
+        for byte, mask in ((0, 0x01), (size - 2, 0x10), (size - 1, 0x01)):
+            with flipped(file, position + AT[field] + byte, mask):
+                reading = audit([open_store(root)], settings_of(name))
+                after = {row["transaction_id"]: row["state"] for row in reading.table().to_pylist()}
+                errors = [one for one in reading.findings if one.kind.severity == "error"]
+            wrong = {key: (state, after.get(key)) for key, state in before.items()
+                     if after.get(key) not in (state, "UNDECIDABLE")}
+            assert wrong == {}, f"{offset} {byte}"
+            assert errors or after == before, f"{offset} {byte}"
+
+
+def test_an_audit_that_follows_knows_it_too(tmp_path: Path) -> None:
+    name = "masked-5.3.3"
+    root = copy_of(name, tmp_path)
+    file, position, _ = named_by_others(root)[0]
+    with flipped(file, position + AT["queue_offset"], 0x01):
+        followed = Followed([root], tmp_path / "checkpoint", settings_of(name))
+        for _ in range(2):
+            followed.assert_current()
+            assert "slot-mismatch" in {finding.code for finding in followed.last.findings}
+            followed.restart()

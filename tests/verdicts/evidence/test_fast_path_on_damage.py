@@ -1,0 +1,276 @@
+"""`pending`, `show` and look-ups by derived files on damaged logs: they say what an audit says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from readers.index.index import entries_at, open_index_file
+from readers.log.record_layout import AT
+from readers.model.errors import EvidenceMissing
+from readers.model.reading import Reading
+from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from tests.forge.damage import flip_byte, log_files
+from tests.forge.stores import copy_of, opened, settings_of, with_several_segments
+from tests.representatives import rest_is_slow
+from verdicts.audit.local_audit import audit
+from verdicts.audit.lookups import lookup, open_rows, pending, show
+from verdicts.claims.segment_joins import JOINS_MAX, broken_join, unseen_joins
+
+Deed = Callable[[bytes], bytes]
+
+
+def _used(data: bytes) -> int:
+    return len(data.rstrip(b"\0"))
+
+
+DEEDS: dict[str, Deed] = {
+    "zeros": lambda data: bytes(len(data)),
+    "0xff": lambda data: b"\xff" * len(data),
+    "inverted": lambda data: bytes(255 - byte for byte in data),
+    "nine bytes later": lambda data: (bytes(9) + data)[: len(data)],
+    "zeros from the middle": lambda data: data[: _used(data) // 2] + bytes(len(data) - _used(data) // 2),
+    "a hole": lambda data: data[: _used(data) // 3] + bytes(_used(data) // 3) + data[2 * (_used(data) // 3) :],
+    "zeros to the middle": lambda data: bytes(_used(data) // 2) + data[_used(data) // 2 :],
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize(
+    ("name", "place"),
+    rest_is_slow([
+        ("killed-5.3.3", 4), ("upgraded-4.2.0-4.3.0", 0), ("common-4.9.7", 0), ("killed-5.3.3", -2),
+        ("multipath-5.5.0", 1),
+    ], quick=1),
+)
+def test_whole_files(tmp_path: Path, name: str, place: int, deed: str) -> None:
+    """Many of these were answered with status 0 and others than the true transactions, or PENDING for UNDECIDABLE."""
+    root = copy_of(name, tmp_path)
+    file = [path for path in log_files(root) if path.read_bytes().strip(b"\0")][place]
+    file.write_bytes(DEEDS[deed](file.read_bytes()))
+    whole = audit([open_store(root)], settings_of(name))
+    rows = whole.table()
+    states = dict(zip(rows["transaction_id"].to_pylist(), rows["state"].to_pylist(), strict=True))
+    hanging = pending([open_store(root)], settings_of(name))
+    assert hanging.table().to_pylist() == open_rows(rows).to_pylist()
+    assert errors(hanging)
+    for row in audit([opened(name)], settings_of(name)).table().to_pylist()[::8]:
+        identity = row["transaction_id"]
+        try:
+            [shown] = show([open_store(root)], settings_of(name), identity).table().to_pylist()
+        except EvidenceMissing:
+            assert identity not in states
+        else:
+            assert shown["state"] == states[identity]
+    looked = lookup([open_store(root)], settings_of(name), ["UNKNOWN", *list(states)[::8]]).table()
+    assert looked["state"].to_pylist() == [states[name] for name in looked["transaction_id"].to_pylist()]
+
+
+def errors(reading: Reading) -> list[str]:
+    return [finding.code for finding in reading.findings if finding.kind.severity == "error"]
+
+
+def test_a_record_that_the_index_knows_by_another_key(tmp_path: Path) -> None:
+    """One byte of the UNIQ_KEY of a COMMIT record: by the index it named no transaction, and that was ROLLED_BACK."""
+    name = "busystop-4.9.7"
+    root = copy_of(name, tmp_path)
+    row = next(row for row in audit([opened(name)], settings_of(name)).table().to_pylist() if row["final_records"])
+    final = row["final_records"][0]["commit_log_offset"]
+    file = log_files(root)[0]
+    at = file.read_bytes().index(row["transaction_id"].encode(), final)
+    flip_byte(file, at + 3, 1)
+    by_scan = show([open_store(root)], settings_of(name), row["transaction_id"], scan=True).table()["state"].to_pylist()
+    reading = show([open_store(root)], settings_of(name), row["transaction_id"])
+    assert reading.table()["state"].to_pylist() == by_scan
+    assert any("not the key that the index knows it by" in note for note in reading.notes)
+
+
+def test_undamaged_logs_join() -> None:
+    for name in with_several_segments():
+        assert broken_join(opened(name)) is None
+        assert unseen_joins(opened(name)) == max(0, len(opened(name).commit_log) - JOINS_MAX)
+
+
+@pytest.mark.parametrize("name", ["busystop-4.9.7", "killed-5.3.3", "multipath-5.5.0", "delayed-5.1.4"])
+def test_undamaged_logs_need_no_scan(name: str) -> None:
+    reading = pending([opened(name)], settings_of(name))
+    assert not errors(reading)
+    assert not [note for note in reading.notes if " because " in note]
+
+
+def test_a_half_copy_with_another_number_than_its_slot(tmp_path: Path) -> None:
+    """A half copy's own number, changed in one byte: an op of another half seemed to end it."""
+    name = "busystop-4.9.7"
+    root = copy_of(name, tmp_path)
+    row = next(row for row in audit([opened(name)], settings_of(name)).table().to_pylist() if row["half_copies"])
+    flip_byte(log_files(root)[0], row["half_copies"][0]["commit_log_offset"] + AT["queue_offset"] + 7, 1)
+    require_a_scan_where_it_is_asked_for(root, name, row["transaction_id"])
+
+
+def test_an_op_slot_before_the_first_that_is_read(tmp_path: Path) -> None:
+    """The first slot of the op queue is rubbish: the reading began behind it, and its op ended nothing."""
+    name = "cursoredited-5.1.4"
+    root = copy_of(name, tmp_path)
+    [file, *_] = sorted((root / "consumequeue" / OP_TOPIC / "0").iterdir())
+    flip_byte(file, 0, 0x80)
+    require_a_scan_where_it_is_asked_for(root, name, None)
+
+
+def test_an_op_message_that_cannot_be_read(tmp_path: Path) -> None:
+    """What it ended was PENDING for `pending` and `show`, and UNDECIDABLE for an audit."""
+    name = "cursorback-4.3.0"
+    root = copy_of(name, tmp_path)
+    row = next(row for row in audit([opened(name)], settings_of(name)).table().to_pylist()
+               if row["state"] == "ROLLED_BACK" and len(row["op_marks"]) == 1)
+    flip_byte(log_files(root)[0], row["op_marks"][0]["commit_log_offset"] + AT["body_crc"], 1)
+    require_a_scan_where_it_is_asked_for(root, name, row["transaction_id"])
+    [shown] = show([open_store(root)], settings_of(name), row["transaction_id"]).table()["state"].to_pylist()
+    assert shown == "UNDECIDABLE"
+
+
+def test_a_first_half_slot_that_leads_to_the_log_s_begin(tmp_path: Path) -> None:
+    """Half messages seemed as old as the log, so that no prepared record was looked for, and eight were pending."""
+    name = "upgraded-4.2.0-4.3.0"
+    root = copy_of(name, tmp_path)
+    [file, *_] = sorted((root / "consumequeue" / HALF_TOPIC / "0").iterdir())
+    data = file.read_bytes()
+    file.write_bytes(bytes(8) + data[8:])
+    require_a_scan_where_it_is_asked_for(root, name, None)
+
+
+def test_a_commit_record_that_seems_prepared(tmp_path: Path) -> None:
+    """By the index it was one more half copy, of another design, and the transaction was ROLLED_BACK."""
+    name = "busystop-4.3.0"
+    root = copy_of(name, tmp_path)
+    row = next(row for row in audit([opened(name)], settings_of(name)).table().to_pylist()
+               if row["final_records"] and not row["half_copies"][0]["commit_log_offset"])
+    flip_byte(log_files(root)[0], row["final_records"][0]["commit_log_offset"] + AT["sys_flag"] + 3, 0x0F)
+    require_a_scan_where_it_is_asked_for(root, name, row["transaction_id"])
+
+
+def test_an_index_entry_with_another_hash(tmp_path: Path) -> None:
+    """One bit of a hash in a small index: the COMMIT record was not found, and its transaction was ROLLED_BACK."""
+    name = "cursoredited-5.1.4"
+    root = copy_of(name, tmp_path)
+    [file] = (root / "index").iterdir()
+    index = open_index_file(open_store(root).index_files[0])
+    with index.segment.open() as opened_file:
+        entries = entries_at(opened_file, index, np.arange(1, index.entries_count + 1))
+    rows = audit([opened(name)], settings_of(name)).table().to_pylist()
+    finals = {record["commit_log_offset"] for row in rows for record in row["final_records"] if row["op_marks"]}
+    hurt = [number for number, entry in enumerate(entries.tolist(), 1)
+            if entry[1] in finals and not entry[3] and number not in entries["previous_entry_number"]]
+    assert hurt
+    for number in hurt:
+        flip_byte(file, index.entry_position(number), 0x40)
+        hanging = pending([open_store(root)], settings_of(name)).table()
+        assert hanging.to_pylist() == open_rows(audit([open_store(root)], settings_of(name)).table()).to_pylist()
+        flip_byte(file, index.entry_position(number), 0x40)
+
+
+def _cursor_beyond_the_end(root: Path) -> None:
+    file = root / "config" / "consumerOffset.json"
+    text = re.sub(rf'("{HALF_TOPIC}@[^"]*":\{{0:)\d+', r"\g<1>9999", file.read_text())
+    assert text != file.read_text()
+    file.write_text(text)
+
+
+@pytest.mark.parametrize("name", ["busystop-5.1.4", "poison-4.4.0", "killed-4.9.7"])
+def test_a_cursor_beyond_the_end_decides_nothing(tmp_path: Path, name: str) -> None:
+    """All that it seemed to have passed was LOST, and the broker resets it and asks for all of them."""
+    root = copy_of(name, tmp_path)
+    before = audit([opened(name)], settings_of(name)).table()
+    _cursor_beyond_the_end(root)
+    reading = audit([open_store(root)], settings_of(name))
+    states = reading.table()["state"].to_pylist()
+    assert "cursor-beyond-end" in errors(reading)
+    assert "LOST" not in states
+    assert {"PENDING", "UNDECIDABLE"} & set(states) == {"UNDECIDABLE"}
+    assert states.count("COMMITTED") == before["state"].to_pylist().count("COMMITTED")
+
+
+def test_a_cursor_beyond_the_end_is_no_premise_of_show(tmp_path: Path) -> None:
+    name = "busystop-4.9.7"
+    root = copy_of(name, tmp_path)
+    [row, *_] = audit([opened(name)], settings_of(name)).table().to_pylist()
+    _cursor_beyond_the_end(root)
+    reading = show([open_store(root)], settings_of(name), row["transaction_id"])
+    reading.table()
+    assert "cursor-beyond-end" in errors(reading)
+
+
+@pytest.mark.parametrize("number", [0x2F, 0xEA])
+@pytest.mark.parametrize(("name", "is_discarded"), [("busystop-4.9.7", False), ("cursoredited-5.5.0", True)])
+def test_a_half_copy_of_another_queue(tmp_path: Path, name: str, is_discarded: bool, number: int) -> None:
+    """A queue_id that the half topic has not: no op ended the copy, and the row was PENDING or DISCARDED."""
+    root = copy_of(name, tmp_path)
+    row = next(
+        row for row in audit([opened(name)], settings_of(name)).table().to_pylist()
+        if row["state"] == "ROLLED_BACK" and bool(row["discard_copies"]) == is_discarded
+    )
+    flip_byte(log_files(root)[0], row["half_copies"][0]["commit_log_offset"] + AT["queue_id"], number)
+    for scan in (False, True):
+        shown = show([open_store(root)], settings_of(name), row["transaction_id"], scan=scan)
+        assert shown.table()["state"].to_pylist() == ["UNDECIDABLE"]
+        assert errors(shown)
+
+
+@pytest.mark.parametrize("number", [0x2F, 0xEA])
+def test_a_half_copy_of_another_queue_in_rocksdb(tmp_path: Path, number: int) -> None:
+    """There no slot is held against it: a COMMITTED one seemed to be before the check, and nothing was said."""
+    name = "rocksdb-single-5.5.0"
+    root = copy_of(name, tmp_path)
+    [*_, row] = (
+        row for row in audit([opened(name)], settings_of(name)).table().to_pylist()
+        if row["state"] == "COMMITTED" and row["half_copies"]
+    )
+    flip_byte(log_files(root)[0], row["half_copies"][0]["commit_log_offset"] + AT["queue_id"], number)
+    for reading in (pending([open_store(root)], settings_of(name)), audit([open_store(root)], settings_of(name))):
+        reading.table()
+        assert "slot-mismatch" in errors(reading)
+
+
+def test_the_last_op_slot_cannot_be(tmp_path: Path) -> None:
+    """A record length of 0 in the last slot: the queue seemed to end before it, and its op ended nothing."""
+    name = "cursorback-4.3.0"
+    root = copy_of(name, tmp_path)
+    [file, *_] = sorted((root / "consumequeue" / OP_TOPIC / "0").iterdir())
+    data = file.read_bytes()
+    begin = (_used(data) - 1) // 20 * 20 + 8
+    file.write_bytes(data[:begin] + bytes(4) + data[begin + 4 :])  # record_length_bytes
+    require_a_scan_where_it_is_asked_for(root, name, None)
+    truth = open_rows(audit([opened(name)], settings_of(name)).table())
+    hanging = pending([open_store(root)], settings_of(name))
+    assert hanging.table()["state"].to_pylist() == truth["state"].to_pylist()
+    assert any("slots behind" in note for note in hanging.notes)
+
+
+@pytest.mark.parametrize("kind", ["half_copies", "discard_copies"])
+def test_a_group_that_goes_on_into_the_next_property(tmp_path: Path, kind: str) -> None:
+    """The end of the group of one copy, changed in one bit: it seemed to be of another transaction with the same id."""
+    name = "fifteen-4.9.7"
+    root = copy_of(name, tmp_path)
+    row = next(row for row in audit([opened(name)], settings_of(name)).table().to_pylist() if row["discard_copies"])
+    file = log_files(root)[0]
+    at = file.read_bytes().index(b"PGROUP\x01", row[kind][-1]["commit_log_offset"])
+    flip_byte(file, file.read_bytes().index(b"\x02", at), 1)
+    for scan in (False, True):
+        shown = show([open_store(root)], settings_of(name), row["transaction_id"], scan=scan)
+        assert set(shown.table()["state"].to_pylist()) == {"UNDECIDABLE"}
+        assert "half-unreadable" in errors(shown)
+
+
+def require_a_scan_where_it_is_asked_for(root: Path, name: str, identity: str | None) -> None:
+    """That the fast path gives what the scan gives."""
+    hanging = pending([open_store(root)], settings_of(name)).table().to_pylist()
+    assert hanging == open_rows(audit([open_store(root)], settings_of(name)).table()).to_pylist()
+    if identity is not None:
+        by_scan, shown = (
+            show([open_store(root)], settings_of(name), identity, scan=scan).table()["state"].to_pylist()
+            for scan in (True, False)
+        )
+        assert shown == by_scan

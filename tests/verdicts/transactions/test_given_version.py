@@ -1,0 +1,56 @@
+"""A version that an operator names: held against what the files show, and against the releases that are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from readers.model.errors import BadRequest
+from readers.store.broker_settings import broker_settings, parse_version, release_before
+from readers.store.store import open_store
+from tests.brokers import corpus
+from tests.representatives import each_store
+
+
+@pytest.mark.parametrize(
+    ("given", "known"),
+    [("9.9.9", (5, 5, 1)), ("5.3.9", (5, 3, 4)), ("5.3.3", (5, 3, 3)), ("3.3.0", (3, 2, 999)), ("2.9.9", None)],
+)
+def test_a_release_that_is_not_known_is_treated_as_the_one_before(
+    given: str, known: tuple[int, int, int] | None
+) -> None:
+    assert release_before(parse_version(given)) == known
+
+
+@pytest.mark.parametrize("name", ["common-5.3.3", "common-5.1.4", "killed-5.5.0"])
+def test_a_version_before_what_the_last_broker_wrote_is_refused(tmp_path: Path, name: str) -> None:
+    store = open_store(corpus.unpack(name, tmp_path))
+    for version in ("3.2.6", "4.9.8"):
+        with pytest.raises(BadRequest, match="contradicts"):
+            broker_settings(store, version=version)
+
+
+def test_a_broker_that_was_set_back_is_believed_and_what_it_once_was_is_said(tmp_path: Path) -> None:
+    store = open_store(corpus.unpack("common-5.3.3", tmp_path))
+    settings = broker_settings(store, version="5.1.0")
+    assert settings.version_low == settings.version_high == (5, 1, 0)
+    assert "once it was 5.2.0 or later: config/transactionMetrics" in settings.describe()
+
+
+def test_what_is_not_known_is_said(tmp_path: Path) -> None:
+    store = open_store(corpus.unpack("common-4.9.7", tmp_path))
+    settings = broker_settings(store, version="9.9.9")
+    assert settings.version == "5.5.1"
+    assert "given as 9.9.9, which is not known here" in settings.describe()
+    assert "the last one was 4.9.8 or earlier" in settings.describe()
+
+
+@pytest.mark.parametrize("name", each_store(corpus.all_names()))
+def test_the_version_that_wrote_a_store_is_believed_without_a_word(name: str, tmp_path: Path) -> None:
+    recipe = corpus.recipe(name)
+    version = str(recipe.get("upgrade", recipe["version"]))
+    settings = broker_settings(open_store(corpus.unpack(name, tmp_path)), version=version)
+    assert settings.version == version
+    words = ", once it was 5.4.0 or later (rocksdbstore)" if recipe.get("earlier") else ""
+    assert settings.origin["version_low"] == f"given{words}"

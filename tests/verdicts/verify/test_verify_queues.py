@@ -1,0 +1,134 @@
+"""What a verification says of damaged consume queues: the damage and nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from readers.queues.consume_queue import SLOT
+from readers.store.store import HALF_TOPIC, OP_TOPIC
+from tests.forge import damage
+from tests.forge.damage import queue_files
+from tests.forge.stores import copy_of
+from tests.verdicts.verifying import findings, the_one, worse_than_notes
+
+
+def used_queues(root: Path, kind: str = "consumequeue") -> list[Path]:
+    """Queue files with a used slot."""
+    return [file for file in sorted((root / kind).rglob("0" * 20)) if file.read_bytes().strip(b"\0")]
+
+
+def wrong_offset(slot: bytes) -> bytes:
+    return SLOT.pack(**{**SLOT.unpack(slot), "commit_log_offset": SLOT.unpack(slot)["commit_log_offset"] + 1})
+
+
+def wrong_length(slot: bytes) -> bytes:
+    return SLOT.pack(**{**SLOT.unpack(slot), "record_length_bytes": SLOT.unpack(slot)["record_length_bytes"] + 1})
+
+
+def wrong_tag(slot: bytes) -> bytes:
+    return SLOT.pack(**{**SLOT.unpack(slot), "tags_code": SLOT.unpack(slot)["tags_code"] + 1})
+
+
+def outside(slot: bytes) -> bytes:
+    return SLOT.pack(**{**SLOT.unpack(slot), "commit_log_offset": 1 << 40})
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (wrong_offset, "slot-mismatch"), (wrong_length, "slot-mismatch"), (wrong_tag, "slot-mismatch"),
+        (outside, "slot-dangling"), (lambda _: bytes(20), "slot-invalid"), (lambda _: b"\xff" * 20, "slot-invalid"),
+    ],
+)
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_slot(copy: Path, change: Callable[[bytes], bytes], code: str, number: int) -> None:
+    file = queue_files(copy, HALF_TOPIC)[0]
+    slot = file.read_bytes()[number * 20 :][:20]
+    damage.write_bytes(file, number * 20, change(slot))
+    for split_bytes in (1 << 27, 7001, 499):
+        row = the_one(findings(copy, split_bytes=split_bytes))
+        assert (row["code"], row["file"], row["position_bytes"], row["length_bytes"]) == (
+            code, str(file), number * 20, 20,
+        )
+
+
+def test_two_slots_are_swapped(copy: Path) -> None:
+    file = queue_files(copy, HALF_TOPIC)[0]
+    data = file.read_bytes()
+    damage.write_bytes(file, 40, data[60:80] + data[40:60])
+    row = the_one(findings(copy))
+    assert (row["code"], row["position_bytes"], row["length_bytes"]) == ("slot-mismatch", 40, 40)
+
+
+def test_the_last_slots_are_missing(copy: Path) -> None:
+    """In a store that was stopped they must be there; a broker that was killed had not entered them yet."""
+    file = queue_files(copy, HALF_TOPIC)[0]
+    used = len(file.read_bytes().rstrip(b"\0")) // 20 + 1  # the half queue's tags may end in zeros
+    slots = [SLOT.unpack(file.read_bytes()[n * 20 :][:20]) for n in range(used) if n * 20 + 20 <= file.stat().st_size]
+    real = [slot for slot in slots if slot["record_length_bytes"]]
+    damage.zero_bytes(file, (len(real) - 2) * 20, 40)
+    rows = [row for row in findings(copy) if not row["code"].startswith("cursor")]
+    row = the_one(rows)
+    assert (row["code"], row["commit_log_offset"]) == ("slot-missing", real[-2]["commit_log_offset"])
+    assert "and of 1 more" in row["expected"]
+    (copy / "abort").write_bytes(b"")
+    (row,) = [row for row in findings(copy) if not row["code"].startswith("cursor")]
+    assert (row["code"], row["severity"]) == ("slot-pending", "note")
+
+
+def test_a_queue_is_missing(copy: Path) -> None:
+    directory = queue_files(copy, OP_TOPIC)[0].parent
+    damage.drop(directory)
+    row = the_one(findings(copy))
+    assert (row["code"], row["file"]) == ("queue-missing", str(directory))
+
+
+def test_queues_of_another_log(copy: Path, tmp_path: Path) -> None:
+    """However many slots are wrong, they are few findings."""
+    one, other = queue_files(copy, HALF_TOPIC)[0], queue_files(copy, OP_TOPIC)[0]
+    damage.swap(one, other)
+    rows = findings(copy)
+    wrong = [row for row in rows if row["file"] in (str(one), str(other))]
+    assert {row["code"] for row in wrong} == {"slot-mismatch"}
+    assert len(rows) < 40
+
+
+@pytest.mark.parametrize("name", ["batchcq-5.3.3", "cqext-5.3.3"])
+def test_slots_of_other_queues(name: str, tmp_path: Path) -> None:
+    root = copy_of(name, tmp_path)
+    kind, size = ("batchconsumequeue", 46) if name.startswith("batch") else ("consumequeue", 20)
+    file = used_queues(root, kind)[0]
+    damage.write_bytes(file, 8, (1).to_bytes(4, "big"))  # a record of one byte
+    row = the_one(findings(root))
+    assert (row["code"], row["file"], row["position_bytes"], row["length_bytes"]) == (
+        "slot-mismatch", str(file), 0, size,
+    )
+
+
+@pytest.mark.parametrize("name", ["common-4.3.0", "common-5.5.0", "killed-5.1.4", "delayed-5.1.4"])
+def test_any_byte_of_any_slot(name: str, tmp_path: Path) -> None:
+    """One wrong byte of a slot is one finding, there."""
+    root = copy_of(name, tmp_path)
+    chance = random.Random(name)
+    files = used_queues(root)
+    for _ in range(60):
+        file = chance.choice(files)
+        data = file.read_bytes()
+        used = -(-len(data.rstrip(b"\0")) // 20)
+        place = chance.randrange(used * 20)
+        number = place // 20
+        mask = chance.randint(1, 255)
+        if SLOT.unpack(data[number * 20 :][:20])["record_length_bytes"] == 0:
+            continue
+        damage.flip_byte(file, place, mask)
+        rows = worse_than_notes(findings(root, split_bytes=chance.choice((1 << 27, 7001))))
+        damage.write_bytes(file, 0, data)
+        if "SCHEDULE" in str(file) and place % 20 >= 12 and not rows:
+            continue  # how long a message is delayed is configuration
+        row = the_one(rows)
+        assert row["file"] == str(file), (place, mask, row)
+        assert row["position_bytes"] == number * 20, (place, mask, row)

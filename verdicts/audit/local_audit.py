@@ -1,0 +1,295 @@
+"""Runs the audit over stores on this machine: in this process for small stores, in one per core for large ones.
+
+Memory is bounded whatever the log's length: witnesses are set aside by transaction (`spool.py`), and one partition
+after another is judged. The rules are in `judge.py`, and the same function judges what the fast path finds.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from readers.jobs.spool import Spool
+from readers.jobs.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers
+from readers.log.commit_log import log_bytes
+from readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed, use_accelerator
+from readers.log.splits import SPLIT_BYTES, Split, SplitPlan, plan_splits
+from readers.model.columns import Int64s
+from readers.model.identities import identities, identity_hashes, partition_of
+from readers.model.tables import MARKS, TRANSACTIONS
+from readers.store.store import Store
+from verdicts.deadlines.discard_times import with_discard_times
+from verdicts.deadlines.foretelling import foretold_of_files, moment_ms
+from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
+from verdicts.evidence.store_facts import SettingsOf, store_facts
+from verdicts.evidence.witness_scan import IDENTIFIED, Scanned, are_of_half_topic, column, scan_witnesses
+from verdicts.model.foretold import Foretold
+from verdicts.model.reading import VerdictReading
+from verdicts.model.verdict_inputs import StoreView
+from verdicts.model.witnesses import Witnesses
+from verdicts.transactions.judge import judge
+
+#: Log bytes whose transactions are judged at once.
+PARTITION_BYTES = 96 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """How splits are scanned, and where their witnesses go."""
+
+    partitions_count: int
+    directory: Path | None
+    at_ms: int | None
+    is_accelerated: bool
+
+
+@dataclass(slots=True)
+class _SetAside:
+    """What one split said of itself, its witnesses by partition, and which halves went where."""
+
+    scanned: Scanned
+    spool: Spool
+    half_queue_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    half_partitions: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
+
+    @property
+    def stem(self) -> str:
+        """What the split's files are named by."""
+        return f"{self.scanned.split.number:08d}"
+
+
+def _scan_split(scan: _Scan, split: Split) -> _SetAside:
+    """Scan one split and set its witnesses aside."""
+    use_accelerator(scan.is_accelerated)
+    found = scan_witnesses(split, scan.at_ms)
+    result = _SetAside(found.scanned, Spool(scan.partitions_count, scan.directory))
+    for name in IDENTIFIED:
+        rows = getattr(found, name)
+        if rows:
+            numbers = partition_of(found.hashes[name], scan.partitions_count)
+            result.spool.add(name, rows, numbers, result.stem)
+            if name == "halves":
+                _keep_places(result, rows, numbers)
+    if found.marks:
+        # Where op numbers go is known when all halves are: until then they are one partition.
+        whole = Spool(1, scan.directory)
+        numbers = np.zeros(sum(len(rows) for rows in found.marks), np.int64)
+        whole.add("marks-unsorted", found.marks, numbers, result.stem)
+        result.spool.merge(whole)
+    return result
+
+
+def _keep_places(result: _SetAside, rows: list[pa.RecordBatch], numbers: Int64s) -> None:
+    """Where the half copies of the half topic went: op messages name them by queue offset."""
+    offsets, chosen = column(rows, "queue_offset"), np.concatenate([are_of_half_topic(some) for some in rows])
+    if not chosen.all():
+        offsets, numbers = offsets[chosen], numbers[chosen]
+    result.half_partitions = numbers.astype(np.uint16)
+    result.half_queue_offsets = offsets
+
+
+class _Marks:
+    """Op marks sent to the partitions of the halves that they name."""
+
+    def __init__(self, parts: list[_SetAside], partitions_count: int) -> None:
+        self.partitions_count = partitions_count
+        offsets = np.concatenate([np.empty(0, np.int64), *(part.half_queue_offsets for part in parts)])
+        partitions = np.concatenate([np.empty(0, np.uint16), *(part.half_partitions for part in parts)])
+        if (np.diff(offsets) < 0).any():
+            order = np.argsort(offsets, kind="stable")
+            offsets, partitions = offsets[order], partitions[order]
+        self._offsets, self._partitions = offsets, partitions
+        self._first = int(offsets[0]) if len(offsets) else 0
+        self._is_dense = len(offsets) > 0 and bool((np.diff(offsets) == 1).all())
+
+    def spread(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
+        """The marks that name a half, once for each partition that has one; and those partitions."""
+        numbers = np.asarray(rows["half_queue_offset"])
+        if self._is_dense:  # every number has one half: its place is its distance from the first
+            owners = np.flatnonzero((numbers >= self._first) & (numbers < self._first + len(self._offsets)))
+            partitions = self._partitions[numbers[owners] - self._first].astype(np.int64)
+            return (rows if len(owners) == len(numbers) else rows.take(pa.array(owners))), partitions
+        low = np.searchsorted(self._offsets, numbers, "left")
+        high = np.searchsorted(self._offsets, numbers, "right")
+        counts = high - low
+        owners = np.repeat(np.arange(len(numbers)), counts)
+        steps = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        partitions = self._partitions[np.repeat(low, counts) + steps].astype(np.int64)
+        if (counts > 1).any():  # a damaged queue offset: two halves claim one number
+            _, kept = np.unique(owners * self.partitions_count + partitions, return_index=True)
+            owners, partitions = owners[kept], partitions[kept]
+        return rows.take(pa.array(owners)), partitions
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """Partitions to judge together: one, or several that a final with another id than its copy's ties."""
+
+    spool: Spool
+    numbers: tuple[int, ...]
+    views: dict[str, StoreView]
+    foretold: dict[str, Foretold] = field(default_factory=dict)
+
+    def witnesses(self) -> Witnesses:
+        """Their witnesses, in log order."""
+        halves, marks, finals, discards, offset_marks = (
+            [batch for number in self.numbers for batch in self.spool.part(name, number)]
+            for name in ("halves", "marks", "finals", "discards", "offset_marks")
+        )
+        if len(self.numbers) > 1:  # a mark that names a half in each of two partitions stands in both
+            table = pa.Table.from_batches(marks, MARKS)
+            marks = table.group_by(MARKS.names, use_threads=False).aggregate([]).cast(MARKS).to_batches()
+        return Witnesses.of(halves, marks, finals, discards, offset_marks)
+
+
+def _judge_partition(task: _Verdict) -> list[pa.RecordBatch]:
+    rows = with_discard_times(judge(task.witnesses(), task.views), task.foretold)
+    return list(rows.combine_chunks().to_batches())
+
+
+def _judge_to_file(task: _Verdict) -> Path:
+    assert task.spool.directory is not None
+    path = task.spool.directory / f"verdicts-{task.numbers[0]}.arrow"
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, TRANSACTIONS) as writer:
+        for batch in _judge_partition(task):
+            writer.write_batch(batch)
+    return path
+
+
+def audit(
+    stores: list[Store],
+    settings_of: SettingsOf,
+    *,
+    at_ms: int | None = None,
+    processes: int | None = None,
+    split_bytes: int | None = None,
+    temporary_directory: str | None = None,
+    progress: Progress | None = None,
+) -> VerdictReading:
+    """The verdict on every transaction of the stores, which are one audit: copies and decisions join across them.
+
+    Shape:  batches of TRANSACTIONS. `processes`: at most so many; None is one per core, and one for small stores.
+            `split_bytes`: what one task reads; the rows are the same whatever it is.
+    Order:  of the first witness, within a partition; a store below ONE_PROCESS_BYTES_MAX is one partition.
+    Damage: findings; what it makes unknowable is UNDECIDABLE.
+    Raises: SourceError if nothing at all can be read.
+    """
+    reading = VerdictReading(TRANSACTIONS, [])
+    plan = plan_splits(stores, split_bytes=split_bytes or SPLIT_BYTES)
+    reading.batches = _audit(reading, plan, settings_of, at_ms, processes, temporary_directory, progress)
+    return reading
+
+
+def _audit(
+    reading: VerdictReading,
+    plan: SplitPlan,
+    settings_of: SettingsOf,
+    at_ms: int | None,
+    processes: int | None,
+    temporary_directory: str | None,
+    progress: Progress | None,
+) -> Iterator[pa.RecordBatch]:
+    stores = plan.stores
+    facts = {store.root: store_facts(store, settings_of) for store in stores}
+    reading.foretold |= {
+        root: foretold_of_files(fact.store, fact.settings, fact.cursors, moment_ms(fact.store), at_ms, fact.windows)
+        for root, fact in facts.items()
+    }
+    reading.notes += [f"{root}: {fact.claims.note}" for root, fact in facts.items() if fact.claims.note]
+    if at_ms is None:
+        reading.check_stops += [stop for fact in facts.values() for stop in fact.check_stops]
+    total = sum(log_bytes(store.commit_log) for store in stores)
+    workers = processes or os.cpu_count() or 1
+    is_small = total <= ONE_PROCESS_BYTES_MAX
+    fast = total >= ACCELERATED_BYTES_MIN * workers and is_accelerator_installed()
+    reading.notes.append(f"scanned by {'the accelerator' if fast else 'the reference path'}")
+    with tempfile.TemporaryDirectory(prefix="rmqtx-", dir=temporary_directory) as name:
+        directory = None if is_small else Path(name)
+        count = 1 if is_small else max(2, -(-total // PARTITION_BYTES))
+        scan = functools.partial(_scan_split, _Scan(count, directory, at_ms, fast))
+        with Workers(1 if is_small else workers) as pool:
+            spool = Spool(count, directory)
+            parts: list[_SetAside] = []
+            done = 0
+            for part in pool.run(scan, plan):
+                parts.append(part)
+                done += part.scanned.decoded_bytes
+                if progress is not None:
+                    progress(min(done, total), total)
+            if progress is not None:
+                progress(total, total)  # what no record explains was read too
+            kept = {id(part) for part in without_stale([part.scanned for part in parts])}
+            parts = [part for part in parts if id(part.scanned) in kept]
+            for part in parts:
+                spool.merge(part.spool)
+            ties: list[tuple[str, str]] = []
+            for store in stores:
+                mine = [part for part in parts if part.scanned.split.store.root == store.root]
+                conclusion = conclude(facts[store.root], [part.scanned for part in mine])
+                reading.coverage.extend(conclusion.coverage)
+                reading.findings.extend(conclusion.facts.findings)
+                reading.missing.extend(conclusion.facts.missing)
+                ties.extend(conclusion.ties)
+                _spread_marks(mine, spool, _damaged_halves(conclusion, mine, spool))
+            views = {root: fact.view(at_ms) for root, fact in facts.items()}
+            tasks = [_Verdict(spool, numbers, views, reading.foretold) for numbers in tied_partitions(ties, count)]
+            if directory is None:
+                yield from _judge_partition(tasks[0])
+            else:
+                for path in pool.run(_judge_to_file, tasks):
+                    with pa.memory_map(str(path)) as file:
+                        verdicts = pa.ipc.open_file(file)
+                        yield from (verdicts.get_batch(i) for i in range(verdicts.num_record_batches))
+                    path.unlink()
+
+
+def tied_partitions(ties: list[tuple[str, str]], partitions_count: int) -> list[tuple[int, ...]]:
+    """Which partitions are judged together: all that a chain of ties connects; most are alone.
+
+    Order: of the lowest number.
+    """
+    owners = list(range(partitions_count))
+
+    def owner(number: int) -> int:
+        while owners[number] != number:
+            number = owners[number]
+        return number
+
+    for pair in ties:
+        low, high = sorted(map(owner, partition_of(identity_hashes(pa.array(pair)), partitions_count).tolist()))
+        owners[high] = low
+    groups: dict[int, list[int]] = defaultdict(list)
+    for number in range(partitions_count):
+        groups[owner(number)].append(number)
+    return [tuple(numbers) for numbers in groups.values()]
+
+
+def _damaged_halves(conclusion: Conclusion, parts: list[_SetAside], spool: Spool) -> list[_SetAside]:
+    """The damaged half copies of a store put among the others; and the same as what a further split would give."""
+    rows = conclusion.damaged_halves
+    if not rows:
+        return []
+    hashes = np.concatenate([identity_hashes(identities(row)) for row in rows])
+    numbers = partition_of(hashes, spool.partitions_count)
+    spool.add("halves", rows, numbers, f"{parts[0].stem}-damaged")
+    return [
+        _SetAside(parts[0].scanned, Spool(1, None), column(rows, "queue_offset"), numbers.astype(np.uint16))
+    ]
+
+
+def _spread_marks(parts: list[_SetAside], spool: Spool, damaged: list[_SetAside]) -> None:
+    marks = _Marks([*parts, *damaged], spool.partitions_count)
+    for part in parts:
+        for batch in part.spool.part("marks-unsorted", 0):
+            rows, partitions = marks.spread(batch)
+            if len(rows):
+                spool.add("marks", [rows], partitions, part.stem)

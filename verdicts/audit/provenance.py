@@ -1,0 +1,211 @@
+"""Custody: what a result was made from and how, so that somebody else can make it again and find out what has changed.
+
+A store is known by its segments, each with its length and a digest: of head, tail and length, which cost two reads, or
+of all its bytes. The small files that verdicts rely on (cursors, checkpoint) are digested whole. Apart from times, the
+same question to the same bytes has the same custody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from readers.log.commit_log import last_with_data, written_bytes
+from readers.model.errors import SourceError
+from readers.model.findings import as_text
+from readers.storage.places import name_of
+from readers.storage.segments import OpenFile, Segment
+from readers.store.paths import CURSOR_FILES
+from readers.store.store import Store
+
+CUSTODY_VERSION = 1
+#: The key under which Parquet and Arrow files carry it in their schema's metadata.
+METADATA_KEY = b"rmqtx"
+#: How much of a segment's head and tail goes into its digest.
+EDGE_BYTES = 64 << 10
+_READ_BYTES = 4 << 20
+_SMALL_FILE_BYTES_MAX = 64 << 20
+#: Small files beside the log that verdicts rely on.
+_SMALL_FILES = (
+    "checkpoint", *(f"config/{one.name}{end}" for one in CURSOR_FILES for end in ("", ".bak")),
+    "config/transactionMetrics", "config/topics.json",
+)
+EDGES, WHOLE = "head, tail and length", "all bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What ran: its name, and how the bytes were split among its tasks. Units: bytes."""
+
+    name: str
+    split_bytes: int | None = None
+    splits_count: int | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """The same as JSON knows it."""
+        return {"name": self.name, "split_bytes": self.split_bytes, "splits_count": self.splits_count}
+
+
+def tool() -> str:
+    """The name and version of this program."""
+    try:
+        return f"rmqtx {version('rmqtx')}"
+    except PackageNotFoundError:  # run from a directory that nobody installed
+        return "rmqtx"
+
+
+def custody(
+    stores: list[dict[str, Any]],
+    *,
+    command: str,
+    options: Mapping[str, Any],
+    engine: Engine,
+    made_time_ms: int,
+    inputs: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """What a result is made from and how, as JSON knows it.
+
+    Shape:  `stores` as `store_custody` gives them, `inputs` as `file_custody` does: files beside the stores, such as a
+            ledger. `options` must hold nothing secret: they are written as they are.
+    Units:  epoch milliseconds. Only keys that end in `time_ms` differ between two runs over the same bytes.
+    """
+    return {
+        "custody_version": CUSTODY_VERSION,
+        "made_by": tool(),
+        "made_time_ms": made_time_ms,
+        "command": command,
+        "options": dict(sorted(options.items())),
+        "engine": engine.facts(),
+        "stores": stores,
+        "inputs": inputs or [],
+    }
+
+
+def store_custody(store: Store, *, hash_all: bool = False) -> dict[str, Any]:
+    """One store: how it stood when it was read, its segments and the small files beside them, each with a digest.
+
+    Shape:  `broker_process` is set, and the log may have grown since, where a broker holds the lock.
+    Units:  bytes.
+    Order:  segments by offset.
+    Damage: a file that cannot be read has a null digest and says why.
+    """
+    last = last_with_data(store.commit_log)
+    segments = [
+        _segment_facts(segment, hash_all=hash_all, is_open_ended=segment.base_offset >= last)
+        for segment in store.commit_log
+    ]
+    small = [facts for name in _SMALL_FILES if (facts := _small_file_facts(store, name)) is not None]
+    return {
+        "store": store.root,
+        "taken_time_ms": store.taken_time_ms,
+        "broker_process": store.used_by_process,
+        "aborted": store.aborted,
+        "commit_log_bytes": sum(segment.size_bytes for segment in store.commit_log),
+        "digest": _digest_of_all(segments, small),
+        "segments": segments,
+        "files": small,
+    }
+
+
+def file_custody(file: Path) -> dict[str, Any]:
+    """A file of this machine that went into a result, with a digest of all its bytes.
+
+    Damage: a file that cannot be read has a null digest and says why.
+    """
+    facts: dict[str, Any] = {"file": as_text(file), "size_bytes": None, "digest": None, "digest_of": WHOLE}
+    try:
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            return {**facts, "size_bytes": stream.tell(), "digest": f"sha256:{digest}"}
+    except OSError as error:
+        return {**facts, "unreadable": error.strerror}
+
+
+def as_json(facts: Mapping[str, Any]) -> str:
+    """The one text of some facts."""
+    return json.dumps(facts, ensure_ascii=True, separators=(",", ":"))
+
+
+def with_custody(schema: pa.Schema, facts: Mapping[str, Any]) -> pa.Schema:
+    """A schema that carries custody in its metadata."""
+    return schema.with_metadata({**(schema.metadata or {}), METADATA_KEY: as_json(facts).encode()})
+
+
+def custody_of(schema: pa.Schema) -> dict[str, Any] | None:
+    """The custody that a schema carries; None where it carries none."""
+    text = (schema.metadata or {}).get(METADATA_KEY)
+    if text is None:
+        return None
+    facts: dict[str, Any] = json.loads(text)
+    return facts
+
+
+def segment_digest(segment: Segment, *, hash_all: bool = False, is_open_ended: bool = True) -> str:
+    """`sha256:` and the digest of a segment: of its length, its first and its last EDGE_BYTES, or of all its bytes.
+
+    `is_open_ended`: it may end in preallocated zeros; then the tail is that of what is written, found by some twenty
+    small reads, so that the digest changes when the log grows.
+    Raises: SourceError.
+    """
+    with segment.open() as file:
+        if hash_all:
+            return _whole_digest(file)
+        tail = max(0, segment.size_bytes - EDGE_BYTES)
+        digest = hashlib.sha256(f"{segment.size_bytes}\n".encode())
+        digest.update(file.read(0, EDGE_BYTES))
+        last = file.read(tail, EDGE_BYTES)
+        digest.update(last)
+        if is_open_ended and not last.strip(b"\0"):
+            written = written_bytes(segment)
+            digest.update(file.read(max(0, written - EDGE_BYTES), EDGE_BYTES))
+        return f"sha256:{digest.hexdigest()}"
+
+
+def _whole_digest(file: OpenFile) -> str:
+    digest = hashlib.sha256()
+    for position in range(0, file.size_bytes, _READ_BYTES):
+        digest.update(file.read(position, _READ_BYTES))
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _segment_facts(segment: Segment, *, hash_all: bool, is_open_ended: bool) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "file": segment.file, "base_offset": segment.base_offset, "size_bytes": segment.size_bytes,
+        "digest": None, "digest_of": WHOLE if hash_all else EDGES,
+    }  # fmt: skip
+    try:
+        facts["digest"] = segment_digest(segment, hash_all=hash_all, is_open_ended=is_open_ended)
+    except SourceError as error:
+        facts["unreadable"] = str(error)
+    return facts
+
+
+def _small_file_facts(store: Store, name: str) -> dict[str, Any] | None:
+    place = store.place(*name.split("/"))
+    facts: dict[str, Any] = {"file": place, "size_bytes": None, "digest": None, "digest_of": WHOLE}
+    try:
+        content = store.files.content(place, _SMALL_FILE_BYTES_MAX)
+    except (OSError, SourceError) as error:
+        return {**facts, "unreadable": str(error)}
+    if content is None:
+        return None
+    if len(content) > _SMALL_FILE_BYTES_MAX:
+        return {**facts, "unreadable": f"longer than {_SMALL_FILE_BYTES_MAX} bytes"}
+    return {**facts, "size_bytes": len(content), "digest": f"sha256:{hashlib.sha256(content).hexdigest()}"}
+
+
+def _digest_of_all(segments: list[dict[str, Any]], small: list[dict[str, Any]]) -> str:
+    """One digest for a whole store, the same wherever its copy lies."""
+    digest = hashlib.sha256()
+    for facts in segments:
+        digest.update(f"{facts['base_offset']} {facts['size_bytes']} {facts['digest']}\n".encode())
+    for facts in small:
+        digest.update(f"{name_of(facts['file'])} {facts['size_bytes']} {facts['digest']}\n".encode())
+    return f"sha256:{digest.hexdigest()}"

@@ -1,0 +1,282 @@
+"""One transaction's life in order, and which consumer groups have read past its final."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from readers.cursors.cursors import CheckCursors, check_cursors, read_cursors
+from readers.log.properties import CHECK_TIMES, IMMUNITY
+from readers.log.record_at import block_at
+from readers.log.record_block import Block
+from readers.log.record_layout import COMMIT, TRANSACTION_MASK
+from readers.model.columns import integers
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from verdicts.evidence.store_facts import known_until_ms
+
+TIMELINE = pa.schema(
+    [
+        pa.field("time_ms", pa.int64()),
+        pa.field("event", pa.string()),
+        pa.field("store", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("queue_id", pa.int32()),
+        pa.field("queue_offset", pa.int64()),
+        pa.field("commit_log_offset", pa.int64()),
+        pa.field("message_id", pa.string()),
+        pa.field("detail", pa.string()),
+    ]
+)
+#: The place in a message id, after the broker's host.
+_OFFSET_DIGITS = 16
+_ROUND = "its commit, which went to the half topic: a delay had diverted the half (no consumer reads it there)"
+CONSUMERS = pa.schema(
+    [
+        pa.field("store", pa.string()),
+        pa.field("group", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("queue_id", pa.int32()),
+        pa.field("final_queue_offset", pa.int64()),
+        pa.field("next_queue_offset", pa.int64()),
+        pa.field("is_past", pa.bool_()),
+    ]
+)
+
+
+class RecordName(NamedTuple):
+    """What a record is called: its offset message id, and its topic; and what a half copy says of how it came there.
+
+    Shape: `is_resumed`: a resume set its checks back to 0. `is_immune`: written while its producer's immunity lasted,
+           so its producer was not asked. `is_commit`: the commit of a diverted half message.
+    """
+
+    message_id: str
+    topic: str
+    is_resumed: bool = False
+    is_immune: bool = False
+    is_commit: bool = False
+
+
+def record_names(block: Block) -> dict[int, RecordName]:
+    """Those of the records of a block, by commit-log offset."""
+    age_ms = block.header("store_time_ms") - block.header("born_time_ms")
+    immunity = np.asarray(integers(block.properties.text(IMMUNITY), pa.int64()).fill_null(0))
+    names = zip(
+        block.message_ids().to_pylist(), block.topic_texts().to_pylist(),
+        (checks == "0" for checks in block.properties.text(CHECK_TIMES).to_pylist()),
+        (age_ms < immunity * 1000).tolist(), (block.sys_flag & TRANSACTION_MASK == COMMIT).tolist(), strict=True,
+    )  # fmt: skip
+    return {
+        offset: RecordName(*name) for offset, name in zip(block.commit_log_offsets.tolist(), names, strict=True)
+    }
+
+
+class Surroundings(Protocol):
+    """What stands around a transaction's witnesses in the store, or at the broker, that they are from."""
+
+    @property
+    def root(self) -> str:
+        """What stands in the column `store`."""
+
+    def records(self, offsets: Iterable[int]) -> dict[int, RecordName]:
+        """What records at some commit-log offsets are called; those that cannot be read are left out."""
+
+    def cursors(self) -> list[dict[str, Any]]:
+        """Where consumer groups stand: group, topic, queue_id, next_queue_offset."""
+
+    def check_cursors(self) -> CheckCursors:
+        """Where the transaction check stands."""
+
+    def stopped_time_ms(self) -> int | None:
+        """When its broker stopped, as far as its files tell; None where it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSurroundings:
+    """Those of a store."""
+
+    store: Store
+
+    @property
+    def root(self) -> str:
+        """The store's root."""
+        return self.store.root
+
+    def records(self, offsets: Iterable[int]) -> dict[int, RecordName]:
+        """Read from its log."""
+        log = self.store.log()
+        try:
+            blocks = [block_at(log, offset) for offset in offsets]
+        finally:
+            log.close()
+        return {
+            offset: name for block in blocks if block is not None for offset, name in record_names(block).items()
+        }
+
+    def cursors(self) -> list[dict[str, Any]]:
+        """Read from config/consumerOffset.json."""
+        rows: list[dict[str, Any]] = read_cursors(self.store).table().to_pylist()
+        return rows
+
+    def check_cursors(self) -> CheckCursors:
+        """Read from the same file."""
+        return check_cursors(self.store)
+
+    def stopped_time_ms(self) -> int | None:
+        """By its checkpoint and its last records."""
+        return None if self.store.in_use else known_until_ms(self.store)
+
+
+def timeline(transaction: dict[str, Any], places: Sequence[Surroundings]) -> pa.Table:
+    """What happened to a transaction (a row of TRANSACTIONS as a dictionary), one row an event.
+
+    Shape: TIMELINE. The first copy is `sent`; one with a check behind it is a `check` (the broker put it back and
+           asked), whatever other copies count: where the check began again at an older cursor, chains go on side by
+           side. One that a resume made is `resumed`, any other a `put back`. A prepared record is `prepared`, and a
+           ROLLBACK record a `rollback`.
+    Order: time, then place in the log.
+    """
+    events: list[dict[str, Any]] = []
+    born = transaction["born_time_ms"]
+    if born is not None:
+        events.append({"time_ms": born, "event": "born", "detail": "producer clock"})
+    names = _record_names(transaction, places)
+    events.extend(_copy_events(transaction["half_copies"], names))
+    for mark in transaction["op_marks"]:
+        number = mark["half_queue_offset"]
+        named = "the half message" if number is None else f"half queue offset {number}"
+        events.append(_event(mark, "op", OP_TOPIC, f"ends {named}"))
+    for number, final in enumerate(transaction["final_records"], 1):
+        detail = "COMMIT record: consumers can read it" if number == 1 else f"COMMIT record number {number}"
+        events.append(_event(final, "commit", final["topic"], detail))
+    for copy in transaction["discard_copies"]:
+        events.append(_event(copy, "discard", DISCARD_TOPIC, "the broker gave up on it"))
+    _add_names(events, names)
+    events.sort(key=lambda event: (event["time_ms"], event.get("commit_log_offset") or -1))
+    return pa.Table.from_pylist(events, schema=TIMELINE)
+
+
+def _record_names(
+    transaction: dict[str, Any], places: Sequence[Surroundings]
+) -> dict[tuple[str, int], RecordName]:
+    """What the records of a transaction are called, by store and commit-log offset."""
+    kinds = ("half_copies", "op_marks", "final_records", "discard_copies")
+    entries = [entry for kind in kinds for entry in transaction[kind]]
+    return {
+        (place.root, offset): name
+        for place in places
+        for offset, name in place.records(
+            [entry["commit_log_offset"] for entry in entries if entry["store"] == place.root]
+        ).items()
+    }
+
+
+def _copy_events(
+    copies: Sequence[dict[str, Any]], names: dict[tuple[str, int], RecordName]
+) -> Iterator[dict[str, Any]]:
+    """Each half copy as what it is. Order: that of the copies."""
+    highest = 0
+    hosts: set[str] = set()
+    for number, copy in enumerate(copies):
+        name = names.get((copy["store"], copy["commit_log_offset"]), RecordName("", HALF_TOPIC))
+        checks = copy["checks_count"]
+        host = name.message_id[:-_OFFSET_DIGITS]
+        is_handed_on = bool(hosts) and host not in hosts and checks <= highest
+        event, detail = _copy_event(number, checks, highest, name, is_handed_on=is_handed_on)
+        yield _event(copy, event, HALF_TOPIC, detail)
+        highest = 0 if event == "resumed" else max(highest, checks)
+        hosts.add(host)
+
+
+def _copy_event(number: int, checks: int, highest: int, name: RecordName, *, is_handed_on: bool) -> tuple[str, str]:
+    """What a half copy is, after others of which the highest count of checks is known."""
+    if number == 0:
+        if name.is_commit:
+            return "sent", _ROUND
+        return "sent", f"first copy left in the log, {checks} checks before it" if checks else "half message stored"
+    if name.is_resumed:
+        return "resumed", "put back by a resume, with no checks behind it"
+    if is_handed_on:
+        return "put back", "handed on by another broker (a slave acting as master)"
+    if not checks:
+        return "put back", _ROUND if name.is_commit else "came to the half queue again, as after a delay"
+    if name.is_immune:
+        return "put back", f"check {checks}: put back and not asked, its producer's immunity was not over"
+    return "check", f"check {checks}: put back and asked{', in a chain of its own' if checks <= highest else ''}"
+
+
+def _event(entry: dict[str, Any], event: str, topic: str, detail: str) -> dict[str, Any]:
+    return {
+        "time_ms": entry["store_time_ms"],
+        "event": event,
+        "store": entry["store"],
+        "topic": topic,
+        "queue_id": entry["queue_id"],
+        "queue_offset": entry["queue_offset"],
+        "commit_log_offset": entry["commit_log_offset"],
+        "detail": detail,
+    }
+
+
+def _add_names(events: list[dict[str, Any]], names: dict[tuple[str, int], RecordName]) -> None:
+    """The message id of each record, and where it is of another design than the half topic, what it is there."""
+    firsts: dict[str, int] = {}
+    for event in events:
+        if "commit_log_offset" not in event:
+            continue
+        store, offset = event["store"], event["commit_log_offset"]
+        if event["topic"] == HALF_TOPIC:
+            firsts.setdefault(store, offset)
+        name = names.get((store, offset))
+        if name is None:
+            continue
+        event["message_id"] = name.message_id
+        if event["topic"] in (HALF_TOPIC, OP_TOPIC) and name.topic != event["topic"]:
+            event |= _of_other_design(event, name.topic, is_first=offset == firsts.get(store))
+
+
+def _of_other_design(event: dict[str, Any], topic: str, *, is_first: bool) -> dict[str, Any]:
+    """What a half copy or a mark is in the design that its topic tells."""
+    if topic in (ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
+        again = {"event": "resumed", "detail": "put into RocksDB again, with no checks behind it"}
+        is_again = topic == ROCKSDB_HALF_TOPIC and not is_first
+        return {"topic": topic, **(again if is_again else {})}
+    if event["topic"] == OP_TOPIC:
+        return {"topic": topic, "event": "rollback", "detail": "ROLLBACK record: nothing is delivered by it"}
+    number = event["queue_offset"]
+    return {"topic": topic, "event": "prepared", "detail": f"prepared record, number {number} in its broker's table"
+            if number else "prepared record stored"}
+
+
+def consumers_past(transaction: dict[str, Any], places: Sequence[Surroundings]) -> pa.Table:
+    """For each final and each consumer group of its topic: whether the group's cursor is past it.
+
+    A message that was committed is not thereby consumed: a group whose next queue offset is not past the final has
+    not confirmed it.
+    Shape: CONSUMERS.
+    Order: final, then group.
+    """
+    rows: list[dict[str, Any]] = []
+    for place in places if transaction["final_records"] else ():
+        cursors = place.cursors()
+        for final in transaction["final_records"]:
+            if final["store"] != place.root:
+                continue
+            for cursor in cursors:
+                if cursor["topic"] == final["topic"] and cursor["queue_id"] == final["queue_id"]:
+                    rows.append(
+                        {
+                            "store": place.root,
+                            "group": cursor["group"],
+                            "topic": final["topic"],
+                            "queue_id": final["queue_id"],
+                            "final_queue_offset": final["queue_offset"],
+                            "next_queue_offset": cursor["next_queue_offset"],
+                            "is_past": cursor["next_queue_offset"] > final["queue_offset"],
+                        }
+                    )
+    return pa.Table.from_pylist(rows, schema=CONSUMERS)

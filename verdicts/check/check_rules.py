@@ -1,0 +1,68 @@
+"""How the broker's check of half messages behaves, by version: what differs between them, as data.
+
+Source: TransactionalMessageServiceImpl, TransactionalMessageBridge, DefaultTransactionalMessageCheckListener, read at
+the tag of each version; FORMATS 5.7, 5.8, 2.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from readers.store.broker_settings import BrokerSettings, Version
+
+NEWEST: Version = (5, 5, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRules:
+    """The rules of one version.
+
+    Shape: `marks_done_at_once`: an op is done as soon as its half was met (4.6.0+), else only in a later round.
+           `end_is_illegal`: reading at the end of a queue counts as an illegal offset (before 4.6.0), which moves the
+           op cursor at once. `inflates`: copies are written with inflated bodies, and a body that is no whole stream
+           cannot be read (before 4.6.0). `unreadable_ends_round`: a half that cannot be read ends the round, and no
+           cursor is kept (before 4.9.5, and 5.0.0). `reads_lists`: ops hold several numbers, a wrong tag is no
+           hindrance, and an empty pull of ops costs a second (5.1.0+). `age_may_equal`: a half exactly as old as its
+           time is still too young (5.4.0+). `writes_discard_copy`: 4.5.2+. `ends_properties`: the last property has
+           an end mark too (to 4.9.0, and 5.2.0+). `overflow_to_begin`: an offset behind the end of a queue that
+           begins at 0 is corrected to 0 (before 4.9.4), not to the end.
+    """
+
+    version: Version
+    marks_done_at_once: bool
+    end_is_illegal: bool
+    inflates: bool
+    unreadable_ends_round: bool
+    reads_lists: bool
+    age_may_equal: bool
+    writes_discard_copy: bool
+    ends_properties: bool
+    overflow_to_begin: bool
+
+
+def check_rules(version: Version) -> CheckRules:
+    """The rules of a version."""
+    return CheckRules(
+        version=version,
+        marks_done_at_once=version >= (4, 6, 0),
+        end_is_illegal=version < (4, 6, 0),
+        inflates=version < (4, 6, 0),
+        unreadable_ends_round=version < (4, 9, 5) or version == (5, 0, 0),
+        reads_lists=version >= (5, 1, 0),
+        age_may_equal=version >= (5, 4, 0),
+        writes_discard_copy=version >= (4, 5, 2),
+        ends_properties=version <= (4, 9, 0) or version >= (5, 2, 0),
+        overflow_to_begin=version < (4, 9, 4),
+    )
+
+
+def supposed_version(settings: BrokerSettings) -> tuple[Version, str | None]:
+    """The version to go by, the youngest that it can be, and a note where it is not known exactly."""
+    low, high = settings.version_low, settings.version_high
+    if low is not None and low == high:
+        return low, None
+    if low is None and high is None:
+        return NEWEST, "no sign of the broker's version: the rules of 5.5.0 are supposed (--broker-version)"
+    chosen = NEWEST if high is None else high
+    dotted = ".".join(map(str, chosen))
+    return chosen, f"the broker is {settings.version}: the rules of {dotted} are supposed (--broker-version)"

@@ -1,0 +1,289 @@
+"""Where the broker's check comes no further, and what brings it past: the one place that says whether it is alive.
+
+What no broker can read stays so however often it looks, and what stands behind it is never asked for. How old
+everything is makes no difference to that: the round is played long after all times are over. Where nothing hinders a
+check of a running broker, and it stands still all the same, or never starts, nothing is asked for either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import numpy as np
+
+from readers.cursors.cursors import CheckCursors, check_cursors
+from readers.log.properties import UNIQ_KEY
+from readers.log.record_at import block_at
+from readers.log.record_block import Block
+from readers.model.errors import SourceError
+from readers.model.findings import Finding
+from readers.queues.consume_queue import open_queue
+from readers.store.broker_settings import BrokerSettings, Version
+from readers.store.fastjson import read_config
+from readers.store.store import HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, Store
+from verdicts.check.check_rules import NEWEST, CheckRules, check_rules
+from verdicts.check.half_queue_check import ROUND_LIMIT_MS, play_round
+from verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings
+from verdicts.check.steps import Action, Stop
+from verdicts.check.window import CheckWindow, CheckWindows, StoredHalves, StoredOps
+from verdicts.model.check_stop import CheckStop
+
+#: Of each way in which versions stop, the last one that does; what a store does not say of its broker leaves several.
+_LAST_OF_THEIR_KIND: tuple[Version, ...] = ((4, 5, 2), (4, 9, 4), (5, 0, 0), NEWEST)
+#: Nothing is too young, immune, spent or expired: a century later, with limits that nothing reaches.
+_LATE_MS = 100 * 365 * 86_400_000
+_ENDLESS = CheckSettings(0, 1 << 40, 1, 1 << 60)
+#: How much of a log is looked through for records that stand for those that were left out.
+_LOOKED_THROUGH_BYTES = 4 << 20
+#: What the check may add to the properties of a copy.
+_GROWTH_BYTES = 128
+
+
+#: Where a bundle says what stops the check of its store: what a slice leaves out does not show that.
+SLICE_FILE = "rmqtxCheckStops.json"
+
+
+def check_stops(
+    store: Store, settings: BrokerSettings, cursors: CheckCursors | None = None, windows: CheckWindows | None = None
+) -> list[CheckStop]:
+    """Where the check of each half queue of a store comes no further; nothing for a queue whose check goes on.
+
+    `cursors`: where the check stands, if not where the store says. `windows`: where those of the store are kept.
+    Damage: where cursors or queues cannot be read, nothing is said; whatever reads them reports it.
+    """
+    if store.has_rocksdb_queues:
+        return []
+    if store.size_bytes("config", SLICE_FILE):
+        return _of_slice(store)
+    cursors = cursors or check_cursors(store)
+    if cursors.half is None or cursors.op is None:
+        return []
+    windows, found = windows or CheckWindows(store), []
+    for queue_id in [number for topic, number in store.queues() if topic == HALF_TOPIC]:
+        try:
+            half, op = cursors.half.get(queue_id), cursors.op.get(queue_id)
+            stop = _stop_of_queue(store, settings, windows, queue_id, half, op)
+        except SourceError:
+            continue
+        found += [] if stop is None else [stop]
+    return found
+
+
+def words_of_slice(stops: Sequence[CheckStop]) -> dict[str, Any]:
+    """What a bundle says of them, without any name out of the store."""
+    kept = ("queue_id", "queue_offset", "is_op", "reach_end", "why", "since_ms", "is_readable")
+    return {"checkStops": [{name: getattr(stop, name) for name in kept} for stop in stops]}
+
+
+def _of_slice(store: Store) -> list[CheckStop]:
+    value = read_config(store, SLICE_FILE).value
+    entries = value.get("checkStops") if isinstance(value, dict) else None
+    try:
+        return [_stop_of_words(store.root, entry) for entry in entries or ()]
+    except (KeyError, TypeError, ValueError):  # it is none of ours
+        return []
+
+
+def _stop_of_words(root: str, words: Mapping[str, Any]) -> CheckStop:
+    numbers = [int(words[name]) for name in ("queue_id", "queue_offset", "reach_end")]
+    since_ms = None if words["since_ms"] is None else int(words["since_ms"])
+    if not all(0 <= number < 1 << 62 for number in (*numbers, since_ms or 0)):
+        raise ValueError("it is no queue offset")
+    return CheckStop(
+        root, numbers[0], numbers[1], bool(words["is_op"]), numbers[2], str(words["why"]), since_ms,
+        is_readable=bool(words["is_readable"]),
+    )
+
+
+def stop_findings(
+    store: Store, settings: BrokerSettings, cursors: CheckCursors | None = None
+) -> Iterator[Finding]:
+    """The same as findings. `cursors`: where the check stands, if not where the store says."""
+    for stop in check_stops(store, settings, cursors):
+        whose = "" if stop.is_op or stop.is_readable else ", of an unknown transaction"
+        whose = f" of transaction {stop.transaction_id}" if stop.transaction_id else whose
+        log = store.log()
+        try:
+            segment = None if stop.commit_log_offset is None else log.segment_at(stop.commit_log_offset)
+        finally:
+            log.close()
+        yield Finding(
+            store.root, "check-stopped", None if segment is None else segment.file,
+            None if segment is None or stop.commit_log_offset is None else stop.commit_log_offset - segment.base_offset,
+            commit_log_offset=stop.commit_log_offset,
+            actual=f"{'op' if stop.is_op else 'half'} queue offset {stop.queue_offset}{whose}: {stop.why}",
+            advice=remedy(stop, f"--store {quote(store.root)}", f" --store {quote(store.root)} --to DIR"),
+        )
+
+
+def _stop_of_queue(
+    store: Store, settings: BrokerSettings, windows: CheckWindows, queue_id: int, half: int | None, op: int | None
+) -> CheckStop | None:
+    rules, window = None, None
+    for version in _candidates(settings):
+        rules = check_rules(version)
+        window = windows.read(rules, queue_id, half, op)
+        stop = where_it_stops(store.root, window, rules)
+        if stop is not None:
+            return _of_record(store, blamed(stop, settings, version))
+    running_since_ms = _running_since_ms(store)
+    if window is None or running_since_ms is None:
+        return None
+    stop = where_it_stands(store.root, window, settings, running_since_ms, store.taken_time_ms)
+    return None if stop is None else _of_record(store, stop)
+
+
+def _candidates(settings: BrokerSettings) -> list[Version]:
+    """Versions that the broker can be of, one of each way to stop."""
+    low, high = settings.version_low or (4, 3, 0), settings.version_high or NEWEST
+    if low == high:
+        return [low]
+    kinds = [version for version in _LAST_OF_THEIR_KIND if low <= version <= high]
+    return kinds if high in kinds else [*kinds, high]
+
+
+def blamed(stop: CheckStop, settings: BrokerSettings, version: Version) -> CheckStop:
+    """The same with who stops there: a broker that goes by the rules of a version."""
+    if settings.version_low == settings.version_high is not None:
+        return replace(stop, why=f"broker {_dotted(version)} {stop.why}")
+    return replace(stop, why=f"a broker of {_dotted(version)} {stop.why}, and this may be one: --broker-version")
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
+def where_it_stops(root: str, window: CheckWindow, rules: CheckRules) -> CheckStop | None:
+    """The message that every round of a check ends at; None where none does. `why` lacks who stops there."""
+    state = window.state
+    if not may_stop(window):
+        return None
+    newest = max((int(times.max()) for times in _times(window) if len(times)), default=0)
+    played = play_round(state, rules, _ENDLESS, newest + _LATE_MS)
+    last = played.steps[-1] if played.steps else None
+    if played.stop is Stop.ABORTED and last is not None and last.action is Action.UNREADABLE:
+        if last.queue_offset < state.half_end:  # else a copy that is not there yet
+            place = last.queue_offset
+            return CheckStop(root, state.queue_id, place, False, place, "cannot read it")
+        return None
+    behind = state.half_cursor if last is None else last.queue_offset + 1
+    if played.stop is Stop.ABORTED:
+        why = "cannot read an op there or behind"
+        return CheckStop(root, state.queue_id, state.op_cursor, True, min(behind, state.half_end), why)
+    if played.stop is Stop.REFUSED:
+        why = "cannot put it back: its properties leave no room"
+        return CheckStop(root, state.queue_id, behind, False, behind, why)
+    return None
+
+
+def where_it_stands(
+    root: str, window: CheckWindow, settings: BrokerSettings, running_since_ms: int, now_ms: int
+) -> CheckStop | None:
+    """The half that a running broker's check should have come to long ago; None where it may still come.
+
+    Two intervals and a whole round have passed since it was due, all of them while the broker ran.
+    """
+    state = window.state
+    half = state.copy_at(state.half_cursor) if state.half_begin <= state.half_cursor < state.half_end else None
+    if half is None:
+        return None
+    due_ms = max(half.immunity_seconds or 0, 0) * 1_000 or settings.transaction_time_out_ms
+    due_ms += max(half.store_time_ms, half.born_time_ms)
+    patience_ms = 2 * settings.transaction_check_interval_ms + ROUND_LIMIT_MS
+    if now_ms - max(due_ms, running_since_ms) <= patience_ms:
+        return None
+    words = window.words.slice(half.row, 1).to_pylist()[0]
+    return CheckStop(
+        root, state.queue_id, state.half_cursor, False, state.half_cursor,
+        "the check stands still there, and nothing that can be read hinders it", due_ms,
+        words["transaction_id"], words["commit_log_offset"], is_readable=True,
+    )
+
+
+def _running_since_ms(store: Store) -> int | None:
+    """When the broker that runs on a store started: it writes its lock file then. None where none runs.
+
+    Source: DefaultMessageStore.start (4.3.0 to 5.5.0).
+    """
+    if not store.used_by_process or store.used_by_process < 0:
+        return None
+    try:
+        return Path(store.place("lock")).stat().st_mtime_ns // 1_000_000
+    except OSError:
+        return None
+
+
+def may_stop(window: CheckWindow) -> bool:
+    """Whether anything is there that a check can stop at; to play a round takes longer."""
+    halves, ops = window.state.halves, window.state.ops
+    assert isinstance(halves, StoredHalves)
+    assert isinstance(ops, StoredOps)
+    lengths = halves.numbers["fixed_properties_bytes"]
+    return (
+        bool((halves.rows < 0).any())
+        or bool((lengths > PROPERTIES_BYTES_MAX - _GROWTH_BYTES).any())
+        or any(op is None or not op.has_body for op in ops.ops)
+    )
+
+
+def _times(window: CheckWindow) -> Iterator[np.ndarray]:
+    halves = window.state.halves
+    assert isinstance(halves, StoredHalves)
+    yield halves.numbers["born_time_ms"]
+    yield halves.numbers["store_time_ms"]
+
+
+def _of_record(store: Store, stop: CheckStop) -> CheckStop | None:
+    """The same with what the record there says. None for what a running broker has only just written, its queues are
+    read later than its log; and in a bundle.
+    """
+    log = store.log()
+    try:
+        with open_queue(store, OP_TOPIC if stop.is_op else HALF_TOPIC, stop.queue_id) as queue:
+            offsets = queue.read(stop.queue_offset, stop.queue_offset + 1)[1].tolist()
+        offset = offsets[0] if offsets else None
+        if store.in_use and offset is not None and log.segment_at(offset) is None:
+            return None
+        block = None if offset is None else block_at(log, offset)
+    finally:
+        log.close()
+    if offset is None and _is_a_slice(store):
+        return None
+    return replace(stop, commit_log_offset=offset) if block is None else with_record(stop, block)
+
+
+def with_record(stop: CheckStop, block: Block) -> CheckStop:
+    """The same with what the record at which it stops says: the first one of a block."""
+    name = None
+    if not stop.is_op:
+        name = block.properties.text(UNIQ_KEY)[0].as_py() or block.message_ids()[0].as_py()
+    since_ms = int(block.header("store_time_ms")[0]) if stop.since_ms is None else stop.since_ms
+    offset = int(block.commit_log_offsets[0])
+    return replace(stop, commit_log_offset=offset, transaction_id=name, since_ms=since_ms)
+
+
+def _is_a_slice(store: Store) -> bool:
+    """Whether it is a bundle, whose queues lack what was left out; that stands between all that was chosen."""
+    with store.commit_log[0].open() as file:
+        return LEFT_OUT_TOPIC.encode() in file.read(0, _LOOKED_THROUGH_BYTES)
+
+
+def remedy(stop: CheckStop, arguments: str, acting: str | None) -> str:
+    """The next commands: settling the transaction is the better one, for nothing is abandoned.
+
+    `arguments` lead to the same store or broker; `acting`: those with which its files are changed, None for a broker.
+    """
+    if stop.is_readable:
+        return f"rmqtx show {stop.transaction_id} {arguments}; restart the broker, and look again"
+    over = None
+    if acting is not None:
+        over = f"rmqtx cursor set {'--op' if stop.is_op else '--half'} {stop.queue_offset + 1}{acting} steps over it"
+    if stop.transaction_id is None:
+        return f"{over}; say --dry-run first" if over else "stop the broker, and rmqtx verify its store"
+    by = f", with{acting}," if acting else ""
+    settled = f"rmqtx show {stop.transaction_id} {arguments}; commit, rollback or discard of it{by} lets the check pass"
+    return f"{settled}; {over}" if over else settled

@@ -1,0 +1,52 @@
+"""What the check decides about one half message that no op has ended: the tests of its loop, in one place.
+
+They take one half's numbers or arrays of them, so that half after half can be played (`half_queue_check.py`), and all open
+halves of a queue at once (`give_up.py`). A truth is a bool for numbers and an array of them for arrays.
+
+Source: broker/transaction/queue/TransactionalMessageServiceImpl.java check, needDiscard, needSkip; FORMATS 5.7, 5.8.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from readers.model.columns import Int64s
+from verdicts.check.check_rules import CheckRules
+from verdicts.check.state import CheckSettings
+
+_SLEEP_WITHOUT_OPS_MS = 1_000
+Number = int | Int64s
+Truth = Any
+
+
+def is_spent(checks: Number, settings: CheckSettings) -> Truth:
+    """Whether it has had all its checks: the check discards it, before it looks at anything else (needDiscard)."""
+    return checks >= settings.check_max
+
+
+def is_expired(age_ms: Number, settings: CheckSettings) -> Truth:
+    """Whether it was born longer ago than fileReservedTime: the check skips it, which discards it too (needSkip)."""
+    return age_ms > settings.reserved_ms
+
+
+def is_stored_since(store_time_ms: Number, begin_ms: int) -> Truth:
+    """Whether it was stored after the round began, as the round's own copies are: the round ends there."""
+    return store_time_ms >= begin_ms
+
+
+def is_younger(age_ms: Number, immunity_ms: Number, rules: CheckRules) -> Truth:
+    """Whether it is too young, or still immune."""
+    return age_ms <= immunity_ms if rules.age_may_equal else age_ms < immunity_ms
+
+
+def is_waited_for(age_ms: Number, settings: CheckSettings, rules: CheckRules) -> Truth:
+    """Whether one without an immunity of its own is too young: the round ends there, and all behind it wait too.
+
+    One from a producer whose clock is ahead is not.
+    """
+    return (age_ms >= 0) & is_younger(age_ms, settings.time_out_ms, rules)
+
+
+def wait_for_ops_ms(rules: CheckRules) -> int:
+    """How long the loop waits when it has read all ops, before it decides without one; before 5.1.0 a moment."""
+    return _SLEEP_WITHOUT_OPS_MS if rules.reads_lists else 1

@@ -1,0 +1,304 @@
+"""The broker's check of half messages as a pure function: what one round does to a state, and the state after it.
+
+Step for step what TransactionalMessageServiceImpl.check does on a master while nobody else writes: no producer answers,
+no half is sent. Puts go to the state in memory.
+
+Source: broker/transaction/queue/TransactionalMessageServiceImpl.java check, fillOpRemoveMap, checkPrepareQueueOffset;
+store/DefaultMessageStore.java getMessage; FORMATS 5.7, 5.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC
+from verdicts.check.check_rules import CheckRules
+from verdicts.check.decisions import is_expired, is_spent, is_stored_since, is_waited_for, is_younger, wait_for_ops_ms
+from verdicts.check.state import CheckSettings, CheckState, HalfCopy, Op
+from verdicts.check.steps import Action, Round, Step, Stop
+
+ROUND_LIMIT_MS = 60_000
+OPS_PER_PULL = 32
+#: maxTransferBytesOnMessageInMemory: no pull of several messages is larger.
+PULL_BYTES_MAX = 262_144
+_LONGER_TOPIC_BYTES = len(DISCARD_TOPIC) - len(HALF_TOPIC)
+
+
+class _Aborted(Exception):
+    """What the broker's loop throws and catches outside: the round ends, its cursors are not kept."""
+
+
+class _Pull(NamedTuple):
+    """An answer of the op queue. `found` is None where the broker gets no list at all."""
+
+    found: list[Op] | None
+    next_offset: int
+
+
+def play_round(
+    state: CheckState, rules: CheckRules, settings: CheckSettings, begin_ms: int, own_copies_in_sight: int | None = None
+) -> Round:
+    """One round of the check that begins at a time.
+
+    `own_copies_in_sight`: how many of the copies that the round puts back its loop finds in the queue before it ends;
+    all, unless the queue lags behind the log.
+    Order: steps as the broker makes them.
+    """
+    return _Pass(state, rules, settings, begin_ms, own_copies_in_sight).play()
+
+
+def play_rounds(state: CheckState, rules: CheckRules, settings: CheckSettings, begin_ms: int) -> Iterator[Round]:
+    """Round after round, without an end: the next begins one interval after the end of the one before."""
+    while True:
+        played = play_round(state, rules, settings, begin_ms)
+        yield played
+        state, begin_ms = played.state, played.end_ms + settings.interval_ms
+
+
+@dataclass(slots=True)
+class _Pass:
+    """A round in the making; fields are named after the variables of the broker's loop."""
+
+    state: CheckState
+    rules: CheckRules
+    settings: CheckSettings
+    begin_ms: int
+    own_copies_in_sight: int | None = None
+    elapsed_ms: int = 0
+    removed: dict[int, int] = field(default_factory=dict)
+    op_numbers: dict[int, set[int]] = field(default_factory=dict)
+    done: list[int] = field(default_factory=list)
+    op_cursor: int = 0
+    pulled: _Pull = field(default_factory=lambda: _Pull(None, 0))
+    nulls_count: int = 0
+    steps: list[Step] = field(default_factory=list)
+    appended: dict[int, HalfCopy] = field(default_factory=dict)
+    end: int = 0
+
+    @property
+    def now_ms(self) -> int:
+        return self.begin_ms + self.elapsed_ms
+
+    @property
+    def end_in_sight(self) -> int:
+        """Where the half queue ends for the loop."""
+        in_sight = self.own_copies_in_sight
+        return self.end if in_sight is None else min(self.end, self.state.half_end + in_sight)
+
+    def play(self) -> Round:
+        """Play it."""
+        state = self.state
+        self.op_cursor, self.end = state.op_cursor, state.half_end
+        half_cursor = state.half_cursor
+        try:
+            self._pull_ops(state.op_cursor)
+            half_cursor, stop = self._walk()
+            op_cursor = _advanced(self.done, state.op_cursor)
+            if op_cursor != state.op_cursor:
+                self.op_cursor = op_cursor
+        except _Aborted:
+            stop = Stop.ABORTED
+        kept = {place: copy for place, copy in state.appended.items() if place >= half_cursor}
+        after = replace(
+            state, half_cursor=half_cursor, half_end=self.end, op_cursor=self.op_cursor,
+            appended=kept | {place: copy for place, copy in self.appended.items() if place >= half_cursor},
+        )  # fmt: skip
+        return Round(self.begin_ms, self.now_ms, tuple(self.steps), stop, state, after)
+
+    def _walk(self) -> tuple[int, Stop]:
+        """The loop over the half queue: where it leaves the half cursor, and why it ended."""
+        place = self.state.half_cursor
+        while True:
+            if self.elapsed_ms > ROUND_LIMIT_MS:
+                return place, Stop.TIME
+            op = self.removed.pop(place, None)
+            if op is not None:
+                self._end(place, op)
+                place += 1
+                continue
+            half = self._half_at(place)
+            if half is None:
+                following, stop = self._without_half(place)
+                if stop is not None:
+                    return place, stop
+                place = following
+                continue
+            moved, stop = self._visit(place, half)
+            if stop is not None:
+                return place, stop
+            place += moved
+
+    def _half_at(self, place: int) -> HalfCopy | None:
+        if not self.state.half_begin <= place < self.end_in_sight:
+            return None
+        own = self.appended.get(place)
+        half = self.state.copy_at(place) if own is None else None if own.is_spoiled else own
+        if half is None and self.rules.unreadable_ends_round:
+            self.steps.append(Step(Action.UNREADABLE, place, None, self.now_ms))
+            raise _Aborted
+        return half
+
+    def _without_half(self, place: int) -> tuple[int, Stop | None]:
+        """No half in the slot: where to go on, or why the round ends. One empty slot of a round is passed over."""
+        end = self.end_in_sight
+        at_end = place == end or not end
+        self.nulls_count += 1
+        if self.nulls_count > 1 or not end or (at_end and not self.rules.end_is_illegal):
+            return place, Stop.END if at_end else Stop.UNREADABLE
+        if self.state.half_begin <= place < end:
+            self.steps.append(Step(Action.UNREADABLE, place, None, self.now_ms))
+            return place + 1, None
+        return self._corrected(place, self.state.half_begin, end), None
+
+    def _corrected(self, place: int, begin: int, end: int) -> int:
+        """Where the store says to go on from an offset outside of a queue."""
+        if not end:
+            return 0
+        if place < begin:
+            return begin
+        if place > end:
+            return 0 if begin == 0 and self.rules.overflow_to_begin else end
+        return place
+
+    def _visit(self, place: int, half: HalfCopy) -> tuple[int, Stop | None]:
+        """A half that no op has ended: how many slots to go on (0: look at it again), or why the round ends."""
+        checks = half.checks_count
+        if checks is not None and is_spent(checks, self.settings):
+            return self._discard(Action.DISCARDED, place, half, half)
+        counted = half._replace(checks_count=1 if checks is None else checks + 1)
+        age_ms = self.now_ms - half.born_time_ms
+        if is_expired(age_ms, self.settings):
+            return self._discard(Action.EXPIRED, place, half, counted)
+        if is_stored_since(half.store_time_ms, self.begin_ms):
+            return 0, Stop.OWN_COPY if place in self.appended else Stop.YOUNG
+        immunity_ms = self.settings.time_out_ms
+        if half.immunity_seconds is not None:
+            if half.immunity_seconds != -1:
+                immunity_ms = half.immunity_seconds * 1_000
+            if is_younger(age_ms, immunity_ms, self.rules) and self._put_back_immune(place, half, counted):
+                return 1, None
+        elif is_waited_for(age_ms, self.settings, self.rules):
+            return 0, Stop.YOUNG
+        if self._is_due(age_ms, immunity_ms):
+            return self._check(place, half, counted)
+        self._pull_ops(self.pulled.next_offset)
+        if self.pulled.found is None:
+            self.elapsed_ms += wait_for_ops_ms(self.rules)
+        return 0, None
+
+    def _is_due(self, age_ms: int, immunity_ms: int) -> bool:
+        """Whether to check now, rather than to look for more ops first."""
+        found = self.pulled.found
+        if found is None:
+            return age_ms > immunity_ms or age_ms <= -1
+        if not found:  # all of them unreadable: the broker asks for the last of an empty list
+            raise _Aborted
+        return found[-1].born_time_ms - self.begin_ms > self.settings.time_out_ms or age_ms <= -1
+
+    def _check(self, place: int, half: HalfCopy, counted: HalfCopy) -> tuple[int, Stop | None]:
+        if not counted.fits:  # tried again until the time is over
+            self.elapsed_ms = ROUND_LIMIT_MS + 1
+            return 0, Stop.REFUSED
+        self._append(Action.CHECKED, place, half, counted)
+        return 1, None
+
+    def _put_back_immune(self, place: int, half: HalfCopy, counted: HalfCopy) -> bool:
+        if half.prepared_queue_offset == -1:
+            return False
+        if half.prepared_queue_offset is not None:
+            op = self.removed.pop(half.prepared_queue_offset, None)
+            if op is not None:
+                self.done.append(op)  # the whole op, whatever else it names
+                self.steps.append(Step(Action.ENDED, place, half, self.now_ms))
+                return True
+        prepared = half.prepared_queue_offset
+        counted = counted.made_immune(half.queue_offset if prepared is None else prepared)
+        if not counted.fits:
+            return False
+        self._append(Action.IMMUNE, place, half, counted)
+        return True
+
+    def _append(self, action: Action, place: int, half: HalfCopy, counted: HalfCopy) -> None:
+        copy = counted._replace(queue_offset=self.end, store_time_ms=self.now_ms, is_spoiled=counted.spoils)
+        self.appended[self.end] = copy
+        self.end += 1
+        self.steps.append(Step(action, place, half, self.now_ms, copy, copy.copy_bytes))
+
+    def _discard(
+        self, action: Action, place: int, half: HalfCopy, counted: HalfCopy
+    ) -> tuple[int, Stop | None]:
+        """Give up on a half; the loop goes on whether or not the copy could be written."""
+        written = counted.copy_bytes + _LONGER_TOPIC_BYTES if self.rules.writes_discard_copy and counted.fits else 0
+        self.steps.append(
+            Step(action, place, half, self.now_ms, written_bytes=written, is_own_copy=place in self.appended)
+        )
+        return 1, None
+
+    def _end(self, place: int, op: int) -> None:
+        """A half that an op has ended."""
+        self.steps.append(Step(Action.ENDED, place, self.appended.get(place), self.now_ms))
+        if self.rules.reads_lists:
+            numbers = self.op_numbers[op]
+            numbers.discard(place)
+            if not numbers:
+                del self.op_numbers[op]
+                self.done.append(op)
+        elif self.rules.marks_done_at_once:
+            self.done.append(op)
+
+    def _pull_ops(self, offset: int) -> None:
+        """Read the next ops, and note what they name."""
+        begin, end = self.state.op_begin, self.state.op_end
+        if not begin <= offset < end:
+            self.pulled = _Pull(None, self._corrected(offset, begin, end))
+            if end and (offset != end or self.rules.end_is_illegal):
+                self.op_cursor = self.pulled.next_offset  # kept at once, whatever was read before
+            return
+        found: list[Op] = []
+        size_bytes = 0
+        for place in range(offset, min(offset + OPS_PER_PULL, end)):
+            op = self.state.ops.op_at(place)
+            if op is None:
+                if self.rules.end_is_illegal:  # before 4.6.0 a null stands in the list
+                    raise _Aborted
+                offset = place + 1
+                continue
+            if found and size_bytes + op.length_bytes > PULL_BYTES_MAX:
+                break
+            found.append(op)
+            size_bytes += op.length_bytes
+            offset = place + 1
+        self.pulled = _Pull(found, offset)
+        for op in found:
+            self._note(op)
+
+    def _note(self, op: Op) -> None:
+        least = self.state.half_cursor
+        if not self.rules.reads_lists:
+            if not op.has_body:
+                raise _Aborted
+            if op.is_tagged:
+                number = op.numbers[0] if len(op.numbers) == 1 else -1
+                if number < least:
+                    self.done.append(op.queue_offset)
+                else:
+                    self.removed[number] = op.queue_offset
+            return
+        numbers = {number for number in op.numbers if number >= least} if op.is_tagged and op.has_body else set()
+        for number in numbers:
+            self.removed[number] = op.queue_offset
+        if numbers:
+            self.op_numbers[op.queue_offset] = numbers
+        else:
+            self.done.append(op.queue_offset)
+
+
+def _advanced(done: list[int], cursor: int) -> int:
+    """The op cursor over what is done without a hole; what is done twice stops it."""
+    for place in sorted(done):
+        if place != cursor:
+            break
+        cursor += 1
+    return cursor

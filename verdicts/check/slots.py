@@ -1,0 +1,98 @@
+"""The slots of the half and op queue that the check reads, and the records that stand in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from readers.log.commit_log import scan_segments
+from readers.log.record_at import blocks_at
+from readers.log.record_block import Block
+from readers.model.columns import Int64s
+from readers.model.findings import Finding
+from readers.queues.consume_queue import Queue
+from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+
+
+@dataclass(slots=True)
+class CheckedSlots:
+    """Slots of a queue from `begin` to before `end`; those that cannot be are left out. Units: bytes of the log."""
+
+    begin: int
+    end: int
+    numbers: Int64s
+    offsets: Int64s
+    lengths: Int64s
+
+
+def checked_slots(queue: Queue, cursor: int, tail: list[tuple[int, int]]) -> CheckedSlots:
+    """The slots that a check reads which begins at a cursor, with those that a start of the broker adds: `tail`.
+
+    Raises: UnreadableFile, FileChanged.
+    """
+    end = queue.max_offset + len(tail)
+    begin = cursor if queue.min_offset <= cursor <= end else queue.min_offset
+    numbers, offsets, lengths, _ = queue.read(begin, queue.max_offset)
+    added = np.array(tail, np.int64).reshape(-1, 2)
+    more = np.arange(queue.max_offset, end) >= begin
+    return CheckedSlots(
+        begin, end,
+        np.concatenate([numbers, np.arange(queue.max_offset, end)[more]]),
+        np.concatenate([offsets, added[more, 0]]),
+        np.concatenate([lengths.astype(np.int64), added[more, 1]]),
+    )  # fmt: skip
+
+
+def unqueued(store: Store, queue_id: int, halves: Queue, ops: Queue) -> dict[str, list[tuple[int, int]]]:
+    """Half and op messages of the log that their queues do not have yet: commit-log offset and length of each.
+
+    A broker that was killed adds them when it starts, one that runs does so in a moment.
+    """
+    ends = {HALF_TOPIC: _last_offset(store, halves), OP_TOPIC: _last_offset(store, ops)}
+    found: dict[str, list[tuple[int, int]]] = {topic: [] for topic in ends}
+    for block in scan_segments(store, [], [], from_offset=min(ends.values()), with_fillers=True):
+        mine = block.header("queue_id") == queue_id
+        for topic, end in ends.items():
+            behind = block.take(mine & block.topic_is(topic) & (block.commit_log_offsets > end))
+            found[topic].extend(zip(behind.commit_log_offsets.tolist(), behind.lengths.tolist(), strict=True))
+    return found
+
+
+def _last_offset(store: Store, queue: Queue) -> int:
+    """Commit-log offset of a queue's last record; just before the log where it has none."""
+    last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist() if queue.max_offset else []
+    return int(last[-1]) if last else store.log_begin_offset - 1
+
+
+def unmet_slots(store: Store, topic: str, queue_id: int, slots: CheckedSlots) -> Finding | None:
+    """What to say where slots lead to no record of theirs; None where each does.
+
+    What the log's begin has expired is none of it: brokers delete the oldest files of a log, and leave the slots.
+    Raises: UnreadableFile, FileChanged.
+    """
+    due = slots.numbers[slots.offsets >= store.log_begin_offset]
+    met = [np.empty(0, np.int64)]
+    for block, numbers in records_of(store, slots):
+        is_own = (block.header("queue_offset") == numbers) & (block.header("queue_id") == queue_id)
+        met.append(numbers[is_own & block.topic_is(topic)])
+    unmet = np.setdiff1d(due, np.concatenate(met))
+    unread = slots.end - slots.begin - len(slots.numbers)  # entries that cannot be are no slots
+    if not len(unmet) and unread <= 0:
+        return None
+    first = f", the first number {unmet[0]}" if len(unmet) else ""
+    what = f"those of {len(unmet) + max(0, unread)} slots of {topic}/{queue_id}{first}, because no record of theirs"
+    return Finding(store.root, "undecidable", actual=f"{what} stands where they lead")
+
+
+def records_of(store: Store, slots: CheckedSlots) -> Iterator[tuple[Block, Int64s]]:
+    """The records of slots, stand-ins for lost ones among them, with the number of each one's slot."""
+    order = np.argsort(slots.offsets, kind="stable")
+    numbers, offsets, lengths = slots.numbers[order], slots.offsets[order], slots.lengths[order]
+    log = store.log()
+    try:
+        for block in blocks_at(log, offsets.tolist(), lengths.tolist(), with_fillers=True):
+            yield block, numbers[np.searchsorted(offsets, block.commit_log_offsets)]
+    finally:
+        log.close()

@@ -1,0 +1,139 @@
+"""What a round of the broker's check starts from: the half queue, the op queue and its two cursors, in memory.
+
+A put-back goes to `appended` of a new state; nothing here knows a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from readers.log.properties import CHECK_TIMES, PREPARED_QUEUE_OFFSET
+from readers.store.broker_settings import BrokerSettings
+
+_HOUR_MS = 3_600_000
+#: The one message of a property area whose length no longer fits its two bytes is refused.
+PROPERTIES_BYTES_MAX = 32_767
+
+
+class HalfCopy(NamedTuple):
+    """A half copy as the check sees it.
+
+    Shape: `row` is the place in the window of the record that it descends from. `checks_count`, `immunity_seconds` and
+           `prepared_queue_offset` are None where the property is absent and -1 where it is no number, as in the broker.
+    Units: `fixed_bytes` is what a copy of it takes without TRANSACTION_CHECK_TIMES and TRAN_PREPARED_QUEUE_OFFSET;
+           `fixed_properties_bytes` the part of that which are properties. `immune_growth_bytes`: what the first
+           put-back for immunity adds to both, because it alone writes the property WAIT anew. `spoils`: a copy of it
+           cannot be read, because the body is inflated and the flag still says compressed (before 4.6.0).
+    """
+
+    row: int
+    queue_offset: int
+    born_time_ms: int
+    store_time_ms: int
+    checks_count: int | None
+    immunity_seconds: int | None
+    prepared_queue_offset: int | None
+    fixed_bytes: int
+    fixed_properties_bytes: int
+    immune_growth_bytes: int
+    spoils: int = 0
+    is_spoiled: int = 0
+
+    @property
+    def varying_bytes(self) -> int:
+        """What the two properties take that the check changes."""
+        return _property_bytes(CHECK_TIMES, self.checks_count) + _property_bytes(
+            PREPARED_QUEUE_OFFSET, self.prepared_queue_offset
+        )
+
+    @property
+    def copy_bytes(self) -> int:
+        """Length of the record that a copy with these properties is."""
+        return self.fixed_bytes + self.varying_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether the store takes a copy with these properties."""
+        return self.fixed_properties_bytes + self.varying_bytes <= PROPERTIES_BYTES_MAX
+
+    def made_immune(self, prepared_queue_offset: int) -> HalfCopy:
+        """The same with what a put-back for immunity writes."""
+        return self._replace(
+            prepared_queue_offset=prepared_queue_offset,
+            fixed_bytes=self.fixed_bytes + self.immune_growth_bytes,
+            fixed_properties_bytes=self.fixed_properties_bytes + self.immune_growth_bytes,
+            immune_growth_bytes=0,
+        )
+
+
+def _property_bytes(name: str, value: int | None) -> int:
+    return 0 if value is None else len(name) + len(str(value)) + 2
+
+
+class Op(NamedTuple):
+    """An op message. `numbers` are the half queue offsets that it names, -1 for what is no number."""
+
+    queue_offset: int
+    numbers: tuple[int, ...]
+    is_tagged: bool
+    has_body: bool
+    born_time_ms: int
+    length_bytes: int
+
+
+class HalfWindow(Protocol):
+    """The half copies that are stored, by queue offset."""
+
+    def copy_at(self, queue_offset: int) -> HalfCopy | None:
+        """The copy in a slot; None where it cannot be read."""
+
+
+class OpWindow(Protocol):
+    """The op messages that are stored, by queue offset."""
+
+    def op_at(self, queue_offset: int) -> Op | None:
+        """The op in a slot; None where it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckState:
+    """One half queue with its op queue. Ends are the queue offsets after the last slot; 0 for a queue without any."""
+
+    queue_id: int
+    half_cursor: int
+    half_begin: int
+    half_end: int
+    op_cursor: int
+    op_begin: int
+    op_end: int
+    halves: HalfWindow
+    ops: OpWindow
+    appended: Mapping[int, HalfCopy] = field(default_factory=dict)
+
+    def copy_at(self, queue_offset: int) -> HalfCopy | None:
+        """The half copy in a slot, stored or put back by a simulated round; None where it cannot be read."""
+        found = self.appended.get(queue_offset)
+        if found is None:
+            return self.halves.copy_at(queue_offset)
+        return None if found.is_spoiled else found
+
+
+class CheckSettings(NamedTuple):
+    """The settings that the check goes by. Units: milliseconds."""
+
+    time_out_ms: int
+    check_max: int
+    interval_ms: int
+    reserved_ms: int
+
+
+def check_settings(settings: BrokerSettings) -> CheckSettings:
+    """The check's part of a broker's settings."""
+    return CheckSettings(
+        settings.transaction_time_out_ms,
+        settings.transaction_check_max,
+        settings.transaction_check_interval_ms,
+        settings.file_reserved_time_hours * _HOUR_MS,
+    )

@@ -1,0 +1,328 @@
+"""From a store to what a round of the check starts from: the half and op messages at and behind the check's cursors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log import compression
+from readers.log.properties import (
+    CHECK_TIMES,
+    IMMUNITY,
+    PREPARED_QUEUE_OFFSET,
+    PRODUCER_GROUP,
+    REAL_TOPIC,
+    TAGS,
+    UNIQ_KEY,
+)
+from readers.log.record_block import Block
+from readers.log.transaction_records import parse_op_bodies
+from readers.model.columns import Bools, Int64s, integers
+from readers.model.findings import Finding, as_text
+from readers.queues.consume_queue import open_queue
+from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+from verdicts.check.check_rules import CheckRules
+from verdicts.check.slots import checked_slots, records_of, unmet_slots, unqueued
+from verdicts.check.state import CheckState, HalfCopy, Op
+
+#: What 5.2.0 and later append to a record's properties where enabledAppendPropCRC=true, and its length in bytes.
+_PROPERTY_CRC, _PROPERTY_CRC_BYTES = "__CRC32#", 20
+#: renewImmunityHalfMessageInner writes the properties after setWaitStoreMsgOK(false), other put-backs before it.
+_WAIT, _WAIT_VALUE = "WAIT", "false"
+_DELAY_LEVEL = "DELAY"
+_TIMERS = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+_OP_TAG = "d"
+#: What stands for an absent property in a column.
+ABSENT = np.iinfo(np.int64).min
+
+
+@dataclass(slots=True)
+class StoredHalves:
+    """The half copies of a range of slots, by column.
+
+    Shape: `rows` gives the place in the other columns for each slot from `begin` on, -1 where it cannot be read.
+           An absent property is ABSENT. `are_diverted`: their copies go to a delay or timer topic first.
+    """
+
+    begin: int
+    rows: Int64s
+    numbers: dict[str, Int64s]
+    words: pa.Table
+    diverted_count: int
+    are_diverted: Bools
+
+    def copy_at(self, queue_offset: int) -> HalfCopy | None:
+        """The copy in a slot; None where it cannot be read."""
+        row = int(self.rows[queue_offset - self.begin])
+        if row < 0:
+            return None
+        return HalfCopy(row, *(self._number(name, row) for name in HalfCopy._fields[1:]))  # type: ignore[arg-type]
+
+    def _number(self, name: str, row: int) -> int | None:
+        value = int(self.numbers[name][row])
+        return None if value == ABSENT else value
+
+
+@dataclass(slots=True)
+class StoredOps:
+    """The op messages of a range of slots from `begin` on; None where one cannot be read."""
+
+    begin: int
+    ops: list[Op | None]
+
+    def op_at(self, queue_offset: int) -> Op | None:
+        """The op in a slot; None where it cannot be read."""
+        return self.ops[queue_offset - self.begin]
+
+
+@dataclass(slots=True)
+class CheckWindow:
+    """One half queue as the check will find it.
+
+    Shape: `words` has a row for each `HalfCopy.row`: transaction_id (the offset message id where there is no UNIQ_KEY),
+           producer_group, real_topic, commit_log_offset. `diverted_count`: halves whose copies go to a delay or timer
+           topic first, and from there to the half queue; these ways are not simulated.
+    """
+
+    state: CheckState
+    words: pa.Table
+    diverted_count: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+
+class CheckWindows:
+    """The windows of one store: what is read for one question is there for the next one.
+
+    Of a running broker's store nothing is kept, for its queues grow; nor does anything travel to other processes.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: dict[tuple[CheckRules, int, int | None, int | None], CheckWindow] = {}
+
+    def __reduce__(self) -> tuple[type[CheckWindows], tuple[Store]]:
+        return CheckWindows, (self._store,)
+
+    def read(self, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None) -> CheckWindow:
+        """A window, which stays here until it is taken. Raises: as `check_window`."""
+        window = check_window(self._store, rules, queue_id, half_cursor, op_cursor)
+        if not self._store.in_use:
+            self._kept = {(rules, queue_id, half_cursor, op_cursor): window}
+        return window
+
+    def take(self, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None) -> CheckWindow:
+        """The window that was read before, or a new one; none stays here. Raises: as `check_window`."""
+        kept = self._kept.pop((rules, queue_id, half_cursor, op_cursor), None)
+        return check_window(self._store, rules, queue_id, half_cursor, op_cursor) if kept is None else kept
+
+
+def check_window(
+    store: Store, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None
+) -> CheckWindow:
+    """What the check of one half queue starts from. A cursor that is None begins at the queue's smallest offset.
+
+    Damage: a slot whose record cannot be read stays a slot, as for the broker, and is a finding: its transaction, or
+            what its op decides, is not known.
+    Raises: UnreadableFile, FileChanged.
+    Source: TransactionalMessageBridge.fetchConsumeOffset; FORMATS 5.7 step 1.
+    """
+    findings: list[Finding] = []
+    with open_queue(store, HALF_TOPIC, queue_id) as halves, open_queue(store, OP_TOPIC, queue_id) as ops:
+        tails = unqueued(store, queue_id, halves, ops) if store.aborted or store.in_use else {}
+        half_cursor = halves.min_offset if half_cursor is None else half_cursor
+        op_cursor = ops.min_offset if op_cursor is None else op_cursor
+        half_slots = checked_slots(halves, half_cursor, tails.get(HALF_TOPIC, []))
+        op_slots = checked_slots(ops, op_cursor, tails.get(OP_TOPIC, []))
+        stored_halves = halves_of_records(records_of(store, half_slots), rules, half_slots.begin, half_slots.end)
+        # Numbers below the half cursor never count, and that cursor goes back only from behind the queue's end.
+        least = half_cursor if half_cursor <= half_slots.end else 0
+        stored_ops = ops_of_records(records_of(store, op_slots), rules, op_slots.begin, op_slots.end, least)
+        state = CheckState(
+            queue_id, half_cursor, halves.min_offset, half_slots.end, op_cursor, ops.min_offset, op_slots.end,
+            stored_halves, stored_ops,
+        )  # fmt: skip
+        findings += [*halves.findings, *ops.findings]
+        findings += [
+            Finding(
+                store.root, "slot-invalid", as_text(store.queue_directory(queue.topic, queue_id)),
+                expected=f"nothing behind slot {queue.max_offset - 1}", actual="slots that cannot be",
+            )
+            for queue in (halves, ops) if queue.has_rubbish_behind
+        ]  # fmt: skip
+        for topic, slots in ((HALF_TOPIC, half_slots), (OP_TOPIC, op_slots)):
+            unmet = unmet_slots(store, topic, queue_id, slots)
+            findings += [] if unmet is None else [unmet]
+    return CheckWindow(state, stored_halves.words, stored_halves.diverted_count, findings)
+
+
+def batches_ops_seen(store: Store) -> bool | None:
+    """Whether the newest op is a list of numbers, as from 5.1.0 on; None where there is none."""
+    with open_queue(store, OP_TOPIC, 0) as queue:
+        newest = checked_slots(queue, queue.max_offset - 1, [])
+        for block, _ in records_of(store, newest):
+            return b"," in (block.bodies().cast(pa.binary())[-1].as_py() or b"")
+    return None
+
+
+# --- halves ----------------------------------------------------------------------------------------------------------
+
+_WORDS = pa.schema(
+    [
+        ("transaction_id", pa.string()),
+        ("producer_group", pa.string()),
+        ("real_topic", pa.string()),
+        ("commit_log_offset", pa.int64()),
+    ]
+)
+
+
+def halves_of_records(
+    records: Iterable[tuple[Block, Int64s]], rules: CheckRules, begin: int, end: int
+) -> StoredHalves:
+    """The half copies of the slots from `begin` to before `end`. `records`: with the number of each one's slot."""
+    rows = np.full(max(0, end - begin), -1, np.int64)
+    columns: list[dict[str, Int64s]] = []
+    words: list[pa.RecordBatch] = []
+    diverted: list[Bools] = [np.zeros(0, np.bool_)]
+    count = diverted_count = 0
+    for block, numbers in records:
+        are_diverted = _are_diverted(block, rules)
+        diverted_count += int(are_diverted.sum())
+        inflated = _inflated_lengths(block) if rules.inflates else block.body_lengths
+        good = inflated >= 0
+        block, numbers, inflated = block.take(good), numbers[good], inflated[good]
+        diverted.append(are_diverted[good])
+        rows[numbers - begin] = np.arange(count, count + len(block))
+        count += len(block)
+        columns.append(_numbers(block, rules, inflated))
+        words.append(
+            pa.record_batch(
+                [
+                    pc.coalesce(block.properties.text(UNIQ_KEY), block.message_ids()),
+                    block.properties.text(PRODUCER_GROUP),
+                    block.properties.text(REAL_TOPIC), pa.array(block.commit_log_offsets),
+                ],
+                schema=_WORDS,
+            )
+        )  # fmt: skip
+    names = HalfCopy._fields[1:]
+    empty = np.zeros(0, np.int64)
+    values = {name: np.concatenate([empty, *(part[name] for part in columns)]) for name in names}
+    table = pa.Table.from_batches(words, _WORDS)
+    return StoredHalves(begin, rows, values, table, diverted_count, np.concatenate(diverted))
+
+
+def _are_diverted(block: Block, rules: CheckRules) -> Bools:
+    """Halves that a put-back does not bring to the half queue at once (FORMATS 5.12 F9).
+
+    From 4.6.1 on a delay level is taken out of the property before; timers came with 5.0.0.
+    """
+    names = (_DELAY_LEVEL,) if rules.version < (4, 6, 1) else _TIMERS if rules.version >= (5, 0, 0) else ()
+    found = np.zeros(len(block), np.bool_)
+    for name in names:
+        found |= block.properties.locate(name)[2]
+    return found
+
+
+def _numbers(block: Block, rules: CheckRules, body_lengths: Int64s) -> dict[str, Int64s]:
+    properties = properties_bytes(block, rules)
+    return {
+        "queue_offset": block.header("queue_offset"),
+        "born_time_ms": block.header("born_time_ms"),
+        "store_time_ms": block.header("store_time_ms"),
+        "checks_count": _property_number(block, CHECK_TIMES),
+        "immunity_seconds": _property_number(block, IMMUNITY),
+        "prepared_queue_offset": _property_number(block, PREPARED_QUEUE_OFFSET),
+        "fixed_bytes": block.lengths - block.properties_lengths + properties + body_lengths - block.body_lengths,
+        "fixed_properties_bytes": properties,
+        "immune_growth_bytes": _immune_growth_bytes(block),
+        "spoils": ((block.sys_flag & compression.COMPRESSED) != 0).astype(np.int64) * rules.inflates,
+        "is_spoiled": np.zeros(len(block), np.int64),
+    }
+
+
+def _immune_growth_bytes(block: Block) -> Int64s:
+    _, lengths, is_there = block.properties.locate(_WAIT)
+    whole = len(_WAIT) + len(_WAIT_VALUE) + 2
+    return np.where(is_there, len(_WAIT_VALUE) - lengths, whole).astype(np.int64)
+
+
+def _property_number(block: Block, name: str) -> Int64s:
+    """A property as the broker reads it: -1 for what is no number."""
+    is_there = block.properties.locate(name)[2]
+    values = np.asarray(pc.fill_null(integers(block.properties.text(name), pa.int64()), -1))
+    return np.where(is_there, values, ABSENT)
+
+
+def properties_bytes(block: Block, rules: CheckRules) -> Int64s:
+    """What the properties of each record take in a copy, without the two that the check changes.
+
+    Units:  bytes.
+    Source: MessageDecoder.string2messageProperties and messageProperties2String; FORMATS 2.4.
+    """
+    maps = block.properties.maps()
+    names, values = maps.keys, maps.items
+    counts = np.diff(np.asarray(maps.offsets))
+    owners = np.repeat(np.arange(len(block)), counts)
+    codes = np.asarray(names.dictionary_encode().indices).astype(np.int64)
+    pairs = owners * (int(codes.max(initial=0)) + 1) + codes
+    last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]  # a name that stands twice has its last value
+    is_kept = np.zeros(len(pairs), np.bool_)
+    is_kept[last] = True
+    is_kept &= ~np.asarray(pc.is_in(names, pa.array([CHECK_TIMES, PREPARED_QUEUE_OFFSET, _PROPERTY_CRC])))
+    sizes = np.asarray(pc.binary_length(names)).astype(np.int64) + np.asarray(pc.binary_length(values)) + 2
+    total = np.bincount(owners, np.where(is_kept, sizes, 0), len(block)).astype(np.int64)
+    total += np.where(block.properties.locate(_PROPERTY_CRC)[2], _PROPERTY_CRC_BYTES, 0)
+    return total if rules.ends_properties else total - 1
+
+
+def _inflated_lengths(block: Block) -> Int64s:
+    """Lengths of the bodies as a consumer gets them; -1 where one is no whole stream."""
+    lengths = block.body_lengths.copy()
+    for row in np.flatnonzero(block.sys_flag & compression.COMPRESSED).tolist():
+        start, length = int(block.body_starts[row]), int(block.body_lengths[row])
+        body = compression.inflate(block.data[start : start + length].tobytes(), int(block.sys_flag[row]))
+        lengths[row] = -1 if body is None else len(body)
+    return lengths
+
+
+# --- ops -------------------------------------------------------------------------------------------------------------
+
+
+def ops_of_records(
+    records: Iterable[tuple[Block, Int64s]], rules: CheckRules, begin: int, end: int, least: int
+) -> StoredOps:
+    """The op messages of the slots from `begin` to before `end`. `least`: lower half queue offsets never count."""
+    ops: list[Op | None] = [None] * max(0, end - begin)
+    for block, numbers in records:
+        intact: Bools = np.ones(len(block), np.bool_)
+        bodies = block.bodies().cast(pa.binary())
+        lists, forms = parse_op_bodies(bodies, intact)
+        tagged = np.asarray(pc.fill_null(pc.equal(block.properties.text(TAGS), _OP_TAG), False)).tolist()
+        rows = zip(
+            numbers.tolist(), block.header("queue_offset").tolist(), lists.to_pylist(), forms.to_pylist(), tagged,
+            block.body_lengths.tolist(), block.header("born_time_ms").tolist(), block.lengths.tolist(),
+            range(len(block)), strict=True,
+        )  # fmt: skip
+        for slot, queue_offset, listed, form, is_tagged, body_length, born_time_ms, length, row in rows:
+            if listed is None:
+                listed = _java_numbers(bodies[row].as_py() or b"", rules)
+            elif form == "list" and not rules.reads_lists:
+                listed = (-1,)  # such a broker reads one number, and a comma is none
+            ops[slot - begin] = Op(
+                queue_offset, tuple(number for number in listed if number >= least), is_tagged, body_length > 0,
+                born_time_ms, length,
+            )  # fmt: skip
+    return StoredOps(begin, ops)
+
+
+def _java_numbers(body: bytes, rules: CheckRules) -> tuple[int, ...]:
+    """What the broker makes of a body that is not only numbers: -1 for each part that is none."""
+    text = body.decode("utf-8", "replace")
+    parts = text.split(",") if rules.reads_lists else [text]
+    return tuple(int(part) if re.fullmatch(r"[+-]?[0-9]{1,18}", part) else -1 for part in parts)

@@ -1,0 +1,304 @@
+"""Which claims about a commit log it does not keep, and which of those are to be believed.
+
+A claim that reaches no further than what was decoded is kept, and costs a comparison. Any other is examined: a slot or
+an entry can be damaged itself, and a queue, an index or a table can be another log's. It is another log's where records
+of this one stand where its earlier entries lead to, and are others; where there is nothing, nothing contradicts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from readers.index.index import entries_at, open_index_file
+from readers.log.light_queues import further_slots
+from readers.log.record_at import block_at
+from readers.log.record_layout import TRANSACTION_MASK
+from readers.log.segment_scan import SegmentScan
+from readers.model.columns import Int64s
+from readers.model.errors import SourceError
+from readers.model.findings import Finding
+from readers.old_tables.redo_log import redo_entries
+from readers.old_tables.state_table import state_slots
+from readers.queues.consume_queue import open_queue
+from readers.rocksdb.rocksdb import open_database
+from readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
+from readers.storage.segments import SegmentedLog
+from readers.store.store import Store
+from verdicts.claims.log_claim import INDEX, QUEUE, REDO_LOG, ROCKSDB_QUEUE, STATE_TABLE, LogClaim
+from verdicts.claims.log_claims import LogClaims
+from verdicts.missing.missing_ranges import SEARCHED_BYTES_MAX, UnfoundSlot, stands_between_its_neighbours
+
+#: So many of a witness's entries before the log's end are compared with their records.
+_COMPARED = 8
+#: So many claims are examined, the furthest first.
+_EXAMINED = 32
+_LENGTH_UNKNOWN = -1
+
+#: Entries of one witness as (offset, length), -1 for a length that it does not say.
+_Entries = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedLog:
+    """What a scan found of a log.
+
+    Units: commit-log offsets in bytes. `end_offset` is past the last record; `last_store_time_ms` None where there is
+           no record.
+    """
+
+    end_offset: int
+    last_store_time_ms: int | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no record in it."""
+        return self.last_store_time_ms is None
+
+
+def broken_claim(store: Store, claims: LogClaims, decoded: DecodedLog) -> LogClaim | None:
+    """The furthest claim that the log does not keep and that is to be believed; None where it keeps all.
+
+    Of a store in use claims count as far as its snapshot has files.
+    Raises: SourceError if the log cannot be read any more.
+    """
+    log = store.log()
+    try:
+        return _broken(store, claims, decoded, log)
+    finally:
+        log.close()
+
+
+def _broken(store: Store, claims: LogClaims, decoded: DecodedLog, log: SegmentedLog) -> LogClaim | None:
+    examined = 0
+    for claim in claims.newest:
+        reach = claim.reach_offset
+        if reach is None or (store.in_use and reach > log.end_offset):
+            continue
+        if decoded.is_empty and claim.record_offset is not None:
+            return claim  # even one that leads before the log's begin: the file of the newest record never expires
+        if reach <= decoded.end_offset or examined == _EXAMINED:
+            break
+        examined += 1
+        if decoded.is_empty or _is_believed(store, claim, decoded, log):
+            return claim
+    return next((claim for claim in claims.newest if _is_broken_without_place(claim, decoded)), None)
+
+
+def _is_broken_without_place(claim: LogClaim, decoded: DecodedLog) -> bool:
+    if claim.reach_offset is not None:
+        return False
+    if decoded.last_store_time_ms is None:
+        return True
+    return claim.store_time_ms is not None and claim.store_time_ms > decoded.last_store_time_ms
+
+
+def unkept_claims(store: Store, claims: LogClaims, log: SegmentedLog) -> list[LogClaim]:
+    """The claims whose record does not stand where they say; one look at the log each, and nothing is scanned.
+
+    Claims that name no record, or one that has expired, are not among them.
+    Raises: SourceError.
+    """
+    return [
+        claim for claim in claims.newest
+        if claim.record_offset is not None
+        and claim.record_offset >= log.begin_offset
+        and not (store.in_use and claim.record_offset >= log.end_offset)
+        and not _is_kept(log, claim)
+    ]  # fmt: skip
+
+
+def contradicted_claims(
+    store: Store, claims: LogClaims, decoded: DecodedLog, holes: Sequence[tuple[int, int]]
+) -> list[LogClaim]:
+    """The claims whose place was decoded, and has no such record: the log is not the one that they know.
+
+    `holes`: offsets of what is reported as lost, from the first to past the last. A slot that is damaged itself
+    contradicts nothing.
+    Raises: SourceError.
+    """
+    log = store.log()
+    try:
+        inside = [
+            claim for claim in unkept_claims(store, claims, log)
+            if claim.record_offset is not None
+            and claim.record_offset < decoded.end_offset
+            and not any(begin <= claim.record_offset < end for begin, end in holes)
+        ]  # fmt: skip
+        return [claim for claim in inside if not _is_damaged_slot(store, claim)]
+    finally:
+        log.close()
+
+
+def _is_damaged_slot(store: Store, claim: LogClaim) -> bool:
+    if claim.kind != QUEUE or claim.slot is None or claim.record_offset is None:
+        return False
+    topic, queue_id, number = claim.slot
+    slot = UnfoundSlot(topic, number, claim.record_offset, claim.record_length_bytes or 0, queue_id)
+    try:
+        return stands_between_its_neighbours(store, slot)
+    except SourceError:
+        return True
+
+
+def unkept_findings(store: Store, claims: LogClaims) -> list[Finding]:
+    """One finding where records are not in the log that other files know, for whoever does not scan it.
+
+    A log without a file keeps nothing, so whatever knows a record of it contradicts it.
+    Raises: SourceError.
+    """
+    log = store.log()
+    try:
+        return contradiction(store, unkept_claims(store, claims, log) if store.commit_log else claims.newest)
+    finally:
+        log.close()
+
+
+def contradiction(store: Store, broken: Sequence[LogClaim]) -> list[Finding]:
+    """The finding about claims that the log does not keep; none where there is none."""
+    if not broken:
+        return []
+    first = broken[0]
+    segment = None if first.record_offset is None else store.log().segment_at(first.record_offset)
+    more = f", and {len(broken) - 1} more like it" if len(broken) > 1 else ""
+    return [
+        Finding(
+            store.root, "log-missing", None if segment is None else segment.file,
+            commit_log_offset=first.record_offset, expected=f"{first.words}, as {first.witness} knows{more}",
+            actual="no such record there" if store.commit_log else "no file of the log",
+        )
+    ]
+
+
+def _is_kept(log: SegmentedLog, claim: LogClaim) -> bool:
+    assert claim.record_offset is not None
+    block = block_at(log, claim.record_offset)
+    if block is None or claim.record_length_bytes not in (None, int(block.header("length_bytes")[0])):
+        return False
+    if claim.kind != QUEUE or claim.slot is None:
+        return True
+    topic, queue_id, number = claim.slot
+    is_of_queue = block.topic_is(topic)[0] and int(block.header("queue_id")[0]) == queue_id
+    if is_of_queue and int(block.header("queue_offset")[0]) == number:
+        return True
+    return any(tuple(slot) == claim.slot for _, *slot in further_slots(block))
+
+
+def is_there(log: SegmentedLog, offset: int, length_bytes: int | None) -> bool:
+    """Whether a sound record begins at a commit-log offset, of that length where it is known."""
+    block = block_at(log, offset)
+    return block is not None and length_bytes in (None, _LENGTH_UNKNOWN, int(block.header("length_bytes")[0]))
+
+
+def _is_believed(store: Store, claim: LogClaim, decoded: DecodedLog, log: SegmentedLog) -> bool:
+    end = decoded.end_offset
+    try:
+        if claim.kind == QUEUE:
+            return _is_of_this_queue(store, claim, end, log)
+        if claim.kind == INDEX:
+            return _is_of_this_index(store, claim, end, log)
+        if claim.kind in (REDO_LOG, STATE_TABLE):
+            return _is_of_this_table(store, claim, end, log)
+        if claim.kind == ROCKSDB_QUEUE and claim.slot is not None:
+            return _is_of_this_database(store, claim, end, log)
+    except SourceError:
+        return False  # a witness that cannot be read proves nothing against the log; whatever reads it reports it
+    return True
+
+
+def _is_not_another_logs(log: SegmentedLog, before: _Entries) -> bool:
+    return 2 * sum(is_there(log, offset, length) for offset, length in before) >= len(before)
+
+
+def _is_of_this_queue(store: Store, claim: LogClaim, end: int, log: SegmentedLog) -> bool:
+    assert claim.slot is not None
+    assert claim.record_offset is not None
+    topic, queue_id, number = claim.slot
+    with open_queue(store, topic, queue_id) as queue:
+        first = queue.offset_of(end)
+        _, places, sizes, _ = queue.read(max(queue.min_offset, first - _COMPARED), first)
+    if number - first < 1:
+        slot = UnfoundSlot(topic, number, claim.record_offset, claim.record_length_bytes or 0, queue_id)
+        if stands_between_its_neighbours(store, slot):
+            return False  # the slot is what is damaged
+    return _is_not_another_logs(log, list(zip(places.tolist(), sizes.tolist(), strict=True)))
+
+
+def _is_of_this_index(store: Store, claim: LogClaim, end: int, log: SegmentedLog) -> bool:
+    """An index whose last entry is the record that its header names, and whose entries lead to records."""
+    segment = next(one for one in store.index_files if one.file == claim.witness)
+    index = open_index_file(segment)
+    if index.wrong() is not None or index.slots_count is None:
+        return False
+    count = index.entries_count
+    with segment.open() as file:
+        places = entries_at(file, index, np.arange(max(1, count - 1024), count + 1))["commit_log_offset"]
+    offsets = places.astype(np.int64)
+    if not len(offsets) or int(offsets[-1]) != claim.record_offset:
+        return False
+    before = np.unique(offsets[offsets < end])[-_COMPARED:]
+    return _is_not_another_logs(log, [(offset, _LENGTH_UNKNOWN) for offset in before.tolist()])
+
+
+def _is_of_this_table(store: Store, claim: LogClaim, end: int, log: SegmentedLog) -> bool:
+    """Redo log and state table of 3.0 and 3.1."""
+    if claim.kind == REDO_LOG:
+        entries = redo_entries(store, [])
+        if entries is None:
+            return False
+        offsets, lengths = entries.offsets, entries.lengths
+    else:
+        slots = state_slots(store, [])
+        if slots is None:
+            return False
+        offsets, lengths = slots.offsets, slots.values("record_length_bytes")
+    order: Int64s = np.argsort(offsets, kind="stable")
+    offsets, lengths = offsets[order], lengths[order]
+    first = int(np.searchsorted(offsets, end))
+    if first == len(offsets) - 1:
+        begin = int(offsets[first - 1] + lengths[first - 1]) if first else store.log_begin_offset
+        if _has_transactions(store, begin):
+            return False  # the one entry that leads behind the end is what is damaged
+    before = slice(max(0, first - _COMPARED), first)
+    return _is_not_another_logs(log, list(zip(offsets[before].tolist(), lengths[before].tolist(), strict=True)))
+
+
+def _has_transactions(store: Store, begin: int) -> bool:
+    """Whether the log has a prepared, COMMIT or ROLLBACK record at or behind a place, not too far from it."""
+    for segment in store.commit_log:
+        low = max(begin - segment.base_offset, 0)
+        if low >= segment.size_bytes or segment.base_offset - begin > SEARCHED_BYTES_MAX:
+            continue
+        for block in SegmentScan(segment, from_position=low, to_position=low + SEARCHED_BYTES_MAX):
+            if (block.sys_flag & TRANSACTION_MASK).any():
+                return True
+    return False
+
+
+def _is_of_this_database(store: Store, claim: LogClaim, end: int, log: SegmentedLog) -> bool:
+    """A queue in RocksDB, by those of its slots that point before the end."""
+    assert claim.slot is not None
+    topic, queue_id, last = claim.slot
+    for name in queue_directories(store):
+        with open_database(store, name) as database:
+            queues = QueueDatabase(store, database)
+            known = queues.ends().get((topic, queue_id))
+            low, high = 0 if known is None or known.first is None else known.first[0], last
+            while low < high:  # the first slot that points at or behind the end
+                middle = (low + high) // 2
+                places = _places(queues, topic, queue_id, middle, middle + 1)
+                low, high = (low, middle) if places and places[0][0] >= end else (middle + 1, high)
+            before = [place for place in _places(queues, topic, queue_id, max(0, low - _COMPARED), low)
+                      if place[0] < end]
+        if before:
+            return _is_not_another_logs(log, before)
+    return True
+
+
+def _places(queues: QueueDatabase, topic: str, queue_id: int, begin: int, end: int) -> _Entries:
+    return [
+        (int(slot["commit_log_offset"]), int(slot["record_length_bytes"]))
+        for part in queues.slots(topic, queue_id, begin, end) for slot in part.slots
+    ]

@@ -1,0 +1,94 @@
+"""What consume queues know of the commit log: the newest slot of each, in files and in RocksDB."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from readers.model.columns import Bools
+from readers.model.errors import SourceError
+from readers.model.findings import as_text
+from readers.queues.consume_queue import Slots, are_filler, are_sound, last_used, slots_in
+from readers.queues.queue_files import is_well_named
+from readers.queues.slot_files import BATCH, LAYOUTS, SIMPLE
+from readers.rocksdb.rocksdb import open_database
+from readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from verdicts.claims.log_claim import BATCH_QUEUE, QUEUE, ROCKSDB_QUEUE, LogClaim, of_record
+
+#: So many queues in files are asked: a store may have tens of thousands, and the index knows what they know.
+QUEUES_ASKED_MAX = 64
+#: So many queues in RocksDB; the database also says itself how far it has come.
+_ROCKSDB_QUEUES_MAX = 20_000
+_OWN_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
+
+
+def queue_claims(store: Store) -> tuple[list[LogClaim], bool]:
+    """The claims of queues in files, and whether some queues were not asked.
+
+    Order: the broker's own topics, then names.
+    Damage: a queue that cannot be read claims nothing.
+    """
+    claims: list[LogClaim] = []
+    has_more = False
+    for kind in (SIMPLE, BATCH):
+        wanted = list(itertools.islice(_queues(store, kind), QUEUES_ASKED_MAX + 1))
+        has_more |= len(wanted) > QUEUES_ASKED_MAX
+        for topic, queue_id in store.prepared_queues(wanted[:QUEUES_ASKED_MAX], kind):
+            try:
+                claim = _newest(store, kind, topic, queue_id)
+            except SourceError:
+                continue
+            if claim is not None:
+                claims.append(claim)
+    return claims, has_more
+
+
+def _queues(store: Store, kind: str) -> Iterator[tuple[str, int]]:
+    """Queues in the order of their use: the check's own ones, those of other topics, and those of consumer groups."""
+    topics = store.topics(kind)
+    own = [topic for topic in _OWN_TOPICS if topic in topics]
+    others = [topic for topic in topics if topic not in own]
+    for topic in [*own, *sorted(others, key=lambda topic: topic.startswith("%"))]:
+        for queue_id in store.queue_numbers(topic, kind):
+            yield topic, queue_id
+
+
+def _newest(store: Store, kind: str, topic: str, queue_id: int) -> LogClaim | None:
+    layout = LAYOUTS[kind]
+    segments = tuple(one for one in store.queue_segments(topic, queue_id, kind)[0] if is_well_named(one, layout))
+    last = last_used(segments, layout, _are_records)
+    if last is None:
+        return None
+    number, end = last
+    with segments[number].open() as file:
+        slot = slots_in(file.read(end - layout.size_bytes, layout.size_bytes), layout)[0]
+    position = (segments[number].base_offset + end) // layout.size_bytes - 1
+    return of_record(
+        QUEUE if kind == SIMPLE else BATCH_QUEUE, as_text(store.queue_directory(topic, queue_id, kind)),
+        int(slot["commit_log_offset"]), int(slot["record_length_bytes"]), slot=(topic, queue_id, position),
+    )
+
+
+def _are_records(slots: Slots) -> Bools:
+    sound = are_sound(slots)
+    return sound & ~are_filler(slots) if "first_queue_offset" not in (slots.dtype.names or ()) else sound
+
+
+def rocksdb_queue_claims(store: Store) -> Iterator[LogClaim]:
+    """The claims of queues in RocksDB: of each queue its last slot, and how far the log was taken in.
+
+    Of a running or killed broker they are as old as its last flush, and then true all the same (FORMATS 3.6).
+    Raises: UnreadableFile, MissingLibrary.
+    """
+    for name in queue_directories(store):
+        with open_database(store, name) as database:
+            queues = QueueDatabase(store, database)
+            place = store.place(name)
+            taken_in = queues.taken_in_offset()
+            if taken_in is not None and taken_in > 0:
+                yield LogClaim(ROCKSDB_QUEUE, place, taken_in)
+            for (topic, queue_id), ends in itertools.islice(queues.ends().items(), _ROCKSDB_QUEUES_MAX):
+                if ends.last is not None:
+                    number, offset = ends.last
+                    yield of_record(ROCKSDB_QUEUE, place, offset, slot=(topic, queue_id, number))

@@ -1,0 +1,142 @@
+"""What a scan found of a log, held against what the store's other files know: then its end, or all of it, is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from readers.log.segment_scan import SegmentScan, Span
+from readers.model.errors import SourceError
+from readers.model.findings import Finding
+from readers.storage.segments import Segment
+from readers.store.store import Store
+from verdicts.claims.claim_proofs import DecodedLog, broken_claim, contradicted_claims, contradiction
+from verdicts.claims.log_claims import LogClaims
+from verdicts.model.verdict_inputs import MissingRange
+
+#: So much of a log before its end is read again for the time of its last record.
+_BEFORE_END_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class LostEnd:
+    """Records behind the end of a log that something beside it knows."""
+
+    missing: MissingRange
+    finding: Finding
+
+
+#: What is no record in each file that was scanned.
+_Spans = Mapping[str, Sequence[Span]]
+
+
+def lost_end(
+    store: Store, claims: LogClaims, spans: _Spans, decoded: DecodedLog | None = None
+) -> LostEnd | None:
+    """What is lost behind the end of what was decoded; None where the log keeps every claim.
+
+    `spans`: what a scan found to be no record, for every file that it read. `decoded`: how far it came, where the spans
+    do not say it because those without loss are not among them.
+    Units: commit-log offsets in bytes.
+    """
+    try:
+        decoded = decoded or decoded_log(store, spans)
+        broken = broken_claim(store, claims, decoded)
+    except SourceError:
+        return None  # the log cannot be read any more, which the scan reports
+    if broken is None:
+        return None
+    reach = broken.reach_offset
+    if reach is None:  # how far is not known: as far as there are files, for nothing says more
+        reach = max(decoded.end_offset + 1, store.log().end_offset)
+    is_empty = decoded.is_empty
+    if is_empty and reach <= decoded.end_offset:  # all that is left begins behind the newest record that is known
+        end, reach = reach - 1, decoded.end_offset
+    else:
+        end = _behind_known_damage(store, spans, decoded.end_offset, reach)
+    if end >= reach:
+        return None
+    segment = store.log().segment_at(end)
+    what = f"{broken.witness} knows {broken.words}, and the log {'holds no record' if is_empty else f'ends at {end}'}"
+    return LostEnd(
+        MissingRange(store.root, end, reach, what),
+        Finding(
+            store.root, "log-missing", None if segment is None else segment.file,
+            None if segment is None else end - segment.base_offset, reach - end, commit_log_offset=end,
+            expected=f"{broken.words}, as {broken.witness} knows",
+            actual="no record at all" if is_empty else f"no record from {end} on",
+        ),
+    )  # fmt: skip
+
+
+def contradictions(store: Store, claims: LogClaims, spans: _Spans, lost: LostEnd | None) -> list[Finding]:
+    """A finding where other files know records at places of the log that hold others: it is another log.
+
+    `lost`: what is reported as lost behind its end.
+    """
+    try:
+        decoded = decoded_log(store, spans)
+        holes = _holes(store, spans, decoded.end_offset)
+        if lost is not None:
+            holes.append((lost.missing.begin_offset, lost.missing.end_offset))
+        return contradiction(store, contradicted_claims(store, claims, decoded, holes))
+    except SourceError:
+        return []  # the log cannot be read any more, which the scan reports
+
+
+def _behind_known_damage(store: Store, spans: _Spans, end: int, reach: int) -> int:
+    """The first offset from an end on that is not in damage which the scan reports, in a gap, or in a blank record."""
+    for begin, stop in sorted(_holes(store, spans, reach)):
+        if begin <= end:
+            end = max(end, stop)
+    return end
+
+
+def _holes(store: Store, spans: _Spans, reach: int) -> list[tuple[int, int]]:
+    """Offsets of damage that the scan reports, of gaps, and of blank records at the end of files before `reach`."""
+    known = [
+        (finding.commit_log_offset, finding.commit_log_offset + finding.length_bytes)
+        for finding in store.findings
+        if finding.code == "segment-gap" and finding.commit_log_offset is not None and finding.length_bytes
+    ]
+    for segment in store.commit_log:
+        known += [
+            (segment.base_offset + span.position_bytes, segment.base_offset + span.position_bytes + span.length_bytes)
+            for span in spans.get(segment.file, ())
+            if span.kind == "damaged" or (span.kind == "blank" and segment.end_offset < reach)
+        ]
+    return known
+
+
+def decoded_log(store: Store, spans: _Spans) -> DecodedLog:
+    """Where the last record that a scan found ends, and when it was stored.
+
+    Raises: SourceError.
+    """
+    for segment in reversed(store.commit_log):
+        end = _data_end(segment, spans[segment.file]) if segment.file in spans else 0
+        if end:
+            return DecodedLog(segment.base_offset + end, _last_store_time_ms(segment, end))
+    return DecodedLog(store.log_begin_offset, None)
+
+
+def _data_end(segment: Segment, spans: Sequence[Span]) -> int:
+    """Position past the last record of a segment; 0 where it has none."""
+    end = segment.size_bytes
+    for span in sorted(spans, key=lambda span: span.position_bytes, reverse=True):
+        if span.position_bytes + span.length_bytes < end:
+            break
+        end = min(end, span.position_bytes)
+    return end
+
+
+def _last_store_time_ms(segment: Segment, end: int) -> int:
+    back_bytes = _BEFORE_END_BYTES
+    while True:
+        begin = max(0, end - back_bytes)
+        scan = SegmentScan(segment, from_position=begin, to_position=end)
+        for _ in scan:
+            pass
+        if scan.last_store_time_ms or not begin:
+            return scan.last_store_time_ms
+        back_bytes *= 8

@@ -1,0 +1,1 @@
+"""When the check gives up on each open transaction."""

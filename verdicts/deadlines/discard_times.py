@@ -1,0 +1,100 @@
+"""The deadline of each transaction: what is foretold of a store's half copies, put to the rows that they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.columns import Bools
+from verdicts.deadlines.give_up import NEVER
+from verdicts.model.foretold import ASKED_FOR_EVER, NEVER_ASKED, NO_SLOT, NOT_BEFORE, OUT_OF_REACH, Foretold, Why
+
+#: The flag of what the check never comes to (`check_reach.py`).
+NEVER_ASKED_FLAG = "never_asked"
+
+
+def with_discard_times(rows: pa.Table, foretold: Mapping[str, Foretold]) -> pa.Table:
+    """Rows of TRANSACTIONS with `discard_at_ms`: when the last of their copies is given up on that the check has left.
+
+    Shape: null for what nothing gives up on, and where nothing is foretold of a store.
+    """
+    times = np.full(rows.num_rows, NEVER, np.int64)
+    lists = rows["half_copies"].combine_chunks()
+    copies = lists.flatten()
+    parents = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
+    offsets = np.asarray(pc.struct_field(copies, "commit_log_offset")).astype(np.int64)
+    stores = pc.struct_field(copies, "store")
+    for root, known in foretold.items():
+        here = np.flatnonzero(np.asarray(pc.equal(stores, root)))
+        if not len(here):
+            continue
+        found = np.flatnonzero(np.isin(offsets[here], known.offsets))
+        places = np.searchsorted(known.offsets, offsets[here][found])
+        np.maximum.at(times, parents[here][found], known.times_ms[places])
+        without = np.isin(offsets[here], np.array(list(known.whys), np.int64))
+        times[parents[here][without]] = NEVER
+    is_reached = np.asarray(is_open_row(rows)) & ~_are_never_asked(rows)
+    place = rows.schema.get_field_index("discard_at_ms")
+    column = pa.array(times, pa.int64(), mask=(times == NEVER) | ~is_reached)
+    return rows.set_column(place, rows.schema.field(place), column)
+
+
+def _are_never_asked(rows: pa.Table) -> Bools:
+    """Rows that the check never comes to, because it is stopped before."""
+    flags = rows["flags"].combine_chunks()
+    found = np.zeros(rows.num_rows, np.bool_)
+    found[np.asarray(pc.list_parent_indices(flags))[np.asarray(pc.equal(flags.flatten(), NEVER_ASKED_FLAG))]] = True
+    return found
+
+
+#: What is advised for what the broker asks for again, decided or discarded.
+_ASKED_ADVICE = ("close", "wait")
+
+
+def is_open_row(rows: pa.Table) -> pa.Array:
+    """Which rows the broker still has before it: PENDING, and decided or discarded ones that it will ask again."""
+    is_asked = pc.is_in(rows["advice"], value_set=pa.array(_ASKED_ADVICE))
+    return pc.or_(pc.equal(rows["state"], "PENDING"), is_asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """What is foretold of one transaction; `why` says why nothing is, and then the rest is empty.
+
+    Shape: `checks_to_come`: how often the producer is still asked, or the half put back for its immunity.
+           `may_be_later`: it may also be a round later.
+    """
+
+    discard_at_ms: int | None
+    checks_to_come: int = 0
+    is_expired: bool = False
+    may_be_later: bool = False
+    is_running: bool = False
+    why: Why | None = None
+
+
+def deadline_of(transaction: Mapping[str, Any], foretold: Mapping[str, Foretold]) -> Deadline | None:
+    """What is foretold of a row of TRANSACTIONS; None where the broker has not it before it any more."""
+    if transaction["state"] != "PENDING" and transaction["advice"] not in _ASKED_ADVICE:
+        return None
+    known = foretold.get(transaction["store"])
+    if NEVER_ASKED_FLAG in transaction["flags"]:
+        of_table = {ASKED_FOR_EVER: NO_SLOT, NEVER_ASKED: NEVER_ASKED}
+        return Deadline(None, why=of_table.get(known.why if known else NOT_BEFORE, OUT_OF_REACH))
+    if known is None:
+        return Deadline(None, why=NOT_BEFORE)
+    offsets = [copy["commit_log_offset"] for copy in transaction["half_copies"]]
+    if (time_ms := transaction["discard_at_ms"]) is None:
+        why = next((known.whys[offset] for offset in offsets if offset in known.whys), known.why)
+        return Deadline(None, is_running=known.is_running, why=why)
+    places = np.flatnonzero(np.isin(known.offsets, offsets) & (known.times_ms == time_ms))
+    place = int(places[0])
+    return Deadline(
+        time_ms, int(known.checks_to_come[place]), bool(known.are_expired[place]), bool(known.may_be_later[place]),
+        known.is_running,
+    )

@@ -1,0 +1,107 @@
+"""When the check gives up on each open half of a queue, for all of them at once: rounds over columns, not over halves.
+
+Round for round the same as `half_queue_check.py` where nothing is in the loop's way: every half can be read, every copy fits
+into the store, no op comes any more. `verdicts/model/foretold.py` plays what is not so step by step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from readers.model.columns import Bools, Int64s
+from verdicts.check.check_rules import CheckRules
+from verdicts.check.decisions import is_expired, is_spent, is_stored_since, is_waited_for
+from verdicts.check.state import CheckSettings
+from verdicts.model.foretold import ROUNDS_MAX
+
+NEVER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OpenHalves:
+    """The half copies that the check has before it and that no op ends, in the order of their queue.
+
+    Shape: `is_fresh`: it bears no count of checks yet, and `checks` is 0. `has_immunity`: it has one of its own, so
+           that the check puts it back while it is young, which counts as a check, instead of waiting for it.
+    Units: epoch milliseconds.
+    """
+
+    born_time_ms: Int64s
+    store_time_ms: Int64s
+    checks: Int64s
+    is_fresh: Bools
+    has_immunity: Bools
+
+    def __len__(self) -> int:
+        return len(self.checks)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """What becomes of each of some open halves.
+
+    Shape: `time_ms` is NEVER where no round gave up on it; `checks_to_come` counts the rounds that put it back until
+           then; `is_expired`: because of its age, not because its checks are spent. `may_be_later`: its last check
+           comes in the same round, so that it may also be a round later, where the queue lags behind.
+    """
+
+    time_ms: Int64s
+    checks_to_come: Int64s
+    is_expired: Bools
+    may_be_later: Bools
+
+
+def give_up_times(
+    halves: OpenHalves, rules: CheckRules, settings: CheckSettings, begin_ms: int, wait_ms: int = 0
+) -> GivenUp:
+    """What becomes of open halves if a round begins at a time, and each further one an interval after its end.
+
+    `wait_ms`: how long the first round waits for ops, where it has some before it.
+    """
+    count = len(halves)
+    ends = np.full(count, NEVER, np.int64)
+    begun = halves.checks.copy()
+    last = halves.checks.copy()
+    expiry, later = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    rows: Int64s = np.arange(count)
+    stored, checks, fresh = halves.store_time_ms.copy(), halves.checks.copy(), halves.is_fresh.copy()
+    now_ms = begin_ms
+    for _ in range(ROUNDS_MAX):
+        if not len(rows):
+            break
+        age = now_ms - halves.born_time_ms[rows]
+        expired = is_expired(age, settings)
+        spent = is_spent(checks, settings) & ~fresh
+        waits = ~halves.has_immunity[rows] & is_waited_for(age, settings, rules)
+        stops = (is_stored_since(stored, now_ms) | waits) & ~spent & ~expired
+        stop = int(np.argmax(stops)) if stops.any() else len(rows)
+        gone, kept = (spent | expired)[:stop], ~(spent | expired)[:stop]
+        ends[rows[:stop][gone]] = now_ms
+        expiry[rows[:stop][gone & ~spent[:stop]]] = True
+        put_back, counted = rows[:stop][kept], checks[:stop][kept] + 1
+        last[put_back] = counted
+        wait_ms, waited_ms = (0, wait_ms) if len(put_back) else (wait_ms, 0)
+        now_ms += waited_ms
+        if stop == len(rows):  # the loop goes on with the round's own copies, up to the first with checks to come
+            own = np.flatnonzero(~is_spent(counted, settings))
+            done = int(own[0]) if len(own) else len(counted)
+            ends[put_back[:done]] = now_ms
+            later[put_back[:done]] = True
+            put_back, counted = put_back[done:], counted[done:]
+        skipped = _quiet_rounds(age, counted, settings) if stop == len(rows) == len(put_back) else 0
+        rows = np.concatenate([rows[stop:], put_back])
+        checks = np.concatenate([checks[stop:], counted + skipped])
+        stored = np.concatenate([stored[stop:], np.full(len(put_back), now_ms + skipped * settings.interval_ms)])
+        fresh = np.concatenate([fresh[stop:], np.zeros(len(put_back), np.bool_)])
+        last[put_back] += skipped
+        now_ms += (1 + skipped) * max(1, settings.interval_ms)
+    return GivenUp(ends, last - begun, expiry, later)
+
+
+def _quiet_rounds(age_ms: Int64s, checks: Int64s, settings: CheckSettings) -> int:
+    """How many rounds after this one only put all halves back once more."""
+    to_spend = settings.check_max - int(checks.max()) - 1
+    to_expire = (settings.reserved_ms - int(age_ms.max())) // max(1, settings.interval_ms) - 1
+    return max(0, min(to_spend, to_expire)) if int(age_ms.min()) >= settings.time_out_ms else 0

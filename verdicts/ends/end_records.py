@@ -1,0 +1,261 @@
+"""What COMMIT, ROLLBACK and op records name, looked at one by one: their own half, another's, or nothing at all.
+
+An end copies the words of the half that it names: group, born time and host, keys, id, and its body if it is a COMMIT
+record; a ROLLBACK record its number (3.1). So a name that leads nowhere inside the log, or to a half with other words,
+is damage: no checksum covers it. Which end is whose is then asked of other witnesses (`end_candidates.py`).
+(EndTransactionProcessor; FORMATS 5.6, 6.1, 7.2, 9.4.)
+
+A decision on a record outside the half topic is no damage: END_TRANSACTION does not test the topic of what it names (to
+5.3.3). The op then has the queue offset of *that* record, and may hide a half that was never decided (seen on 4.9.7 and
+5.3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow.compute as pc
+
+from readers.log.offset_marks import rocksdb_marks, rollback_marks
+from readers.log.prepared_records import is_rollback, prepared_names
+from readers.log.record_at import block_at, blocks_at
+from readers.log.record_block import Block
+from readers.log.record_words import words_of
+from readers.log.transaction_records import (
+    JUDGED_FINALS,
+    JUDGED_HALVES,
+    are_halves,
+    finals_of,
+    halves_of,
+    is_delayed_half,
+    is_final,
+    witnesses_of,
+)
+from readers.model.columns import Int64s
+from readers.model.finding_limits import one_by_one
+from readers.model.findings import Finding
+from readers.model.identities import identities
+from readers.storage.segments import SegmentedLog
+from readers.store.store import DISCARD_TOPIC, ROCKSDB_OP_TOPIC, Store
+from verdicts.ends.decided_numbers import PossibleNumbers, doubtful_number
+from verdicts.ends.end_candidates import EndCandidates
+from verdicts.ends.foreign_decisions import foreign_decision
+from verdicts.ends.named_halves import naming_of
+from verdicts.model.verdict_inputs import DoubtfulEnd, ForeignDecision, MissingRange
+
+_ENDS_AT_ONCE = 4096
+_COMMIT, _ROLLBACK, _OP = "COMMIT record", "ROLLBACK record", "op message"
+
+
+@dataclass(slots=True)
+class ExaminedEnds:
+    """What some ends name.
+
+    Shape: `decisions` are those on records outside the half topic; `ties` pairs of identities that are one transaction
+           or may be, and so must be judged together; `doubtful` the ends of which it is not known what they ended;
+           `missing`: op numbers that may be another half's: a queue contradicts them, or their end's name is damaged.
+    """
+
+    decisions: list[ForeignDecision] = field(default_factory=list)
+    ties: list[tuple[str, str]] = field(default_factory=list)
+    doubtful: list[DoubtfulEnd] = field(default_factory=list)
+    missing: list[MissingRange] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrong:
+    """One thing that is wrong with an end: where it stands, and the words of its finding."""
+
+    code: str
+    offset: int
+    length_bytes: int
+    expected: str
+    actual: str
+
+
+def examined_ends(
+    store: Store,
+    offsets: Int64s,
+    named_offsets: Int64s,
+    unreadable_files: frozenset[str] = frozenset(),
+    missing: Sequence[MissingRange] = (),
+) -> ExaminedEnds:
+    """What some ends, and commits of diverted half messages, name.
+
+    `offsets`: where they stand; `named_offsets`: what they name. Those known to name a half copy of their own may be
+    left out. `unreadable_files`: those of which it is known that they cannot be read; `missing`: what else cannot be.
+    Units: commit-log offsets in bytes; the two arrays go together.
+    Order: commit-log offset of the end.
+    Damage: end-names-nothing, words-contradict, slot-mismatch.
+    Raises: SourceError if a file that an end names cannot be read any more.
+    """
+    log = store.log()
+    try:
+        work = _Examination(store, log, unreadable_files, missing)
+        order = np.argsort(offsets, kind="stable")
+        pairs = [
+            pair for pair in zip(offsets[order].tolist(), named_offsets[order].tolist(), strict=True)
+            if not work.cannot_be_read(pair[1], pair[0])
+        ]  # fmt: skip
+        for first in range(0, len(pairs), _ENDS_AT_ONCE):
+            portion = pairs[first : first + _ENDS_AT_ONCE]
+            settled = _settled(log, store.root, portion)
+            for offset, named in portion:
+                if offset not in settled:
+                    work.look_at(offset, named)
+        return work.result()
+    finally:
+        log.close()
+
+
+def _settled(log: SegmentedLog, store: str, pairs: Sequence[tuple[int, int]]) -> set[int]:
+    """The ends that name a half copy with the same words: most do, and need no look of their own."""
+    own, named = (
+        [witnesses_of(block, store) for block in blocks_at(log, sorted(places))]
+        for places in ({offset for offset, _ in pairs}, {place for offset, place in pairs if 0 <= place < offset})
+    )
+    halves = naming_of([found["halves"] for found in named if "halves" in found])
+    return {
+        offset
+        for kind, name in (("finals", "prepared_transaction_offset"), ("offset_marks", "half_commit_log_offset"))
+        for offset in naming_of([found[kind] for found in own if kind in found]).settled(name, halves).tolist()
+    }
+
+
+class _Examination:
+    """The ends of one store."""
+
+    def __init__(
+        self, store: Store, log: SegmentedLog, unreadable_files: frozenset[str], missing: Sequence[MissingRange]
+    ) -> None:
+        self._store, self._log = store, log
+        self._unreadable, self._missing = unreadable_files, missing
+        self._found = ExaminedEnds()
+        self._wrong: list[_Wrong] = []
+        self._candidates = EndCandidates(store, log)
+        self._numbers = PossibleNumbers(store, log)
+
+    def look_at(self, offset: int, named_offset: int) -> None:
+        """One end and what it names."""
+        end = block_at(self._log, offset)
+        if end is None:
+            return
+        kind, is_before = _kind_of(end), 0 <= named_offset < offset
+        named = block_at(self._log, named_offset) if is_before else None
+        if named is None:
+            what = "no record begins there" if is_before else "it begins later" if named_offset >= 0 else "no place"
+            self._add_nothing(end, kind, named_offset, what)
+            return
+        words, other = words_of(end), words_of(named)
+        is_half = bool(are_halves(named)[0])
+        if kind is None:  # a commit of a diverted half message, which went to the half topic again
+            if words.is_of_same(other) and not is_half:
+                self._add_decision(named, end)
+            return
+        is_copy = is_half or bool(named.topic_is(DISCARD_TOPIC)[0])
+        if is_copy:  # a chain may join them by the place, where nothing else bears the end's id
+            self._add_tie(named, end, kind)
+        is_known = is_copy or bool(is_final(named)[0] | is_delayed_half(named)[0])
+        if not is_known or not words.is_of_same(other) or (_is_of_old_design(end) and not is_half):
+            self._add_nothing(end, kind, named_offset, f"what begins there is {_described(named)}")
+            return
+        for name, mine, its in words.contradictions(other):
+            self._wrong.append(_Wrong(
+                "words-contradict", offset, int(end.lengths[0]),
+                f"{name} {its}, as {_described(named, with_id=False)} at commit-log offset {named_offset} says, which "
+                f"this {kind} names", f"{name} {mine}",
+            ))  # fmt: skip
+        if not is_half:
+            self._add_decision(named, end)
+
+    def result(self) -> ExaminedEnds:
+        """All that was found."""
+        for code in ("end-names-nothing", "words-contradict"):
+            mine = [one for one in self._wrong if one.code == code]
+            for one, more in one_by_one(mine, "such records"):
+                segment = self._log.segment_at(one.offset)
+                self._found.findings.append(Finding(
+                    self._store.root, code, None if segment is None else segment.file,
+                    None if segment is None else one.offset - segment.base_offset, one.length_bytes,
+                    commit_log_offset=one.offset, expected=one.expected, actual=f"{one.actual}{more}",
+                ))  # fmt: skip
+        return self._found
+
+    def cannot_be_read(self, named_offset: int, offset: int) -> bool:
+        """Whether what is named has left the log, or is missing from it: then the name may be right."""
+        if not 0 <= named_offset < offset:
+            return False
+        segment = self._log.segment_at(named_offset)
+        if segment is None or segment.file in self._unreadable:
+            return True
+        return any(one.begin_offset <= named_offset < one.end_offset for one in self._missing)
+
+    def _add_nothing(self, end: Block, kind: str | None, named_offset: int, what: str) -> None:
+        offset = int(end.commit_log_offsets[0])
+        name = "half record" if kind is None else kind
+        self._wrong.append(_Wrong(
+            "end-names-nothing", offset, int(end.lengths[0]), f"the place of the half that this {name} ends",
+            f"commit-log offset {named_offset}: {what}",
+        ))  # fmt: skip
+        if kind is None:  # a half message first of all: it ends nothing by itself
+            return
+        words = words_of(end)
+        ids = () if words.transaction_id is None else (words.transaction_id,)
+        named = f"commit-log offset {named_offset}: {what}"
+        self._found.doubtful.append(DoubtfulEnd(
+            self._store.root, offset, kind == _COMMIT,
+            f"the {kind} at commit-log offset {offset} may end it, and names {named}",
+            ids, () if ids else self._candidates.of(end, named_offset), words.group,
+        ))  # fmt: skip
+        if kind == _COMMIT and not _is_of_old_design(end):
+            doubt = f"the {kind} at commit-log offset {offset} names {named}"
+            self._found.missing.extend(self._numbers.of(end, doubt))
+
+    def _add_decision(self, named: Block, end: Block) -> None:
+        self._found.decisions.append(foreign_decision(self._store.root, named, end))
+        doubt = doubtful_number(self._store, self._log, named, int(end.commit_log_offsets[0]))
+        if doubt is not None:
+            self._found.missing.append(doubt[0])
+            self._found.findings.append(doubt[1])
+
+    def _add_tie(self, named: Block, end: Block, kind: str) -> None:
+        root = self._store.root
+        copy = identities(halves_of(named, root, JUDGED_HALVES))[0].as_py()
+        rows = {_COMMIT: lambda: finals_of(end, root, JUDGED_FINALS), _ROLLBACK: lambda: rollback_marks(end, root),
+                _OP: lambda: rocksdb_marks(end, root)}[kind]()
+        own = pc.coalesce(rows["transaction_id"], rows["fingerprint"])[0].as_py()
+        if own is not None and copy is not None and copy != own:
+            self._found.ties.append((copy, own))
+
+
+def _kind_of(end: Block) -> str | None:
+    """What an end is called; None for a record of a half topic."""
+    if end.topic_is(ROCKSDB_OP_TOPIC)[0]:
+        return _OP
+    if is_rollback(end)[0]:
+        return _ROLLBACK
+    return _COMMIT if is_final(end)[0] else None
+
+
+def _is_of_old_design(end: Block) -> bool:
+    """Whether an end can only name a prepared record (before 4.3)."""
+    return bool(is_rollback(end)[0]) or prepared_names(end)[0].is_valid
+
+
+def _described(named: Block, *, with_id: bool = True) -> str:
+    """A record that an end names, in words."""
+    if are_halves(named)[0]:
+        what = "a half record"
+    elif named.topic_is(DISCARD_TOPIC)[0]:
+        what = "a discard copy"
+    else:
+        what = f"a record of topic {named.topic_texts()[0]}"
+    words = words_of(named)
+    if not with_id:
+        return what.replace("a ", "the ", 1)
+    own = [] if words.transaction_id is None else [f"transaction {words.transaction_id}"]
+    own += [] if words.group is None else [f"group {words.group}"]
+    return f"{what} of {', '.join(own)}" if own else f"{what} without an id"

@@ -1,0 +1,144 @@
+"""Ids that no other record bears, held against the index: it knows every record by the id that the broker stored.
+
+No checksum covers a property. An id that two records bear is sound; one that a single record bears may have a flipped
+bit, and then invents a transaction and hides another. The index has the hash of the true one at the record's place.
+An entry is believed only where its own chain leads to it: else the index is what is damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from readers.index.index import ENTRY, IndexFile, entries_at
+from readers.index.index_search import Index, open_index
+from readers.index.record_keys import key_pairs, tag_pairs
+from readers.log.properties import UNIQ_KEY
+from readers.log.record_at import block_at
+from readers.log.transaction_records import JUDGED_HALVES
+from readers.model.columns import Int64s
+from readers.model.errors import SourceError
+from readers.model.identities import UInt64s
+from readers.model.java_hashes import key_hashes
+from readers.storage.segments import OpenFile, SegmentedLog
+from readers.store.store import Store
+from verdicts.model.verdict_inputs import DoubtfulId
+
+#: A split in which more records contradict the index has another log's index.
+_SUSPECTS_MAX = 1000
+_BEARERS = ("halves", "finals", "discards")
+#: What bears an id and is not in the index.
+_NAMERS = ("offset_marks",)
+
+
+def doubtful_ids(
+    store: Store, batches: Mapping[str, Sequence[pa.RecordBatch]], hashes: Mapping[str, UInt64s]
+) -> list[DoubtfulId]:
+    """The witnesses of one split whose id no other of them bears, and that the index knows by another id.
+
+    `batches`: the witnesses by kind. `hashes`: those of their identities, all batches of a kind together.
+    Order: commit-log offset.
+    Damage: an index that cannot be read contradicts nothing; a remote one is not asked.
+    """
+    return [] if store.is_remote or not store.index_files else contradicted_ids(store, _lone(batches, hashes))
+
+
+def contradicted_ids(store: Store, rows: pa.Table) -> list[DoubtfulId]:
+    """Those of some records that the index knows by another id than they bear.
+
+    `rows`: commit_log_offset, topic and transaction_id of each, in the order of the log.
+    Order: commit-log offset.
+    Damage: an index that cannot be read contradicts nothing; a remote one is not asked.
+    """
+    if store.is_remote or not store.index_files or not rows.num_rows:
+        return []
+    log = store.log()
+    try:
+        index = open_index(store)
+        found = [_looked_at(store, log, index, suspect) for suspect in _suspects(index, rows)]
+        return [one for one in found if one is not None]
+    except SourceError:
+        return []  # what searches or verifies the index reports it
+    finally:
+        log.close()
+
+
+def _lone(batches: Mapping[str, Sequence[pa.RecordBatch]], hashes: Mapping[str, UInt64s]) -> pa.Table:
+    """The half copies, finals and discard copies whose identity no other witness has."""
+    schema = pa.schema([JUDGED_HALVES.field(name) for name in ("commit_log_offset", "topic", "transaction_id")])
+    found = [batch.select(schema.names) for name in _BEARERS for batch in batches[name]]
+    numbers = np.concatenate([hashes[name] for name in (*_BEARERS, *_NAMERS)])
+    order = np.argsort(numbers)
+    in_order = numbers[order]
+    is_first = np.append(True, in_order[1:] != in_order[:-1])
+    is_lone = np.empty(len(numbers), np.bool_)
+    is_lone[order] = is_first & np.append(is_first[1:], True)
+    table = pa.Table.from_batches(found, schema)
+    return table.filter(pa.array(is_lone[: table.num_rows])).sort_by("commit_log_offset")
+
+
+def _suspects(index: Index, rows: pa.Table) -> list[int]:
+    """Places that the index knows, and by other hashes than that of the record's id."""
+    offsets = np.asarray(rows["commit_log_offset"])
+    keys = [
+        b"" if name is None else f"{topic}#{name}".encode()
+        for topic, name in zip(rows["topic"].to_pylist(), rows["transaction_id"].to_pylist(), strict=True)
+    ]
+    own = key_hashes(keys).astype(np.int64)
+    is_known, is_same = np.zeros(len(offsets), np.bool_), np.zeros(len(offsets), np.bool_)
+    for file in index.files:
+        for places, found in _entries_between(file, int(offsets[0]), int(offsets[-1])):
+            if (places[1:] < places[:-1]).any():  # only in a damaged index
+                order = np.argsort(places, kind="stable")
+                places, found = places[order], found[order]
+            first = np.searchsorted(places, offsets)
+            counts = np.searchsorted(places, offsets, "right") - first
+            is_known |= counts > 0
+            rows_of = np.repeat(np.arange(len(offsets)), counts)
+            entries = np.arange(len(rows_of)) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+            is_same[rows_of[found[entries] == own[rows_of]]] = True
+    suspects: list[int] = offsets[is_known & ~is_same].tolist()
+    return suspects if len(suspects) <= _SUSPECTS_MAX else []
+
+
+def _entries_between(index: IndexFile, first: int, last: int) -> Iterator[tuple[Int64s, Int64s]]:
+    """Places and hashes of the entries of a range of the log, which stand in the log's order."""
+    if index.end_offset < first or index.begin_offset > last:
+        return
+    with index.segment.open() as file:
+        low, high = (_entry_number(index, file, place) for place in (first, last + 1))
+        length = (high - low) * ENTRY.size_bytes
+        if length > 0:
+            entries = index.entries_of(file.read(index.entry_position(low), length))
+            yield entries["commit_log_offset"].astype(np.int64), entries["key_hash"].astype(np.int64)
+
+
+def _entry_number(index: IndexFile, file: OpenFile, offset: int) -> int:
+    """The first entry at or behind a place of the log."""
+    low, high = 1, index.entries_count + 1
+    while low < high:
+        middle = (low + high) // 2
+        if int(entries_at(file, index, np.array([middle]))["commit_log_offset"][0]) < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _looked_at(store: Store, log: SegmentedLog, index: Index, offset: int) -> DoubtfulId | None:
+    block = block_at(log, offset)
+    if block is None:
+        return None
+    explained = {*key_pairs(block)[1].tolist(), *tag_pairs(block)[1].tolist()}
+    entries = [pair for file in index.files for pair in _entries_between(file, offset, offset)]
+    left = sorted({value for places, found in entries for value in found[places == offset].tolist()} - explained)
+    known = index.offsets_of_hashes(np.array(left, np.int64)) if left else {}
+    proven = tuple(value for value in left if offset in known.get(value, ()))
+    if not proven:
+        return None
+    topic, name = str(block.topic_texts()[0]), block.properties.text(UNIQ_KEY)[0].as_py()
+    return DoubtfulId(
+        store.root, offset, topic, f"no other record bears the id {name}" if name else "it bears no id", proven
+    )

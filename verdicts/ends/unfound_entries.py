@@ -1,0 +1,118 @@
+"""Entries of the redo log (3.0, 3.1) that lead to a record which is not what they say: its flag is damaged.
+
+The header has no CRC, and prepared, COMMIT and ROLLBACK records stand in their real topic: their flag alone marks
+them. In no queue, a prepared record is known by this log: an entry for each (`redo_log.py`). So a sound record at such
+a place is one, whatever its flag says, and its transaction is listed, in doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from readers.log.mended_records import with_kind
+from readers.log.prepared_records import is_prepared
+from readers.log.record_at import block_at
+from readers.log.record_layout import PREPARED
+from readers.model.columns import Bools, Int64s
+from readers.model.errors import SourceError
+from readers.model.finding_limits import one_by_one
+from readers.model.findings import Finding, as_text
+from readers.old_tables.redo_log import DIRECTORY, PREPARED_TAGS, TOPIC
+from readers.queues.consume_queue import Queue
+from readers.store.store import Store
+from verdicts.missing.missing_ranges import MissingBytes, UnfoundSlot
+from verdicts.model.verdict_inputs import MissingRange
+
+_KIND = "/".join(DIRECTORY[:2])
+_ENTRIES_AT_ONCE = 1 << 20
+#: A log that contradicts its records more often is not of these.
+_UNFOUND_MAX = 1000
+
+
+def unfound_entries(
+    store: Store, prepared_places: Int64s, end_places: Int64s, begin_offset: int, end_offset: int
+) -> list[UnfoundSlot]:
+    """Entries of the redo log about a range of the log where no such record was found.
+
+    `prepared_places`, `end_places`: where prepared records, and COMMIT and ROLLBACK records, were found in the range.
+    Units: bytes of the commit log.
+    Order: entry number.
+    """
+    unfound: list[UnfoundSlot] = []
+    if not store.has(*DIRECTORY):
+        return unfound
+    try:
+        with Queue(store, TOPIC, 0, _KIND) as entries:
+            first, last = entries.offset_of(begin_offset), entries.offset_of(end_offset)
+            while first < last:
+                numbers, places, lengths, tags = entries.read(first, min(first + _ENTRIES_AT_ONCE, last))
+                known: Bools = np.where(
+                    tags == PREPARED_TAGS, np.isin(places, prepared_places), np.isin(places, end_places)
+                ).astype(np.bool_)
+                absent = ~known & (places >= begin_offset) & (places < end_offset)
+                for row in np.flatnonzero(absent).tolist():
+                    unfound.append(UnfoundSlot(TOPIC, int(numbers[row]), int(places[row]), int(lengths[row])))
+                first += _ENTRIES_AT_ONCE
+    except SourceError:
+        pass  # a log that cannot be read proves nothing; whatever reads it as a table reports it
+    return unfound
+
+
+def evidence_of_entries(
+    store: Store, unfound: Iterable[UnfoundSlot], known: Sequence[MissingRange]
+) -> MissingBytes:
+    """What is in doubt for the entries among unfound slots: those of sound records; the rest is damage known as such.
+
+    `known`: bytes that are missing anyway.
+    Damage: redo-entry-mismatch.
+    Raises: SourceError if a file of the log cannot be read any more.
+    """
+    result = MissingBytes()
+    mine = [
+        slot for slot in unfound
+        if slot.topic == TOPIC
+        and not any(one.begin_offset <= slot.commit_log_offset < one.end_offset for one in known)
+    ]  # fmt: skip
+    if not mine:
+        return result
+    log = store.log()
+    contradicted: list[tuple[UnfoundSlot, int]] = []
+    try:
+        with Queue(store, TOPIC, 0, _KIND) as entries:
+            for slot in mine[:_UNFOUND_MAX]:
+                block = block_at(log, slot.commit_log_offset)
+                if block is None or int(block.lengths[0]) != slot.record_length_bytes:
+                    continue
+                (tag,) = entries.read(slot.queue_offset, slot.queue_offset + 1)[3].tolist()
+                contradicted.append((slot, tag))
+                result.ranges.append(_doubt(store, slot, tag))
+                mended = with_kind(block, PREPARED) if tag == PREPARED_TAGS else None
+                if mended is not None and is_prepared(mended)[0]:
+                    result.damaged_halves.append(mended)
+    finally:
+        log.close()
+    for (slot, tag), more in one_by_one(contradicted, "such entries"):
+        segment = log.segment_at(slot.commit_log_offset)
+        result.findings.append(Finding(
+            store.root, "redo-entry-mismatch", None if segment is None else as_text(segment.file),
+            None if segment is None else slot.commit_log_offset - segment.base_offset, slot.record_length_bytes,
+            commit_log_offset=slot.commit_log_offset, expected=f"{_called(tag)}, as the redo log says",
+            actual=f"a record of something else{more}",
+        ))  # fmt: skip
+    return result
+
+
+def _called(tag: int) -> str:
+    return "a prepared record" if tag == PREPARED_TAGS else f"a COMMIT or ROLLBACK record that ends offset {tag}"
+
+
+def _doubt(store: Store, slot: UnfoundSlot, tag: int) -> MissingRange:
+    place = slot.commit_log_offset
+    what = f"the record at commit-log offset {place} is not {_called(tag)}, which the redo log says"
+    missing = MissingRange(
+        store.root, place, place + slot.record_length_bytes, what, is_identified=True, prepared_offsets=(place,)
+    )
+    return missing if tag == PREPARED_TAGS else replace(missing, prepared_offsets=(tag, place))

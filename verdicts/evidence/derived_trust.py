@@ -1,0 +1,150 @@
+"""Whether the derived files of a store and its log agree as far as can be seen without reading the log end to end.
+
+What contradicts shows in few places: records that queues, index and tables know are not there, the files of the log do
+not join, or the log breaks off before what is known of it. Then no derived file carries an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.commit_log import last_with_data
+from readers.log.record_block import Block
+from readers.log.segment_scan import SegmentScan
+from readers.log.unreadable_copies import may_be_unreadable
+from readers.model.columns import int64s
+from readers.model.errors import RmqtxError
+from readers.queues.consume_queue import Queue
+from readers.storage.segments import Segment, SegmentedLog
+from readers.store.store import HALF_TOPIC, Store
+from verdicts.claims.log_agreement import disagreement
+from verdicts.evidence.store_facts import StoreFacts
+
+_SLOTS_AT_ONCE = 1 << 16
+#: So many slots before the one where the reading of a queue begins are looked at.
+_SLOTS_BEFORE = 64
+#: So much behind the place where a log seems to end is searched for records.
+_BEHIND_END_BYTES = 1 << 20
+
+
+class Untrusted(RmqtxError):
+    """The derived files cannot carry the answer; the reason says which, and the log is scanned instead."""
+
+
+def require_agreement(facts: StoreFacts, log: SegmentedLog) -> None:
+    """That the log has the newest records that the store's other files know, and that its files join.
+
+    Raises: Untrusted; UnreadableFile, FileChanged.
+    """
+    claims = facts.claims
+    if claims.newest and all(claim.record_offset is None for claim in claims.newest):
+        raise Untrusted(f"{claims.newest[0].witness} knows of records, and nothing tells where they are")
+    found = disagreement(facts.store, claims, log)
+    if found is not None:
+        raise Untrusted(found)
+
+
+def require_slots(store: Store, queue: Queue, halves: pa.Table) -> None:
+    """That the half queue leads to each half copy of its topic, by the number that the copy bears.
+
+    Raises: Untrusted; UnreadableFile, FileChanged.
+    """
+    mine = halves.filter(pc.equal(halves["topic"], HALF_TOPIC))
+    if pc.any(pc.not_equal(mine["queue_id"], queue.queue_id)).as_py():
+        raise Untrusted(f"a half message bears the number of another queue than {queue.queue_id}")
+    numbers, offsets = int64s(mine["queue_offset"]), int64s(mine["commit_log_offset"])
+    is_new = (numbers >= queue.max_offset) & (store.aborted or store.in_use)
+    asked = ~is_new & ~((numbers >= 0) & (numbers < queue.first_offset))
+    numbers, offsets = numbers[asked], offsets[asked]
+    for portion in np.unique(numbers // _SLOTS_AT_ONCE).tolist():
+        here = numbers // _SLOTS_AT_ONCE == portion
+        low, high = int(numbers[here].min()), int(numbers[here].max())
+        found, places, _, _ = queue.read(low, high + 1)
+        row = np.minimum(np.searchsorted(found, numbers[here]), max(len(found) - 1, 0))
+        wrong = np.ones(len(row), np.bool_)
+        if len(found):
+            wrong = (found[row] != numbers[here]) | (places[row] != offsets[here])
+        if wrong.any():
+            number, offset = int(numbers[here][wrong][0]), int(offsets[here][wrong][0])
+            raise Untrusted(f"slot {number} of the half queue is not that of the half message at {offset}")
+
+
+def require_end(queue: Queue) -> None:
+    """That nothing but zeros is behind the last slot that can be: a damaged slot there hides the record it led to.
+
+    Raises: Untrusted.
+    """
+    if queue.has_rubbish_behind:
+        raise Untrusted(f"the queue of {queue.topic} has slots behind {queue.max_offset} that cannot be")
+
+
+def require_readable_copies(copies: pa.Table) -> None:
+    """That no half or discard copy has words that run into one another: such a group tells other transactions apart.
+
+    Raises: Untrusted.
+    """
+    if any(may_be_unreadable(rows) for rows in copies.to_batches()):
+        raise Untrusted("the properties of a half copy or discard copy cannot be read")
+
+
+def require_order_before(queue: Queue, number: int) -> None:
+    """That the slots before one, which a search by halves went past, are sound and in the order of the log.
+
+    Raises: Untrusted; UnreadableFile, FileChanged.
+    """
+    findings_before = len(queue.findings)
+    places = queue.read(max(queue.first_offset, number - _SLOTS_BEFORE), number + 1)[1]
+    if len(queue.findings) > findings_before or (np.diff(places) <= 0).any():
+        raise Untrusted(f"the queue of {queue.topic} has slots before {number} that cannot be")
+
+
+def sound_blocks(facts: StoreFacts, from_offset: int, to_offset: int | None) -> Iterator[Block]:
+    """The records of a range of the log, to its end where `to_offset` is None.
+
+    Order:  commit-log offset ascending.
+    Raises: Untrusted where the range is damaged, or ends before what is known of the log; UnreadableFile, FileChanged.
+    """
+    last = last_with_data(facts.store.commit_log)
+    for segment in facts.store.commit_log:
+        begin = max(0, from_offset - segment.base_offset)
+        end = segment.size_bytes if to_offset is None else min(segment.size_bytes, to_offset - segment.base_offset)
+        if begin >= end or segment.base_offset > last:
+            continue
+        # Zeros behind the end of a log may be as long as its file, and need not be read.
+        is_open = segment.base_offset == last and end == segment.size_bytes
+        scan = SegmentScan(
+            segment, from_position=begin, to_position=end, is_last=segment.base_offset == last, stops_at_break=is_open
+        )
+        newest = begin
+        for block in scan:
+            if len(block):
+                newest = int(block.positions[-1])
+            yield block
+        _require_soundness(scan)
+        if scan.break_position is not None:
+            _require_end(facts, segment, newest, scan.break_position)
+
+
+def _require_soundness(scan: SegmentScan) -> None:
+    for span in scan.spans:
+        if span.kind == "damaged":
+            offset = scan.segment.base_offset + span.position_bytes
+            raise Untrusted(f"{span.length_bytes} bytes at commit-log offset {offset} are damaged")
+
+
+def _require_end(facts: StoreFacts, segment: Segment, newest_position: int, end_position: int) -> None:
+    """That a log ends where a scan found no record any more: nothing knows one behind, and none follows soon."""
+    end = segment.base_offset + end_position
+    for claim in facts.claims.newest:
+        if claim.reach_offset is not None and claim.reach_offset > end:
+            raise Untrusted(f"the log ends at commit-log offset {end}, and {claim.witness} knows {claim.words}")
+    part = replace(segment, size_bytes=min(segment.size_bytes, end_position + _BEHIND_END_BYTES))
+    scan = SegmentScan(part, from_position=newest_position)
+    for _ in scan:
+        pass
+    _require_soundness(scan)

@@ -1,0 +1,395 @@
+"""The fast path: some transactions' witnesses by cursors, queues and index, without reading the log end to end.
+
+It costs what the open window costs, not what the log costs: the half queue from the check cursor on, the op queue from
+the first copy's place on, and for each transaction a look into the index for its other copies, its final and its
+discard copy. What neither queue nor index covers (the log's tail after a crash, holes between index files) is scanned.
+Whatever cannot be trusted is said in `Untrusted`, and the caller scans the log instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.index.index_search import open_index
+from readers.index.record_keys import key_pairs, tag_pairs, unique_key_pairs
+from readers.log.named_offsets import NO_PLACE, named_offsets
+from readers.log.prepared_records import CLUSTER, is_prepared, is_rollback
+from readers.log.record_at import block_at, blocks_at
+from readers.log.record_block import Block
+from readers.log.transaction_records import is_delayed_half, is_final, ops_of
+from readers.model.columns import Int32s, Int64s
+from readers.model.java_hashes import key_hashes
+from readers.queues.consume_queue import open_queue
+from readers.store.fastjson import read_config
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, WAITING_TOPICS
+from verdicts.ends.foreign_decisions import foreign_decision
+from verdicts.evidence.derived_trust import (
+    Untrusted,
+    require_agreement,
+    require_end,
+    require_order_before,
+    require_readable_copies,
+    require_slots,
+    sound_blocks,
+)
+from verdicts.evidence.store_facts import StoreFacts
+from verdicts.evidence.witness_collector import Gathered, incomplete_chains
+from verdicts.model.verdict_inputs import ForeignDecision
+from verdicts.model.witnesses import Witnesses
+
+#: A window larger than this is read faster by a scan of the log.
+WINDOW_SLOTS_MAX = 1 << 20
+#: So much of a log in front of its first half message is read, to see that no older broker wrote prepared records.
+_BEFORE_HALVES_BYTES_MAX = 16 << 20
+#: Real topics in whose queue 0 a wrongly named final is looked for.
+_TOPICS_MAX = 256
+_MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
+_OPS_AT_ONCE = 1 << 16
+#: A hash of the index is no negative Java integer.
+_HASH_BITS = 31
+
+
+def _packed(places: Int64s, offsets: Int64s, hashes: Int64s) -> Int64s:
+    """Pairs of an offset and a hash as one number each; `places`: all offsets that there are, ascending."""
+    packed: Int64s = np.searchsorted(places, offsets) << _HASH_BITS | hashes
+    return packed
+
+
+def offset_of(identity: str) -> int | None:
+    """The commit-log offset in an offset message id."""
+    return int(identity[-16:], 16) if _MESSAGE_ID.fullmatch(identity) else None
+
+
+class DerivedFiles:
+    """One store, read by its derived files.
+
+    Shape:  `open_transactions()` and `transactions_of(...)` name transactions, `witnesses(...)` gives whole ones. The
+            store's facts get what was found on the way.
+    Raises: Untrusted; SourceError if files vanish.
+    """
+
+    def __init__(self, facts: StoreFacts) -> None:
+        self._facts = facts
+        self._store = facts.store
+        self._gathered = Gathered(self._store.root)
+
+    def __enter__(self) -> DerivedFiles:
+        with ExitStack() as stack:  # closed here if anything cannot be trusted
+            self._require_trust()
+            self._log = stack.enter_context(closing(self._store.log()))
+            require_agreement(self._facts, self._log)
+            self._half_queue = stack.enter_context(open_queue(self._store, HALF_TOPIC, 0))
+            self._op_queue = stack.enter_context(open_queue(self._store, OP_TOPIC, 0))
+            require_end(self._half_queue)
+            require_end(self._op_queue)
+            self._index = open_index(self._store, self._facts.settings.max_hash_slots)
+            if not self._half_queue.exists and self._store.commit_log:
+                raise Untrusted("there is no consume queue of the half topic")
+            self._require_half_topic_alone()
+            cursor = (self._facts.cursors.half or {}).get(0, 0)
+            if self._half_queue.exists and cursor > (end := self._half_queue.max_offset):
+                raise Untrusted(f"the check cursor {cursor} lies beyond the half queue's end {end}")
+            if not self._index.exists and self._half_queue.exists:
+                raise Untrusted("there is no index")
+            if self._store.aborted or self._store.in_use:
+                # What was not dispatched to queues and index when the broker was killed, or is being dispatched now;
+                # after a clean stop there is nothing (the broker removes `abort` only then).
+                self._scan_into(self._index.covered_until_offset or self._store.log_begin_offset, None)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    #: Whether single transactions were asked for, whose copies need not all be in the window.
+    _is_lookup = False
+
+    def open_transactions(self) -> dict[str, str | None]:
+        """Every transaction with a half copy that the check has before it: id → real topic."""
+        self._read_window()
+        self._read_scheduled()
+        halves = self._gathered.table("halves")
+        if pc.any(pc.is_null(halves["transaction_id"])).as_py():
+            raise Untrusted("half messages without UNIQ_KEY are before the check: the index does not know them")
+        return self._named(halves)
+
+    def transactions_of(self, identities: Sequence[str]) -> dict[str, dict[str, str | None]]:
+        """The transactions that ids, message ids of any copy or final, or business keys name.
+
+        Shape: for each identity that is known: id → real topic. The index is asked once for all.
+        """
+        self._is_lookup = True
+        for identity in identities:
+            if _MESSAGE_ID.fullmatch(identity):
+                block = block_at(self._log, int(identity[-16:], 16))
+                if block is not None and block.message_ids().to_pylist()[0] == identity.upper():
+                    self._gathered.add(block)
+        self._read_hits([f"{topic}#{one}".encode() for one in identities for topic in (HALF_TOPIC, DISCARD_TOPIC)])
+        named: dict[str, dict[str, str | None]] = {}
+        for identity, records in self._gathered.named_by({one: offset_of(one) for one in identities}).items():
+            for name, _, topic in records:
+                if name is None:
+                    raise Untrusted("the transaction has no UNIQ_KEY: the index does not know it")
+                named.setdefault(identity, {}).setdefault(name, topic)
+        self._require_half_copies(self._gathered.table("halves"))
+        return named
+
+    @staticmethod
+    def _named(halves: pa.Table) -> dict[str, str | None]:
+        return dict(zip(halves["transaction_id"].to_pylist(), halves["real_topic"].to_pylist(), strict=True))
+
+    def witnesses(self, named: dict[str, str | None]) -> Witnesses:
+        """Half copies, op marks, finals and discard copies of some transactions: id → real topic."""
+        self._names = list(named)
+        if named:
+            self._follow_index(named)
+            self._require_half_copies(self._chosen("halves"))
+            for kind in ("halves", "discards"):
+                require_readable_copies(self._chosen(kind))
+            if self._chosen("halves").num_rows:
+                self._read_holes()
+                self._require_whole_chains()
+                require_slots(self._store, self._half_queue, self._chosen("halves"))
+                self._read_ops()
+        if self._gathered.findings:
+            offset = self._gathered.findings[0].commit_log_offset
+            raise Untrusted(f"the op message at commit-log offset {offset} cannot be read")
+        self._facts.findings.extend(
+            [*self._half_queue.findings, *self._op_queue.findings, *self._index.findings]
+        )
+        kept = self._gathered.kept(named)
+        self._find_foreign(kept)
+        return kept
+
+    # -- what may be trusted --------------------------------------------------------------------------------------
+
+    def _require_trust(self) -> None:
+        if self._store.has_rocksdb_queues:
+            raise Untrusted("the consume queues are in RocksDB")
+        if self._facts.cursors.half is None or self._facts.cursors.op is None:
+            raise Untrusted("the check cursors are unknown")
+        holes = [f for f in self._store.findings if f.code in ("segment-gap", "segment-overlap", "segment-size")]
+        if holes:
+            raise Untrusted(f"the commit log has a {holes[0].code}")
+
+    def _require_half_topic_alone(self) -> None:
+        """That no transactions of another design are in the log: queues and cursors tell nothing of them."""
+        if self._store.has("consumequeue", ROCKSDB_HALF_TOPIC):
+            raise Untrusted("it has transactions in RocksDB: no cursor tells which are open")
+        queue, begin = self._half_queue, self._log.begin_offset
+        places = queue.read(queue.min_offset, queue.min_offset + 1)[1].tolist()
+        first = places[0] if places else self._log.end_offset
+        if places and first == begin:
+            block = block_at(self._log, first)
+            if block is None or not block.topic_is(HALF_TOPIC)[0]:
+                raise Untrusted(f"the half queue's first slot leads to commit-log offset {first}, to no half message")
+        if queue.min_offset > 0 or first <= begin:
+            return  # half messages were written before the log begins
+        # Only a broker before 4.3 writes prepared records, and it wrote the log's begin before this one came.
+        oldest = next(sound_blocks(self._facts, begin, begin + 1), None)
+        if oldest is not None and oldest.properties.locate(CLUSTER)[2][0]:
+            return
+        if first - begin > _BEFORE_HALVES_BYTES_MAX:
+            raise Untrusted(f"{first - begin} bytes of the log are older than the half topic")
+        for block in sound_blocks(self._facts, begin, first):
+            if (is_prepared(block) | is_rollback(block)).any():
+                raise Untrusted("it has prepared records of a broker before 4.3: no queue knows them")
+
+    @staticmethod
+    def _require_half_copies(halves: pa.Table) -> None:
+        """That half copies which were found by name or by the index are of the half topic."""
+        topics = pa.array([HALF_TOPIC, *WAITING_TOPICS])
+        if not pc.all(pc.is_in(halves["topic"], value_set=topics), min_count=0).as_py():
+            raise Untrusted("it is of another design than the half topic: no queue leads to all of it")
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def _read_window(self) -> None:
+        queue = self._half_queue
+        cursor = (self._facts.cursors.half or {}).get(0, queue.min_offset)
+        if queue.max_offset - cursor > WINDOW_SLOTS_MAX:
+            raise Untrusted(f"{queue.max_offset - cursor} half messages lie before the check")
+        begin = max(cursor, queue.min_offset)
+        numbers, offsets, lengths, _ = queue.read(begin, queue.max_offset)
+        if len(numbers) != queue.max_offset - begin:
+            raise Untrusted("the half queue has slots that cannot be")
+        self._read(HALF_TOPIC, numbers, offsets, lengths)
+
+    def _read_scheduled(self) -> None:
+        """Half messages that a delay level diverted and that are not due yet (clients before 4.6.1; FORMATS 5.12)."""
+        delays = read_config(self._store, "delayOffset.json").value
+        table = delays.get("offsetTable") if isinstance(delays, dict) else None
+        for level, cursor in (table or {}).items():
+            if not (str(level).isdecimal() and isinstance(cursor, int)):
+                continue
+            with open_queue(self._store, SCHEDULE_TOPIC, int(level) - 1) as queue:
+                _, offsets, lengths, _ = queue.read(max(cursor, queue.min_offset), queue.max_offset)
+                for block in blocks_at(self._log, offsets.tolist(), lengths.tolist()):
+                    self._gathered.add(block.take(is_delayed_half(block)))
+
+    def _read(self, topic: str, numbers: Int64s, offsets: Int64s, lengths: Int32s) -> None:
+        """Records that queue slots point at; every one must be there and be what its slot says."""
+        for block in self._records_of(topic, numbers, offsets, lengths):
+            self._gathered.add(block)
+
+    def _records_of(self, topic: str, numbers: Int64s, offsets: Int64s, lengths: Int32s) -> Iterator[Block]:
+        """The records of some slots of a queue.
+
+        Raises: Untrusted when the slots and their records contradict one another.
+        """
+        if (np.diff(offsets) <= 0).any():
+            raise Untrusted(f"the queue of {topic} is not in the order of the log")
+        found = 0
+        for block in blocks_at(self._log, offsets.tolist(), lengths.tolist()):
+            if not block.topic_is(topic).all():
+                raise Untrusted(f"the queue of {topic} points at records of other topics")
+            place = np.searchsorted(offsets, block.commit_log_offsets)
+            if (numbers[place] != block.header("queue_offset")).any() or block.header("queue_id").any():
+                raise Untrusted(f"the queue of {topic} and its records number them differently")
+            found += len(block)
+            yield block
+        if found != len(offsets):
+            raise Untrusted(f"{len(offsets) - found} records that the queue of {topic} points at cannot be read")
+
+    def _scan_into(self, from_offset: int, to_offset: int | None) -> None:
+        for block in sound_blocks(self._facts, from_offset, to_offset):
+            self._gathered.add(block)
+
+    # -- whole transactions ---------------------------------------------------------------------------------------
+
+    def _follow_index(self, named: dict[str, str | None]) -> None:
+        """Other copies, finals and discard copies of the transactions, by the index."""
+        halves = self._chosen("halves")
+        whole = set(halves.filter(pc.is_null(halves["checks_count"]))["transaction_id"].to_pylist())
+        keys = [f"{topic}#{name}".encode() for name, topic in named.items() if topic]
+        # An original is the first copy, and what follows it is in the window as well.
+        keys.extend(f"{HALF_TOPIC}#{name}".encode() for name in named if name not in whole or self._is_lookup)
+        for topic in (DISCARD_TOPIC, *WAITING_TOPICS):
+            if self._store.has("consumequeue", topic):
+                keys.extend(f"{topic}#{name}".encode() for name in named)
+        self._read_hits(keys)
+
+    def _read_hits(self, keys: list[bytes]) -> None:
+        numbers, offsets = self._index.find(keys)
+        hashes = key_hashes(keys).astype(np.int64)[numbers]
+        begin, end = self._log.begin_offset, self._log.end_offset
+        left = [offset for offset in np.unique(offsets).tolist() if begin <= offset < end]
+        unseen = [offset for offset in left if offset not in self._gathered.seen]
+        led = np.flatnonzero(np.isin(offsets, unseen))
+        led = led[np.argsort(offsets[led], kind="stable")]
+        offsets, hashes = offsets[led], hashes[led]
+        found = 0
+        for block in blocks_at(self._log, unseen):
+            found += len(block)
+            first, last = block.commit_log_offsets[[0, -1]]
+            rows = slice(np.searchsorted(offsets, first), np.searchsorted(offsets, last, "right"))
+            self._require_keys(block, offsets[rows], hashes[rows])
+            self._gathered.add(block)
+        if found != len(unseen):
+            raise Untrusted(f"{len(unseen) - found} records that the index points at are none")
+
+    @staticmethod
+    def _require_keys(block: Block, offsets: Int64s, hashes: Int64s) -> None:
+        """That records have the keys by which the index led to them: it was made of what the log said then."""
+        places = block.commit_log_offsets
+        wanted = _packed(places, offsets, hashes)
+        wanted = wanted[~np.isin(wanted, _packed(places, *unique_key_pairs(block)))]
+        if not len(wanted):
+            return
+        rest = block.take(np.unique(wanted >> _HASH_BITS))
+        for pairs in (key_pairs, tag_pairs):  # tags stand in the index from 5.5.0 on
+            wanted = wanted[~np.isin(wanted, _packed(places, *pairs(rest)))]
+        if not len(wanted):
+            return
+        offset = int(places[wanted[0] >> _HASH_BITS])
+        raise Untrusted(f"the record at commit-log offset {offset} has not the key that the index knows it by")
+
+    def _read_holes(self) -> None:
+        """Stretches that the index does not cover: a recovered broker rebuilds its last file from a later place on."""
+        for begin, end in self._index.uncovered(self._first_offset(), self._log.end_offset):
+            self._scan_into(begin, None if end == self._log.end_offset else end)
+
+    def _first_offset(self) -> int:
+        """Commit-log offset of the first half copy that is known."""
+        return int(pc.min(self._chosen("halves")["commit_log_offset"]).as_py())
+
+    def _require_whole_chains(self) -> None:
+        """Every put-back has its predecessors: checks n needs n copies before it, unless the log begins later."""
+        without = incomplete_chains(self._chosen("halves"))
+        if without and self._store.log_begin_offset == 0:
+            raise Untrusted("the index does not know every copy of a transaction before the check")
+
+    def _read_ops(self) -> None:
+        """Op messages from the first copy's place on; an older op cannot name any of the copies."""
+        wanted = pc.unique(self._chosen("halves")["queue_offset"])
+        queue = self._op_queue
+        begin = queue.offset_of(self._first_offset())
+        require_order_before(queue, begin)
+        while begin < queue.max_offset:
+            end = min(begin + _OPS_AT_ONCE, queue.max_offset)
+            numbers, offsets, lengths, _ = queue.read(begin, end)
+            if len(numbers) != end - begin:
+                raise Untrusted("the op queue has slots that cannot be")
+            for block in self._records_of(OP_TOPIC, numbers, offsets, lengths):
+                rows = ops_of(block, self._store.root)
+                self._gathered.add_ops(rows, wanted)
+            begin = end
+
+    def _chosen(self, name: str) -> pa.Table:
+        """Only the rows of the transactions asked for: keys of one hash bring in others."""
+        return self._gathered.chosen(name, self._names)
+
+    # -- op numbers of other records ------------------------------------------------------------------------------
+
+    def _find_foreign(self, kept: Witnesses) -> None:
+        """Decisions that named a discard copy or a final with the queue offset of a marked half (FORMATS 9.4)."""
+        numbers = pc.unique(kept.marks["half_queue_offset"]).to_pylist()
+        found: list[ForeignDecision] = []
+        queues = ((topic, 0) for topic in (self._decidable_topics() if numbers else []))
+        for topic, _ in self._store.prepared_queues(queues):
+            with open_queue(self._store, topic, 0) as queue:
+                for number in numbers:
+                    if queue.first_offset <= number < queue.max_offset:
+                        for offset in queue.read(number, number + 1)[1].tolist():
+                            found.extend(self._decisions_on(offset))
+        self._facts.foreign_decisions.extend(sorted(set(found), key=lambda decision: decision.final_offset))
+
+    def _decidable_topics(self) -> list[str]:
+        topics = [topic for topic, queue_id in self._store.queues() if queue_id == 0]
+        topics = [topic for topic in topics if topic not in (HALF_TOPIC, OP_TOPIC) and not topic.startswith("%")]
+        if len(topics) > _TOPICS_MAX:
+            raise Untrusted(f"{len(topics)} topics: a decision on another record is looked for by scanning")
+        return topics
+
+    def _decisions_on(self, offset: int) -> list[ForeignDecision]:
+        """The finals that name the record at an offset."""
+        named = block_at(self._log, offset)
+        if named is None:
+            return []
+        name = named.properties.text("UNIQ_KEY").to_pylist()[0]
+        topics = {named.properties.text("REAL_TOPIC").to_pylist()[0], named.topic_texts().to_pylist()[0]} - {None}
+        if name is None:
+            return []
+        _, hits = self._index.find([f"{topic}#{name}".encode() for topic in sorted(topics)])
+        found: list[ForeignDecision] = []
+        for hit in np.unique(hits[hits > offset]).tolist():
+            block = block_at(self._log, hit)
+            if block is not None and int(named_offsets(block)[0]) == offset:
+                found.append(foreign_decision(self._store.root, named, block))
+            elif block is not None and is_final(block)[0] and not self._names_its_own(block, name):
+                raise Untrusted(f"the COMMIT record at commit-log offset {hit} names nothing of its own")
+        return found
+
+    def _names_its_own(self, final: Block, name: str) -> bool:
+        """Whether a COMMIT record of a transaction names a record of it, or one that has left the log."""
+        place, begin = int(named_offsets(final)[0]), self._log.begin_offset
+        if not begin <= place < int(final.commit_log_offsets[0]):
+            return 0 <= place < begin or place == NO_PLACE
+        named = block_at(self._log, place)
+        return named is not None and named.properties.text("UNIQ_KEY").to_pylist() == [name]

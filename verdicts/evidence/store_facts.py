@@ -1,0 +1,175 @@
+"""What a store says beside its records, put together for the verdict: cursors, settings, until when it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.cursors.cursors import CheckCursors, check_cursors
+from readers.log.record_at import block_at
+from readers.log.segment_scan import SegmentScan
+from readers.model.errors import SourceError
+from readers.model.findings import Finding
+from readers.model.identities import UInt64s
+from readers.old_tables.beside_log import BesideLog
+from readers.old_tables.beside_tables import beside_log, may_have_rocksdb_halves
+from readers.queues.consume_queue import open_queue
+from readers.store.broker_settings import BrokerSettings
+from readers.store.checkpoint import flushed_time_ms
+from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from verdicts.check.check_stops import check_stops
+from verdicts.check.window import CheckWindows
+from verdicts.claims.log_claims import LogClaims, log_claims
+from verdicts.model.check_stop import CheckStop
+from verdicts.model.verdict_inputs import DoubtfulEnd, DoubtfulId, ForeignDecision, MissingRange, StoreView
+
+FLUSH_LAG_MS_MAX = 10_000
+
+SettingsOf = Callable[[Store], BrokerSettings]
+
+
+@dataclass(slots=True)
+class StoreFacts:
+    """One store on its way to a verdict. `findings` and `missing` grow while its records are read.
+
+    The cursors are read when this is made, that is before any record: a decision that arrives in between can then only
+    be missed for a half that was still open at that moment. So is the RocksDB table of a running broker; `beside` is
+    None until the tables beside the log were asked.
+    """
+
+    store: Store
+    settings: BrokerSettings
+    cursors: CheckCursors
+    reference_time_ms: int
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[MissingRange] = field(default_factory=list)
+    foreign_decisions: list[ForeignDecision] = field(default_factory=list)
+    doubtful_ends: list[DoubtfulEnd] = field(default_factory=list)
+    doubtful_ids: list[DoubtfulId] = field(default_factory=list)
+    checks_seen_max: int = 0
+    later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
+    beside: BesideLog | None = None
+    claims: LogClaims = field(default_factory=LogClaims)
+    check_stops: list[CheckStop] = field(default_factory=list)
+    windows: CheckWindows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.windows = CheckWindows(self.store)
+
+    def view(self, at_ms: int | None) -> StoreView:
+        """The same as the verdict takes it."""
+        beyond = self._beyond_end()
+        return StoreView(
+            store=self.store.root,
+            settings=self.settings,
+            half_cursors=None if beyond else _from_minimum(self.store, HALF_TOPIC, self.cursors.half),
+            op_cursors=_from_minimum(self.store, OP_TOPIC, self.cursors.op),
+            log_begin_offset=self.store.log_begin_offset,
+            reference_time_ms=self.reference_time_ms if at_ms is None else min(at_ms, self.reference_time_ms),
+            at_ms=at_ms,
+            now_ms=self.store.taken_time_ms if at_ms is None else at_ms,
+            checks_seen_max=self.checks_seen_max,
+            later_hashes=self.later_hashes,
+            missing=tuple(self.missing),
+            foreign_decisions=tuple(self.foreign_decisions),
+            doubtful_ends=tuple(self.doubtful_ends),
+            doubtful_ids=tuple(self.doubtful_ids),
+            beside=self.beside or BesideLog(),
+            is_interrupted=self.store.in_use or self.store.aborted,
+            check_stops=tuple(self.check_stops) if at_ms is None else (),
+            cursor_doubt=beyond,
+            was_killed=self.store.was_killed,
+        )
+
+    def _beyond_end(self) -> str | None:
+        """Why the half cursor says nothing: it lies beyond its queue, and the next start of the broker resets it.
+
+        Not where the log has the half messages that the queue lacks: it is made again from the log.
+        """
+        found = next((one for one in self.findings if one.code == "cursor-beyond-end"), None)
+        cursor = (self.cursors.half or {}).get(0)
+        if found is None or cursor is None or cursor <= _half_queue_end_by_log(self.store):
+            return None
+        return f"{cursor} is beyond the queue's end, {found.expected}"
+
+
+def _from_minimum(store: Store, topic: str, cursors: dict[int, int] | None) -> dict[int, int] | None:
+    """Cursors with queue 0 filled in: without an entry the check starts at the queue's minimum (FORMATS 5.7 step 1)."""
+    if cursors is None or 0 in cursors:
+        return cursors
+    try:
+        with open_queue(store, topic, 0) as queue:
+            return {**cursors, 0: queue.min_offset}
+    except SourceError:
+        return {**cursors, 0: 0}
+
+
+def _half_queue_end_by_log(store: Store) -> int:
+    """Where the half queue ends when it is made again from the log, from its last slot on."""
+    end = 0
+    try:
+        with open_queue(store, HALF_TOPIC, 0) as queue:
+            last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
+        begin = last[0] if last else store.log_begin_offset
+        for segment in store.commit_log:
+            for block in SegmentScan(segment, from_position=max(begin - segment.base_offset, 0)):
+                numbers = block.header("queue_offset")[block.topic_is(HALF_TOPIC)]
+                end = max(end, int(numbers.max(initial=-1)) + 1)
+    except SourceError:
+        pass  # the log cannot be read, which the reading itself reports
+    return end
+
+
+def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
+    """The facts of a store, before its records are read.
+
+    Damage: cursors that cannot be read are unknown and a finding.
+    """
+    cursors = check_cursors(store)
+    facts = StoreFacts(
+        claims=log_claims(store, cursors),
+        store=store,
+        settings=settings_of(store),
+        cursors=cursors,
+        reference_time_ms=store.taken_time_ms if store.in_use else known_until_ms(store),
+    )
+    if store.in_use and may_have_rocksdb_halves(store):
+        facts.beside = beside_log(store, facts.findings, has_prepared=False, has_rocksdb_halves=True)
+    facts.findings.extend(store.findings)
+    facts.findings.extend(cursors.findings)
+    facts.check_stops = check_stops(store, facts.settings, cursors, facts.windows)
+    return facts
+
+
+def known_until_ms(store: Store) -> int:
+    """The moment at which a stopped store ends: its last flush, or the last half or op message if that is later.
+
+    A broker that stopped cleanly has flushed all, so there a record that claims to be much later is damaged (5.5.0
+    flushes the checkpoint up to two seconds before its last records).
+    """
+    flushed = flushed_time_ms(store) or 0
+    times = [flushed]
+    log = store.log()
+    try:
+        for topic in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
+            with open_queue(store, topic, 0) as queue:
+                last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
+                blocks = [block_at(log, offset) for offset in last]
+            times.extend(int(block.header("store_time_ms")[0]) for block in blocks if block is not None)
+    except SourceError:
+        pass  # the queue is missing or unreadable, which the reading itself reports
+    finally:
+        log.close()
+    if flushed and not store.aborted:
+        times = [time for time in times if time <= flushed + FLUSH_LAG_MS_MAX]
+    return max(times) or store.taken_time_ms
+
+
+def checks_seen_max(halves: pa.Table) -> int:
+    """The most checks that any half copy shows; 0 if none does."""
+    highest = pc.max(halves["checks_count"]).as_py()
+    return int(highest or 0)

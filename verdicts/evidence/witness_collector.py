@@ -1,0 +1,132 @@
+"""Witnesses as they are gathered, record by record, from wherever a look into one store's log led: each record once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.offset_marks import OFFSET_MARKS
+from readers.log.record_block import Block
+from readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES, marks_of, op_findings, witnesses_of
+from readers.model.columns import int64s, rows_in_order, rows_where
+from readers.model.findings import Finding
+from readers.model.identities import identities
+from readers.model.tables import MARKS
+from readers.store.store import ROCKSDB_HALF_TOPIC
+from verdicts.model.witnesses import Witnesses
+
+_SCHEMAS = {
+    "halves": JUDGED_HALVES, "finals": JUDGED_FINALS, "discards": JUDGED_HALVES, "offset_marks": OFFSET_MARKS,
+}  # fmt: skip
+
+
+class Names(NamedTuple):
+    """What a record is known by: UNIQ_KEY, identity, real topic."""
+
+    transaction_id: str | None
+    identity: str | None
+    topic: str | None
+
+
+class Gathered:
+    """Half copies, op marks, finals and discard copies of one store.
+
+    Shape: `findings` are of op messages that cannot be read. An identity is a UNIQ_KEY, else what stands for one.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.findings: list[Finding] = []
+        self.seen: set[int] = set()
+        self._rows: dict[str, list[pa.RecordBatch]] = {name: [] for name in _SCHEMAS}
+        self._marks: list[pa.RecordBatch] = []
+
+    def add(self, block: Block) -> None:
+        """Keep the witnesses of a block, each record once."""
+        fresh = np.array([offset not in self.seen for offset in block.commit_log_offsets.tolist()], np.bool_)
+        block = block.take(fresh)
+        self.seen.update(block.commit_log_offsets.tolist())
+        for name, rows in witnesses_of(block, self.root).items():
+            if name == "ops":
+                self.add_ops(rows)
+            else:
+                self._rows[name].append(rows)
+
+    def add_ops(self, rows: pa.RecordBatch, wanted: pa.Array | None = None) -> None:
+        """Keep the marks of op messages. `wanted`: only those of these half queue offsets."""
+        self.findings.extend(op_findings(rows, self.root))
+        self._marks.append(marks_of(rows, wanted))
+
+    def table(self, name: str) -> pa.Table:
+        """All that is known of `halves`, `finals`, `discards` or `offset_marks`."""
+        return pa.Table.from_batches(self._rows[name], _SCHEMAS[name])
+
+    def chosen(self, name: str, names: Iterable[str]) -> pa.Table:
+        """Only the rows of some identities: keys of one hash bring in others."""
+        table = self.table(name)
+        return rows_where(table, pc.is_in(identities(table), value_set=pa.array(list(names), pa.string())))
+
+    def named_by(self, identities_offsets: Mapping[str, int | None]) -> dict[str, list[Names]]:
+        """What some ids, message ids or business keys name. Their offsets: those in message ids, None in other words.
+
+        Shape: for each that is known, the records that are meant.
+        """
+        by_word = {word: name for name in identities_offsets for word in (name, name.upper())}
+        by_offset = {offset: name for name, offset in identities_offsets.items() if offset is not None}
+        named: dict[str, list[Names]] = {}
+        for kind in ("halves", "discards", "finals"):
+            table = self.table(kind)
+            columns = ["transaction_id", "keys", "commit_log_offset"]
+            columns += ["topic"] if kind == "finals" else ["real_topic", "lone_message_id"]
+            for row, identity in zip(table.select(columns).to_pylist(), identities(table).to_pylist(), strict=True):
+                topic = row["topic"] if kind == "finals" else row["real_topic"]
+                words = {row["transaction_id"], row.get("lone_message_id"), *(row["keys"] or "").split(" ")}
+                found = {by_word[word] for word in words if word in by_word}
+                if row["commit_log_offset"] in by_offset:
+                    found.add(by_offset[row["commit_log_offset"]])
+                for name in found:
+                    named.setdefault(name, []).append(Names(row["transaction_id"], identity, topic))
+        return named
+
+    def kept(self, names: Iterable[str]) -> Witnesses:
+        """What is known of some identities, in log order, as a scan would find it."""
+        names = list(names)
+        halves, finals, discards, offset_marks = (
+            rows_in_order(self.chosen(name, names), ["commit_log_offset"])
+            for name in ("halves", "finals", "discards", "offset_marks")
+        )
+        marks = pa.Table.from_batches(self._marks, MARKS)
+        numbered = halves.filter(pc.not_equal(halves["topic"], ROCKSDB_HALF_TOPIC))
+        marks = marks.filter(pc.is_in(marks["half_queue_offset"], value_set=pc.unique(numbered["queue_offset"])))
+        place = ["commit_log_offset", "half_queue_offset", "repetition"]
+        marks = rows_in_order(marks, place)
+        places = np.stack([int64s(marks[name]) for name in place])
+        again = (np.diff(places) == 0).all(axis=0)  # an op that was read twice, by two ways to it
+        marks = marks.filter(pa.array(np.append(np.ones(min(1, marks.num_rows), np.bool_), ~again)))
+        return Witnesses(halves, marks, finals, discards, offset_marks)
+
+
+def incomplete_chains(halves: pa.Table) -> list[str]:
+    """The transactions of some half copies that earlier copies must be of: a chain begins with one never checked.
+
+    A put-back after n checks has n copies before it; a copy that was resumed has a count of 0, an original none.
+    """
+    is_copy = pc.is_valid(halves["checks_count"])
+    if not pc.any(is_copy).as_py():
+        return []
+    ids = identities(halves)
+    halves = halves.filter(pc.is_in(ids, value_set=pc.unique(ids.filter(is_copy))))
+    checks = pc.fill_null(halves["checks_count"], 0)
+    table = pa.table(
+        {"id": identities(halves), "checks": checks, "original": pc.is_null(halves["checks_count"]).cast(pa.int8())}
+    )
+    counted = table.group_by("id").aggregate([("checks", "max"), ("checks", "count_distinct"), ("original", "max")])
+    without = pc.or_(
+        pc.less_equal(counted["checks_count_distinct"], counted["checks_max"]), pc.equal(counted["original_max"], 0)
+    )
+    names: list[str] = counted.filter(without)["id"].to_pylist()
+    return names

@@ -1,0 +1,249 @@
+"""One split of a log on its way to verdicts: its witnesses, and the little that only all splits together can judge.
+
+Both engines call this for every split, put the witnesses where their transaction's others are, and hand what is said
+of the splits to `store_conclusion.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.header_doubts import header_findings
+from readers.log.named_offsets import NO_PLACE
+from readers.log.record_block import Block
+from readers.log.segment_scan import Span
+from readers.log.splits import Split
+from readers.log.topic_doubts import topic_findings
+from readers.log.transaction_records import marks_of, op_findings, witnesses_of
+from readers.log.unreadable_copies import may_be_unreadable, unreadable_copies
+from readers.model.columns import Bools, Int64s
+from readers.model.errors import SourceError
+from readers.model.findings import Finding
+from readers.model.identities import UInt64s, identities, identity_hashes
+from readers.store.store import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    WAITING_TOPICS,
+)
+from verdicts.ends.index_ids import doubtful_ids
+from verdicts.ends.named_halves import Naming
+from verdicts.ends.unfound_entries import unfound_entries
+from verdicts.missing.missing_ranges import UnfoundSlot, unfound_slots
+from verdicts.missing.unfound_rocksdb_slots import unfound_rocksdb_slots
+from verdicts.model.verdict_inputs import DoubtfulId
+
+
+@dataclass(slots=True)
+class Scanned:
+    """What one split said of itself; small whatever the split's size, unless the log is badly damaged.
+
+    Shape: the three strays go together: ends that name no half copy of this split, or one with other words: where they
+           stand, what they name, and the hash of their identity. Most name a copy before the split's border, and a half
+           of that identity there settles it; one with 0 for a hash needs a look whatever stands there.
+           `later_hashes`: the identities of half and discard copies stored after the time that is asked about.
+    Units: bytes of the commit log; milliseconds.
+    """
+
+    split: Split
+    decoded_bytes: int = 0
+    spans: list[Span] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    halves_count: int = 0
+    rocksdb_halves_count: int = 0
+    prepared_count: int = 0
+    unfound: list[UnfoundSlot] = field(default_factory=list)
+    stray_prepared_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    stray_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    stray_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
+    checks_seen_max: int = 0
+    doubtful_ids: list[DoubtfulId] = field(default_factory=list)
+    later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
+    error: SourceError | None = None
+
+    @property
+    def is_segment_ended(self) -> bool:
+        """Whether the segment's data ended here: records in later splits are those that recovery once cut off."""
+        size = self.split.segment.size_bytes
+        return any(span.position_bytes + span.length_bytes == size for span in self.spans)
+
+    @property
+    def offsets(self) -> tuple[int, int]:
+        """The range of the log, without what a running broker had not written when the scan came there.
+
+        Queues are read later than the log.
+        """
+        begin, end = self.split.offsets
+        if self.split.store.in_use:
+            places = [span.position_bytes for span in self.spans if span.kind in ("preallocated", "torn")]
+            end = min([end, *(self.split.segment.base_offset + place for place in places)])
+        return begin, max(begin, end)
+
+
+@dataclass(slots=True)
+class SplitWitnesses:
+    """The witnesses of one split, in log order, and what it said of itself.
+
+    Shape: `halves` and `discards` JUDGED_HALVES, `finals` JUDGED_FINALS, `marks` MARKS, `offset_marks` OFFSET_MARKS;
+           lists of batches. The hashes are those of the identities of the rows, all batches together.
+    """
+
+    scanned: Scanned
+    halves: list[pa.RecordBatch] = field(default_factory=list)
+    discards: list[pa.RecordBatch] = field(default_factory=list)
+    finals: list[pa.RecordBatch] = field(default_factory=list)
+    offset_marks: list[pa.RecordBatch] = field(default_factory=list)
+    marks: list[pa.RecordBatch] = field(default_factory=list)
+    hashes: dict[str, UInt64s] = field(default_factory=dict)
+
+
+#: The witnesses whose own words say whose they are; a mark names a half queue offset.
+IDENTIFIED = ("halves", "discards", "finals", "offset_marks")
+
+
+_WRITTEN_BY_THE_CHECK = pa.array([HALF_TOPIC, DISCARD_TOPIC])
+
+
+def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
+    """The witnesses in one split; `at_ms` leaves out what was stored later.
+
+    Damage: spans and findings of `scanned`; a file that cannot be read any further is its `error`.
+    """
+    scanned = Scanned(split)
+    result = SplitWitnesses(scanned)
+    ops: list[pa.RecordBatch] = []
+    scan = split.scan()
+    try:
+        for block in scan:
+            kept = block if at_ms is None else block.within(None, at_ms + 1)
+            if at_ms is not None:
+                _note_later(scanned, block.within(at_ms + 1, None))
+            found = witnesses_of(kept, split.store.root)
+            for name in IDENTIFIED:
+                if name in found:
+                    getattr(result, name).append(found[name])
+            if "ops" in found:
+                ops.append(found["ops"])
+            scanned.findings.extend(header_findings(kept, found, split.store.root))
+            scanned.findings.extend(topic_findings(split.store, kept))
+            if any(may_be_unreadable(found[name]) for name in ("halves", "discards") if name in found):
+                scanned.findings.extend(unreadable_copies(kept, split.store.root))
+    except SourceError as error:
+        scanned.error = error
+    scanned.decoded_bytes, scanned.spans = scan.decoded_bytes, scan.spans
+    for rows in ops:
+        result.marks.append(marks_of(rows))
+        scanned.findings.extend(op_findings(rows, split.store.root))
+    for name in IDENTIFIED:
+        hashes = [identity_hashes(identities(rows)) for rows in getattr(result, name)]
+        result.hashes[name] = np.concatenate([np.empty(0, np.uint64), *hashes])
+    _count_halves(result)
+    scanned.checks_seen_max = int(column(result.halves, "checks_count").max(initial=0))
+    _look_for_strays(result)
+    witnesses = {name: getattr(result, name) for name in IDENTIFIED}
+    scanned.doubtful_ids.extend(doubtful_ids(split.store, witnesses, result.hashes))
+    if at_ms is None:
+        _compare_with_queues(result, ops)
+        _compare_with_redo_log(result)
+    return result
+
+
+def _note_later(scanned: Scanned, block: Block) -> None:
+    """Whose half and discard copies were written later.
+
+    The check had before it until then what it puts back, or gives up on.
+    """
+    found = witnesses_of(block, scanned.split.store.root)
+    for name in ("halves", "discards"):
+        if name in found:
+            rows = found[name].filter(pc.is_in(found[name]["topic"], value_set=_WRITTEN_BY_THE_CHECK))
+            scanned.later_hashes = np.concatenate([scanned.later_hashes, identity_hashes(identities(rows))])
+
+
+def _count_halves(result: SplitWitnesses) -> None:
+    """How many half copies there are of the half topic, of RocksDB, and of prepared records."""
+    scanned = result.scanned
+    for rows in result.halves:
+        counts = {row["values"]: row["counts"] for row in pc.value_counts(rows["topic"]).to_pylist()}
+        scanned.rocksdb_halves_count += counts.pop(ROCKSDB_HALF_TOPIC, 0)
+        scanned.halves_count += sum(counts.pop(topic, 0) for topic in (HALF_TOPIC, *WAITING_TOPICS))
+        scanned.prepared_count += sum(counts.values())
+    for rows in result.offset_marks:  # the prepared record may have left the log
+        scanned.prepared_count += pc.sum(pc.not_equal(rows["topic"], ROCKSDB_OP_TOPIC)).as_py() or 0
+
+
+def are_of_half_topic(rows: pa.RecordBatch) -> Bools:
+    """Which half copies are of the half topic; no op message and no slot of its queue knows those of other designs."""
+    chosen: Bools = np.asarray(pc.is_in(rows["topic"], value_set=pa.array([HALF_TOPIC, *WAITING_TOPICS])))
+    return chosen
+
+
+def column(batches: list[pa.RecordBatch], name: str) -> Int64s:
+    """A column of all batches as native integers; 0 for null."""
+    parts = [np.asarray(rows[name].fill_null(0).cast(pa.int64())) for rows in batches]
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def _look_for_strays(result: SplitWitnesses) -> None:
+    """Ends that need a look: those that name a half copy of their own transaction in this split need none.
+
+    A commit of a diverted half message is in the half topic again, so halves may be decisions too: on a record of
+    another topic, whose queue offset then is in the op.
+    """
+    halves = Naming(result.halves, result.hashes["halves"])
+    places = halves.integers("commit_log_offset")
+    finals, marks = Naming(result.finals, result.hashes["finals"]), Naming(
+        result.offset_marks, result.hashes["offset_marks"]
+    )
+    strays = [
+        finals.strays("prepared_transaction_offset", halves),
+        marks.strays("half_commit_log_offset", halves),
+    ]
+    named = halves.integers("named_commit_log_offset")
+    here = [np.asarray(pc.equal(rows["topic"], HALF_TOPIC)) for rows in result.halves]
+    is_half = np.concatenate([np.empty(0, np.bool_), *here])
+    is_other: Bools = (named != NO_PLACE) & ~np.isin(named, places[is_half])
+    strays.append((places[is_other], named[is_other], np.zeros(int(is_other.sum()), np.uint64)))
+    scanned = result.scanned
+    scanned.stray_offsets, scanned.stray_prepared_offsets, scanned.stray_hashes = (
+        np.concatenate(parts) for parts in zip(*strays, strict=True)
+    )
+
+
+def _are_of(rows: pa.RecordBatch, topic: str) -> Bools:
+    chosen: Bools = np.asarray(pc.equal(rows["topic"], topic))
+    return chosen
+
+
+def _compare_with_queues(result: SplitWitnesses, ops: list[pa.RecordBatch]) -> None:
+    scanned = result.scanned
+    of_topic = {
+        HALF_TOPIC: result.halves, OP_TOPIC: ops, DISCARD_TOPIC: result.discards,
+        ROCKSDB_HALF_TOPIC: result.halves, ROCKSDB_OP_TOPIC: result.offset_marks,
+    }
+    found: dict[str, tuple[Int64s, Int64s]] = {}
+    for topic, batches in of_topic.items():
+        mine = column(batches, "queue_id") == 0
+        if batches is result.halves or batches is result.offset_marks:
+            is_chosen = are_of_half_topic if topic == HALF_TOPIC else functools.partial(_are_of, topic=topic)
+            mine &= np.concatenate([np.empty(0, np.bool_), *map(is_chosen, batches)])
+        places, numbers = (column(batches, name)[mine] for name in ("commit_log_offset", "queue_offset"))
+        scanned.unfound.extend(unfound_slots(scanned.split.store, topic, places, numbers, *scanned.offsets))
+        found[topic] = places, numbers
+    known = set(scanned.unfound)  # queues may be kept in files and in RocksDB
+    in_rocksdb = unfound_rocksdb_slots(scanned.split.store, found, *scanned.offsets)
+    scanned.unfound.extend(slot for slot in in_rocksdb if slot not in known)
+
+
+def _compare_with_redo_log(result: SplitWitnesses) -> None:
+    scanned = result.scanned
+    prepared = column(result.halves, "commit_log_offset")
+    ends = np.concatenate([column(rows, "commit_log_offset") for rows in (result.finals, result.offset_marks)])
+    scanned.unfound.extend(unfound_entries(scanned.split.store, prepared, ends, *scanned.offsets))

@@ -1,0 +1,1 @@
+"""Verdicts and records as partitioned files, with a manifest."""

@@ -1,0 +1,224 @@
+"""The rows of a log as files by topic and day: each split writes its own, and adds only what is not there yet.
+
+The same files come out whatever the engine and the size of splits were is not promised; the same rows are, each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from readers.jobs.scan_job import SplitResult
+from readers.log.commit_log import record_columns, span_findings
+from readers.log.log_end import is_behind_end
+from readers.log.record_block import Block
+from readers.log.segment_scan import Span
+from readers.log.splits import Split
+from readers.log.transaction_records import are_halves, are_ops, halves_of, op_findings, ops_of
+from readers.model.columns import Bools
+from readers.model.errors import SourceError
+from readers.model.findings import Finding
+from readers.model.tables import ALL_TABLES, column
+from readers.store.store import Store
+from verdicts.audit.provenance import with_custody
+from verdicts.export.export_manifest import Done, Range, begin_of, store_id, write_manifest
+from verdicts.export.partition_files import FileForm, PartitionFiles, WrittenFile
+from verdicts.export.partitions import PARTITIONINGS
+
+#: One file that an export wrote.
+EXPORTED = pa.schema(
+    [
+        column("store", pa.string(), "root directory of the store the rows were read from"),
+        column("table", pa.string(), "what its rows are"),
+        column("segment", pa.string(), "file of the commit log that they were read from"),
+        column("from_position", pa.int64(), "position in it of the first byte of their range"),
+        column("to_position", pa.int64(), "position in it after the range"),
+        column("topic", pa.string(), "topic of the rows"),
+        column("day", pa.string(), "day of the rows' store time, UTC"),
+        column("rows_count", pa.int64(), "rows in it"),
+        column("size_bytes", pa.int64(), "its length"),
+        column("file", pa.string(), "the file, relative to the export's directory"),
+    ]
+)
+#: Tables of which a log only ever gets more rows.
+LOG_TABLES = ("records", "halves", "ops")
+_BATCH_RECORDS_MAX = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class ExportJob:
+    """Export a table of LOG_TABLES (a ScanJob). Its rows, EXPORTED, are the files that it wrote.
+
+    `columns`: those of the table that the files get. `decompress`: bodies as the producer made them. `custody` is what
+    each file says it was made from, beside its own range. A range at the end of a log gets its files when all splits
+    before it are read: only then it is known where the log's data ends.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    directory: str
+    form: FileForm
+    done: Done
+    decompress: bool = False
+    custody: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of its rows."""
+        return EXPORTED
+
+    def of_split(self, split: Split) -> SplitResult:
+        """Export what is left of a split."""
+        result = SplitResult(carried=[])
+        begin, end = split.from_position, split.to_position
+        identity = store_id(split.store)
+        for first, last, read_from in self.done.gaps(identity, split.segment.base_offset, begin, end):
+            part = replace(split, from_position=read_from, to_position=last)
+            try:
+                waiting = self._export(part, first, result)
+            except SourceError as error:
+                result.findings.append(
+                    Finding(split.store.root, "unreadable-file", split.segment.file, actual=str(error))
+                )
+                break
+            if waiting is None:
+                continue
+            if split.is_last:
+                result.carried.append((split.segment.file, waiting))
+            else:
+                result.rows.extend(self._commit(split.store, split.segment.file, waiting))
+        return result
+
+    def of_store(self, store: Store, carried: list[Any]) -> SplitResult:
+        """Name what was exported from the end of a store's log."""
+        result = SplitResult()
+        for file, waiting in (one for split in carried for one in split):
+            result.rows.extend(self._commit(store, file, waiting))
+        return result
+
+    def _export(self, part: Split, first: int, result: SplitResult) -> _Waiting | None:
+        """Write the records that begin at `first` or later; None if there is nothing to say about the range."""
+        files = self._files(part, first)
+        scan = part.scan()
+        make = _MAKERS[self.table]
+        rows_count, decoded_bytes, last_position = 0, 0, None
+        try:
+            for block in scan:
+                if not decoded_bytes and self._is_stale(part, first, block):
+                    files.abort()
+                    return None
+                own = block.take(np.flatnonzero(block.positions >= first))
+                decoded_bytes += int(own.lengths.sum())
+                last_position = int(block.positions[-1]) if len(block) else last_position
+                for rows in make(self, own, part.store.root):
+                    files.write(rows)
+                    rows_count += rows.num_rows
+                    if self.table == "ops":
+                        result.findings.extend(op_findings(rows, part.store.root))
+            written = files.close()
+        except BaseException:
+            files.abort()
+            raise
+        spans = [span for span in scan.spans if span.position_bytes >= first]  # others are told already
+        result.spans.extend(spans)
+        result.decoded_bytes += decoded_bytes
+        result.findings.extend(span_findings(part.store, part.segment, spans))
+        end = _covered_end(part, scan.spans, last_position)
+        if end <= first:
+            return None
+        begin_bytes, digest = begin_of(part.segment, min(_BEGIN_BYTES, end))
+        done = Range(
+            store_id(part.store), part.segment.base_offset, first, end, last_position, rows_count, begin_bytes, digest,
+            tuple({"name": file.name, "rows_count": file.rows_count} for file in written),
+        )
+        return _Waiting(done, written)
+
+    @staticmethod
+    def _is_stale(part: Split, first: int, block: Block) -> bool:
+        """Whether the first records of a range are what a recovery once cut off.
+
+        At the end of a log the engine tells: it does not count such a split, so its files never get their names.
+        """
+        begins_blind = part.from_position == first > 0
+        return not part.is_last and begins_blind and len(block) > 0 and is_behind_end(part, int(block.positions[0]))
+
+    def _files(self, part: Split, first: int) -> PartitionFiles:
+        stem = f"{store_id(part.store)}-{part.segment.base_offset:020d}-{first}"
+        schema = pa.schema([ALL_TABLES[self.table].field(name) for name in self.columns])
+        made_from = {
+            **self.custody, "store": part.store.root, "segment": part.segment.file,
+            "base_offset": part.segment.base_offset, "from_position": first,
+        }  # fmt: skip
+        return PartitionFiles(
+            Path(self.directory), stem, self.form, with_custody(schema, made_from), PARTITIONINGS[self.table]
+        )
+
+    def _commit(self, store: Store, segment: str, waiting: _Waiting) -> list[pa.RecordBatch]:
+        done = waiting.done
+        write_manifest(Path(self.directory), done, waiting.files)
+        rows = [
+            {
+                "store": store.root, "table": self.table, "segment": segment, "from_position": done.from_position,
+                "to_position": done.to_position, "topic": file.topic, "day": file.day, "rows_count": file.rows_count,
+                "size_bytes": file.size_bytes, "file": file.name,
+            }
+            for file in waiting.files
+        ]  # fmt: skip
+        return [pa.RecordBatch.from_pylist(rows, schema=EXPORTED)] if rows else []
+
+
+_BEGIN_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A range whose files are complete and have no names yet."""
+
+    done: Range
+    files: list[WrittenFile]
+
+
+def _covered_end(part: Split, spans: list[Span], last_position: int | None) -> int:
+    """How far the range is exported: at the end of a log only its sound records are, for what follows may change."""
+    if not part.is_last:
+        return part.to_position
+    if last_position is None and not spans:
+        return 0  # nothing begins here; records may come
+    end = part.segment.size_bytes
+    for span in sorted(spans, key=lambda one: one.position_bytes, reverse=True):
+        if span.kind == "blank" or span.position_bytes + span.length_bytes != end:
+            break
+        end = span.position_bytes
+    return min(end, part.to_position)
+
+
+def _record_rows(job: ExportJob, block: Block, store: str) -> list[pa.RecordBatch]:
+    names = list(dict.fromkeys([*job.columns, *PARTITIONINGS["records"].columns]))
+    schema = pa.schema([ALL_TABLES["records"].field(name) for name in names])
+    found = []
+    for first in range(0, len(block), _BATCH_RECORDS_MAX):
+        part = block.take(np.arange(first, min(first + _BATCH_RECORDS_MAX, len(block))))
+        arrays = record_columns(part, store, names, decompress=job.decompress)
+        found.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return found
+
+
+def _rows_where(are_chosen: Callable[[Block], Bools], make: Callable[[Block, str], pa.RecordBatch]) -> _Maker:
+    def rows(_job: ExportJob, block: Block, store: str) -> list[pa.RecordBatch]:
+        chosen = block.take(are_chosen(block))
+        return [make(chosen, store)] if len(chosen) else []
+
+    return rows
+
+
+_Maker = Callable[[ExportJob, Block, str], list[pa.RecordBatch]]
+_MAKERS: dict[str, _Maker] = {
+    "records": _record_rows,
+    "halves": _rows_where(are_halves, halves_of),
+    "ops": _rows_where(are_ops, ops_of),
+}

@@ -1,0 +1,271 @@
+"""What an export directory already holds: one manifest for each range of a log whose files are complete.
+
+A range is exported when its manifest is there, and not before: files without one are what a killed run left, and the
+next run removes them. So a run continues where the one before it stopped, a later one adds only what the log has grown
+by, and no row is ever there twice.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from readers.model.declared_json import ANYTHING, Form, list_of, needed, shown
+from readers.model.errors import BadRequest, SourceError, UnwritableFile
+from readers.storage.places import identity_of
+from readers.storage.segments import Segment
+from readers.store.store import Store
+from verdicts.export.partition_files import TEMPORARY_SUFFIX, WrittenFile, on_disk
+
+#: Where an export keeps what it knows; readers of tables leave out names that begin so.
+STATE_DIRECTORY = "_rmqtx"
+_MANIFESTS, _LOCK, _SETTINGS = "manifests", "lock", "export.json"
+_BEGIN_BYTES = 4096
+_RANGE = Form(
+    "manifest of an export",
+    pa.struct(
+        [
+            needed("store", pa.string()), *(needed(name, pa.int64()) for name in ("base_offset", "from_position")),
+            needed("to_position", pa.int64()), pa.field("last_position", pa.int64()), needed("rows_count", pa.int64()),
+            needed("begin_bytes", pa.int64()), needed("begin_digest", pa.string()),
+            needed("files", list_of(pa.struct([needed("name", pa.binary()), needed("rows_count", pa.int64())]))),
+        ]
+    ),
+)
+_SETTINGS_FORM = Form("list of an export's settings", pa.map_(pa.string(), ANYTHING))
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A range of a segment that is exported.
+
+    Units: positions in the file, bytes, the upper one excluded. `last_position`: where its last record begins, None if
+    it has none. `begin_digest` is that of the segment's first bytes, as many as `begin_bytes` says.
+    """
+
+    store: str
+    base_offset: int
+    from_position: int
+    to_position: int
+    last_position: int | None
+    rows_count: int
+    begin_bytes: int
+    begin_digest: str
+    files: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The manifest's name."""
+        return f"{self.store}-{self.base_offset:020d}-{self.from_position}-{self.to_position}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The ranges of some stores that are exported, by store and segment."""
+
+    ranges: dict[tuple[str, int], list[Range]] = field(default_factory=dict)
+
+    def gaps(self, store: str, base_offset: int, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """What is left of a range of a segment: from, to, and where to begin reading, before `from` where a record is
+        known there: what follows it can then be told from what a recovery once cut off.
+
+        Units: positions in the file, in bytes.
+        """
+        before: int | None = None
+        for known in self.ranges.get((store, base_offset), ()):
+            if known.to_position <= begin:
+                before = known.last_position if known.to_position == begin else None
+                continue
+            if known.from_position >= end:
+                break
+            if known.from_position > begin:
+                yield begin, known.from_position, begin if before is None else before
+            begin = max(begin, known.to_position)
+            before = known.last_position
+        if begin < end:
+            yield begin, end, begin if before is None else before
+
+
+def store_id(store: Store) -> str:
+    """What file names call a store: twelve digits made of where it lies."""
+    return hashlib.sha256(identity_of(store.root).encode()).hexdigest()[:12]
+
+
+def begin_of(segment: Segment, length_bytes: int = _BEGIN_BYTES) -> tuple[int, str]:
+    """How many of a segment's first bytes are digested, and their digest: another file of that name has another one.
+
+    Raises: SourceError.
+    """
+    with segment.open() as file:
+        data = file.read(0, length_bytes)
+    return len(data), hashlib.sha256(data).hexdigest()
+
+
+def write_manifest(directory: Path, done: Range, files: list[WrittenFile]) -> None:
+    """Give a range's files their names, then write its manifest.
+
+    Raises: UnwritableFile.
+    """
+    manifests = directory / STATE_DIRECTORY / _MANIFESTS
+    try:
+        for file in files:
+            (directory / file.temporary).replace(directory / file.name)
+        for place in {(directory / file.name).parent for file in files}:
+            on_disk(place)
+        write_json(manifests / done.name, asdict(done))
+    except OSError as error:
+        raise UnwritableFile(f"cannot write into {directory}: {error.strerror}", file=directory) from error
+
+
+def replace_manifests(directory: Path, done: Range, files: list[WrittenFile]) -> None:
+    """Remove all that the directory holds, then give these files their names.
+
+    The old manifests go first: from then on their files are leftovers, which the next run removes if this one cannot.
+    Raises: OSError, UnwritableFile.
+    """
+    manifests = sorted((directory / STATE_DIRECTORY / _MANIFESTS).glob("[!.]*.json"))
+    names = [file["name"] for path in manifests for file in _read_range(path).files]
+    for path in [*manifests, *(directory / name for name in names)]:
+        path.unlink(missing_ok=True)
+    write_manifest(directory, done, files)
+
+
+def write_json(path: Path, facts: dict[str, Any]) -> None:
+    """A small file of ours, complete or not at all."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}")
+    with open(temporary, "w", encoding="utf-8") as stream:
+        json.dump(facts, stream, ensure_ascii=True)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(path)
+    on_disk(path.parent)
+
+
+@contextmanager
+def opened_directory(directory: Path, settings: dict[str, Any], stores: list[Store]) -> Iterator[Done]:
+    """An export directory, locked while the block lasts: what is done in it, and nothing half-done.
+
+    `settings`: what makes rows of two runs the same (table, columns, format); another run's must be the same.
+    Raises: BadRequest for a directory that is no export of this kind, or in use; BadText; UnwritableFile.
+    """
+    state = directory / STATE_DIRECTORY
+    with ExitStack() as stack:
+        try:
+            _refuse_strange(directory, state)
+            (state / _MANIFESTS).mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(open(state / _LOCK, "w", encoding="utf-8"))
+            _take(lock.fileno(), directory)
+            _same_settings(state / _SETTINGS, settings)
+            ranges = [_read_range(path) for path in sorted((state / _MANIFESTS).glob("[!.]*.json"))]
+            _remove_half_done(directory, {file["name"] for done in ranges for file in done.files})
+        except OSError as error:
+            raise UnwritableFile(f"cannot use {directory}: {error.strerror or error}", file=directory) from error
+        try:
+            yield _of_stores(ranges, stores)
+        finally:
+            _remove_temporary(directory)
+
+
+def _refuse_strange(directory: Path, state: Path) -> None:
+    if directory.is_dir() and not state.is_dir() and any(directory.iterdir()):
+        raise BadRequest(f"{directory} is not empty, and no export of ours", advice="give a new directory")
+    if directory.exists() and not directory.is_dir():
+        raise BadRequest(f"{directory} is a file", advice="an export needs a directory")
+
+
+def _take(descriptor: int, directory: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise BadRequest(f"another export into {directory} is running") from error
+
+
+def _same_settings(path: Path, settings: dict[str, Any]) -> None:
+    if not path.exists():
+        write_json(path, settings)
+        return
+    before = _SETTINGS_FORM.read(path.read_bytes(), str(path))
+    for name, value in settings.items():
+        if before.get(name) != value:
+            raise BadRequest(
+                f"{path.parent.parent} holds an export with {name} {_word(before.get(name))}, not {_word(value)}",
+                advice="give the same options, or a new directory",
+            )
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) and value.isidentifier() and len(value) < 40 else shown(value)
+
+
+def _read_range(path: Path) -> Range:
+    """A manifest. What it names is removed later on, so it can name nothing but an export's own files below it.
+
+    Raises: BadText; OSError.
+    """
+    facts = _RANGE.read(path.read_bytes(), str(path))
+    for number, file in enumerate(facts["files"]):
+        if not is_own_name(file["name"]):
+            raise _RANGE.bad(str(path), f"files[{number}].name", "a file of an export", shown(file["name"]))
+    done = Range(**{**facts, "files": tuple(facts["files"])})
+    if done.name != path.name:
+        raise _RANGE.bad(str(path), "store", "those that its name says", shown(done.name))
+    return done
+
+
+def is_own_name(name: str) -> bool:
+    """Whether a path below an export's directory is one that an export gives its files."""
+    *directories, file = name.split("/")
+    return file.startswith("part-") and not any(part in ("", ".", "..") or part.startswith("/") for part in directories)
+
+
+def _remove_half_done(directory: Path, names: set[str]) -> None:
+    """Remove files that no manifest names: a run was killed before it could write theirs."""
+    for place, directories, files in os.walk(directory):
+        directories[:] = [name for name in directories if name != STATE_DIRECTORY]
+        for file in files:
+            path = Path(place) / file
+            is_ours = file.startswith((".part-", "part-"))
+            if is_ours and path.relative_to(directory).as_posix() not in names:
+                path.unlink()
+    for leftover in (directory / STATE_DIRECTORY).rglob(f".*{TEMPORARY_SUFFIX}"):
+        leftover.unlink()
+
+
+def _remove_temporary(directory: Path) -> None:
+    """Remove what stands behind the end of a log's data, and so got no names; and what an error left."""
+    for leftover in directory.rglob(f".*{TEMPORARY_SUFFIX}"):
+        leftover.unlink(missing_ok=True)
+
+
+def _of_stores(ranges: list[Range], stores: list[Store]) -> Done:
+    """The ranges of these stores, looked at once more: a segment must still begin as it did."""
+    by_segment: dict[tuple[str, int], list[Range]] = {}
+    for done in sorted(ranges, key=lambda one: one.from_position):
+        by_segment.setdefault((done.store, done.base_offset), []).append(done)
+    for store in stores:
+        for segment in store.commit_log:
+            for done in by_segment.get((store_id(store), segment.base_offset), ())[:1]:
+                _refuse_another(segment, done)
+    return Done(by_segment)
+
+
+def _refuse_another(segment: Segment, done: Range) -> None:
+    try:
+        found = begin_of(segment, done.begin_bytes)
+    except SourceError:
+        return  # the scan itself reports what cannot be read
+    if found != (done.begin_bytes, done.begin_digest):
+        raise BadRequest(
+            f"{segment.file} is not the file that was exported here: it begins with other bytes",
+            advice="export another store into another directory",
+        )

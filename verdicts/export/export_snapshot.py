@@ -1,0 +1,61 @@
+"""Verdicts as files by topic and day. They change as the log grows, so each run replaces what the one before it wrote.
+
+The new files are complete before the old ones go. Whoever reads in the moment between sees fewer rows, never one twice;
+a run that is killed then leaves nothing of either, and the next one writes all again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from readers.model.errors import UnwritableFile
+from readers.model.tables import ALL_TABLES
+from verdicts.audit.provenance import with_custody
+from verdicts.export.export import EXPORTED
+from verdicts.export.export_manifest import Range, replace_manifests
+from verdicts.export.partition_files import FileForm, PartitionFiles, WrittenFile
+from verdicts.export.partitions import PARTITIONINGS
+
+
+def export_snapshot(
+    batches: Iterable[pa.RecordBatch],
+    table: str,
+    columns: tuple[str, ...],
+    directory: Path,
+    form: FileForm,
+    made_from: dict[str, Any],
+) -> Iterator[pa.RecordBatch]:
+    """Write the rows of a table, and then replace what the directory held; gives rows of EXPORTED.
+
+    `made_from`: what each file says of itself.
+    Raises: UnwritableFile; whatever reading the batches raises. The directory is then as it was.
+    """
+    schema = with_custody(pa.schema([ALL_TABLES[table].field(name) for name in columns]), made_from)
+    files = PartitionFiles(directory, f"{made_from['made_time_ms']}", form, schema, PARTITIONINGS[table])
+    try:
+        for batch in batches:
+            files.write(batch)
+        written = files.close()
+    except BaseException:
+        files.abort()
+        raise
+    told = tuple({"name": file.name, "rows_count": file.rows_count} for file in written)
+    rows_count = sum(file.rows_count for file in written)
+    done = Range("snapshot", 0, 0, 0, None, rows_count, 0, "", told)
+    try:
+        replace_manifests(directory, done, written)
+    except OSError as error:
+        raise UnwritableFile(f"cannot write into {directory}: {error.strerror}", file=directory) from error
+    if written:
+        yield pa.RecordBatch.from_pylist([_row(table, file) for file in written], schema=EXPORTED)
+
+
+def _row(table: str, file: WrittenFile) -> dict[str, Any]:
+    return {
+        "table": table, "topic": file.topic, "day": file.day, "rows_count": file.rows_count,
+        "size_bytes": file.size_bytes, "file": file.name,
+    }  # fmt: skip

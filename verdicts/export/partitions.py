@@ -1,0 +1,120 @@
+"""Where exported rows go: directories by topic and day (`topic=orders/day=2026-01-02`), as Hive, Spark and Arrow read.
+
+A topic's name is whatever a producer wrote: in a directory's name everything but letters, digits, `_`, `-` and `.` is
+escaped, so that no name leads anywhere else. The rows keep the name as it is.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.columns import Int64s
+
+#: The partition of what is not known.
+UNKNOWN = "__HIVE_DEFAULT_PARTITION__"
+_DAY = "day"
+_DAY_MS = 86_400_000
+#: Days since 1970 that a calendar of four-digit years reaches.
+_DAYS_END = 2_932_897
+_NAME_BYTES_MAX = 180
+_EPOCH = datetime.date(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Rows of one topic and day. `day` is a number of days since 1970 UTC; `levels` are the names of directories."""
+
+    topic: str | None
+    day: int | None
+    levels: tuple[str, ...]
+
+    @property
+    def directory(self) -> str:
+        """Its directory, relative to the export's."""
+        topic = UNKNOWN if not self.topic else escaped_name(self.topic)
+        names = {_DAY: UNKNOWN if self.day is None else self.day_text}
+        return "/".join(f"{level}={names.get(level, topic)}" for level in self.levels)
+
+    @property
+    def day_text(self) -> str | None:
+        """The day as 2026-01-02."""
+        return None if self.day is None else (_EPOCH + datetime.timedelta(days=self.day)).isoformat()
+
+
+def escaped_name(name: str) -> str:
+    """A name as part of a directory's name: what is reserved or unprintable as %XX, long ones cut and told apart."""
+    text = "".join(c if _is_plain(c) else "".join(f"%{byte:02X}" for byte in c.encode()) for c in name)
+    if len(text.encode()) <= _NAME_BYTES_MAX:
+        return text
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    cut = text.encode()[: _NAME_BYTES_MAX - 18].decode(errors="ignore")
+    return f"{re.sub('%[0-9A-F]?$', '', cut)}~{digest}"
+
+
+def _is_plain(character: str) -> bool:
+    if character.isascii():
+        return character.isalnum() or character in "_-."
+    return character.isprintable() and character.isalnum()
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """Which columns of a table say topic and day; None where it has no such column, and the level is left out.
+
+    A level has the name of the column that it is made of: its value is that of the column in all rows below it.
+    """
+
+    topic_column: str | None
+    time_column: str
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The names of the levels of directories."""
+        return (_DAY,) if self.topic_column is None else (self.topic_column, _DAY)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are looked at."""
+        return [self.time_column] if self.topic_column is None else [self.topic_column, self.time_column]
+
+    def split(self, rows: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+        """The rows of each partition.
+
+        Order: kept within a partition.
+        """
+        topics, names = self._topics(rows)
+        days = self._days(rows)
+        codes = topics * (_DAYS_END + 1) + days
+        order = np.argsort(codes, kind="stable")
+        for group in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+            if len(group):
+                first = group[0]
+                day = int(days[first]) if days[first] < _DAYS_END else None
+                yield Partition(names[int(topics[first])], day, self.levels), rows.take(pa.array(group))
+
+    def _topics(self, rows: pa.RecordBatch) -> tuple[Int64s, list[str | None]]:
+        if self.topic_column is None:
+            return np.zeros(rows.num_rows, np.int64), [None]
+        encoded = rows[self.topic_column].dictionary_encode()
+        names = [*encoded.dictionary.to_pylist(), None]
+        return np.asarray(pc.fill_null(encoded.indices, len(names) - 1)).astype(np.int64), names
+
+    def _days(self, rows: pa.RecordBatch) -> Int64s:
+        days = np.asarray(pc.fill_null(rows[self.time_column], -1)).astype(np.int64) // _DAY_MS
+        return np.where((days >= 0) & (days < _DAYS_END), days, _DAYS_END)
+
+
+PARTITIONINGS: dict[str, Partitioning] = {
+    "records": Partitioning("topic", "store_time_ms"),
+    "halves": Partitioning("real_topic", "store_time_ms"),
+    "ops": Partitioning(None, "store_time_ms"),
+    "transactions": Partitioning("topic", "half_store_time_ms"),
+}

@@ -1,0 +1,385 @@
+"""The checkpoint of an audit that follows growing stores: one SQLite file with witnesses, verdicts and places.
+
+Everything that a step changes is one transaction, so a kill at any instant leaves what was before it. Columns are those
+of the Arrow schemas; a store is its number in `stores`. Of each verdict the scalar columns are kept, and of its
+evidence counts and a digest, for the evidence itself is in the witnesses. The table `verdicts` may be read by others.
+
+Joins name their order and index: SQLite, which has no statistics of a table that grows, would look for the many by the
+number of their store alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from readers.log.offset_marks import OFFSET_MARKS
+from readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES
+from readers.model.declared_json import ANYTHING, Form, list_of, needed, struct_of
+from readers.model.errors import BadRequest, BadText, UnwritableFile
+from readers.model.identities import UInt64s
+from readers.model.tables import MARKS, TRANSACTIONS
+from readers.store.store import Store
+from verdicts.evidence.witness_scan import IDENTIFIED
+from verdicts.follow.segment_notes import Place
+from verdicts.model.verdict_inputs import ForeignDecision
+from verdicts.model.witnesses import Witnesses
+
+#: Another number is another form of the file.
+FORMAT_VERSION = 5
+_APPLICATION_ID = 0x524D5154  # "RMQT"
+_HEAD = b"SQLite format 3\0"
+
+_VERDICT_TEXTS = ("transaction_id", "state", "flags", "reason", "advice", "producer_group", "topic", "keys")
+#: The columns of `verdicts`: those of TRANSACTIONS without lists, and what is kept of the lists.
+VERDICT_COLUMNS = (
+    "hash",
+    *(name for name in TRANSACTIONS.names if name == "flags" or not pa.types.is_list(TRANSACTIONS.field(name).type)),
+    "half_copies_count", "op_marks_count", "final_records_count", "discard_copies_count", "evidence_digest",
+)
+WITNESS_TABLES: dict[str, pa.Schema] = {
+    "halves": JUDGED_HALVES, "discards": JUDGED_HALVES, "finals": JUDGED_FINALS, "damaged_halves": JUDGED_HALVES,
+    "offset_marks": OFFSET_MARKS, "marks": MARKS,
+}
+#: System failures of SQLite: the disk's or another program's, not ours.
+_SYSTEM_ERRORS = frozenset({
+    sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB,
+})
+
+
+def _declaration(name: str, schema: pa.Schema) -> str:
+    hashed = [] if name == "marks" else ["hash INTEGER NOT NULL"]
+    texts = [
+        f"{field.name} {'TEXT' if pa.types.is_string(field.type) and field.name != 'store' else 'INTEGER'}"
+        for field in schema
+    ]
+    last = ", half_queue_offset, repetition" if name == "marks" else ""
+    key = f"PRIMARY KEY (store, commit_log_offset{last})"
+    return f"CREATE TABLE {name} ({', '.join([*hashed, *texts, key])}) WITHOUT ROWID"
+
+
+_SCHEMA = (
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
+    "CREATE TABLE stores (number INTEGER PRIMARY KEY, root TEXT UNIQUE NOT NULL, place TEXT NOT NULL, "
+    "view TEXT)",
+    "CREATE TABLE segments (store INTEGER, base_offset INTEGER, size_bytes INTEGER, said TEXT NOT NULL, "
+    "PRIMARY KEY (store, base_offset)) WITHOUT ROWID",
+    *(_declaration(name, schema) for name, schema in WITNESS_TABLES.items()),
+    "CREATE INDEX halves_by_queue_offset ON halves (store, queue_offset)",
+    "CREATE INDEX damaged_halves_by_queue_offset ON damaged_halves (store, queue_offset)",
+    "CREATE INDEX damaged_halves_by_hash ON damaged_halves (hash)",
+    "CREATE INDEX marks_by_half ON marks (store, half_queue_offset)",
+    "CREATE TABLE strays (store INTEGER, final_offset INTEGER, prepared_offset INTEGER, "
+    "PRIMARY KEY (store, final_offset)) WITHOUT ROWID",
+    "CREATE TABLE ties (one INTEGER, other INTEGER, PRIMARY KEY (one, other)) WITHOUT ROWID",
+    "CREATE TABLE unjudged (hash INTEGER PRIMARY KEY)",
+    "CREATE TABLE verdicts ("
+    + ", ".join(f"{name} {'TEXT' if name in _VERDICT_TEXTS else 'INTEGER'}" for name in VERDICT_COLUMNS)
+    + ")",
+    "CREATE INDEX verdicts_by_hash ON verdicts (hash)",
+    "CREATE INDEX verdicts_unsettled ON verdicts (state) WHERE state IN ('PENDING', 'LOST', 'UNDECIDABLE')",
+)
+_IDENTITY_INDEX = "CREATE INDEX IF NOT EXISTS {0}_by_hash ON {0} (hash)"
+_CURSORS = pa.map_(pa.string(), pa.field("offset", pa.int64(), nullable=False))
+#: What is kept of a store as JSON, by its column.
+_KEPT = {
+    "place": Form(
+        "checkpoint that this version wrote",
+        struct_of(Place),
+    ),
+    "view": Form(
+        "checkpoint that this version wrote",
+        pa.struct([pa.field("half_cursors", _CURSORS), pa.field("op_cursors", _CURSORS),
+                   *(needed(name, ANYTHING) for name in ("settings", "missing", "checks_limit", "beside")),
+                   *(needed(name, ANYTHING) for name in ("reference_time_ms", "begins_later")),
+                   needed("foreign", list_of(struct_of(ForeignDecision)))]),
+        is_open=True,
+    ),
+}  # fmt: skip
+
+
+class FollowDatabase:
+    """An open checkpoint; one program has it at a time.
+
+    Shape: `roots` are the stores' roots by number; `is_new` where nothing was judged yet.
+    """
+
+    def __init__(self, path: str, stores: Sequence[Store]) -> None:
+        """Open the checkpoint of these stores, or make one.
+
+        Raises: BadRequest if the file is none, or of other stores, of another version, or in use; UnwritableFile.
+        """
+        self.path = path
+        try:
+            self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise UnwritableFile(f"cannot write {path}: {error.strerror}", file=path) from error
+        try:
+            self._require_ours()
+            with self.told():
+                self.connection = sqlite3.connect(path, isolation_level=None)
+                self._open(stores)
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _require_ours(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadRequest(f"{self.path} is in use: another audit follows with this checkpoint") from None
+        if os.pread(self._lock, len(_HEAD), 0) not in (b"", _HEAD):
+            raise self._none()
+
+    def _open(self, stores: Sequence[Store]) -> None:
+        run = self.connection.execute
+        run("PRAGMA page_size = 8192")  # of a new file; an old one keeps its own
+        run("PRAGMA auto_vacuum = INCREMENTAL")
+        kind, version = run("PRAGMA application_id").fetchone()[0], run("PRAGMA user_version").fetchone()[0]
+        self.is_made = kind == 0 and run("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        if not self.is_made and kind != _APPLICATION_ID:
+            raise self._none()
+        if not self.is_made and version != FORMAT_VERSION:
+            raise BadRequest(
+                f"{self.path} is a checkpoint of form {version}, and this version writes {FORMAT_VERSION}",
+                advice="remove it to begin anew",
+            )
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = NORMAL")
+        run("PRAGMA cache_size = -131072")
+        run("CREATE TEMP TABLE chunk (hash INTEGER PRIMARY KEY)")
+        if self.is_made:
+            self._make(stores)
+        self._require_schema()
+        self._require(stores)
+
+    def _require_schema(self) -> None:
+        """Nothing is in the file but what was made in it: no trigger, no view, no table of another form."""
+        run = self.connection.execute
+        run("PRAGMA trusted_schema = OFF")
+        found = {text for (text,) in run("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
+        later = {_IDENTITY_INDEX.replace("IF NOT EXISTS ", "").format(table) for table in IDENTIFIED}
+        if not set(_SCHEMA) <= found <= {*_SCHEMA, *later}:
+            raise self._none()
+
+    def changed(self, why: object) -> BadText:
+        """The error that a value of the file is none that was written into it."""
+        return BadText(
+            f"{self.path} was changed by somebody else: {' '.join(str(why).split())[:200]}", file=self.path,
+            advice="remove it to begin from the start of the logs",
+        )
+
+    def _none(self) -> BadRequest:
+        return BadRequest(f"{self.path} is no checkpoint of an audit that follows", advice="give another file")
+
+    def _make(self, stores: Sequence[Store]) -> None:
+        with self.transaction():
+            for statement in _SCHEMA:
+                self.connection.execute(statement)
+            place = json.dumps(asdict(Place()))
+            for number, store in enumerate(stores):
+                self.connection.execute("INSERT INTO stores VALUES (?, ?, ?, NULL)", (number, store.root, place))
+            self.connection.execute("INSERT INTO meta VALUES ('judges_all', '1')")
+            self.connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            self.connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+
+    def _require(self, stores: Sequence[Store]) -> None:
+        self.roots: dict[int, str] = dict(self.connection.execute("SELECT number, root FROM stores").fetchall())
+        mine, given = set(self.roots.values()), {store.root for store in stores}
+        if mine != given:
+            raise BadRequest(
+                f"{self.path} is a checkpoint of {', '.join(sorted(mine))}, not of {', '.join(sorted(given))}",
+                advice="give the same stores, or another checkpoint",
+            )
+        self.numbers = {root: number for number, root in self.roots.items()}
+
+    def close(self) -> None:
+        """Give the file back; it is complete."""
+        self.connection.close()
+        os.close(self._lock)
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """In the block a failure of the disk is an error that names the file.
+
+        Raises: UnwritableFile.
+        """
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _SYSTEM_ERRORS:
+                raise
+            raise UnwritableFile(f"cannot use {self.path}: {error}", file=self.path) from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What happens in the block happens wholly or not at all."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            if self.connection.in_transaction:  # a full disk has ended it
+                self.connection.execute("ROLLBACK")
+            raise
+        self.connection.execute("COMMIT")
+
+    # -- small things -----------------------------------------------------------------------------------------------
+
+    def meta(self, name: str) -> str | None:
+        """A value by name."""
+        row = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def of_store(self, number: int, column: str) -> Any:
+        """What is kept of a store: `place` or `view`; None where nothing is."""
+        text = self.connection.execute(f"SELECT {column} FROM stores WHERE number = ?", (number,)).fetchone()[0]
+        return None if text is None else _KEPT[column].read(text, self.path)
+
+    def set_of_store(self, number: int, column: str, value: Any) -> None:
+        """Keep it."""
+        self.connection.execute(f"UPDATE stores SET {column} = ? WHERE number = ?", (json.dumps(value), number))
+
+    def states(self) -> dict[str, int]:
+        """How many transactions are in each state."""
+        return dict(self.connection.execute("SELECT state, count(*) FROM verdicts GROUP BY state").fetchall())
+
+    # -- witnesses --------------------------------------------------------------------------------------------------
+
+    def add(self, table: str, number: int, batches: Iterable[pa.RecordBatch], hashes: UInt64s | None) -> None:
+        """Keep witnesses of a store; what stood at the same place is replaced."""
+        first = 0
+        for rows in batches:
+            columns: list[Iterable[Any]] = []
+            if hashes is not None:
+                columns.append(signed(hashes[first : first + rows.num_rows]))
+            columns += [
+                [number] * rows.num_rows if name == "store" else rows[name].to_pylist() for name in rows.schema.names
+            ]
+            marks = ", ".join("?" * len(columns))
+            self.connection.executemany(
+                f"INSERT OR REPLACE INTO {table} VALUES ({marks})", zip(*columns, strict=True)
+            )
+            first += rows.num_rows
+
+    def drop(self, number: int, begin: int, end: int) -> None:
+        """Forget the witnesses of a store in a range of its log; their transactions are to be judged again."""
+        bounds = (number, begin, end)
+        where = "store = ? AND commit_log_offset >= ? AND commit_log_offset < ?"
+        for table in IDENTIFIED:
+            self.connection.execute(f"INSERT OR IGNORE INTO unjudged SELECT hash FROM {table} WHERE {where}", bounds)
+        self.connection.execute(
+            "INSERT OR IGNORE INTO unjudged SELECT h.hash FROM marks m "
+            "CROSS JOIN halves h INDEXED BY halves_by_queue_offset "
+            "ON h.store = m.store AND h.queue_offset = m.half_queue_offset "
+            "WHERE m.store = ? AND m.commit_log_offset >= ? AND m.commit_log_offset < ?",
+            bounds,
+        )
+        for table in (*IDENTIFIED, "marks"):
+            self.connection.execute(f"DELETE FROM {table} WHERE {where}", bounds)
+        self.connection.execute(
+            "DELETE FROM strays WHERE store = ? AND final_offset >= ? AND final_offset < ?", bounds
+        )
+
+    def shrink(self) -> None:
+        """Give the room of what was dropped back to the disk."""
+        self.connection.execute("PRAGMA incremental_vacuum").fetchall()
+
+    # -- what is to be judged ---------------------------------------------------------------------------------------
+
+    def mark_unjudged(self, hashes: Iterable[int]) -> None:
+        """The transactions of these identities are to be judged again."""
+        self.connection.executemany("INSERT OR IGNORE INTO unjudged VALUES (?)", ((value,) for value in hashes))
+
+    def mark_all_unjudged(self) -> None:
+        """All are."""
+        for table in (*IDENTIFIED, "damaged_halves", "verdicts"):
+            self.connection.execute(f"INSERT OR IGNORE INTO unjudged SELECT hash FROM {table}")
+
+    def index_witnesses(self) -> None:
+        """Make witnesses be found by identity: once, when the first of them are all there, for then it is quick."""
+        for table in IDENTIFIED:
+            self.connection.execute(_IDENTITY_INDEX.format(table))
+
+    def choose(self, hashes: Iterable[int]) -> None:
+        """The identities that `witnesses` and `verdicts` are about."""
+        self.connection.execute("DELETE FROM chunk")
+        self.connection.executemany("INSERT OR IGNORE INTO chunk VALUES (?)", ((value,) for value in hashes))
+
+    def witnesses(self) -> tuple[Witnesses, dict[str, int]]:
+        """The witnesses of the chosen identities; and for records without UNIQ_KEY what they are known by → identity.
+
+        Order: stores by number, then log order.
+        """
+        tables: dict[str, list[pa.RecordBatch]] = {}
+        lone: dict[str, int] = {}
+        for name in ("damaged_halves", *IDENTIFIED):
+            rows = self.connection.execute(
+                f"SELECT w.* FROM chunk c CROSS JOIN {name} w INDEXED BY {name}_by_hash ON w.hash = c.hash "
+                "ORDER BY w.store, w.commit_log_offset"
+            ).fetchall()
+            tables[name] = [self._batch(WITNESS_TABLES[name], [row[1:] for row in rows])] if rows else []
+            lone_id = "lone_prepared_id" if name in ("finals", "offset_marks") else "lone_message_id"
+            own = WITNESS_TABLES[name].names.index(lone_id) + 1
+            lone.update((row[own], row[0]) for row in rows if row[own] is not None)
+        marks: list[tuple[Any, ...]] = []
+        for name in ("halves", "damaged_halves"):
+            marks += self.connection.execute(
+                f"SELECT m.* FROM chunk c CROSS JOIN {name} h INDEXED BY {name}_by_hash ON h.hash = c.hash "
+                "CROSS JOIN marks m INDEXED BY marks_by_half "
+                "ON m.store = h.store AND m.half_queue_offset = h.queue_offset"
+            ).fetchall()
+        place = [MARKS.names.index(name) for name in ("store", "commit_log_offset", "half_queue_offset", "repetition")]
+        marks = sorted(set(marks), key=lambda row: tuple(row[column] for column in place))
+        batches = [self._batch(MARKS, marks)] if marks else []
+        halves = [*tables["halves"], *tables["damaged_halves"]]
+        return Witnesses.of(halves, batches, tables["finals"], tables["discards"], tables["offset_marks"]), lone
+
+    def _batch(self, schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+        try:
+            return self._batch_of(schema, rows)
+        except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as error:  # SQLite keeps any value
+            raise self.changed(error) from error
+
+    def _batch_of(self, schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+        arrays = []
+        for field, values in zip(schema, zip(*rows, strict=True), strict=True):
+            if field.name == "store":
+                arrays.append(pa.array([self.roots[number] for number in values], pa.string()))
+            elif pa.types.is_boolean(field.type):
+                arrays.append(pa.array(values, pa.int8()).cast(pa.bool_()))
+            else:
+                arrays.append(pa.array(values, field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    # -- verdicts ---------------------------------------------------------------------------------------------------
+
+    def verdicts(self) -> dict[tuple[Any, ...], int]:
+        """The verdicts of the chosen identities, each with its row number."""
+        rows = self.connection.execute(
+            f"SELECT v.rowid, {', '.join(f'v.{name}' for name in VERDICT_COLUMNS)} "
+            "FROM chunk c CROSS JOIN verdicts v INDEXED BY verdicts_by_hash ON v.hash = c.hash"
+        ).fetchall()
+        return {row[1:]: row[0] for row in rows}
+
+    def replace_verdicts(self, gone: Iterable[int], added: Iterable[tuple[Any, ...]]) -> None:
+        """Take verdicts out by row number, and put others in; the chosen identities are judged then."""
+        self.connection.executemany("DELETE FROM verdicts WHERE rowid = ?", ((row,) for row in gone))
+        marks = ", ".join("?" * len(VERDICT_COLUMNS))
+        self.connection.executemany(f"INSERT INTO verdicts VALUES ({marks})", added)
+        self.connection.execute("DELETE FROM unjudged WHERE hash IN (SELECT hash FROM chunk)")
+
+
+def signed(hashes: UInt64s) -> list[int]:
+    """Identity hashes as SQLite holds them."""
+    values: list[int] = np.ascontiguousarray(hashes).view(np.int64).tolist()
+    return values

@@ -1,0 +1,264 @@
+"""An audit that follows growing stores: a table of verdicts kept current, and each verdict that is new or has changed.
+
+After every step the table says what `verdicts.audit.local_audit.audit` of the same stores would say at that moment. A step
+reads what the logs have more (`log_follower.py`), judges the transactions that this or a cursor or the time can concern
+(`rejudging.py`), and compares with the verdicts before; all of it lives in one file (`checkpoint_db.py`).
+What a broker deletes with an expired file is forgotten, as an audit then knows nothing of it either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.jobs.workers import Progress
+from readers.log.commit_log import written_bytes
+from readers.model.columns import Int64s
+from readers.model.findings import Finding
+from readers.model.identities import identities, identity_hashes
+from readers.store.store import Store
+from verdicts.evidence.store_conclusion import Conclusion, conclude
+from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
+from verdicts.follow.checkpoint_db import VERDICT_COLUMNS, FollowDatabase, signed
+from verdicts.follow.log_follower import LogFollower
+from verdicts.follow.rejudging import mark_unsettled, view_words
+from verdicts.follow.split_reader import SplitReader, split_reader
+from verdicts.model.verdict_inputs import StoreView
+from verdicts.transactions.judge import judge
+
+#: Transactions that are judged at once.
+CHUNK_TRANSACTIONS = 20_000
+_EVIDENCE = ("half_copies", "op_marks", "final_records", "discard_copies")
+#: Odd numbers that keep one list's offsets apart from another's in the digest.
+_MIXERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
+_Verdict = tuple[Any, ...]
+_REASON, _STATE = VERDICT_COLUMNS.index("reason"), VERDICT_COLUMNS.index("state")
+_KEY = tuple(VERDICT_COLUMNS.index(name) for name in ("hash", "transaction_id", "producer_group", "topic"))
+
+
+@dataclass(slots=True)
+class FollowStep:
+    """One step: its rows, to be iterated once, and what is known when they have ended.
+
+    Shape: `batches` of TRANSACTIONS, the verdicts that are new or changed. One whose reason alone changed, because it
+           says where a cursor is, is kept current and not given, unless its state is UNDECIDABLE. What was given is
+           kept in the checkpoint when the next batch is asked for, so after a kill it is given again, never lost.
+    """
+
+    batches: Iterator[pa.RecordBatch] = field(default_factory=lambda: iter(()))
+    findings: list[Finding] = field(default_factory=list)
+    bytes_read: int = 0
+    bytes_forgotten: int = 0
+    has_grown: bool = False
+    judged_count: int = 0
+    new_count: int = 0
+    changed_count: int = 0
+    gone_count: int = 0
+
+
+class Follower:
+    """Follows some stores with an open checkpoint."""
+
+    def __init__(
+        self, database: FollowDatabase, *, processes: int | None = None, chunk_transactions: int = CHUNK_TRANSACTIONS
+    ) -> None:
+        self._database = database
+        self._processes = processes
+        self._chunk_transactions = chunk_transactions
+
+    def step(self, stores: list[Store], settings_of: SettingsOf, progress: Progress | None = None) -> FollowStep:
+        """Go on to what the stores, opened anew, are now.
+
+        Order:  of the identities; copies, as those of an audit, in log order.
+        Damage: findings of the step; what it makes unknowable is UNDECIDABLE.
+        Raises: while the rows are iterated: FileChanged if a log is not the one that was read; SourceError if a file
+                cannot be read; UnwritableFile if the checkpoint cannot be written.
+        """
+        step = FollowStep()
+        step.batches = self._step(step, stores, settings_of, progress)
+        return step
+
+    def _step(
+        self, step: FollowStep, stores: list[Store], settings_of: SettingsOf, progress: Progress | None
+    ) -> Iterator[pa.RecordBatch]:
+        with self._database.told():
+            facts = {store.root: store_facts(store, settings_of) for store in stores}  # cursors before records
+            logs = [LogFollower(self._database, store) for store in stores]
+            for log in logs:
+                log.begin()
+            self._read_on(logs, progress)
+            views = self._conclude(step, logs, facts)
+            for log in logs:
+                step.bytes_read += log.bytes_read
+                step.bytes_forgotten += log.bytes_forgotten
+                step.has_grown |= log.has_grown
+            yield from self._judge(step, views)
+            if step.bytes_forgotten:
+                self._database.shrink()
+
+    def _read_on(self, logs: list[LogFollower], progress: Progress | None) -> None:
+        total = sum(
+            written_bytes(segment) - max(0, min(log.offset - segment.base_offset, segment.size_bytes))
+            for log in logs
+            for segment in log.store.commit_log
+            if segment.end_offset > log.offset
+        )
+        reader: SplitReader = split_reader(total, self._processes, progress)
+        with reader.workers:
+            for log in logs:
+                # While a broker runs, what stands behind the last record is what it is about to write.
+                log.read_on(not log.store.in_use, reader)
+
+    # -- what is known of the stores ----------------------------------------------------------------------------------
+
+    def _conclude(
+        self, step: FollowStep, logs: list[LogFollower], facts: dict[str, StoreFacts]
+    ) -> dict[str, StoreView]:
+        database = self._database
+        conclusions: list[tuple[LogFollower, Conclusion]] = []
+        for log in logs:
+            conclusion = conclude(facts[log.store.root], log.scanned(), log.strays())
+            conclusions.append((log, conclusion))
+            step.findings.extend(conclusion.facts.findings)
+        views = {root: fact.view(None) for root, fact in facts.items()}
+        with database.transaction():
+            self._keep_ties([tie for _, conclusion in conclusions for tie in conclusion.ties])
+            for log, conclusion in conclusions:
+                self._keep_damaged(log, conclusion)
+                words = view_words(views[log.store.root])
+                if database.meta("judges_all") is None:
+                    mark_unsettled(database, log.number, database.of_store(log.number, "view"), words)
+                database.set_of_store(log.number, "view", words)
+            if database.meta("judges_all") is not None:
+                database.index_witnesses()
+                database.mark_all_unjudged()
+                database.connection.execute("DELETE FROM meta WHERE name = 'judges_all'")
+        return views
+
+    def _keep_ties(self, ties: list[tuple[str, str]]) -> None:
+        """The identities that must be judged together; those of pairs that came or went are to be judged again."""
+        run = self._database.connection.execute
+        before = set(run("SELECT one, other FROM ties").fetchall())
+        now = {(one, other) for one, other in (sorted(signed(identity_hashes(pa.array(tie)))) for tie in ties)}
+        changed = before ^ now
+        if changed:
+            self._database.mark_unjudged({value for pair in changed for value in pair})
+            run("DELETE FROM ties")
+            self._database.connection.executemany("INSERT INTO ties VALUES (?, ?)", now)
+
+    def _keep_damaged(self, log: LogFollower, conclusion: Conclusion) -> None:
+        """The half copies that are damaged, and so no split's; they are made anew each time."""
+        database = self._database
+        before = database.connection.execute(
+            "SELECT * FROM damaged_halves WHERE store = ? ORDER BY commit_log_offset", (log.number,)
+        ).fetchall()
+        if not before and not conclusion.damaged_halves:
+            return
+        hashes = [identity_hashes(identities(rows)) for rows in conclusion.damaged_halves]
+        database.connection.execute("DELETE FROM damaged_halves WHERE store = ?", (log.number,))
+        for rows, some in zip(conclusion.damaged_halves, hashes, strict=True):
+            database.add("damaged_halves", log.number, [rows], some)
+        now = database.connection.execute(
+            "SELECT * FROM damaged_halves WHERE store = ? ORDER BY commit_log_offset", (log.number,)
+        ).fetchall()
+        if now != before:
+            database.mark_unjudged({row[0] for row in [*before, *now]})
+
+    # -- verdicts -----------------------------------------------------------------------------------------------------
+
+    def _judge(self, step: FollowStep, views: Mapping[str, StoreView]) -> Iterator[pa.RecordBatch]:
+        groups = self._groups()
+        while chosen := self._chunk(groups):
+            self._database.choose(chosen)
+            rows, gone, added = self._compare(step, views)
+            if rows is not None and rows.num_rows:
+                yield from rows.combine_chunks().to_batches()
+            with self._database.transaction():
+                self._database.replace_verdicts(gone, added)
+
+    def _groups(self) -> dict[int, frozenset[int]]:
+        """The identities that each one is judged together with."""
+        groups: dict[int, frozenset[int]] = {}
+        for pair in self._database.connection.execute("SELECT one, other FROM ties").fetchall():
+            joined = frozenset(pair).union(*(groups.get(value, frozenset()) for value in pair))
+            groups.update(dict.fromkeys(joined, joined))
+        return groups
+
+    def _chunk(self, groups: Mapping[int, frozenset[int]]) -> set[int]:
+        rows = self._database.connection.execute(
+            "SELECT hash FROM unjudged ORDER BY hash LIMIT ?", (self._chunk_transactions,)
+        ).fetchall()
+        chosen = {row[0] for row in rows}
+        return chosen.union(*(groups[value] for value in chosen & groups.keys()))
+
+    def _compare(
+        self, step: FollowStep, views: Mapping[str, StoreView]
+    ) -> tuple[pa.Table | None, list[int], list[_Verdict]]:
+        """Judge the chosen; gives the verdicts to tell, and what is to be replaced in the table by what."""
+        witnesses, lone = self._database.witnesses()
+        before = self._database.verdicts()
+        told: pa.Table | None = None
+        now: list[_Verdict] = []
+        if any(
+            rows.num_rows
+            for rows in (witnesses.halves, witnesses.finals, witnesses.discards, witnesses.offset_marks)
+        ):
+            verdicts = judge(witnesses, views)
+            now = self._kept(verdicts, lone)
+            visible = {_visible(row) for row in before}
+            rows = [number for number, row in enumerate(now) if _visible(row) not in visible]
+            told = verdicts.take(pa.array(rows, pa.int64()))
+            keys = {tuple(row[place] for place in _KEY) for row in before}
+            new = sum(tuple(now[number][place] for place in _KEY) not in keys for number in rows)
+            step.new_count += new
+            step.changed_count += len(rows) - new
+            step.judged_count += len(now)
+        left = set(now)
+        step.gone_count += len(
+            {tuple(row[place] for place in _KEY) for row in before}
+            - {tuple(row[place] for place in _KEY) for row in now}
+        )
+        return told, [number for row, number in before.items() if row not in left], [
+            row for row in now if row not in before
+        ]
+
+    def _kept(self, verdicts: pa.Table, lone: Mapping[str, int]) -> list[_Verdict]:
+        """Verdicts as the table keeps them."""
+        ids = verdicts["transaction_id"].combine_chunks()
+        own = signed(identity_hashes(ids))
+        hashes = [lone.get(name, value) for name, value in zip(ids.to_pylist(), own, strict=True)] if lone else own
+        values: dict[str, list[Any]] = {"hash": hashes}
+        for name in VERDICT_COLUMNS:
+            if name == "flags":
+                values[name] = pc.binary_join(verdicts[name], ",").to_pylist()
+            elif name == "store":
+                values[name] = [self._database.numbers[root] for root in verdicts[name].to_pylist()]
+            elif name in verdicts.schema.names:
+                values[name] = verdicts[name].to_pylist()
+        for name in _EVIDENCE:
+            values[f"{name}_count"] = pc.fill_null(pc.list_value_length(verdicts[name]), 0).to_pylist()
+        values["evidence_digest"] = evidence_digests(verdicts).tolist()
+        return list(zip(*(values[name] for name in VERDICT_COLUMNS), strict=True))
+
+
+def evidence_digests(verdicts: pa.Table) -> Int64s:
+    """A number for the evidence of each verdict: another one where a witness came or went."""
+    result = np.zeros(verdicts.num_rows, np.uint64)
+    for name, mixer in zip(_EVIDENCE, _MIXERS, strict=True):
+        lists = verdicts[name].combine_chunks()
+        elements = lists.flatten()
+        offsets = np.asarray(elements.field("commit_log_offset")).astype(np.uint64)
+        mixed = (offsets + np.uint64(1)) * np.uint64(mixer)
+        mixed ^= mixed >> np.uint64(31)
+        np.add.at(result, np.asarray(pc.list_parent_indices(lists)).astype(np.int64), mixed)
+    return result.view(np.int64)
+
+
+def _visible(row: _Verdict) -> _Verdict:
+    """What of a verdict is worth telling: the reason says the cursor, which moves on under what stays as it is."""
+    return row if row[_STATE] == "UNDECIDABLE" else (*row[:_REASON], *row[_REASON + 1 :])

@@ -1,0 +1,81 @@
+"""Slots that queues get for records which an audit that follows has read before: the broker fills queues after the log.
+
+Each split is compared with the slots that are there when it is read (`missing_ranges.py`); the later ones are compared here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from readers.log.record_at import block_at
+from readers.model.errors import SourceError
+from readers.queues.consume_queue import open_queue
+from readers.storage.segments import Segment, SegmentedLog
+from readers.store.store import Store
+from verdicts.missing.missing_ranges import COMPARED_TOPICS, UnfoundSlot
+
+
+def slot_counts(store: Store) -> dict[str, int]:
+    """Topic → queue offset behind its last slot; a queue that cannot be read proves nothing, and is left out."""
+    counts: dict[str, int] = {}
+    for topic in COMPARED_TOPICS:
+        try:
+            with open_queue(store, topic, 0) as queue:
+                counts[topic] = queue.max_offset
+        except SourceError:
+            continue
+    return counts
+
+
+def compared_slots(store: Store, counts: Mapping[str, int], offset: int) -> dict[str, int]:
+    """Topic → queue offset up to which slots were compared, when the log is read up to a commit-log offset.
+
+    `counts`: the slots that were there before it was read.
+    """
+    compared: dict[str, int] = {}
+    for topic, count in counts.items():
+        try:
+            with open_queue(store, topic, 0) as queue:
+                compared[topic] = min(count, queue.offset_of(offset))
+        except SourceError:
+            continue
+    return compared
+
+
+def unfound_late_slots(
+    store: Store, compared: Mapping[str, int], offset: int
+) -> Iterator[tuple[UnfoundSlot, Segment]]:
+    """Slots behind those compared, for the log before `offset`, whose record is not there; and its segment.
+
+    Raises: UnreadableFile, FileChanged, for the log.
+    """
+    log = store.log()
+    try:
+        for topic in COMPARED_TOPICS:
+            for slot in _late(store, topic, compared.get(topic), offset):
+                segment = log.segment_at(slot.commit_log_offset)
+                if segment is not None and slot.commit_log_offset < offset and not _is_there(log, slot):
+                    yield slot, segment
+    finally:
+        log.close()
+
+
+def _late(store: Store, topic: str, first: int | None, offset: int) -> Iterator[UnfoundSlot]:
+    try:
+        with open_queue(store, topic, 0) as queue:
+            begin = queue.min_offset if first is None else max(first, queue.min_offset)
+            numbers, places, lengths, _ = queue.read(begin, queue.offset_of(offset))
+    except SourceError:
+        return
+    for slot in zip(numbers.tolist(), places.tolist(), lengths.tolist(), strict=True):
+        yield UnfoundSlot(topic, *slot)
+
+
+def _is_there(log: SegmentedLog, slot: UnfoundSlot) -> bool:
+    block = block_at(log, slot.commit_log_offset)
+    return (
+        block is not None
+        and bool(block.topic_is(slot.topic)[0])
+        and int(block.header("queue_offset")[0]) == slot.queue_offset
+        and int(block.header("queue_id")[0]) == 0
+    )

@@ -1,0 +1,320 @@
+"""How far an audit that follows has read each log, and the reading on: splits of the log into the checkpoint.
+
+What stands before the last sound record of a log is final and read once. The last record and what is behind it, to the
+end of the files, is read again each time as an audit reads it, and replaced; so what is known of a log is at any moment
+what a scan of all of it would say. The last record proves that the log is still the one that was read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+
+import numpy as np
+
+from readers.jobs.growing_logs import latest_offsets
+from readers.log.commit_log import last_with_data
+from readers.log.record_at import block_at
+from readers.log.segment_scan import SegmentScan
+from readers.log.splits import Split, SplitPlan
+from readers.model.columns import Int64s
+from readers.model.errors import FileChanged
+from readers.storage.segments import Segment
+from readers.store.store import Store
+from verdicts.evidence.witness_scan import IDENTIFIED, Scanned, SplitWitnesses, column
+from verdicts.follow.checkpoint_db import FollowDatabase, signed
+from verdicts.follow.late_slots import compared_slots, slot_counts, unfound_late_slots
+from verdicts.follow.segment_notes import Place, Said
+from verdicts.follow.split_reader import SplitReader
+
+#: A log that grew by more while it was read is read on before anything is judged.
+_TAIL_BYTES_MAX = 64 << 20
+_BACK_BYTES = 64 << 10
+
+
+class LogFollower:
+    """One log's way into the checkpoint, for one snapshot of its store.
+
+    Shape: `bytes_read` and `bytes_forgotten` of this snapshot; `has_grown`: whether there was anything new.
+    """
+
+    def __init__(self, database: FollowDatabase, store: Store) -> None:
+        self.store = store
+        self.number = database.numbers[store.root]
+        self.bytes_read = self.bytes_forgotten = 0
+        self.has_grown = False
+        self._database = database
+        self._place = Place(**database.of_store(self.number, "place"))
+
+    @property
+    def offset(self) -> int:
+        """The commit-log offset up to which it is read for good."""
+        return self._place.offset
+
+    # -- is it still that log? ----------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Forget what is no more in the files, and see that the rest is what was read.
+
+        Raises: FileChanged if the log was cut back, or is another one; UnreadableFile.
+        """
+        with self._database.transaction():
+            self._forget()
+            self._require_same()
+            self._place.offset = max(self._place.offset, self.store.log_begin_offset)
+            self._keep_place()
+
+    def _segments(self) -> dict[int, tuple[int, Said]]:
+        rows = self._database.connection.execute(
+            "SELECT base_offset, size_bytes, said FROM segments WHERE store = ? ORDER BY base_offset", (self.number,)
+        )
+        return {base: (size, Said.of(said, self._database.path)) for base, size, said in rows}
+
+    def _forget(self) -> None:
+        here = {segment.base_offset: segment for segment in self.store.commit_log}
+        last = max(here, default=0)
+        for base, (size, _) in self._segments().items():
+            if base not in here:
+                self._database.drop(self.number, base, base + size)
+                self._database.connection.execute(
+                    "DELETE FROM segments WHERE store = ? AND base_offset = ?", (self.number, base)
+                )
+                self.bytes_forgotten += size
+            elif base != last and base + size <= self._place.offset and here[base].size_bytes != size:
+                raise self._changed(
+                    here[base].file, size, f"had {size} bytes when it was read and has {here[base].size_bytes}"
+                )
+
+    def _require_same(self) -> None:
+        place = self._place
+        if place.digest is None:
+            return
+        log = self.store.log()
+        try:
+            segment = log.segment_at(place.anchor)
+            if segment is None and self.store.commit_log and place.anchor < log.end_offset:
+                return  # its file has expired; what is left begins later
+            digest = _digest(self.store, place.anchor)
+        finally:
+            log.close()
+        if digest != place.digest:
+            file = self.store.root if segment is None else segment.file
+            position = None if segment is None else place.anchor - segment.base_offset
+            raise self._changed(
+                file, position, f"is not the log that was read: another record, or none, is at offset {place.anchor}"
+            )
+
+    def _changed(self, file: str, position: int | None, what: str) -> FileChanged:
+        return FileChanged(
+            f"{file} {what}: it was cut back by a recovery, or replaced",
+            file=file, position_bytes=position,
+            advice=f"begin anew: remove {self._database.path}, or give another checkpoint",
+        )
+
+    # -- reading on ---------------------------------------------------------------------------------------------------
+
+    def read_on(self, at_end: bool, splits: SplitReader) -> None:
+        """Read what is new, up to the end that the log has now.
+
+        `at_end`: whether the files' bytes behind the last record are to be looked at where nothing is new.
+        Raises: SourceError; what was read before is kept.
+        """
+        place, store = self._place, self.store
+        if not store.commit_log:
+            return
+        visible = self._compare_late_slots()
+        while True:
+            start = place.offset
+            end = latest_offsets([store], {store.root: start}, None, skips_lost=True)[store.root]
+            self.has_grown |= end != place.end_offset
+            if place.has_tail and end == place.end_offset and not at_end:
+                return
+            last = last_with_data(store.commit_log)
+            final = max(start, self._last_record_before(end, last, start))
+            if final > start:
+                self._read_final(start, final, last, visible, splits)
+            again = latest_offsets([store], {store.root: place.offset}, None, skips_lost=True)[store.root]
+            if again - end <= _TAIL_BYTES_MAX:
+                break
+        self._read_tail(last, end, splits)
+
+    def _last_record_before(self, end: int, last_base: int, start: int) -> int:
+        """Where the last sound record in front of an offset begins; the begin of its segment where it has none."""
+        segment = next(segment for segment in self.store.commit_log if segment.base_offset == last_base)
+        low, high = max(0, start - last_base), end - last_base
+        back = _BACK_BYTES
+        while high > low:
+            begin = max(low, high - back)
+            found = None
+            for block in SegmentScan(segment, from_position=begin, to_position=high):
+                found = int(block.positions[-1]) if len(block) else found
+            if found is not None:
+                return last_base + found
+            if begin == low:
+                break
+            back *= 8
+        return max(start, last_base)
+
+    def _read_final(self, start: int, final: int, last: int, visible: dict[str, int], splits: SplitReader) -> None:
+        plan = SplitPlan((self.store,), (last,), splits.step_bytes, start, final)
+        for split, found in splits.read(plan):
+            with self._database.transaction():
+                self._cut_tail()
+                self._add(split, found)
+                self._place.offset = split.offsets[1]
+                self._place.compared = compared_slots(self.store, visible, self._place.offset)
+                self._keep_place()
+            self.bytes_read += found.scanned.decoded_bytes
+        with self._database.transaction():
+            self._cut_tail()
+            self._place.offset = final
+            self._keep_place()
+
+    def _read_tail(self, last: int, end: int, splits: SplitReader) -> None:
+        """Read from the last sound record to the end of the files; nothing of it is final."""
+        place = self._place
+        tail = [segment for segment in self.store.commit_log if segment.end_offset > place.offset]
+        plan = [
+            Split(number, self.store, segment, max(0, place.offset - segment.base_offset), segment.size_bytes,
+                  segment.base_offset >= last)
+            for number, segment in enumerate(tail)
+        ]
+        with self._database.transaction():
+            self._cut_tail()
+            for split, found in splits.read(plan):
+                self._add(split, found)
+            place.has_tail, place.end_offset = True, end
+            digest = _digest(self.store, place.offset)
+            if digest is not None:
+                place.anchor, place.digest = place.offset, digest
+            self._keep_place()
+
+    def _cut_tail(self) -> None:
+        """Take out what was read of a log's end before, for it is read again."""
+        if not self._place.has_tail:
+            return
+        offset = self._place.offset
+        self._database.drop(self.number, offset, 2**63 - 1)
+        for base, (_, said) in self._segments().items():
+            if base >= offset:
+                self._database.connection.execute(
+                    "DELETE FROM segments WHERE store = ? AND base_offset = ?", (self.number, base)
+                )
+            else:
+                self._keep_said(base, said.before(base, offset))
+        self._place.has_tail = False
+
+    def _add(self, split: Split, found: SplitWitnesses) -> None:
+        if found.scanned.error is not None:
+            raise found.scanned.error
+        said = self._said(split.segment)
+        if said.is_ended(split.segment.size_bytes):
+            return  # records behind the end of the data are those that a recovery once cut off
+        database, number = self._database, self.number
+        for name in IDENTIFIED:
+            database.add(name, number, getattr(found, name), found.hashes[name])
+            if database.meta("judges_all") is None:
+                database.mark_unjudged(signed(found.hashes[name]))
+        database.add("marks", number, found.marks, None)
+        if database.meta("judges_all") is None:
+            self._mark_named(np.unique(column(found.marks, "half_queue_offset")))
+        self._add_strays(found.scanned)
+        said.add(found.scanned)
+        self._keep_said(split.segment.base_offset, said, split.segment.size_bytes)
+
+    def _mark_named(self, half_queue_offsets: Int64s) -> None:
+        """The transactions whose half copies new op marks name are to be judged."""
+        for table in ("halves", "damaged_halves"):
+            self._database.connection.executemany(
+                f"INSERT OR IGNORE INTO unjudged SELECT hash FROM {table} INDEXED BY {table}_by_queue_offset "
+                "WHERE store = ? AND queue_offset = ?",
+                ((self.number, value) for value in half_queue_offsets.tolist()),
+            )
+
+    def _add_strays(self, scanned: Scanned) -> None:
+        """Keep the ends that name no half copy of their own transaction in any split so far."""
+        run = self._database.connection.execute
+        strays = zip(
+            scanned.stray_offsets.tolist(), scanned.stray_prepared_offsets.tolist(), signed(scanned.stray_hashes),
+            strict=True,
+        )
+        for offset, prepared, own in strays:
+            named = run(
+                "SELECT 1 FROM halves WHERE store = ? AND commit_log_offset = ? AND hash = ?",
+                (self.number, prepared, own),
+            ).fetchone()
+            if named is None or own == 0:
+                run("INSERT OR REPLACE INTO strays VALUES (?, ?, ?)", (self.number, offset, prepared))
+
+    def _compare_late_slots(self) -> dict[str, int]:
+        """How many slots each queue has now; those that came late, for what was read before, are compared with it."""
+        counts = slot_counts(self.store)
+        for slot, segment in unfound_late_slots(self.store, self._place.compared, self._place.offset):
+            said = self._said(segment)
+            if slot not in said.unfound:
+                said.unfound.append(slot)
+                with self._database.transaction():
+                    self._keep_said(segment.base_offset, said, segment.size_bytes)
+        self._place.compared |= compared_slots(self.store, counts, self._place.offset)
+        return counts
+
+    # -- what is known of the whole log -------------------------------------------------------------------------------
+
+    def scanned(self) -> list[Scanned]:
+        """What a scan of the whole log would have said, by segment, in log order."""
+        files = {segment.base_offset: segment for segment in self.store.commit_log}
+        last = last_with_data(self.store.commit_log)
+        parts: list[Scanned] = []
+        for base, (_, said) in self._segments().items():
+            if base not in files:
+                continue  # a hole in the middle: the file of what is still being read is gone
+            segment = files[base]
+            split = Split(len(parts), self.store, segment, 0, segment.size_bytes, base >= last)
+            parts.append(
+                Scanned(
+                    split, spans=said.spans, findings=said.findings, unfound=said.unfound,
+                    doubtful_ids=said.doubtful_ids,
+                    halves_count=said.halves_count, rocksdb_halves_count=said.rocksdb_halves_count,
+                    prepared_count=said.prepared_count, checks_seen_max=said.checks_seen_max,
+                )
+            )
+        return parts
+
+    def strays(self) -> tuple[Int64s, Int64s]:
+        """The decisions that name no half copy of their own: where they stand, and the offsets they name."""
+        rows = self._database.connection.execute(
+            "SELECT final_offset, prepared_offset FROM strays WHERE store = ? ORDER BY final_offset", (self.number,)
+        ).fetchall()
+        pairs = np.array(rows, np.int64).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
+
+    # -- keeping ------------------------------------------------------------------------------------------------------
+
+    def _said(self, segment: Segment) -> Said:
+        row = self._database.connection.execute(
+            "SELECT said FROM segments WHERE store = ? AND base_offset = ?", (self.number, segment.base_offset)
+        ).fetchone()
+        return Said() if row is None else Said.of(row[0], self._database.path)
+
+    def _keep_said(self, base: int, said: Said, size_bytes: int | None = None) -> None:
+        run = self._database.connection.execute
+        if size_bytes is None:
+            run("UPDATE segments SET said = ? WHERE store = ? AND base_offset = ?", (said.text(), self.number, base))
+        else:
+            run("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?)", (self.number, base, size_bytes, said.text()))
+
+    def _keep_place(self) -> None:
+        self._database.set_of_store(self.number, "place", asdict(self._place))
+
+
+def _digest(store: Store, offset: int) -> str | None:
+    """What tells the record at an offset from any other; None where there is none."""
+    log = store.log()
+    try:
+        block = block_at(log, offset)
+        if block is None:
+            return None
+        data = log.read(offset, int(block.lengths[0]))
+        return hashlib.blake2b(data, digest_size=16).hexdigest()
+    finally:
+        log.close()

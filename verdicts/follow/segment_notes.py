@@ -1,0 +1,116 @@
+"""What an audit that follows keeps of a log beside its witnesses: how far it is read, and what the scans said of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from readers.log.segment_scan import Span
+from readers.model.declared_json import Form, list_of, needed, struct_of
+from readers.model.findings import Finding
+from verdicts.evidence.witness_scan import Scanned
+from verdicts.missing.missing_ranges import UnfoundSlot
+from verdicts.model.verdict_inputs import DoubtfulId
+
+_FORM = Form(
+    "checkpoint that this version wrote",
+    pa.struct(
+        [
+            needed("spans", list_of(struct_of(Span))), needed("findings", list_of(struct_of(Finding))),
+            needed("unfound", list_of(struct_of(UnfoundSlot))),
+            *(needed(f"{name}_count", pa.int64()) for name in ("halves", "rocksdb_halves", "prepared")),
+            needed("checks_seen_max", pa.int64()), needed("doubtful_ids", list_of(struct_of(DoubtfulId))),
+        ]
+    ),
+)
+
+
+@dataclass(slots=True)
+class Place:
+    """How far a log is read.
+
+    Units: commit-log offsets. `has_tail`: what stands from `offset` on was read too, but is not final. `anchor` is
+    where a record stands by whose digest the log is known again. `compared`: the queue offset up to which a topic's
+    slots were compared with the log.
+    """
+
+    offset: int = 0
+    has_tail: bool = False
+    end_offset: int = 0
+    anchor: int = 0
+    digest: str | None = None
+    compared: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Said:
+    """What the scans of a segment said beside its witnesses."""
+
+    spans: list[Span] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    unfound: list[UnfoundSlot] = field(default_factory=list)
+    halves_count: int = 0
+    rocksdb_halves_count: int = 0
+    prepared_count: int = 0
+    checks_seen_max: int = 0
+    doubtful_ids: list[DoubtfulId] = field(default_factory=list)
+
+    @staticmethod
+    def of(text: str, file: str) -> Said:
+        """What `text` gave; `file` is what errors name.
+
+        Raises: BadText.
+        """
+        value: dict[str, Any] = _FORM.read(text, file)
+        return Said(
+            [Span(**entry) for entry in value["spans"]],
+            [Finding(**entry) for entry in value["findings"]],
+            [UnfoundSlot(**entry) for entry in value["unfound"]],
+            value["halves_count"],
+            value["rocksdb_halves_count"],
+            value["prepared_count"],
+            value["checks_seen_max"],
+            [DoubtfulId(**{**entry, "key_hashes": tuple(map(int, entry["key_hashes"]))})
+             for entry in value["doubtful_ids"]],
+        )
+
+    def text(self) -> str:
+        """The same as JSON."""
+        return json.dumps({
+            "spans": [asdict(span) for span in self.spans],
+            "findings": [asdict(finding) for finding in self.findings],
+            "unfound": [asdict(slot) for slot in self.unfound],
+            "halves_count": self.halves_count,
+            "rocksdb_halves_count": self.rocksdb_halves_count,
+            "prepared_count": self.prepared_count,
+            "checks_seen_max": self.checks_seen_max,
+            "doubtful_ids": [asdict(one) for one in self.doubtful_ids],
+        })
+
+    def add(self, scanned: Scanned) -> None:
+        """Add what the scan of one more range said."""
+        self.spans += scanned.spans
+        self.findings += scanned.findings
+        self.unfound += scanned.unfound
+        self.halves_count += scanned.halves_count
+        self.rocksdb_halves_count += scanned.rocksdb_halves_count
+        self.prepared_count += scanned.prepared_count
+        self.checks_seen_max = max(self.checks_seen_max, scanned.checks_seen_max)
+        self.doubtful_ids += scanned.doubtful_ids
+
+    def before(self, base_offset: int, offset: int) -> Said:
+        """The same without what stands at or behind an offset."""
+        return replace(
+            self,
+            spans=[span for span in self.spans if base_offset + span.position_bytes < offset],
+            findings=[found for found in self.findings if (found.commit_log_offset or 0) < offset],
+            unfound=[slot for slot in self.unfound if slot.commit_log_offset < offset],
+            doubtful_ids=[one for one in self.doubtful_ids if one.commit_log_offset < offset],
+        )
+
+    def is_ended(self, size_bytes: int) -> bool:
+        """Whether the segment's data was seen to end."""
+        return any(span.position_bytes + span.length_bytes == size_bytes for span in self.spans)

@@ -1,0 +1,45 @@
+"""Reads splits for an audit that follows: by processes where there is much, never far ahead of the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+
+from readers.jobs.workers import Progress, Workers, workers_count
+from readers.log.splits import Split
+from verdicts.evidence.witness_scan import SplitWitnesses, scan_witnesses
+
+#: What is read and written at once; a kill loses no more.
+STEP_BYTES = 32 << 20
+
+
+@dataclass(slots=True)
+class SplitReader:
+    """Reads splits, in processes where there are many bytes, never much ahead of who takes what they give."""
+
+    workers: Workers
+    processes: int
+    step_bytes: int = STEP_BYTES
+    progress: Progress | None = None
+    total_bytes: int = 0
+    done_bytes: int = 0
+
+    def read(self, splits: Iterable[Split]) -> Iterator[tuple[Split, SplitWitnesses]]:
+        """The splits with what was found in each, in their order."""
+        scan = partial(scan_witnesses, at_ms=None)
+        left = iter(splits)
+        while some := list(islice(left, 2 * self.processes)):
+            alone = [replace(s, store=replace(s.store, commit_log=(s.segment,), findings=())) for s in some]
+            for split, found in zip(some, self.workers.run(scan, alone), strict=True):
+                yield split, found
+                self.done_bytes += split.to_position - split.from_position
+                if self.progress is not None:
+                    self.progress(min(self.done_bytes, self.total_bytes), self.total_bytes)
+
+
+def split_reader(total_bytes: int, processes: int | None, progress: Progress | None) -> SplitReader:
+    """A reader for so many new bytes."""
+    count = workers_count(total_bytes, processes)
+    return SplitReader(Workers(count), count, progress=progress, total_bytes=total_bytes)

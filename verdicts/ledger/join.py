@@ -1,0 +1,196 @@
+"""Verdicts joined with a ledger on this machine, in bounded memory: only keys, words and matches are held.
+
+Verdicts are set aside in a temporary file while their keys are collected; the ledger then goes by once, and what
+matches nothing is forgotten.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.ledger.ledger import Ledger
+from readers.model.columns import Int64s
+from readers.model.tables import TRANSACTIONS
+from verdicts.ledger.matching import Match, plain_texts
+from verdicts.ledger.reconcile import LOOKED_UP, SAYS_BOTH, SAYS_DONE, SAYS_NOT_DONE, reconciled
+
+#: A condition on rows of the ledger: one truth value per row, null where it is not known.
+Condition = Callable[[pa.RecordBatch], pa.Array]
+
+#: What a ledger row says, as far as a transaction needs it.
+LEDGER_WORDS = pa.schema(
+    [
+        pa.field("key", pa.string()),
+        pa.field("says", pa.int8()),
+        pa.field("ledger_row", pa.string()),
+    ]
+)
+#: So many ledger rows without a transaction are named.
+UNMATCHED_SHOWN_MAX = 3
+
+
+@dataclass(slots=True)
+class LedgerFit:
+    """How transactions and a ledger fit together; complete before the first row of a comparison is given.
+
+    Shape: `unmatched` are the texts of some ledger rows without any transaction, `key` and `ledger_key` examples of
+           what was compared, None where there is none.
+    """
+
+    keys_count: int = 0
+    rows_count: int = 0
+    unmatched_count: int = 0
+    unmatched: list[str] = field(default_factory=list)
+    key: str | None = None
+    ledger_key: str | None = None
+
+    @property
+    def fits_nothing(self) -> bool:
+        """Whether there were rows and keys to compare, and none matched."""
+        return self.keys_count > 0 and self.unmatched_count == self.rows_count > 0
+
+    def add(self, words: pa.Table, is_matched: pa.ChunkedArray) -> None:
+        """Count some ledger rows: LEDGER_WORDS, and whether each is of any transaction."""
+        self.rows_count += len(words)
+        left = words.filter(pc.invert(is_matched))
+        self.unmatched_count += len(left)
+        self.unmatched += left["ledger_row"].slice(0, UNMATCHED_SHOWN_MAX - len(self.unmatched)).to_pylist()
+        self.ledger_key = self.ledger_key or next(iter(words["key"].drop_null().slice(0, 1).to_pylist()), None)
+
+
+#: Ledger rows that are looked up together: a search begins by hashing all keys.
+_ROWS_AT_ONCE = 1 << 20
+
+
+def reconcile(
+    verdicts: Iterable[pa.RecordBatch],
+    ledger: Ledger,
+    match: Match,
+    done: Condition,
+    not_done: Condition,
+    columns: list[str],
+    *,
+    missing_is_not_done: bool = False,
+    temporary_directory: str | None = None,
+    fit: LedgerFit | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of RECONCILED for some verdicts.
+
+    Shape:  `columns` are those of the ledger that the conditions and the match look at; `fit` is filled.
+    Order:  that of the verdicts.
+    Raises: what reading the ledger raises.
+    """
+    with tempfile.TemporaryDirectory(prefix="rmqtx-", dir=temporary_directory) as name:
+        file = Path(name) / "verdicts.arrow"
+        keys, count = _set_aside(verdicts, match, file)
+        known, fit = pc.unique(keys["key"]), LedgerFit() if fit is None else fit
+        fit.keys_count, fit.key = len(known), known[0].as_py() if len(known) else None
+        words = _matching_words(ledger, match, done, not_done, columns, known, fit)
+        looked_up = look_up(keys, words, count)
+        first = 0
+        with pa.OSFile(str(file)) as opened:
+            reader = pa.ipc.open_file(opened)
+            for number in range(reader.num_record_batches):
+                batch = reader.get_batch(number)
+                yield reconciled(
+                    batch, looked_up.slice(first, batch.num_rows), missing_is_not_done=missing_is_not_done
+                )
+                first += batch.num_rows
+
+
+def _set_aside(verdicts: Iterable[pa.RecordBatch], match: Match, file: Path) -> tuple[pa.Table, int]:
+    """Write verdicts to a file; their keys, one row a key, and how many verdicts there are."""
+    rows, keys, count = [np.empty(0, np.int64)], [pa.array([], pa.string())], 0
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, TRANSACTIONS) as writer:
+        for batch in verdicts:
+            writer.write_batch(batch)
+            numbers, texts = match.keys_of(batch)
+            rows.append(numbers + count)
+            keys.append(texts)
+            count += batch.num_rows
+    return pa.table({"row": np.concatenate(rows), "key": pa.chunked_array(keys)}), count
+
+
+def ledger_words(rows: pa.RecordBatch, match: Match, done: Condition, not_done: Condition) -> pa.RecordBatch:
+    """What ledger rows say: rows of LEDGER_WORDS."""
+    says = _numbers(done(rows)) * SAYS_DONE + _numbers(not_done(rows)) * SAYS_NOT_DONE
+    assert SAYS_DONE + SAYS_NOT_DONE == SAYS_BOTH
+    arrays = [match.ledger_keys(rows), pa.array(says.astype(np.int8)), _row_texts(rows)]
+    return pa.RecordBatch.from_arrays(arrays, schema=LEDGER_WORDS)
+
+
+def _row_texts(rows: pa.RecordBatch) -> pa.Array:
+    parts: list[pa.Array | str] = []
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        parts += [f"{', ' if parts else ''}{name} = ", pc.fill_null(plain_texts(column), "null")]
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _matching_words(
+    ledger: Ledger, match: Match, done: Condition, not_done: Condition, columns: list[str], keys: pa.Array,
+    fit: LedgerFit,
+) -> pa.Table:
+    kept: list[pa.RecordBatch] = []
+    waiting: list[pa.RecordBatch] = []
+    waiting_rows = 0
+    for batch in ledger.batches(columns):
+        waiting.append(ledger_words(batch, match, done, not_done))
+        waiting_rows += batch.num_rows
+        if waiting_rows >= _ROWS_AT_ONCE:
+            kept.extend(_among(waiting, keys, fit))
+            waiting, waiting_rows = [], 0
+    kept.extend(_among(waiting, keys, fit))
+    return pa.Table.from_batches(kept, schema=LEDGER_WORDS)
+
+
+def _among(words: list[pa.RecordBatch], keys: pa.Array, fit: LedgerFit) -> list[pa.RecordBatch]:
+    table = pa.Table.from_batches(words, schema=LEDGER_WORDS)
+    is_matched = pc.is_in(table["key"], value_set=keys, skip_nulls=True)
+    fit.add(table, is_matched)
+    found: list[pa.RecordBatch] = table.filter(is_matched).to_batches()
+    return found
+
+
+def look_up(keys: pa.Table, words: pa.Table, count: int) -> pa.RecordBatch:
+    """Which ledger rows each of `count` transactions matches: rows of LOOKED_UP.
+
+    A ledger row has one key, and the keys of a transaction differ: so the rows that its keys lead to do.
+    Shape: `keys` has row (of a transaction) and key, `words` is LEDGER_WORDS.
+    """
+    by_key = words.group_by("key", use_threads=False).aggregate(
+        [("key", "count"), ("says", "max"), ("ledger_row", "max")]
+    )
+    places = np.asarray(pc.fill_null(pc.index_in(keys["key"], value_set=by_key["key"].combine_chunks()), -1))
+    rows = np.asarray(keys["row"])[places >= 0]
+    places = places[places >= 0].astype(np.int64)
+    rows_of_key = np.asarray(by_key["key_count"]).astype(np.int64)
+    transactions_of_key = np.bincount(places, minlength=len(rows_of_key))
+    found, shared, of_one = (np.zeros(count, np.int64) for _ in range(3))
+    np.add.at(found, rows, rows_of_key[places])
+    np.maximum.at(shared, rows, transactions_of_key[places])
+    of_one[rows] = places
+    taken = pa.array(of_one, mask=found != 1)
+    has_key = np.zeros(count, np.bool_)
+    has_key[np.asarray(keys["row"])] = True
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(has_key), pa.array(found), pa.array(shared),
+            _flat(by_key["says_max"].take(taken)), _flat(by_key["ledger_row_max"].take(taken)),
+        ],
+        schema=LOOKED_UP,
+    )  # fmt: skip
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays([pa.array([], column.type), *column.chunks])
+
+
+def _numbers(truths: pa.Array) -> Int64s:
+    return np.asarray(pc.fill_null(truths, False)).astype(np.int64)

@@ -1,0 +1,339 @@
+"""What to do about transactions whose outcome a business ledger knows: the one place where that advice lives.
+
+The state of a transaction stays what `judge.py` says: what the broker recorded. The ledger says what the local
+transaction did. Where both agree nothing is to do; where the broker has no decision the ledger's is to be given; where
+it has the other one nothing here can undo it, and that is said. A ledger that says nothing, or says it of several
+transactions at once, decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.columns import Bools, Int64s, scatter
+from readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK, TRANSACTIONS, column
+
+WORDS: dict[str, str] = {
+    "done": "one ledger row matches, and it says that the local transaction was done",
+    "not_done": "one ledger row matches, and it says that it was not done (or no row does, where that means so)",
+    "unknown": "one ledger row matches and says neither, or both; or the transaction has nothing to look a row up by",
+    "missing": "no ledger row matches",
+    "several": "several ledger rows match, or one that matches other transactions too: which is meant is not known",
+}
+OUTCOMES: dict[str, str] = {
+    "act": "the ledger settles it, and the advice can be carried out",
+    "contradiction": "broker and ledger say the opposite, or consumers got it more than once: nothing here can undo it",
+    "open": "the ledger does not settle it, or what the broker did is not known",
+    "agrees": "broker and ledger say the same: nothing to do",
+}
+
+
+def _same(name: str) -> pa.Field:
+    return TRANSACTIONS.field(name)
+
+
+#: One transaction with the ledger's word.
+RECONCILED = pa.schema(
+    [
+        _same("store"),
+        _same("transaction_id"),
+        _same("state"),
+        _same("flags"),
+        column("ledger_word", pa.string(), f"{', '.join(WORDS)}: what the ledger says of it", values=WORDS),
+        column("outcome", pa.string(), f"{', '.join(OUTCOMES)}: what comes of comparing both", values=OUTCOMES),
+        column(
+            "advice", pa.string(), "commit, rollback, close, resume, wait or none, the ledger taken into account",
+            words="advice",
+        ),
+        column("reason", pa.string(), "why that is the advice"),
+        column("ledger_row", pa.string(), "the columns of the ledger row that were looked at; null without one row"),
+        column("ledger_rows_count", pa.int64(), "ledger rows that match it"),
+        column("transactions_count", pa.int64(), "transactions that match those rows, itself included"),
+        _same("producer_group"),
+        _same("topic"),
+        _same("keys"),
+        _same("half_store_time_ms"),
+        _same("decided_time_ms"),
+        _same("checks_count"),
+        column("state_reason", pa.string(), "why the state is what it is"),
+        column("half_copies", HALF_COPY, "every half copy, in log order"),
+        column("op_marks", OP_MARK, "every op number that names one of its copies"),
+        column("final_records", FINAL_RECORD, "every COMMIT record of it"),
+        column("discard_copies", DISCARD_COPY, "its copies in the discard topic"),
+    ]
+)
+
+#: What a look into the ledger gave for each transaction. `says`: 0 neither, 1 done, 2 not done, 3 both; of one row.
+LOOKED_UP = pa.schema(
+    [
+        pa.field("has_key", pa.bool_()),
+        pa.field("ledger_rows_count", pa.int64()),
+        pa.field("transactions_count", pa.int64()),
+        pa.field("says", pa.int8()),
+        pa.field("ledger_row", pa.string()),
+    ]
+)
+SAYS_DONE, SAYS_NOT_DONE, SAYS_BOTH = 1, 2, 3
+
+Reason = Callable[[Int64s], pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """Some rows, and what is advised for them."""
+
+    rows: Bools
+    outcome: str
+    advice: str
+    reason: Reason
+
+
+def reconciled(
+    verdicts: pa.RecordBatch, looked_up: pa.RecordBatch, *, missing_is_not_done: bool = False
+) -> pa.RecordBatch:
+    """Verdicts with the ledger's word, and the advice that follows.
+
+    Shape:  `verdicts` are rows of TRANSACTIONS, `looked_up` of LOOKED_UP, in the same order; gives rows of RECONCILED.
+            `missing_is_not_done`: a row is written only by a local transaction that was done.
+    Order:  kept.
+    """
+    return _Advice(verdicts, looked_up, missing_is_not_done=missing_is_not_done).batch()
+
+
+class _Advice:
+    """The rules, over all rows of a batch at once."""
+
+    def __init__(self, verdicts: pa.RecordBatch, looked_up: pa.RecordBatch, *, missing_is_not_done: bool) -> None:
+        self.verdicts = verdicts
+        self.looked_up = looked_up
+        self.count = verdicts.num_rows
+        self.missing_is_not_done = missing_is_not_done
+        self.own_advice = verdicts["advice"]
+        self.words = self._words()
+        self.halves = _lengths(verdicts["half_copies"])
+        self.discards = _lengths(verdicts["discard_copies"])
+        self.finals = _lengths(verdicts["final_records"])
+        self.cases = [*self._cases_of_done(), *self._cases_of_not_done(), *self._cases_of_no_word()]
+
+    def batch(self) -> pa.RecordBatch:
+        """The rows of RECONCILED."""
+        outcome, advice = np.full(self.count, "", "U13"), np.full(self.count, "", "U8")
+        left = np.ones(self.count, np.bool_)
+        parts: list[tuple[Bools, Reason]] = []
+        for case in self.cases:  # the first that fits
+            rows = left & case.rows
+            outcome[rows], left[rows] = case.outcome, False
+            advice[rows] = case.advice
+            parts.append((rows, case.reason))
+        own = advice == "own"
+        given = pc.if_else(pa.array(own), self.own_advice, pa.array(advice, pa.string()))
+        columns = {
+            "ledger_word": self.words, "outcome": pa.array(outcome, pa.string()), "advice": given,
+            "reason": scatter(self.count, parts), "state_reason": self.verdicts["reason"],
+            **{name: self.looked_up[name] for name in ("ledger_row", "ledger_rows_count", "transactions_count")},
+        }  # fmt: skip
+        arrays = [columns[name] if name in columns else self.verdicts[name] for name in RECONCILED.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=RECONCILED)
+
+    # -- what is looked at ------------------------------------------------------------------------------------------
+
+    def _words(self) -> pa.Array:
+        found = _numbers(self.looked_up["ledger_rows_count"])
+        shared = _numbers(self.looked_up["transactions_count"])
+        says = _numbers(self.looked_up["says"])
+        has_key = _truths(self.looked_up["has_key"])
+        one = (found == 1) & (shared == 1)
+        words = np.select(
+            [~has_key, (found > 1) | (shared > 1), one & (says == SAYS_DONE), one & (says == SAYS_NOT_DONE), one],
+            ["unknown", "several", "done", "not_done", "unknown"],
+            "not_done" if self.missing_is_not_done else "missing",
+        )
+        return pa.array(words, pa.string())
+
+    def _is(self, state: str) -> Bools:
+        return _truths(pc.equal(self.verdicts["state"], state))
+
+    def _has(self, flag: str) -> Bools:
+        flags = self.verdicts["flags"]
+        found = np.zeros(self.count, np.bool_)
+        parents = pc.list_parent_indices(flags).to_numpy(zero_copy_only=False)
+        found[parents[_truths(pc.equal(pc.list_flatten(flags), flag))]] = True
+        return found
+
+    def _advised(self, advice: str) -> Bools:
+        return _truths(pc.equal(self.own_advice, advice))
+
+    # -- the rules --------------------------------------------------------------------------------------------------
+
+    def _cases_of_done(self) -> list[_Case]:
+        done = _truths(pc.equal(self.words, "done"))
+        pending, given_up = done & self._is("PENDING"), done & (self._is("DISCARDED") | self._is("LOST"))
+        committed, rolled_back = done & self._is("COMMITTED"), done & self._is("ROLLED_BACK")
+        has_half = self.halves > 0
+        again = has_half & self._advised("close")
+        unreadable = (pending | given_up) & self._has("bad_body")
+        twice = committed & (self.finals > 1)
+        return [
+            _Case(unreadable, "contradiction", "none", _text(
+                "the ledger says done, but a copy of it says compressed and is not: a commit would deliver what no "
+                "consumer can read; the application has to send the message again"
+            )),
+            _Case(pending & has_half, "act", "commit", self._with_newest(
+                "the ledger says done and the broker has no decision: commit, naming its newest half copy"
+            )),
+            _Case(pending, "open", "wait", _text(
+                "the ledger says done, but no half copy is in the half topic to be named: it waits to come back there"
+            )),
+            _Case(given_up & has_half, "act", "commit", self._with_newest(
+                "the ledger says done and the broker gave up: a commit may still name its newest half copy (never the "
+                "discard copy, whose number could hide another half message)"
+            )),
+            _Case(given_up & (self.discards > 0), "act", "resume", _text(
+                "the ledger says done and the broker gave up; no half copy is left in the log to be named: resume puts "
+                "the discard copy back as a new half copy, which can then be committed"
+            )),
+            _Case(given_up, "contradiction", "none", _text(
+                "the ledger says done, but no copy of it is left in the log: the application has to send it again"
+            )),
+            _Case(twice & again, "contradiction", "close", self._delivered_often(
+                "; it will be asked again and could be delivered once more: close it"
+            )),
+            _Case(twice, "contradiction", "none", self._delivered_often("; nothing takes a delivered message back")),
+            _Case(committed & again, "act", "close", _text(
+                "committed, as the ledger says, but it will be asked again and could be delivered a second time"
+            )),
+            _Case(committed, "agrees", "none", _text("committed, as the ledger says")),
+            _Case(rolled_back & again, "open", "wait", self._with_newest(
+                "the ledger says done, and a rollback was recorded that names an older copy: the broker will ask again "
+                "about the newest, and the producer's answer COMMIT delivers it"
+            )),
+            _Case(rolled_back, "contradiction", "none", _text(
+                "the ledger says done, and the broker recorded a rollback: it keeps no way back, so the application "
+                "has to send the message again"
+            )),
+            _Case(done, "open", "none", _text(
+                "the ledger says done, but what the broker did cannot be known: a commit could deliver it twice"
+            )),
+        ]  # fmt: skip
+
+    def _cases_of_not_done(self) -> list[_Case]:
+        not_done = _truths(pc.equal(self.words, "not_done"))
+        pending, committed = not_done & self._is("PENDING"), not_done & self._is("COMMITTED")
+        given_up = not_done & self._is("DISCARDED")
+        ended = given_up | not_done & (self._is("LOST") | self._is("ROLLED_BACK"))
+        has_half = self.halves > 0
+        again = has_half & self._advised("close")
+        return [
+            _Case(pending & has_half, "act", "rollback", self._with_newest(
+                "the ledger says not done and the broker has no decision: roll back, naming its newest half copy"
+            )),
+            _Case(pending, "open", "wait", _text(
+                "the ledger says not done, but no half copy is in the half topic to be named: it waits to come back"
+            )),
+            _Case(committed & again, "contradiction", "close", self._delivered_wrongly(
+                "; it will be asked again and could be delivered once more: close it"
+            )),
+            _Case(committed, "contradiction", "none", self._delivered_wrongly("; consumers have to compensate")),
+            _Case(given_up & has_half & self._advised("wait"), "act", "rollback", self._with_newest(
+                "given up on, as the ledger says not done, but the broker will ask again, and an answer COMMIT would "
+                "deliver it: roll back, naming its newest half copy"
+            )),
+            _Case(ended & again, "act", "close", self._with_newest(
+                "not delivered, as the ledger says, but the broker will ask again, and an answer COMMIT would deliver "
+                "it: close it, naming its newest half copy"
+            )),
+            _Case(ended, "agrees", "none", _text("not delivered, as the ledger says")),
+            _Case(not_done, "open", "none", _text(
+                "the ledger says not done, but what the broker did cannot be known"
+            )),
+        ]  # fmt: skip
+
+    def _cases_of_no_word(self) -> list[_Case]:
+        found, shared = (_numbers(self.looked_up[name]) for name in ("ledger_rows_count", "transactions_count"))
+        both = _numbers(self.looked_up["says"]) == SAYS_BOTH
+        rest = np.ones(self.count, np.bool_)
+        return [
+            _Case(~_truths(self.looked_up["has_key"]), "open", "own", _text(
+                "it has no value to look a ledger row up by"
+            )),
+            _Case(found > 1, "open", "own", lambda rows: _joined(
+                _strings(found[rows]), " ledger rows match: which one is meant is not known"
+            )),
+            _Case(shared > 1, "open", "own", lambda rows: _joined(
+                "its ledger row matches ", _strings(shared[rows]), " transactions: which one is meant is not known"
+            )),
+            _Case(found == 0, "open", "own", _text("the ledger has no row for it")),
+            _Case(both, "open", "own", _text("its ledger row fulfils both conditions, done and not done")),
+            _Case(rest, "open", "own", _text("its ledger row fulfils neither condition, done nor not done")),
+        ]  # fmt: skip
+
+    # -- reasons ----------------------------------------------------------------------------------------------------
+
+    def _with_newest(self, sentence: str) -> Reason:
+        def reason(rows: Int64s) -> pa.Array:
+            copies = self.verdicts["half_copies"].take(pa.array(rows))
+            offset, place = (_strings(_newest(copies, name)) for name in ("queue_offset", "commit_log_offset"))
+            return _joined(sentence, ": queue offset ", offset, " at commit-log offset ", place)
+
+        return reason
+
+    def _delivered_often(self, ending: str) -> Reason:
+        def reason(rows: Int64s) -> pa.Array:
+            return _joined(
+                "the ledger says done once, and it was delivered ", _strings(self.finals[rows]),
+                " times: COMMIT records at commit-log offsets ", self._final_places(rows), ending,
+            )  # fmt: skip
+
+        return reason
+
+    def _delivered_wrongly(self, ending: str) -> Reason:
+        def reason(rows: Int64s) -> pa.Array:
+            return _joined(
+                "the ledger says not done, and it was delivered: COMMIT record at commit-log offset ",
+                self._final_places(rows), ending,
+            )  # fmt: skip
+
+        return reason
+
+    def _final_places(self, rows: Int64s) -> pa.Array:
+        finals = self.verdicts["final_records"].take(pa.array(rows))
+        places = pc.struct_field(pc.list_flatten(finals), "commit_log_offset").cast(pa.string())
+        offsets = np.concatenate([[0], np.cumsum(_lengths(finals))]).astype(np.int32)
+        return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), places), ", ")
+
+
+def _newest(copies: pa.Array, name: str) -> Int64s:
+    """A field of the last entry of each list; every list has one."""
+    ends = np.cumsum(_lengths(copies)) - 1
+    values: Int64s = np.asarray(pc.struct_field(pc.list_flatten(copies), name))
+    return values[ends]
+
+
+def _lengths(lists: pa.Array) -> Int64s:
+    return _numbers(pc.list_value_length(lists))
+
+
+def _numbers(values: pa.Array) -> Int64s:
+    return np.asarray(pc.fill_null(values, 0)).astype(np.int64)
+
+
+def _truths(values: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.fill_null(values, False)).astype(np.bool_)
+
+
+def _strings(values: Int64s) -> pa.Array:
+    return pa.array(values).cast(pa.string())
+
+
+def _joined(*parts: pa.Array | str) -> pa.Array:
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _text(sentence: str) -> Reason:
+    return lambda rows: pa.array([sentence] * len(rows), pa.string())

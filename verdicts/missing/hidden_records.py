@@ -1,0 +1,258 @@
+"""What a hole in a log can hide: the records that stood there, as far as queues, index and redo log know them.
+
+Missing bytes leave every verdict open that rests on the absence of a record. They close again as far as it is proven
+what the bytes held. Three proofs, of which one is enough for each byte:
+
+1. *Tiles.* Slots of queues point into the hole, one record's end at the next one's begin: there is no room for
+   another record. An index entry at a slot's place names the record's keys by their hashes. Bytes between two slots
+   that are too few for a record (a DLedger header) hide none. Entries of the redo log (3.0, 3.1) are tiles as well, for
+   the prepared and ROLLBACK records that are in no queue.
+2. *Numbers.* A queue's records are numbered without gaps, in the order of the log (every append takes the next number).
+   Where slots k and k + 1 stand before and behind bytes that no slot explains, and the log has the records of both with
+   these numbers, no record of that queue stood between. Slots alone would not do: a queue can be another log's.
+3. *The end of a file.* The broker ends a file with a blank where the next record does not fit (FORMATS 2.6). Bytes up
+   to the end of a file that are fewer than the record at the next file's begin needs, are that blank as far as queues
+   are concerned that have no later slot, if records behind were dispatched: a broker dispatches in the log's order.
+
+A hole that the log has no record behind may reach further than anything knows. After a clean stop all was dispatched,
+so the queues know its last record; else nothing is known of it.
+
+What none of them covers stays a gap, which may hide anything of the topics that are not named as clear. Prepared and
+ROLLBACK records of brokers before 4.3 are in no queue, so for them only tiles are a proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from readers.index.hidden_keys import IndexKeys
+from readers.log.prepared_records import is_rollback
+from readers.log.record_at import block_at
+from readers.log.record_layout import BLANK, FILLER_MARK, RECORD_BYTES_MIN
+from readers.model.columns import Bools, Int64s
+from readers.model.errors import UnreadableFile
+from readers.old_tables.redo_log import PREPARED_TAGS, RedoEntries, redo_entries
+from readers.rocksdb.slots_of_ranges import QueueSlots, slots_of_ranges
+from readers.storage.segments import Segment, SegmentedLog
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, WAITING_TOPICS, Store
+from verdicts.model.verdict_inputs import ForeignDecision, Gap, HiddenRecords, HiddenTopic, MissingRange
+
+#: Topics of the broker's own, which are never deleted: where the broker dispatched records behind some bytes and has no
+#: queue of such a topic, none of its records stood there. The half topic is not among them: it has to have a queue.
+_BORN_LATER = (DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS)
+_RANGES_MAX = 256
+_READ_BYTES = 1 << 20
+_BEHIND_ALL = 1 << 62
+
+
+def bounded(
+    store: Store, ranges: Sequence[MissingRange], final_offsets: Int64s, named_offsets: Int64s
+) -> tuple[list[MissingRange], list[ForeignDecision]]:
+    """The same ranges with what each is known to hide; and the decisions on hidden records outside the half topic.
+
+    `final_offsets`, `named_offsets`: decisions, and the places that they name, of which those in the ranges count.
+    Order: as given. Units: commit-log offsets in bytes.
+    Damage: a queue, an index or a redo log that cannot be read proves nothing; whoever reads it says so.
+    """
+    ranges = [one for one in ranges if one.end_offset > one.begin_offset]
+    if not ranges:
+        return [], []
+    slots = None
+    if len(ranges) <= _RANGES_MAX:
+        slots = slots_of_ranges(store, [(one.begin_offset, one.end_offset) for one in ranges])
+    log, keys = store.log(), IndexKeys(store)
+    try:
+        redo = _redo_of(store) if slots is not None else None
+        found: list[MissingRange] = []
+        decisions: list[ForeignDecision] = []
+        for number, one in enumerate(ranges):
+            hole = _Hole(store, log, one, [] if slots is None else slots[number], redo, keys)
+            if slots is not None and not hole.has_record_behind():
+                behind = slots_of_ranges(store, [(one.begin_offset, _BEHIND_ALL)])
+                hole = _Hole(store, log, replace(one, end_offset=_BEHIND_ALL), behind[0] if behind else [], redo, keys)
+            inside = (named_offsets >= one.begin_offset) & (named_offsets < one.end_offset)
+            foreign, unknown = hole.decisions_on(final_offsets[inside], named_offsets[inside])
+            decisions.extend(foreign)
+            hidden = None if one.is_identified or slots is None or _may_hold_fillers(store, one) else hole.records()
+            if one.named_from_offset is not None:
+                unknown.append(one.named_from_offset)
+            found.append(replace(one, hidden=hidden, named_from_offset=min(unknown, default=None)))
+    finally:
+        log.close()
+    return found, decisions
+
+
+def _may_hold_fillers(store: Store, hole: MissingRange) -> bool:
+    """Whether a salvage may have filled a hole: slots that lead to its fillers say nothing of what stood there.
+
+    Damage: a file that cannot be read may hold them.
+    """
+    for segment in store.commit_log:
+        begin = max(hole.begin_offset - segment.base_offset, 0)
+        end = min(hole.end_offset - segment.base_offset, segment.size_bytes)
+        try:
+            if begin < end and _has_fillers(segment, begin, end):
+                return True
+        except UnreadableFile:
+            return True
+    return False
+
+
+def _has_fillers(segment: Segment, position: int, end: int) -> bool:
+    with segment.open() as file:
+        while (position := file.next_data(position)) < end:
+            if FILLER_MARK in file.read(position, min(_READ_BYTES + len(FILLER_MARK), end - position)):
+                return True
+            position += _READ_BYTES
+    return False
+
+
+def _redo_of(store: Store) -> RedoEntries | None:
+    entries = redo_entries(store, [])
+    return entries if entries is not None and len(entries) and entries.is_whole else None
+
+
+class _Hole:
+    """One range, with what is known of it."""
+
+    def __init__(
+        self, store: Store, log: SegmentedLog, missing: MissingRange, parts: list[QueueSlots],
+        redo: RedoEntries | None, keys: IndexKeys,
+    ) -> None:
+        self._store, self._log, self._keys = store, log, keys
+        self._begin, self._end = missing.begin_offset, missing.end_offset
+        self._parts = [part for part in parts if part.is_in_order]
+        self._broken_topics = {part.topic for part in parts if not part.is_in_order}
+        self._redo = redo
+
+    def has_record_behind(self) -> bool:
+        """Whether the log has a record at or behind its end that a queue knows."""
+        return any(self._is_confirmed(part, int(np.searchsorted(part.offsets, self._end))) for part in self._parts)
+
+    def decisions_on(self, finals: Int64s, named: Int64s) -> tuple[list[ForeignDecision], list[int]]:
+        """What decisions on records in here are, if the records were not half copies, and those that nothing explains.
+
+        A slot says of which topic the record was, and has its number: so the op of the decision is known.
+        Shape: foreign decisions, and the places of decisions that name what no slot knows.
+        """
+        queues = {
+            offset: (part.topic, part.queue_id, number)
+            for part in self._parts for offset, number in zip(part.offsets.tolist(), part.numbers.tolist(), strict=True)
+        }
+        found: list[ForeignDecision] = []
+        unknown: list[int] = []
+        for final, place in zip(finals.tolist(), named.tolist(), strict=True):
+            block = block_at(self._log, final)
+            if block is not None and (is_rollback(block)[0] or block.topic_is(ROCKSDB_OP_TOPIC)[0]):
+                continue  # no op message with a number comes of it
+            if place not in queues:
+                unknown.append(final)
+                continue
+            topic, queue_id, number = queues[place]
+            if topic not in (HALF_TOPIC, ROCKSDB_HALF_TOPIC) and block is not None:
+                time_ms = int(block.header("store_time_ms")[0])
+                found.append(ForeignDecision(self._store.root, queue_id, number, final, time_ms))
+        return found, unknown
+
+    def records(self) -> HiddenRecords | None:
+        """What it hides; None where the slots contradict one another, so that nothing is known."""
+        is_open = self._end == _BEHIND_ALL
+        if is_open and (self._store.aborted or self._store.in_use):
+            return None
+        places, lengths, ended = self._tiles()
+        ends = places + lengths
+        if len(places) and (places[0] < self._begin or (places[1:] < ends[:-1]).any() or ends[-1] > self._end):
+            return None
+        bounds = zip([self._begin, *ends.tolist()], [*places.tolist(), self._end], strict=True)
+        gaps = [self._gap(begin, end) for begin, end in bounds if end - begin >= RECORD_BYTES_MIN]
+        return HiddenRecords(tuple(self._topics(ended)), tuple(gaps), tuple(ended.values()))
+
+    def _inside(self, part: QueueSlots) -> Bools:
+        inside: Bools = (part.offsets >= self._begin) & (part.offsets < self._end)
+        return inside
+
+    def _tiles(self) -> tuple[Int64s, Int64s, dict[int, int]]:
+        """Places and lengths of the records that are known; and of those that end a prepared record, which."""
+        places = [part.offsets[self._inside(part)] for part in self._parts]
+        lengths = [part.lengths[self._inside(part)] for part in self._parts]
+        ended: dict[int, int] = {}
+        if self._redo is not None:
+            rows = (self._redo.offsets >= self._begin) & (self._redo.offsets < self._end)
+            places.append(self._redo.offsets[rows])
+            lengths.append(self._redo.lengths[rows].astype(np.int64))
+            for place, tag in zip(self._redo.offsets[rows].tolist(), self._redo.tags[rows].tolist(), strict=True):
+                if tag != PREPARED_TAGS:
+                    ended[place] = tag
+        empty = np.empty(0, np.int64)
+        pairs = np.stack([np.concatenate([empty, *places]), np.concatenate([empty, *lengths])], axis=1)
+        pairs = np.unique(pairs, axis=0)  # several queues may lead to one record
+        return pairs[:, 0], pairs[:, 1], ended
+
+    def _topics(self, ended: dict[int, int]) -> Iterator[HiddenTopic]:
+        """The topics of the records, with their keys' hashes, without COMMIT records that the redo log explains."""
+        by_topic: dict[str, list[int]] = {}
+        for part in self._parts:
+            offsets = part.offsets[self._inside(part)].tolist()
+            by_topic.setdefault(part.topic, []).extend(offset for offset in offsets if offset not in ended)
+        keys = self._keys.between(self._begin, self._end)
+        for topic, offsets in sorted(by_topic.items()):
+            if offsets:
+                yield HiddenTopic(topic, min(offsets), max(offsets), keys.of_all(offsets))
+
+    # -- gaps -----------------------------------------------------------------------------------------------------
+
+    def _gap(self, begin: int, end: int) -> Gap:
+        is_blank = end == _BEHIND_ALL or self._is_blank(begin, end)
+        was_dispatched = end == _BEHIND_ALL or any(
+            self._is_confirmed(part, int(np.searchsorted(part.offsets, end))) for part in self._parts
+        )
+        clear: dict[str, bool] = {}
+        for part in self._parts:
+            is_clear = self._hides_nothing(part, begin, end, may_be_idle=is_blank and was_dispatched)
+            clear[part.topic] = clear.get(part.topic, True) and is_clear
+        for topic in _BORN_LATER if was_dispatched else ():
+            clear.setdefault(topic, True)
+        return Gap(begin, end, tuple(sorted(
+            topic for topic, is_clear in clear.items() if is_clear and topic not in self._broken_topics
+        )))
+
+    def _hides_nothing(self, part: QueueSlots, begin: int, end: int, *, may_be_idle: bool) -> bool:
+        """Whether no record of a queue can stand in a gap: the slots next to it have numbers that follow each other."""
+        behind = int(np.searchsorted(part.offsets, end))
+        if behind and part.offsets[behind - 1] >= begin:
+            return False
+        before_is_known = self._is_known(part, behind - 1) if behind else part.is_from_begin
+        if behind < len(part.offsets):
+            return before_is_known and self._is_known(part, behind)
+        return before_is_known and may_be_idle
+
+    def _is_known(self, part: QueueSlots, row: int) -> bool:
+        """Whether a slot is one of the hole's tiles, or the log has its record."""
+        return bool(self._inside(part)[row]) or self._is_confirmed(part, row)
+
+    def _is_confirmed(self, part: QueueSlots, row: int) -> bool:
+        if not 0 <= row < len(part.offsets):
+            return False
+        block = block_at(self._log, int(part.offsets[row]))
+        return (
+            block is not None
+            and bool(block.topic_is(part.topic)[0])
+            and int(block.header("queue_id")[0]) == part.queue_id
+            and int(block.header("queue_offset")[0]) == int(part.numbers[row])
+        )
+
+    def _is_blank(self, begin: int, end: int) -> bool:
+        """Whether bytes reach to the end of a file, and are too few for the record that the next file begins with."""
+        if not any(segment.base_offset == end for segment in self._store.commit_log):
+            lengths = [int(part.lengths[row]) for part in self._parts for row in np.flatnonzero(part.offsets == end)]
+            file_bytes = self._store.commit_log[0].size_bytes if self._store.commit_log else 0
+            if not lengths or not file_bytes or end % file_bytes:
+                return False
+            return end - begin < max(lengths) + BLANK.size_bytes
+        block = block_at(self._log, end)
+        return block is not None and end - begin < int(block.header("length_bytes")[0]) + BLANK.size_bytes
+
+

@@ -1,0 +1,427 @@
+"""What damage means for transactions: which bytes of a log are missing as evidence, and whom they can concern.
+
+A transaction whose verdict rests on the absence of a record is UNDECIDABLE if that record may have stood in missing
+bytes. Damaged bytes mostly still say whose they were: then only those transactions are concerned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from readers.log.header_doubts import are_no_prepared
+from readers.log.mended_records import mended_blocks, mended_op_numbers, with_topic
+from readers.log.prepared_records import is_prepared, is_rollback
+from readers.log.properties import TRANSACTION_ID, UNIQ_KEY
+from readers.log.record_at import block_at
+from readers.log.record_block import Block
+from readers.log.record_layout import COMMIT
+from readers.log.segment_scan import SegmentScan
+from readers.log.topic_doubts import true_topic
+from readers.log.transaction_records import are_halves
+from readers.log.unreadable_copies import has_readable_id
+from readers.model.columns import Int32s, Int64s
+from readers.model.errors import SourceError
+from readers.model.findings import Finding, as_text
+from readers.queues.consume_queue import open_queue
+from readers.storage.segments import Segment, SegmentedLog
+from readers.store.store import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    WAITING_TOPICS,
+    Store,
+)
+from verdicts.model.verdict_inputs import MissingRange
+
+#: Whose records are witnesses that a queue knows: each of its slots is looked for in the log.
+COMPARED_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
+_HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
+_IDENTIFIED_BYTES_MAX = 8 << 20
+_SLOTS_AT_ONCE = 1 << 20
+#: A queue that contradicts its log more often is not this log's queue.
+_UNFOUND_SLOTS_MAX = 1000
+#: So few may all be damaged records.
+UNFOUND_SLOTS_FEW = 16
+#: How far from its neighbours' records the record of a slot is looked for.
+SEARCHED_BYTES_MAX = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class UnfoundSlot:
+    """A slot of the half, op or discard queue whose record is not there; of any queue where prepared records are.
+
+    Units: bytes of the commit log.
+    """
+
+    topic: str
+    queue_offset: int
+    commit_log_offset: int
+    record_length_bytes: int
+    queue_id: int = 0
+
+
+@dataclass(slots=True)
+class MissingBytes:
+    """Missing ranges of one store, and half records that are damaged but can still be read in part."""
+
+    ranges: list[MissingRange] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    damaged_halves: list[Block] = field(default_factory=list)
+
+
+def missing_bytes(
+    store: Store,
+    spans: Iterable[tuple[Segment, int, int]],
+    findings: Iterable[Finding],
+    unfound: Iterable[UnfoundSlot],
+    lost: MissingRange | None = None,
+) -> MissingBytes:
+    """What is missing in a log that was scanned.
+
+    `spans`: damaged (segment, position, length); `findings`: those of the scan; `unfound`: see `unfound_slots`; `lost`:
+    what lies behind the last record that was found.
+    Units: bytes.
+    """
+    result = MissingBytes()
+    for segment, position, length in spans:
+        _add_damage(result, store, segment, position, length)
+    if lost is not None:
+        _add_lost(result, store, lost)
+    findings = list(findings)
+    for finding in findings:
+        _add_finding(result, store, finding)
+    _add_unfound_slots(result, store, list(unfound))
+    for finding in findings:
+        _add_doubtful_topic(result, store, finding)
+    return result
+
+
+def _add_damage(result: MissingBytes, store: Store, segment: Segment, position: int, length: int) -> None:
+    offset = segment.base_offset + position
+    what = f"{length} damaged bytes at commit-log offset {offset}"
+    _add_range(result, store, segment, MissingRange(store.root, offset, offset + length, what))
+
+
+def _add_lost(result: MissingBytes, store: Store, lost: MissingRange) -> None:
+    segment = store.log().segment_at(lost.begin_offset)
+    if segment is None or lost.end_offset > segment.end_offset:
+        result.ranges.append(lost)
+    else:
+        _add_range(result, store, segment, lost)
+
+
+def _add_range(result: MissingBytes, store: Store, segment: Segment, missing: MissingRange) -> None:
+    """Bytes of one file that are not there as records: those that can still be read say whose they were."""
+    offset, length = missing.begin_offset, missing.end_offset - missing.begin_offset
+    position = offset - segment.base_offset
+    blocks = None
+    if length <= _IDENTIFIED_BYTES_MAX:
+        with segment.open() as file:
+            blocks = mended_blocks(file.read(position, length), offset, segment.file, position)
+    if blocks is None:
+        result.ranges.append(missing)
+        return
+    for block in blocks:
+        result.ranges.append(_with_what_it_decided(store, _identified(missing, block), block))
+        if are_halves(block)[0]:
+            result.damaged_halves.append(block)
+
+
+def _identified(missing: MissingRange, block: Block) -> MissingRange:
+    """A missing range narrowed to what its record says it was."""
+    if block.topic_is(OP_TOPIC)[0]:
+        numbers = _op_numbers(block)
+        return missing if numbers is None else replace(missing, is_identified=True, half_queue_offsets=tuple(numbers))
+    ids = {
+        value for name in (UNIQ_KEY, TRANSACTION_ID) for value in block.properties.text(name).to_pylist() if value
+    }
+    names_first = bool(int(block.sys_flag[0]) & COMMIT)  # a half may be the log's first record
+    prepared = tuple(
+        value for value in block.header("prepared_transaction_offset").tolist() if value or names_first
+    )
+    if are_halves(block)[0]:
+        prepared += (int(block.commit_log_offsets[0]),)
+    if not ids and not prepared and (block.topic_is(DISCARD_TOPIC)[0] or int(block.sys_flag[0]) & COMMIT):
+        return missing
+    return replace(missing, is_identified=True, transaction_ids=tuple(sorted(ids)), prepared_offsets=prepared)
+
+
+def _with_what_it_decided(store: Store, missing: MissingRange, block: Block) -> MissingRange:
+    """The same for a COMMIT record on a record outside the half topic: its op has the number of another half (9.4)."""
+    place = int(block.header("prepared_transaction_offset")[0])
+    if not place or not int(block.sys_flag[0]) & COMMIT or is_rollback(block)[0]:
+        return missing
+    log = store.log()
+    try:
+        named = block_at(log, place)
+    finally:
+        log.close()
+    if named is None:
+        return replace(missing, named_from_offset=missing.begin_offset)
+    if are_halves(named)[0]:
+        return missing
+    return replace(missing, half_queue_offsets=(*missing.half_queue_offsets, int(named.header("queue_offset")[0])))
+
+
+def _op_numbers(block: Block) -> list[int] | None:
+    body = block.bodies().to_pylist()[0]
+    return mended_op_numbers(body, int(block.header("body_crc")[0]))
+
+
+def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
+    offset = finding.commit_log_offset
+    if finding.code == "segment-gap" and offset is not None and finding.length_bytes is not None:
+        end = offset + finding.length_bytes
+        result.ranges.append(
+            MissingRange(store.root, offset, end, f"no file holds commit-log offsets {offset} to {end}")
+        )
+    elif finding.code == "unreadable-file":
+        for segment in store.commit_log:
+            if segment.file == finding.file:
+                what = f"{segment.file} cannot be read"
+                result.ranges.append(MissingRange(store.root, segment.base_offset, segment.end_offset, what))
+    elif finding.code == "half-unreadable" and offset is not None:
+        missing, block = _range_of(
+            finding, store, offset, f"the properties of the half copy at commit-log offset {offset} cannot be read"
+        )
+        # A prepared record has no copies: its place says whose it is.
+        is_lone = block is not None and (bool(is_prepared(block)[0]) or has_readable_id(block))
+        result.ranges.append(_identified(missing, block) if block is not None and is_lone else missing)
+    elif finding.code in ("record-header", "words-contradict") and offset is not None:
+        missing, block = _range_of(finding, store, offset, f"the header of the record at commit-log offset {offset} "
+                                   "cannot be right")
+        if block is not None and (finding.code == "record-header" or _may_be_an_end(store, block)):
+            result.ranges.append(_identified(missing, block))
+    elif finding.code == "op-unreadable" and offset is not None:
+        what = f"the op message at commit-log offset {offset} cannot be read"
+        missing, block = _range_of(finding, store, offset, what)
+        result.ranges.append(missing if block is None else _identified(missing, block))
+
+
+def _may_be_an_end(store: Store, block: Block) -> bool:
+    """Whether a record with a prepared flag names one that it may have ended: else its name is what is damaged."""
+    if not are_no_prepared(block)[0]:
+        return False
+    log = store.log()
+    try:
+        named = block_at(log, int(block.header("prepared_transaction_offset")[0]))
+    finally:
+        log.close()
+    return named is not None and bool(are_halves(named)[0])
+
+
+def _range_of(finding: Finding, store: Store, offset: int, what: str) -> tuple[MissingRange, Block | None]:
+    """The range of a record that a finding is about, and the record."""
+    log = store.log()
+    try:
+        block = block_at(log, offset)
+    finally:
+        log.close()
+    return MissingRange(store.root, offset, offset + (finding.length_bytes or 0), what), block
+
+
+def unfound_slots(
+    store: Store, topic: str, offsets: Int64s, queue_offsets: Int64s, begin_offset: int, end_offset: int
+) -> list[UnfoundSlot]:
+    """Queue slots that point into a range of the log where no such record was found.
+
+    `offsets`, `queue_offsets`: where the topic's records of queue 0 in the range stand and which slots they claim, in
+    the order of the log.
+    Units: bytes of the commit log.
+    """
+    unfound: list[UnfoundSlot] = []
+    try:
+        with open_queue(store, topic, 0) as queue:
+            first, last = queue.offset_of(begin_offset), queue.offset_of(end_offset)
+            while first < last:
+                numbers, places, lengths, _ = queue.read(first, min(first + _SLOTS_AT_ONCE, last))
+                is_asked = (places >= begin_offset) & (places < end_offset)
+                unfound += unfound_among(
+                    topic, numbers[is_asked], places[is_asked], lengths[is_asked], offsets, queue_offsets
+                )
+                first += _SLOTS_AT_ONCE
+    except SourceError:
+        pass  # a queue that cannot be read proves nothing against the log
+    return unfound
+
+
+def unfound_among(
+    topic: str, numbers: Int64s, places: Int64s, lengths: Int32s | Int64s, offsets: Int64s, queue_offsets: Int64s
+) -> list[UnfoundSlot]:
+    """Those of some slots of queue 0 of a topic that point at none of its records.
+
+    `numbers`, `places`, `lengths` are the slots'; `offsets`, `queue_offsets` the records', in the order of the log.
+    """
+    absent = np.ones(len(places), np.bool_)
+    if len(offsets):
+        row = np.minimum(np.searchsorted(offsets, places), len(offsets) - 1)
+        absent = (offsets[row] != places) | (queue_offsets[row] != numbers)
+    return [
+        UnfoundSlot(topic, int(numbers[row]), int(places[row]), int(lengths[row]))
+        for row in np.flatnonzero(absent).tolist()
+    ]
+
+
+def _add_unfound_slots(result: MissingBytes, store: Store, slots: list[UnfoundSlot]) -> None:
+    """Queue slots whose record the scan did not find: either the record is damaged, or the slot."""
+    known = [(missing.begin_offset, missing.end_offset) for missing in result.ranges]
+    for topic in COMPARED_TOPICS:
+        mine = [
+            slot
+            for slot in slots
+            if slot.topic == topic and not any(begin <= slot.commit_log_offset < end for begin, end in known)
+        ]
+        if len(mine) > _UNFOUND_SLOTS_MAX or _is_most_of_its_queue(store, topic, len(mine)):
+            result.findings.append(_not_believed(store, topic, mine))
+            continue
+        for slot in mine:
+            _add_unfound(result, store, slot)
+
+
+def _is_most_of_its_queue(store: Store, topic: str, count: int) -> bool:
+    if count < UNFOUND_SLOTS_FEW:
+        return False
+    with open_queue(store, topic, 0) as queue:
+        return 2 * count > queue.max_offset - queue.min_offset
+
+
+def _not_believed(store: Store, topic: str, slots: list[UnfoundSlot]) -> Finding:
+    return Finding(
+        store.root, "slot-mismatch", as_text(store.queue_directory(topic, 0)),
+        expected=f"slots of {topic}", actual=f"{len(slots)} slots that point at other records: another log's queue",
+    )
+
+
+def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
+    topic, number, offset = slot.topic, slot.queue_offset, slot.commit_log_offset
+    end = offset + slot.record_length_bytes
+    log = store.log()
+    try:
+        sound, segment = block_at(log, offset), log.segment_at(offset)
+        block = sound or _mended_at(log, slot)
+        is_elsewhere = stands_between_its_neighbours(store, slot)
+    finally:
+        log.close()
+    actual = "no record" if sound is None else "a record of something else"
+    result.findings.append(
+        Finding(
+            store.root, "slot-mismatch", None if segment is None else segment.file,
+            None if segment is None else offset - segment.base_offset, slot.record_length_bytes,
+            commit_log_offset=offset, expected=f"slot {number} of {topic}", actual=actual,
+        )
+    )
+    if is_elsewhere:  # the slot is what is damaged
+        return
+    what = f"the record of slot {number} of {topic} at commit-log offset {offset} is not one"
+    missing = MissingRange(store.root, offset, end, what)
+    if block is None:
+        result.ranges.append(missing)
+    else:
+        is_damaged = sound is None or not block.topic_is(topic)[0]
+        _add_record_of(result, missing, topic, number, block, is_damaged=is_damaged)
+
+
+def _add_doubtful_topic(result: MissingBytes, store: Store, finding: Finding) -> None:
+    """A record whose topic is damaged, where no slot of a queue leads to it."""
+    offset = finding.commit_log_offset
+    if finding.code != "words-contradict" or offset is None:
+        return
+    if any(known.begin_offset <= offset < known.end_offset for known in result.ranges):
+        return
+    what = f"the topic of the record at commit-log offset {offset} is damaged"
+    missing, block = _range_of(finding, store, offset, what)
+    topic = None if block is None else true_topic(store, block)
+    if block is not None and topic is not None:
+        _add_record_of(result, missing, topic, int(block.header("queue_offset")[0]), block, is_damaged=True)
+
+
+def _add_record_of(
+    result: MissingBytes, missing: MissingRange, topic: str, queue_offset: int, block: Block, *, is_damaged: bool
+) -> None:
+    """What the record of a topic still says whose it was. `is_damaged`: by its own words it is of another topic."""
+    is_half = topic in (*_HALF_TOPICS, *WAITING_TOPICS)
+    if is_half:
+        numbers = (queue_offset,) if topic == HALF_TOPIC else ()
+        places = (missing.begin_offset,)
+        missing = replace(missing, is_identified=True, half_queue_offsets=numbers, prepared_offsets=places)
+    result.ranges.append(_with_words_of(missing, topic, block))
+    if is_half and is_damaged:
+        mended = with_topic(block, topic)
+        result.damaged_halves.extend([] if mended is None else [mended])
+
+
+def _mended_at(log: SegmentedLog, slot: UnfoundSlot) -> Block | None:
+    """What the record of a slot must have been, if only one of its fields is damaged; the slot knows its length."""
+    offset, length = slot.commit_log_offset, slot.record_length_bytes
+    segment = log.segment_at(offset)
+    if segment is None or length > _IDENTIFIED_BYTES_MAX:
+        return None
+    blocks = mended_blocks(log.read(offset, length), offset, segment.file, offset - segment.base_offset)
+    return blocks[0] if blocks is not None and len(blocks) == 1 else None
+
+
+def _with_words_of(missing: MissingRange, topic: str, block: Block) -> MissingRange:
+    """A missing range narrowed by what still can be read at the place that a slot of a topic points at."""
+    if topic == OP_TOPIC:
+        numbers = _op_numbers(block)
+        if numbers is None:
+            return missing
+        return replace(missing, is_identified=True, half_queue_offsets=tuple(numbers))
+    name = TRANSACTION_ID if topic == ROCKSDB_OP_TOPIC else UNIQ_KEY  # such an op has a UNIQ_KEY of its own
+    ids = tuple(value for value in block.properties.text(name).to_pylist() if value)
+    return replace(missing, is_identified=True, transaction_ids=ids) if ids else missing
+
+
+def stands_between_its_neighbours(store: Store, slot: UnfoundSlot) -> bool:
+    """Whether the log has the record that a slot should point at, where the slots beside it say that it must be."""
+    number = slot.queue_offset
+    with open_queue(store, slot.topic, slot.queue_id) as queue:
+        before = queue.read(number - 1, number)[1].tolist()
+        behind = queue.read(number + 1, number + 2)[1].tolist()
+    begin = before[0] if before else store.log_begin_offset
+    end = behind[0] if behind else begin + SEARCHED_BYTES_MAX
+    for segment in store.commit_log:
+        low, high = max(begin - segment.base_offset, 0), min(end - segment.base_offset, segment.size_bytes)
+        if low >= high or end - begin > SEARCHED_BYTES_MAX:
+            continue
+        for block in SegmentScan(segment, from_position=low, to_position=high):
+            rows = block.topic_is(slot.topic) & ~(is_prepared(block) | is_rollback(block))  # those are in no queue
+            if (rows & (block.header("queue_offset") == number) & (block.header("queue_id") == slot.queue_id)).any():
+                return True
+    return False
+
+
+def derived_findings(store: Store, half_cursors: Mapping[int, int] | None, has_halves: bool) -> list[Finding]:
+    """What is wrong beside the log and matters to the check: no half queue, or a check cursor outside of it."""
+    found: list[Finding] = []
+    try:
+        with open_queue(store, HALF_TOPIC, 0) as queue:
+            if not queue.exists:
+                if has_halves and not store.has_rocksdb_queues:
+                    found.append(
+                        Finding(store.root, "queue-missing", as_text(store.queue_directory(HALF_TOPIC, 0)))
+                    )
+                return found
+            cursor = (half_cursors or {}).get(0)
+            if cursor is not None and cursor > queue.max_offset:
+                found.append(
+                    Finding(
+                        store.root, "cursor-beyond-end", as_text(store.queue_directory(HALF_TOPIC, 0)),
+                        expected=f"at most {queue.max_offset}", actual=str(cursor),
+                    )
+                )
+            elif cursor is not None and cursor < queue.min_offset:
+                found.append(
+                    Finding(
+                        store.root, "cursor-before-begin", as_text(store.queue_directory(HALF_TOPIC, 0)),
+                        expected=f"at least {queue.min_offset}", actual=str(cursor),
+                    )
+                )
+    except SourceError:
+        pass  # what reads the queue reports it
+    return found

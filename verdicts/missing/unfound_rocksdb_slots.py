@@ -1,0 +1,73 @@
+"""Slots of queues in RocksDB whose record is not there: what `missing.unfound_slots` asks of queues in files.
+
+The database is opened once for a range of the log. Of a store on another machine that would copy it each time, so there
+only its newest slots are asked for (`claims_of_queues.py`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+import numpy as np
+
+from readers.model.columns import Int64s
+from readers.model.errors import SourceError
+from readers.rocksdb.rocksdb import DEFAULT, open_database
+from readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, queue_directories, slot_key
+from readers.store.store import Store
+from verdicts.missing.missing_ranges import UnfoundSlot, unfound_among
+
+_PLACE = struct.Struct(">q")
+
+
+def unfound_rocksdb_slots(
+    store: Store, found: Mapping[str, tuple[Int64s, Int64s]], begin_offset: int, end_offset: int
+) -> list[UnfoundSlot]:
+    """Slots that point into a range of the log where no such record was found.
+
+    `found`: by topic, where its records of queue 0 in the range stand and which slots they claim, in the log's order.
+    Units: bytes of the commit log.
+    Damage: a database that cannot be read proves nothing against the log.
+    """
+    unfound: list[UnfoundSlot] = []
+    if store.is_remote:
+        return unfound
+    for name in queue_directories(store):
+        try:
+            with open_database(store, name) as database:
+                queues = QueueDatabase(store, database)
+                ends = queues.ends()
+                for topic, (offsets, queue_offsets) in found.items():
+                    end = ends.get((topic, 0))
+                    if end is None or end.last is None:
+                        continue
+                    first = _number_at(queues, topic, begin_offset, end.last[0] + 1)
+                    last = _number_at(queues, topic, end_offset, end.last[0] + 1)
+                    for some in queues.slots(topic, 0, first, last):
+                        places = some.slots["commit_log_offset"].astype(np.int64)
+                        inside = (places >= begin_offset) & (places < end_offset)
+                        lengths = some.slots["record_length_bytes"].astype(np.int64)
+                        unfound += unfound_among(
+                            topic, some.queue_offsets[inside], places[inside], lengths[inside], offsets, queue_offsets
+                        )
+        except SourceError:
+            continue  # what reads it as a witness of the whole log says so
+    return unfound
+
+
+def _number_at(queues: QueueDatabase, topic: str, commit_log_offset: int, end: int) -> int:
+    """Number of the first slot of queue 0 that points at or behind a place of the log; `end` if none does.
+
+    Searches by halves: a queue's records lie in the log in the queue's order.
+    """
+    low, high = 0, end
+    while low < high:
+        middle = (low + high) // 2
+        keys = slot_key(topic, 0, middle), slot_key(topic, 0, high)
+        key, value = next(queues.database.items(DEFAULT, *keys), (b"", b""))
+        if len(value) != SLOT_VALUE.size_bytes or _PLACE.unpack_from(value)[0] >= commit_log_offset:
+            high = middle
+        else:
+            low = int.from_bytes(key[-8:], "big") + 1
+    return low

@@ -1,0 +1,1 @@
+"""What the check of the next broker would do, round by round."""

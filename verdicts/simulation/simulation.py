@@ -1,0 +1,229 @@
+"""What the next rounds of the check do, as rows: by half, by round, and when each open half is given up on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from readers.log.designs import HALF_TOPIC_DESIGN
+from verdicts.check.check_rules import CheckRules
+from verdicts.check.half_queue_check import play_rounds
+from verdicts.check.state import CheckSettings
+from verdicts.check.steps import Action, Round, Step, Stop
+from verdicts.check.window import CheckWindow
+from verdicts.model.foretold import ROUNDS_MAX
+from verdicts.simulation import simulation_without_queue_rows
+from verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
+from verdicts.simulation.simulation_without_queue import BesideSimulated
+
+#: Rounds in a row that end in an exception before nothing else is expected: each writes the same copies again.
+_ABORTED_ROUNDS_MAX = 3
+_BATCH_ROWS = 65_536
+
+
+@dataclass(slots=True)
+class Simulated:
+    """The check of one half queue under one configuration, ready to be played; `last` is the last round of rows."""
+
+    store: str
+    configuration: str
+    window: CheckWindow
+    rules: CheckRules
+    settings: CheckSettings
+    begin_ms: int
+    last: Round | None = None
+
+    def rounds(self) -> Iterator[Round]:
+        """Round after round, without an end."""
+        return play_rounds(self.window.state, self.rules, self.settings, self.begin_ms)
+
+    def words(self, row: int) -> dict[str, Any]:
+        """What a stored half copy says of its transaction."""
+        found: dict[str, Any] = self.window.words.slice(row, 1).to_pylist()[0]
+        return found
+
+
+#: One check, ready to be played, of whichever design.
+SimulatedCheck = Simulated | BesideSimulated
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def check_rows(simulated: SimulatedCheck, rounds: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    """Rows of SIMULATED_CHECKS: what its rounds do with halves that no op has ended."""
+    if isinstance(simulated, BesideSimulated):
+        yield simulation_without_queue_rows.check_rows(simulated, rounds)
+        return
+    rows: list[dict[str, Any]] = []
+    for number, played in enumerate(rounds, 1):
+        for step in played.steps:
+            if step.action is Action.ENDED:
+                continue
+            rows.append(_identity(simulated) | _check_row(simulated, number, step))
+            if len(rows) == _BATCH_ROWS:
+                yield pa.RecordBatch.from_pylist(rows, schema=SIMULATED_CHECKS)
+                rows = []
+    yield pa.RecordBatch.from_pylist(rows, schema=SIMULATED_CHECKS)
+
+
+def _identity(simulated: Simulated) -> dict[str, Any]:
+    return {
+        "store": simulated.store,
+        "configuration": simulated.configuration,
+        "design": HALF_TOPIC_DESIGN,
+        "queue_id": simulated.window.state.queue_id,
+    }
+
+
+def _check_row(simulated: Simulated, number: int, step: Step) -> dict[str, Any]:
+    half = step.written or step.half
+    return {
+        "round": number,
+        "round_time_ms": step.time_ms,
+        **({} if half is None else _names(simulated.words(half.row))),
+        "action": str(step.action),
+        "checks_count": None if half is None else half.checks_count,
+        "half_queue_offset": step.queue_offset,
+        "commit_log_offset": None if half is None else simulated.words(half.row)["commit_log_offset"],
+        "new_half_queue_offset": None if step.written is None else step.written.queue_offset,
+        "written_bytes": step.written_bytes,
+        "may_be_a_round_later": step.is_own_copy,
+    }
+
+
+def _names(words: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "transaction_id": words["transaction_id"],
+        "producer_group": words["producer_group"],
+        "topic": words["real_topic"],
+    }
+
+
+def round_rows(simulated: SimulatedCheck, rounds: Iterable[Any]) -> pa.RecordBatch:
+    """Rows of SIMULATED_ROUNDS."""
+    if isinstance(simulated, BesideSimulated):
+        return simulation_without_queue_rows.round_rows(simulated, rounds)
+    return pa.RecordBatch.from_pylist(
+        [_identity(simulated) | _round_row(number, played) for number, played in enumerate(rounds, 1)],
+        schema=SIMULATED_ROUNDS,
+    )
+
+
+def _round_row(number: int, played: Round) -> dict[str, Any]:
+    counts = Counter(step.action for step in played.steps)
+    return {
+        "round": number,
+        "begin_time_ms": played.begin_ms,
+        "end_time_ms": played.end_ms,
+        "checked_count": counts[Action.CHECKED],
+        "immune_count": counts[Action.IMMUNE],
+        "discarded_count": counts[Action.DISCARDED],
+        "expired_count": counts[Action.EXPIRED],
+        "ended_count": counts[Action.ENDED],
+        "unreadable_count": counts[Action.UNREADABLE],
+        "half_cursor": played.state.half_cursor,
+        "half_cursor_before": played.before.half_cursor,
+        "op_cursor": played.state.op_cursor,
+        "op_cursor_before": played.before.op_cursor,
+        "half_end": played.state.half_end,
+        "written_bytes": sum(step.written_bytes for step in played.steps),
+        "stop": str(played.stop),
+    }
+
+
+# --- what becomes of each half ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Fate:
+    """What simulated rounds do with one stored half copy and what descends from it."""
+
+    queue_offset: int
+    checks_count: int | None
+    next_check_ms: int | None = None
+    checks_to_come_count: int = 0
+    written_bytes: int = 0
+    end: str | None = None
+    end_round: int | None = None
+    end_ms: int | None = None
+    is_ended: bool = False
+    may_be_a_round_later: bool = False
+
+    def take(self, number: int, step: Step) -> None:
+        """One more step."""
+        self.written_bytes += step.written_bytes
+        if step.action is Action.CHECKED:
+            self.next_check_ms = step.time_ms if self.next_check_ms is None else self.next_check_ms
+            self.checks_to_come_count += 1
+        elif step.action in (Action.DISCARDED, Action.EXPIRED):
+            self.end, self.end_round, self.end_ms = str(step.action), number, step.time_ms
+            self.may_be_a_round_later = step.is_own_copy
+        elif step.action is Action.ENDED:
+            self.is_ended = True
+
+
+def transaction_rows(simulated: SimulatedCheck, rounds_max: int = ROUNDS_MAX) -> pa.RecordBatch:
+    """Rows of SIMULATED_TRANSACTIONS: every half copy before the check that no op ends, and when it is given up on.
+
+    Order: as they stand in the queue.
+    """
+    if isinstance(simulated, BesideSimulated):
+        return simulation_without_queue_rows.transaction_rows(simulated, rounds_max)
+    fates = _open_halves(simulated)
+    left, aborted = len(fates), 0
+    for number, played in enumerate(islice(simulated.rounds(), rounds_max), 1):
+        for step in played.steps:
+            row = _row_of(played, step)
+            if row is None or row not in fates:
+                continue
+            fate = fates[row]
+            fate.take(number, step)
+            left -= fate.end is not None or step.action is Action.ENDED
+        simulated.last = played
+        aborted = aborted + 1 if played.stop is Stop.ABORTED else 0
+        if left <= 0 or aborted == _ABORTED_ROUNDS_MAX:
+            break
+    rows = [
+        _identity(simulated) | _fate_row(simulated.words(row), fate)
+        for row, fate in sorted(fates.items(), key=lambda item: item[1].queue_offset)
+        if not fate.is_ended
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=SIMULATED_TRANSACTIONS)
+
+
+def _open_halves(simulated: Simulated) -> dict[int, _Fate]:
+    state = simulated.window.state
+    begin = state.half_cursor if state.half_begin <= state.half_cursor <= state.half_end else state.half_begin
+    copies = (state.copy_at(place) for place in range(begin, state.half_end))
+    places = zip(range(begin, state.half_end), copies, strict=True)
+    return {half.row: _Fate(place, half.checks_count) for place, half in places if half is not None}
+
+
+def _row_of(played: Round, step: Step) -> int | None:
+    """The stored half copy that a step's half descends from."""
+    half, before = step.half, played.before
+    if half is None and step.action is Action.ENDED and before.half_begin <= step.queue_offset < before.half_end:
+        half = before.copy_at(step.queue_offset)
+    return None if half is None else half.row
+
+
+def _fate_row(words: dict[str, Any], fate: _Fate) -> dict[str, Any]:
+    return _names(words) | {
+        "half_queue_offset": fate.queue_offset,
+        "commit_log_offset": words["commit_log_offset"],
+        "checks_count": fate.checks_count,
+        "next_check_time_ms": fate.next_check_ms,
+        "checks_to_come_count": fate.checks_to_come_count,
+        "is_answerable": True,
+        "end": fate.end,
+        "end_round": fate.end_round,
+        "end_time_ms": fate.end_ms,
+        "written_bytes": fate.written_bytes,
+        "may_be_a_round_later": fate.may_be_a_round_later,
+    }

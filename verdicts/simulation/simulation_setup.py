@@ -1,0 +1,151 @@
+"""What a simulated check starts from: the checks of a store under each configuration, and what is supposed of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.cursors.cursors import CheckCursors, check_cursors
+from readers.log.designs import HALF_TOPIC_DESIGN, designs_of
+from readers.model.errors import NotAStore
+from readers.model.findings import Finding
+from readers.store.broker_settings import BrokerSettings
+from readers.store.store import HALF_TOPIC, Store
+from verdicts.check.check_rules import CheckRules, check_rules, supposed_version
+from verdicts.check.check_stops import stop_findings
+from verdicts.check.state import check_settings
+from verdicts.check.window import CheckWindow, check_window
+from verdicts.claims.claim_proofs import unkept_findings
+from verdicts.claims.log_claims import log_claims
+from verdicts.ends.doubtful_ends import doubtful_id_findings
+from verdicts.ends.index_ids import contradicted_ids
+from verdicts.missing.missing_ranges import derived_findings
+from verdicts.simulation.simulation import Simulated, SimulatedCheck
+from verdicts.simulation.simulation_without_queue import beside_tables
+from verdicts.simulation.starting_cursors import Start, starting_cursors
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A broker's settings under a name. `conf`: keys and values as its broker.conf gives them."""
+
+    name: str
+    settings: BrokerSettings
+    conf: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+def half_queues(store: Store) -> list[int]:
+    """The numbers of the half queues; 0 where there is none yet."""
+    return [number for topic, number in store.queues() if topic == HALF_TOPIC] or [0]
+
+
+def simulated_checks(
+    store: Store, configurations: Iterable[Configuration], cursors: CheckCursors | None, begin_ms: int
+) -> tuple[list[SimulatedCheck], list[Finding], list[str]]:
+    """The checks of every half queue and of every table beside the log under each configuration; what was wrong; what
+    is supposed. `cursors`: None where the store has no half queue, as `has_half_queue` tells.
+
+    Raises: UnreadableFile, FileChanged; NotAStore where the half queue cannot be read at all.
+    """
+    configurations = list(configurations)
+    found: list[SimulatedCheck] = []
+    findings = unkept_findings(store, log_claims(store, cursors))
+    notes: list[str] = []
+    if configurations:
+        tables = beside_tables(store, configurations[0].settings, configurations[0].conf)
+        findings += tables.findings
+        notes = tables.notes
+        for configuration in configurations:
+            found += tables.simulated(configuration.name, configuration.settings, configuration.conf, begin_ms)
+        if cursors is not None:
+            found += _half_topic_checks(store, configurations, cursors, begin_ms, findings, notes)
+    return found, findings, list(dict.fromkeys(notes))
+
+
+def has_half_queue(store: Store) -> bool:
+    """Whether half topics are what a check of this store is about: not where it shows other designs alone."""
+    designs = [seen.word for seen in designs_of(store)]
+    return not designs or HALF_TOPIC_DESIGN in designs
+
+
+def _half_topic_checks(
+    store: Store, configurations: list[Configuration], cursors: CheckCursors, begin_ms: int,
+    findings: list[Finding], notes: list[str],
+) -> Iterator[Simulated]:
+    if store.has_rocksdb_queues:
+        raise NotAStore(
+            f"{store.root}: its half queue is in RocksDB, and the check of such a queue is not simulated",
+            file=store.root, advice="rmqtx pending reads the log itself",
+        )  # fmt: skip
+    findings += cursors.findings
+    notes += _situation_notes(store)
+    windows: dict[tuple[CheckRules, int, int | None, int | None], CheckWindow] = {}
+    for number, configuration in enumerate(configurations):
+        version, note = supposed_version(configuration.settings)
+        notes += [] if note is None else [note]
+        if configuration.settings.broker_role == "SLAVE":
+            notes.append(f"{store.root}: a slave does not check: this is what it would do as a master")
+        rules = check_rules(version)
+        start = Start(cursors, None) if store.in_use else starting_cursors(store, cursors, version, configuration.conf)
+        started, why = start
+        notes += [] if why is None else [f"{store.root}: {why}"]
+        for queue_id in half_queues(store):
+            half, op = (started.half or {}).get(queue_id), (started.op or {}).get(queue_id)
+            window = windows.get((rules, queue_id, half, op))
+            if window is None:
+                window = windows[rules, queue_id, half, op] = check_window(store, rules, queue_id, half, op)
+                findings += window.findings
+                findings += [] if number else _id_findings(store, window)
+                notes += _diverted_note(store, window)
+            settings = check_settings(configuration.settings)
+            yield Simulated(store.root, configuration.name, window, rules, settings, begin_ms)
+        if not number:
+            findings += stop_findings(store, configuration.settings, cursors)
+            # Where the store's own cursor lies outside its queue, not where somebody wants one to stand.
+            findings += derived_findings(store, check_cursors(store).half, has_halves=False)
+
+
+def _id_findings(store: Store, window: CheckWindow) -> Iterator[Finding]:
+    """What the index contradicts of the ids that a single half of the window bears."""
+    words = window.words.select(["commit_log_offset", "transaction_id"])
+    counts = words.group_by("transaction_id").aggregate([([], "count_all")])
+    lone = counts.filter(pc.equal(counts["count_all"], 1))["transaction_id"]
+    rows = words.filter(pc.is_in(words["transaction_id"], value_set=lone.combine_chunks()))
+    rows = rows.append_column("topic", pa.repeat(HALF_TOPIC, rows.num_rows)).sort_by("commit_log_offset")
+    doubtful = contradicted_ids(store, rows)
+    for segment in store.commit_log:
+        inside = [one for one in doubtful if segment.base_offset <= one.commit_log_offset < segment.end_offset]
+        yield from doubtful_id_findings(segment, inside)
+
+
+def _situation_notes(store: Store) -> list[str]:
+    """What keeps the check from being what is simulated."""
+    notes = []
+    if not store.queue_segments(HALF_TOPIC, 0)[0]:
+        notes.append(f"{store.root}: it has no half queue: lost, never needed, or its broker is older than 4.3")
+    return notes
+
+
+def _diverted_note(store: Store, window: CheckWindow) -> list[str]:
+    if not window.diverted_count:
+        return []
+    return [
+        f"{store.root}: {window.diverted_count} of the halves carry a delay or a timer: each copy of them waits in"
+        " another topic before it comes back to the half queue, which is not simulated"
+    ]
+
+
+def with_cursors(cursors: CheckCursors, half: int | None, op: int | None) -> CheckCursors:
+    """The cursors with those of queue 0 as somebody wants them."""
+    def changed(known: Mapping[int, int] | None, wanted: int | None) -> dict[int, int] | None:
+        if wanted is None:
+            return None if known is None else dict(known)
+        return {**(known or {}), 0: wanted}
+
+    return replace(
+        cursors, half=changed(cursors.half, half), op=changed(cursors.op, op),
+        is_supposed=half is not None or op is not None,
+    )  # fmt: skip

@@ -1,0 +1,253 @@
+"""What a simulated check of the designs without a half queue starts from: the state table (3.0, 3.1), RocksDB (5.4.0+).
+
+A broker that did not stop cleanly changes its table when it starts, before it asks for anything: 3.1 makes it anew out
+of the redo log and numbers the slots from 0, 5.4.0 and later put in what the log has behind the table's last half. That
+is done here first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.commit_log import scan_segments
+from readers.log.designs import PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
+from readers.log.offset_marks import rocksdb_marks
+from readers.log.record_at import blocks_at
+from readers.log.record_layout import PREPARED
+from readers.log.transaction_records import JUDGED_HALVES, halves_of
+from readers.model.columns import Int64s, int64s
+from readers.model.findings import Finding
+from readers.model.tables import HALVES
+from readers.old_tables.redo_log import redo_entries
+from readers.old_tables.state_table import DIRECTORY, STATE_SLOT, state_slots
+from readers.old_tables.state_table_rebuilt import remade_offsets
+from readers.rocksdb.rocksdb_transactions import rocksdb_entries
+from readers.store.broker_settings import BrokerSettings, conf_integer
+from readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from verdicts.check.timers_without_copies import AskingRound, AskingSettings, OpenRecord, rocksdb_passes, timer_runs
+from verdicts.transactions.design_tables import NEVER_ASK_SINCE
+
+#: How often a timer of 3.0 and 3.1 runs, and how many slots a file has, if its broker was not told.
+TIMER_INTERVAL_KEY, _TIMER_INTERVAL_MS = "checkTransactionMessageTimerInterval", 60_000
+ENABLE_KEY = "checkTransactionMessageEnable"
+_FILE_BYTES_KEY, _FILE_BYTES = "tranStateTableMapedFileSize", 2_000_000 * STATE_SLOT.size_bytes
+
+
+@dataclass(slots=True)
+class BesideSimulated:
+    """The check of one state-table file, or of the RocksDB table, under one configuration, ready to be played.
+
+    Shape: `records` are what is open; `words` are rows of HALVES, by the `row` of a record. `file` is the table
+           file, each of which has a timer of its own; None for RocksDB.
+    """
+
+    store: str
+    configuration: str
+    design: str
+    records: tuple[OpenRecord, ...]
+    words: pa.Table
+    begin_ms: int
+    file: str | None = None
+    is_full: bool = False
+    is_enabled: bool = True
+    interval_ms: int = _TIMER_INTERVAL_MS
+    settings: AskingSettings | None = None
+
+    def rounds(self) -> Iterator[AskingRound]:
+        """Run after run, without an end unless a timer cancels itself."""
+        if self.settings is not None:
+            return rocksdb_passes(self.records, self.settings, self.begin_ms)
+        return timer_runs(
+            self.records, self.begin_ms, self.interval_ms, is_full=self.is_full, is_enabled=self.is_enabled
+        )
+
+
+@dataclass(slots=True)
+class BesideTables:
+    """The tables of a store as its broker's next check finds them; read once, simulated under any configuration.
+
+    Shape: of the state table a list of (file, open records, whether the file is full).
+    """
+
+    store: Store
+    designs: tuple[str, ...]
+    timers: list[tuple[str, tuple[OpenRecord, ...], bool]] = field(default_factory=list)
+    keys: tuple[OpenRecord, ...] | None = None
+    timer_words: pa.Table = field(default_factory=HALVES.empty_table)
+    key_words: pa.Table = field(default_factory=HALVES.empty_table)
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def simulated(
+        self, name: str, settings: BrokerSettings, conf: Mapping[str, str], begin_ms: int
+    ) -> list[BesideSimulated]:
+        """The checks under one configuration. Order: table files, then RocksDB."""
+        root = self.store.root
+        found = [
+            BesideSimulated(
+                root, name, STATE_TABLE, records, self.timer_words, begin_ms, file, is_full,
+                conf.get(ENABLE_KEY, "true").lower() == "true",
+                conf_integer(conf, TIMER_INTERVAL_KEY, _TIMER_INTERVAL_MS, 64),
+            )
+            for file, records, is_full in self.timers
+        ]  # fmt: skip
+        if self.keys is not None:
+            asking = AskingSettings(
+                settings.transaction_time_out_ms, settings.transaction_check_max, settings.transaction_check_interval_ms
+            )
+            found.append(
+                BesideSimulated(root, name, ROCKSDB, self.keys, self.key_words, begin_ms, settings=asking)
+            )
+        return found
+
+
+def beside_tables(store: Store, settings: BrokerSettings, conf: Mapping[str, str]) -> BesideTables:
+    """What the checks of other designs start from in a store; nothing in one of half topics alone.
+
+    Damage: as the tables' readers.
+    Raises: UnreadableFile, FileChanged.
+    """
+    found = BesideTables(store, tuple(seen.word for seen in designs_of(store)))
+    low = settings.version_low
+    asks = low is None or low < NEVER_ASK_SINCE
+    if PREPARED_RECORDS in found.designs or (STATE_TABLE in found.designs and not asks):
+        found.notes.append(
+            f"{store.root}: nobody is ever asked for its prepared records: brokers from 3.2 on have no check for them"
+        )
+    if STATE_TABLE in found.designs and asks:
+        _take_state_table(found, conf)
+        if settings.broker_role == "SLAVE":
+            found.notes.append(f"{store.root}: a slave's timers ask nobody: this is what it would do as a master")
+    if ROCKSDB in found.designs:
+        _take_rocksdb(found)
+        if settings.broker_role == "SLAVE":
+            found.notes.append(
+                f"{store.root}: a slave checks too, no producer is connected to it, and what is not decided in time is"
+                " dropped from its table all the same"
+            )
+    return found
+
+
+# --- 3.0 and 3.1 ------------------------------------------------------------------------------------------------------
+
+
+def _take_state_table(found: BesideTables, conf: Mapping[str, str]) -> None:
+    store = found.store
+    slots = state_slots(store, found.findings)
+    size = slots.files[0].size_bytes if slots is not None else _FILE_BYTES
+    per_file = max(1, conf_integer(conf, _FILE_BYTES_KEY, size, 32) // STATE_SLOT.size_bytes)
+    if store.aborted and not store.in_use:
+        remade = _remade(found)
+        numbers, offsets, is_open = np.arange(len(remade)), remade, np.ones(len(remade), np.bool_)
+        found.notes.append(
+            f"{store.root}: its broker did not stop cleanly: the next start makes the state table anew,"
+            f" {len(remade)} slots numbered from 0, and that table is simulated"
+        )
+    elif slots is None:
+        found.notes.append(f"{store.root}: it has no state table, as slaves have none: nobody is asked")
+        return
+    else:
+        numbers, offsets, is_open = slots.numbers, slots.offsets, slots.states == PREPARED
+    found.timer_words, rows = _words(found, np.unique(offsets[is_open]))
+    own = int64s(found.timer_words["queue_offset"])
+    for number in np.unique(numbers // per_file).tolist():
+        mine = numbers // per_file == number
+        records = tuple(
+            OpenRecord(rows.get(offset, -1), offset, slot, int(own[rows[offset]]) if offset in rows else None)
+            for slot, offset in zip(numbers[mine & is_open].tolist(), offsets[mine & is_open].tolist(), strict=True)
+        )
+        file = store.place(*DIRECTORY, f"{number * per_file * STATE_SLOT.size_bytes:020d}")
+        found.timers.append((file, records, int(mine.sum()) == per_file))
+
+
+def _remade(found: BesideTables) -> Int64s:
+    """The prepared records in the table that a broker makes anew when it starts."""
+    entries = redo_entries(found.store, found.findings)
+    if entries is None:
+        why = "open ones, because the redo log is not there, out of which the next start makes the state table"
+        found.findings.append(Finding(found.store.root, "undecidable", actual=why))
+        return np.empty(0, np.int64)
+    return remade_offsets(found.store, entries, found.findings)
+
+
+# --- RocksDB ----------------------------------------------------------------------------------------------------------
+
+
+def _take_rocksdb(found: BesideTables) -> None:
+    store = found.store
+    table = rocksdb_entries(store)
+    found.findings += table.findings
+    if table.entries is None:
+        why = "those in RocksDB, because their table is not there to be read: what the check does is not known"
+        found.findings.append(Finding(store.root, "undecidable", actual=why))
+        return
+    readable = table.entries.filter(pc.is_valid(table.entries["transaction_id"]))
+    if readable.num_rows < table.entries.num_rows:
+        unread = table.entries.num_rows - readable.num_rows
+        found.notes.append(f"{store.root}: {unread} keys of its RocksDB table are passed over: they are in no 3 pieces")
+    offsets, checks = readable["half_commit_log_offset"].to_pylist(), readable["checks_count"].to_pylist()
+    open_checks: dict[int, int] = dict(zip(offsets, checks, strict=True))
+    if not table.is_complete:
+        _replay(found, open_checks, table.last_offset)
+    places = np.array(sorted(open_checks), np.int64)
+    found.key_words, rows = _words(found, places)
+    words = found.key_words.select(["queue_offset", "born_time_ms", "immunity_seconds"]).to_pylist()
+    records = []
+    for place in places.tolist():
+        row = rows.get(place, -1)
+        if row < 0:
+            records.append(OpenRecord(row, place, None, None, checks_count=open_checks[place]))
+            continue
+        number = words[row]["queue_offset"]
+        born_ms, immunity = words[row]["born_time_ms"], words[row]["immunity_seconds"]
+        records.append(OpenRecord(row, place, number, number, born_ms, open_checks[place], immunity))
+    found.keys = tuple(records)
+
+
+def _replay(found: BesideTables, open_checks: dict[int, int], last_offset: int) -> None:
+    """Put into the table what the log has behind its last half, as a broker that starts does."""
+    store = found.store
+    added = 0
+    begin = max(last_offset, store.log_begin_offset)
+    for block in scan_segments(store, found.findings, [], from_offset=begin):
+        # the last half itself is put in again: the broker leaves out what is smaller (its test is `<`)
+        halves = block.take(block.topic_is(ROCKSDB_HALF_TOPIC))
+        for row in halves_of(halves, store.root, JUDGED_HALVES).to_pylist() if len(halves) else []:
+            key = f"{row['real_topic']}{row['transaction_id']}"
+            if row["is_indexed"] and "@" not in key:
+                open_checks[row["commit_log_offset"]] = 0
+                added += 1
+        ops = block.take(block.topic_is(ROCKSDB_OP_TOPIC))
+        named = rocksdb_marks(ops, store.root)["half_commit_log_offset"].to_pylist() if len(ops) else []
+        for place in named:
+            open_checks.pop(place, None)
+    why = "its broker is running" if store.in_use else "its broker did not stop cleanly"
+    found.notes.append(
+        f"{store.root}: {why}: the RocksDB table is as old as its last flush, and the next start puts in {added} halves"
+        " of the log with 0 checks; that table is simulated"
+    )
+
+
+def _words(found: BesideTables, offsets: Int64s) -> tuple[pa.Table, dict[int, int]]:
+    """The records at some places as rows of HALVES, and the row of each place that has one.
+
+    Where one has none, what the table's broker asks for cannot be known.
+    """
+    store = found.store
+    log = store.log()
+    try:
+        blocks = blocks_at(log, offsets.tolist())
+        table = pa.Table.from_batches([halves_of(block, store.root) for block in blocks], HALVES)
+    finally:
+        log.close()
+    rows = {place: row for row, place in enumerate(table["commit_log_offset"].to_pylist())}
+    unmet = [place for place in offsets.tolist() if place not in rows and place >= store.log_begin_offset]
+    if unmet:
+        why = f"{len(unmet)} that the table has open, the first at commit-log offset {unmet[0]}, because no record"
+        found.findings.append(Finding(store.root, "undecidable", actual=f"{why} of them stands there"))
+    return table, rows

@@ -1,0 +1,112 @@
+"""With which cursors the next start of a broker begins its check, where these are not those that were written last.
+
+4.9.3 does not read config/lmqConsumerOffset.json when it starts, and a broker whose enableLmq was switched reads the
+other file: that from before the switch, or none. Without cursors the check begins at the queues' first messages, puts
+back copies of what was settled long ago, and in the end gives up on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from readers.cursors.cursors import CheckCursors, check_cursors, cursors_of_file
+from readers.model.errors import SourceError
+from readers.model.findings import Finding
+from readers.queues.consume_queue import open_queue
+from readers.store.broker_settings import BrokerSettings
+from readers.store.paths import ALWAYS, CURSOR_FILES, CursorFile, Version
+from readers.store.store import HALF_TOPIC, Store
+from verdicts.check.check_rules import NEWEST
+
+_SWITCH = "enableLmq"
+
+
+class Start(NamedTuple):
+    """The cursors of a start; `why` they are not those that were written last, None where they are."""
+
+    cursors: CheckCursors
+    why: str | None
+
+
+def starting_cursors(
+    store: Store, cursors: CheckCursors, version: Version, conf: Mapping[str, str] | None = None
+) -> Start:
+    """The cursors with which a broker of a version starts. `conf`: its configuration as far as it is known.
+
+    Source: broker/offset/LmqConsumerOffsetManager.java (4.9.3, 4.9.4), BrokerController.java.
+    """
+    file = next((one for one in CURSOR_FILES if cursors.name == one.name), None)
+    if file is None or cursors.is_supposed or cursors.half is None or cursors.op is None:
+        return Start(cursors, None)
+    wanted, begin = _wanted(file, version, conf or {}), "its check begins at the queues' first messages"
+    place = store.place("config", wanted.name)
+    if version < wanted.loaded_since:
+        started = replace(cursors, half={}, op={}, file=None)
+        return Start(started, f"broker {_dotted(version)} does not read {place} when it starts: {begin}")
+    if wanted is file:
+        return Start(cursors, None)
+    started = cursors_of_file(store, wanted)
+    words = f"with {wanted.setting} the broker reads {place} when it starts"
+    if started.half is None or started.op is None:
+        return Start(replace(started, half={}, op={}), f"{words}, which has no cursors: {begin}")
+    half = started.half.get(0)
+    return Start(started, f"{words}: {begin if half is None else f'its check begins at half {half}'}")
+
+
+def _wanted(file: CursorFile, version: Version, conf: Mapping[str, str]) -> CursorFile:
+    """The file that a broker reads: by its configuration, else the one that was written last."""
+    given = conf.get(_SWITCH)
+    usual, light = CURSOR_FILES
+    if given is None or version < (light.written_since or ALWAYS):
+        return file
+    return light if given.strip().lower() == "true" else usual
+
+
+def not_read(
+    store: Store, cursors: CheckCursors, settings: BrokerSettings, conf: Mapping[str, str] | None = None
+) -> tuple[Start, bool] | None:
+    """A start that does not go on where the check stood, of a version that the broker is, or may be (true: it is).
+
+    None where each of them goes on there.
+    """
+    low, high = settings.version_low or ALWAYS, settings.version_high or NEWEST
+    starts = [starting_cursors(store, cursors, version, conf) for version in sorted({low, high})]
+    others = [start for start in starts if start.why is not None]
+    return (others[0], len(others) == len(starts)) if others else None
+
+
+def starting_findings(
+    store: Store, settings: BrokerSettings, conf: Mapping[str, str] | None = None
+) -> Iterator[Finding]:
+    """A finding where the next start has halves before the check again that it has passed, or passes over some."""
+    cursors = check_cursors(store)
+    found = not_read(store, cursors, settings, conf)
+    if found is None or cursors.half is None:
+        return
+    (started, why), is_certain = found
+    again = _halves_between(store, (started.half or {}).get(0), cursors.half.get(0))
+    if not again:
+        return
+    perhaps = "" if is_certain else "perhaps (--broker-version): "
+    effect = f"{again} half copies are before it again" if again > 0 else f"{-again} half copies are never looked at"
+    yield Finding(
+        store.root, "cursors-not-loaded", cursors.file,
+        expected=f"the check to go on at half {cursors.half.get(0)}", actual=f"{perhaps}{why}; {effect}",
+    )  # fmt: skip
+
+
+def _halves_between(store: Store, begin: int | None, end: int | None) -> int:
+    """How many half copies that are left lie between two cursors; None is the queue's begin."""
+    try:
+        with open_queue(store, HALF_TOPIC, 0) as queue:
+            low, high = queue.min_offset, queue.max_offset
+    except SourceError:
+        return 0
+    first, past = (low if one is None else max(low, min(one, high)) for one in (begin, end))
+    return past - first
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,205 @@
+"""What a start of a broker would do with a store as it is, told before it happens.
+
+The versions that the store's broker may be of are all foreseen; what not all of them do names those that do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from readers.index.index_search import open_index
+from readers.model.columns import Int64s
+from readers.model.errors import SourceError
+from readers.model.findings import KINDS, Finding
+from readers.queues.slot_files import queue_text
+from readers.storage.segments import Segment
+from readers.store.broker_settings import BrokerSettings
+from readers.store.checkpoint import checkpoint_values
+from readers.store.store import Store
+from verdicts.startup.log_walk import LogWalk
+from verdicts.startup.losses import cut_meaning, skipped_meaning
+from verdicts.startup.queues import QueueFacts, QueueFate
+from verdicts.startup.recovery import LogFacts, Start, foresee
+from verdicts.startup.rules import possible_rules
+
+#: Queues of which one start does the same; what is beyond is told in one.
+_QUEUES_TOLD_MAX = 100
+
+
+def start_findings(
+    store: Store,
+    settings: BrokerSettings,
+    conf: Mapping[str, str],
+    log: LogFacts,
+    queues: Sequence[QueueFacts],
+    *,
+    with_dispatch: bool = True,
+) -> Iterator[Finding]:
+    """What a start would truncate, skip, delete or refuse.
+
+    `conf`: the broker's configuration as far as it is known. `with_dispatch`: also what it enters into the queues,
+    which takes that records and slots were compared.
+    Order: kind of deed, then place.
+    Damage: a file that cannot be read is told elsewhere; what depends on it is not foreseen.
+    """
+    if store.in_use:
+        return
+    why = _unforeseen(store, conf)
+    if why is not None:
+        yield Finding(store.root, "start-unforeseen", actual=why)
+        return
+    kinds = possible_rules(settings, conf)
+    told: dict[Finding, list[str]] = {}
+    for rules in kinds:
+        try:
+            start = foresee(store, conf, log, queues, rules, with_dispatch=with_dispatch)
+            for finding in _findings(store, start, log, with_dispatch=with_dispatch):
+                told.setdefault(finding, []).append(rules.name)
+        except SourceError:
+            return
+    order = {code: number for number, code in enumerate(KINDS)}
+    for finding, names in sorted(told.items(), key=lambda item: order[item[0].code]):
+        if len(names) == len(kinds):
+            yield finding
+        else:
+            known = finding.meaning or finding.kind.meaning
+            yield replace(finding, meaning=f"{known} (so brokers like {', '.join(names)}; say --broker-version)")
+
+
+def _unforeseen(store: Store, conf: Mapping[str, str]) -> str | None:
+    """Why nothing can be foreseen; None where it can."""
+    if store.has_rocksdb_queues:
+        return "the consume queues are in RocksDB"
+    if conf.get("enableDLegerCommitLog") == "true" or any(
+        entry.name.startswith("dledger-") for entry in store.files.entries(store.root)
+    ):
+        return "its log is DLedger's"
+    if conf.get("duplicationEnable") == "true":
+        return "duplicationEnable=true: what was confirmed decides"
+    if store.has("epochFileCheckpoint"):
+        return "a controller decides what of its log counts"
+    return None
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _findings(store: Store, start: Start, log: LogFacts, *, with_dispatch: bool) -> Iterator[Finding]:
+    yield from start.refused
+    if start.refused:
+        return
+    for segment in start.left_out:
+        if segment.base_offset < log.end_offset:
+            yield Finding(
+                store.root, "start-leaves-out", segment.file, 0, segment.size_bytes, segment.base_offset,
+                expected=f"records up to {log.end_offset}",
+                actual=f"the broker leaves out {start.left_out_for}, which has another length, and every later file",
+            )
+    if start.walk is None:
+        if start.fates and (start.rules.destroys_queues_without_log or store.aborted):
+            yield Finding(store.root, "start-deletes-queues", store.place("consumequeue"),
+                          actual=f"{len(start.fates)} consume queues")
+        return
+    if start.waits_at is not None:
+        yield Finding(
+            store.root, "start-endless", commit_log_offset=start.waits_at,
+            expected=f"a file with commit-log offset {start.waits_at}", actual="none",
+        )
+    yield from _log_findings(store, start.walk, store.commit_log[: len(store.commit_log) - len(start.left_out)], log)
+    if store.aborted:
+        yield from _index_findings(store, store.commit_log[start.walk.start].base_offset)
+    if start.walk.end_offset >= log.end_offset:
+        yield from _queue_findings(store, start.fates)
+    if with_dispatch and start.waits_at is None:
+        yield from _entered_findings(store, start.fates)
+
+
+def _log_findings(store: Store, walk: LogWalk, segments: Sequence[Segment], log: LogFacts) -> Iterator[Finding]:
+    """What is cut, and which of the files that are loaded are deleted."""
+    if walk.end_offset >= log.end_offset:
+        return
+    segment = segments[walk.stopped_in]
+    cut_bytes = min(segment.end_offset, log.end_offset) - walk.end_offset
+    meaning = cut_meaning(store, walk.end_offset)
+    if cut_bytes > 0:
+        yield Finding(
+            store.root, "start-cuts-log", segment.file, walk.end_offset - segment.base_offset, cut_bytes,
+            walk.end_offset, expected=f"records up to {log.end_offset}",
+            actual=f"the log ends at {walk.end_offset}, at {walk.why}", meaning=meaning,
+        )
+    for later in segments:
+        if walk.end_offset < later.base_offset < log.end_offset:
+            yield Finding(
+                store.root, "start-deletes-segment", later.file, 0, later.size_bytes, later.base_offset,
+                expected=f"records up to {log.end_offset}", actual=f"the log ends at {walk.end_offset}",
+                meaning=meaning if cut_bytes <= 0 else None,
+            )
+
+
+def _index_findings(store: Store, from_offset: int) -> Iterator[Finding]:
+    """Index files that a start after a crash deletes, and makes again only from the place where its walk begins.
+
+    Source: store/index/IndexService.java load; FORMATS 2.12.
+    """
+    known_ms = checkpoint_values(store).get("index_msg_time_ms", 0)
+    for index in open_index(store).files:
+        if index.wrong() is None and index.header["end_time_ms"] > known_ms and index.begin_offset < from_offset:
+            yield Finding(
+                store.root, "start-deletes-index", index.segment.file, commit_log_offset=index.begin_offset,
+                expected=f"keys from commit-log offset {index.begin_offset} on",
+                actual=f"keys from {from_offset} on when it is made again",
+            )
+
+
+def _queue_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Finding]:
+    """Queues that are cut for what stands in them; where the log is cut, all are cut with it, and that is told."""
+    cut = [fate for fate in fates if fate.reason and fate.left_end < fate.facts.used_end]
+    for fate in cut[:_QUEUES_TOLD_MAX]:
+        size, left = fate.facts.files.layout.size_bytes, fate.left_end
+        segment = next(
+            (one for one in fate.facts.files.segments if one.base_offset <= left * size < one.end_offset), None
+        )
+        yield Finding(
+            store.root, "start-cuts-queue", None if segment is None else segment.file,
+            None if segment is None else left * size - segment.base_offset, (fate.facts.used_end - left) * size,
+            expected=f"{fate.facts.used_end} slots in {queue_text(fate.facts.name)}",
+            actual=f"{left}, for {fate.reason if left == fate.cut_end else f'slot {left} cannot be'}",
+        )
+
+
+def _entered_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Finding]:
+    skipped = [fate for fate in fates if len(fate.skipped)]
+    for fate in skipped[:_QUEUES_TOLD_MAX]:
+        yield _records_finding(
+            store, "start-skips", fate.skipped, f"its slot in {queue_text(fate.facts.name)}",
+            f"none; the queue goes on at {fate.end}", skipped_meaning(store, fate.facts.name, fate.skipped),
+        )
+    for fate in [fate for fate in fates if len(fate.shifted)][:_QUEUES_TOLD_MAX]:
+        number = int(fate.shifted[0, 2])
+        actual = "another slot"
+        if fate.kept_from >= 0:
+            actual = f"slots {fate.cut_end} to {fate.kept_from - 1}, over those of other records"
+        yield _records_finding(
+            store, "start-shifts", fate.shifted, f"slot {number} of {queue_text(fate.facts.name)}", actual, None,
+        )
+    for fate in [fate for fate in fates if len(fate.entered)][:_QUEUES_TOLD_MAX]:
+        yield _records_finding(
+            store, "start-enters", fate.entered, f"its slot in {queue_text(fate.facts.name)}", None, None,
+        )
+
+
+def _records_finding(
+    store: Store, code: str, rows: Int64s, expected: str, actual: str | None,
+    meaning: str | None,
+) -> Finding:
+    offset, length, _ = rows[0].tolist()
+    log = store.log()
+    segment = log.segment_at(offset)
+    log.close()
+    more = f", and those of {len(rows) - 1} more records" if len(rows) > 1 else ""
+    return Finding(
+        store.root, code, None if segment is None else segment.file,
+        None if segment is None else offset - segment.base_offset, length, offset,
+        expected=expected + more, actual=actual, meaning=meaning,
+    )

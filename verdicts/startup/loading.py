@@ -1,0 +1,81 @@
+"""Which files of a directory a start loads, and of which length they must be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from readers.storage.places import Entry
+from readers.storage.segments import Segment
+from readers.store.store import Store
+from verdicts.startup.rules import RecoveryRules
+
+_SLOT_BYTES = 20
+
+
+def entries(store: Store, directory: str) -> list[Entry]:
+    """What is in a directory, by name; nothing where it cannot be listed."""
+    try:
+        return sorted(store.files.entries(directory), key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def log_directories(store: Store) -> list[str]:
+    """The directories of the log."""
+    return list(store.commit_log_directories) or [store.place("commitlog")]
+
+
+def log_file_bytes(store: Store, conf: Mapping[str, str]) -> int:
+    """How long each file of the log must be: as configured, else as most are."""
+    configured = _configured(conf, "mappedFileSizeCommitLog", "mapedFileSizeCommitLog")
+    return configured or _usual([entries(store, directory) for directory in log_directories(store)])
+
+
+def queue_file_bytes(store: Store, conf: Mapping[str, str]) -> int:
+    """How long each file of a simple queue must be: as configured, in whole slots, else as most are."""
+    configured = _configured(conf, "mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue")
+    if configured:
+        return -(-configured // _SLOT_BYTES) * _SLOT_BYTES
+    return _usual([entries(store, store.queue_directory(topic, queue_id)) for topic, queue_id in store.queues()])
+
+
+def left_out(found: Sequence[Entry], size: int, rules: RecoveryRules) -> Entry | None:
+    """The first entry that a start leaves out with all behind it; None where it loads all, or refuses to start.
+
+    Shape: `found` are the entries of one directory by name; `size` is the length that its files must have, in bytes.
+    Source: store/MappedFileQueue.java load until 4.4.0, and in 4.9.2; docs/starts.md.
+    """
+    if rules.refuses_other_sizes:
+        return None
+    return next((entry for entry in found if entry.is_directory or entry.size_bytes != size), None)
+
+
+def loaded(segments: Sequence[Segment], first_left_out: Entry | None) -> list[Segment]:
+    """The files that are loaded, given the first entry that is not.
+
+    Order: by name, as brokers sort them.
+    """
+    if first_left_out is None:
+        return list(segments)
+    return [segment for segment in segments if _name(segment) < first_left_out.name]
+
+
+def _name(segment: Segment) -> str:
+    return segment.file.rpartition("/")[2]
+
+
+def _configured(conf: Mapping[str, str], *names: str) -> int | None:
+    for name in names:
+        text = conf.get(name, "")
+        if text.isdecimal():
+            return int(text)
+    return None
+
+
+def _usual(directories: list[list[Entry]]) -> int:
+    """The length that most files have: the configured one is not in the store."""
+    sizes = Counter(
+        entry.size_bytes for found in directories for entry in found if entry.is_file and entry.size_bytes
+    )
+    return sizes.most_common(1)[0][0] if sizes else 0

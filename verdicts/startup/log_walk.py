@@ -1,0 +1,190 @@
+"""A broker's own walk over its log when it starts: from some file on, record by record, to where it ends.
+
+It is blinder than ours in places (it looks at no record's own offset) and stricter in others (one wrong CRC ends the
+log). Where our scan found records sound and their CRCs right, both agree; so only the other places are looked at here.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from readers.log.record_layout import (
+    AT,
+    BORN_V6,
+    IPV6_EXTRA_BYTES,
+    MAGIC_BLANK,
+    MAGIC_V2,
+    NAME_END,
+    RECORD,
+    RECORD_BYTES_MIN,
+    STORE_V6,
+    VALUE_END,
+)
+from readers.model.columns import Int64s
+from readers.storage.segments import OpenFile, Segment
+from readers.store.store import SCHEDULE_TOPIC
+from verdicts.startup.rules import RecoveryRules
+
+RECORD_OK, BLANK_OK, MISMATCH, END = "record", "blank", "mismatch", "end"
+_JAVA_INTEGER = re.compile(rb"[+-]?\d{1,10}")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a broker makes of the bytes at one place. Units: bytes; `read_bytes`: how far it read on."""
+
+    kind: str
+    length_bytes: int = 0
+    read_bytes: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogWalk:
+    """Where a start begins to walk and where it finds the end of the log.
+
+    Shape: `start`: number of the file it begins with; `stopped_in`: of the file it ends in. `why`: what ended it.
+    Units: commit-log offsets in bytes.
+    """
+
+    start: int
+    stopped_in: int
+    end_offset: int
+    why: str
+
+
+def check_record(file: OpenFile, position: int, rules: RecoveryRules) -> Checked:
+    """What a broker says of the record at a position of a file.
+
+    Raises: FileChanged, UnreadableFile.
+    Source: store/CommitLog.java checkMessageAndReturnSize; FORMATS 2.10.
+    """
+    head = file.read(position, RECORD.size_bytes + 2 * IPV6_EXTRA_BYTES)
+    if len(head) < 8:
+        return Checked(END, why="the file ends without a blank record")
+    length = _signed(head, 0, 4)
+    magic = _signed(head, 4, 4) & 0xFFFFFFFF
+    if rules.bounds_lengths and file.size_bytes - position < length:
+        return Checked(END, why=f"a length of {length} bytes, more than the file has left")
+    if magic == MAGIC_BLANK:
+        return Checked(BLANK_OK)
+    if magic not in rules.magics:
+        return Checked(END, why="zeros" if not any(head[:8]) else f"no magic code but {magic:08x}")
+    if length < RECORD_BYTES_MIN:
+        return Checked(END, why=f"a length of {length} bytes")
+    flags = _signed(head, AT["sys_flag"], 4)
+    extra = sum(IPV6_EXTRA_BYTES for bit in (BORN_V6, STORE_V6) if flags & bit) if rules.knows_ipv6 else 0
+    if len(head) < RECORD.size_bytes + extra:
+        return Checked(END, why="the file ends inside a record's header")
+    return _check_parts(file, position, head, length, extra, is_v2=magic == MAGIC_V2)
+
+
+def _check_parts(file: OpenFile, position: int, head: bytes, length: int, extra: int, *, is_v2: bool) -> Checked:
+    """What lies behind the header: body, topic, properties; each must fit into the record's length and the file."""
+    body_length = _signed(head, AT["body_length_bytes"] + extra, 4)
+    place = position + RECORD.size_bytes + extra
+    if body_length > 0:
+        if body_length > length or place + body_length > file.size_bytes:
+            return Checked(END, why=f"a body of {body_length} bytes")
+        if zlib.crc32(file.read(place, body_length)) & 0x7FFFFFFF != _signed(head, AT["body_crc"], 4):
+            return Checked(END, why="a body that does not match its CRC")
+        place += body_length
+    width = 2 if is_v2 else 1
+    topic_length = _signed(file.read(place, width).ljust(1, b"\xff"), 0, width)
+    place += width
+    if topic_length < 0 or topic_length > length or place + topic_length + 2 > file.size_bytes:
+        return Checked(END, why=f"a topic of {topic_length} bytes")
+    topic = file.read(place, topic_length)
+    place += topic_length
+    properties_length = _signed(file.read(place, 2), 0, 2)
+    place += 2
+    properties = b""
+    if properties_length > 0:
+        if properties_length > length or place + properties_length > file.size_bytes:
+            return Checked(END, why=f"properties of {properties_length} bytes")
+        properties = file.read(place, properties_length)
+        place += properties_length
+    if _has_bad_number(topic, properties):
+        return Checked(END, why="a property that should be a number")
+    if place - position != length:
+        return Checked(MISMATCH, length, place - position, why=f"a length of {length} bytes where the parts have "
+                       f"{place - position}")
+    return Checked(RECORD_OK, length, length)
+
+
+def _signed(data: bytes, at: int, width: int) -> int:
+    return int.from_bytes(data[at : at + width], "big", signed=True)
+
+
+def _has_bad_number(topic: bytes, properties: bytes) -> bool:
+    """Whether a property that the walk parses is no number: the exception ends the log."""
+    if topic != SCHEDULE_TOPIC.encode() or b"DELAY" not in properties:
+        return False
+    pairs = dict(
+        pair.split(bytes([NAME_END]), 1) for pair in properties.split(bytes([VALUE_END])) if bytes([NAME_END]) in pair
+    )
+    value = pairs.get(b"DELAY")
+    return value is not None and not _JAVA_INTEGER.fullmatch(value)
+
+
+def walk_log(
+    segments: Sequence[Segment], start: int, breaks: Mapping[str, Int64s], rules: RecoveryRules, *, is_abnormal: bool
+) -> LogWalk:
+    """Where a walk from file number `start` on ends.
+
+    `breaks`: file → rows [from, to) of what is no sound record with a right CRC, blank and unused bytes too, ascending.
+    Raises: FileChanged, UnreadableFile.
+    """
+    counted = 0
+    for number in range(start, len(segments)):
+        counted, why = _walk_file(segments[number], breaks, rules, is_abnormal=is_abnormal)
+        if why is not None:
+            return LogWalk(start, number, segments[number].base_offset + counted, why)
+    return LogWalk(start, len(segments) - 1, segments[-1].base_offset + counted, "the last file is full")
+
+
+def _walk_file(
+    segment: Segment, breaks: Mapping[str, Int64s], rules: RecoveryRules, *, is_abnormal: bool
+) -> tuple[int, str | None]:
+    """How many bytes of a file are counted as records, and why the walk ends in it; None: it goes on in the next."""
+    rows = breaks.get(segment.file, np.empty((0, 2), np.int64))
+    ends = set(rows[:, 1].tolist())
+    position = counted = 0
+    is_in_step = True
+    with segment.open() as file:
+        while True:
+            if is_in_step:  # what follows is sound up to the next break
+                at = int(np.searchsorted(rows[:, 0], position))
+                stop = int(rows[at, 0]) if at < len(rows) else segment.size_bytes
+                counted += stop - position
+                position = stop
+            found = check_record(file, position, rules)
+            if found.kind == BLANK_OK:
+                return counted, None
+            is_passed = found.kind == RECORD_OK or (
+                found.kind == MISMATCH and is_abnormal and rules.counts_mismatched
+            )
+            if not is_passed:
+                return counted, found.why
+            counted += found.length_bytes
+            position += found.read_bytes
+            is_in_step = position in ends
+
+
+def first_record(segment: Segment, rules: RecoveryRules) -> tuple[int, int] | None:
+    """Its own offset and the store time of the record that a file begins with; None where there is no magic code.
+
+    Raises: FileChanged, UnreadableFile.
+    Source: store/CommitLog.java isMappedFileMatchedRecover.
+    """
+    with segment.open() as file:
+        head = file.read(0, RECORD.size_bytes + IPV6_EXTRA_BYTES)
+    if len(head) < RECORD.size_bytes or _signed(head, 4, 4) & 0xFFFFFFFF not in rules.magics:
+        return None
+    shift = IPV6_EXTRA_BYTES if rules.knows_ipv6 and _signed(head, AT["sys_flag"], 4) & BORN_V6 else 0
+    return _signed(head, AT["commit_log_offset"], 8), _signed(head, AT["store_time_ms"] + shift, 8)

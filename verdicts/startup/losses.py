@@ -1,0 +1,108 @@
+"""What a start would lose, in words of transactions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from readers.cursors.cursors import check_cursors
+from readers.log.properties import UNIQ_KEY
+from readers.log.record_at import blocks_at
+from readers.log.record_block import Block
+from readers.log.record_layout import COMMIT, TRANSACTION_MASK
+from readers.log.splits import plan_splits
+from readers.model.columns import Int64s
+from readers.model.errors import SourceError
+from readers.queues.slot_files import QueueName, topic_text
+from readers.storage.segments import SegmentedLog
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
+
+_NAMED_MAX = 3
+_LOOKED_AT_MAX = 10_000
+#: Kind of record → what its loss means.
+_MEANINGS = {
+    "half": "their transactions are never asked for again, unless another copy is left",
+    "op": "what they ended is asked for again, and may be delivered again",
+    "final": "consumers that are not past them never get them; their transactions are asked for again where no op is "
+    "left",
+    "discard copy": "the copies of what was given up on are gone",
+    "other message": "consumers that are not past them never get them",
+}
+
+
+def cut_meaning(store: Store, from_offset: int) -> str:
+    """What is lost with the records from a place of the log on."""
+    counts: Counter[str] = Counter()
+    ids: list[str] = []
+    for split in plan_splits([store], from_offset=from_offset):
+        for block in split.scan():
+            _count(block, counts, ids)
+    return _said("lost", counts, ids)
+
+
+def skipped_meaning(store: Store, name: QueueName, rows: Int64s) -> str:
+    """What it means that records are never in their queue."""
+    counts: Counter[str] = Counter()
+    ids: list[str] = []
+    log = store.log()
+    try:
+        for block in _blocks(log, rows[:_LOOKED_AT_MAX, 0].tolist()):
+            _count(block, counts, ids)
+    finally:
+        log.close()
+    if topic_text(name[1]) == HALF_TOPIC and counts["half"]:
+        return f"{_amount('half', len(rows))} never checked{_open(store, rows)}: {_MEANINGS['half']}{_named(ids)}"
+    more = f"; of {len(rows)} records, the first {_LOOKED_AT_MAX} were counted" if len(rows) > _LOOKED_AT_MAX else ""
+    return _said("never seen", counts, ids) + more
+
+
+def _open(store: Store, rows: Int64s) -> str:
+    """How many of some half copies the check has not come to yet; nothing where its cursor is not known."""
+    cursor = (check_cursors(store).half or {}).get(0)
+    if cursor is None:
+        return ""
+    return f", {int((rows[:, 2] >= cursor).sum())} of which the check has not come to yet"
+
+
+def _blocks(log: SegmentedLog, offsets: list[int]) -> Iterator[Block]:
+    try:
+        yield from blocks_at(log, offsets)
+    except SourceError:
+        return
+
+
+def _count(block: Block, counts: Counter[str], ids: list[str]) -> None:
+    is_final = (block.sys_flag & TRANSACTION_MASK) == COMMIT
+    left = np.ones(len(block), np.bool_)
+    for kind, topic in (("half", HALF_TOPIC), ("op", OP_TOPIC), ("discard copy", DISCARD_TOPIC)):
+        rows = block.topic_is(topic)
+        counts[kind] += int(rows.sum())
+        left &= ~rows
+        if kind == "half" and rows.any() and len(ids) <= _NAMED_MAX:
+            ids.extend(value for value in block.take(rows).properties.text(UNIQ_KEY).to_pylist() if value)
+    counts["final"] += int((left & is_final).sum())
+    counts["other message"] += int((left & ~is_final).sum())
+
+
+def _said(what: str, counts: Counter[str], ids: list[str]) -> str:
+    parts = [f"{_amount(kind, counts[kind])} {what}: {meaning}" for kind, meaning in _MEANINGS.items() if counts[kind]]
+    return "; ".join(parts) + _named(ids) if parts else "no record is lost"
+
+
+def amount(kind: str, number: int) -> str:
+    """So many records of a kind, in words."""
+    plural = {"half": "halves", "discard copy": "discard copies"}.get(kind, f"{kind}s")
+    return f"1 {kind}" if number == 1 else f"{number} {plural}"
+
+
+def _amount(kind: str, number: int) -> str:
+    return f"{amount(kind, number)} {'is' if number == 1 else 'are'}"
+
+
+def _named(ids: list[str]) -> str:
+    if not ids:
+        return ""
+    unique = list(dict.fromkeys(ids))
+    return f" (halves of {', '.join(unique[:_NAMED_MAX])}{' and others' if len(unique) > _NAMED_MAX else ''})"

@@ -1,0 +1,229 @@
+"""What a start makes of the consume queues: where each is cut, and which records it enters again, or never.
+
+A broker reads the last three files of a queue up to the first entry that cannot be, cuts what points behind the end of
+the log, and then enters records by rules that can leave some out for ever (FORMATS 3.2, 3.3). Only the slots that no
+record agrees with, and the records without a slot, are looked at: of the others nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from readers.model.columns import Bools, Int64s
+from readers.model.ranges import inside
+from readers.queues.queue_parts import QueuePart
+from readers.queues.slot_files import QueueName, SlotFiles
+from readers.storage.places import Entry
+from readers.storage.segments import Segment
+from verdicts.startup.loading import loaded
+from verdicts.startup.rules import RecoveryRules
+
+#: What becomes of a record that a queue lacks; `_KEPT`: its old slot counts again.
+_SKIPPED, _ENTERED, _SHIFTED, _KEPT = range(4)
+
+
+@dataclass(slots=True)
+class QueueFacts:
+    """What a verification knows of one simple queue.
+
+    Shape: `invalid`: rows [from, to) of slots that cannot be; `doubted`: of all that no record agrees with.
+           `records`: the runs of slots that agree with a record, and the records that lack theirs.
+    """
+
+    name: QueueName
+    files: SlotFiles
+    used_end: int
+    records: QueuePart
+    invalid: Int64s
+    doubted: Int64s
+
+
+@dataclass(slots=True)
+class QueueFate:
+    """What a start does with one queue.
+
+    Shape: numbers of slots: what was there ended at `used_end`, what is left at `cut_end`, and after all was entered
+           again at `end`; `first` is the first that is no filler. `segments`: the files that are loaded. `reason` of
+           the cut. `rows` are of records that the queue lacks: commit-log offset, length, number; `outcomes` go with
+           them. `kept_from`: from here to `end` old slots count again; -1 where none do.
+    """
+
+    facts: QueueFacts
+    segments: Sequence[Segment]
+    cut_end: int
+    maximum: int
+    reason: str = ""
+    end: int = 0
+    first: int = 0
+    kept_from: int = -1
+    rows: Int64s = field(default_factory=lambda: np.empty((0, 3), np.int64))
+    outcomes: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+
+    @property
+    def left_end(self) -> int:
+        """Where the slots that were there end now."""
+        return self.end if self.kept_from >= 0 else self.cut_end
+
+    @property
+    def entered(self) -> Int64s:
+        """The records that get the slot that they say."""
+        return self._of(_ENTERED)
+
+    @property
+    def shifted(self) -> Int64s:
+        """The records that get another slot."""
+        return self._of(_SHIFTED)
+
+    @property
+    def skipped(self) -> Int64s:
+        """The records that get none."""
+        return self._of(_SKIPPED)
+
+    def _of(self, outcome: int) -> Int64s:
+        found: Int64s = self.rows[self.outcomes == outcome]
+        return found
+
+
+def recovered(facts: QueueFacts, rules: RecoveryRules, first_left_out: Entry | None) -> QueueFate:
+    """A queue as it is before the log is walked: read up to the first entry that cannot be.
+
+    `first_left_out`: what the start does not load of its directory, with all behind it.
+    Raises: FileChanged, UnreadableFile.
+    Source: store/ConsumeQueue.java recover.
+    """
+    segments = loaded(facts.files.segments, first_left_out)
+    size = facts.files.layout.size_bytes
+    first = facts.files.first if segments else 0
+    end = last = first
+    is_cut = False
+    reason = ""
+    if first_left_out is not None and len(segments) < len(facts.files.segments):
+        name = first_left_out.name
+        reason = f"the broker leaves out {name}, which has another length, and every later file"
+    for segment in segments[max(0, len(segments) - 3) :]:
+        begin = segment.base_offset // size
+        past = segment.end_offset // size
+        bad = facts.invalid[facts.invalid[:, 1] > begin]
+        stop = min(past, facts.used_end, int(bad[0, 0]) if len(bad) else past)
+        end = max(begin, stop)
+        last = end if end > begin else last
+        if end < past:
+            is_cut = end < facts.used_end
+            break
+    maximum = _maximum(facts, last, rules) if last > first else -1
+    return QueueFate(facts, segments, end, maximum, f"slot {end} cannot be" if is_cut else reason)
+
+
+def _maximum(facts: QueueFacts, end: int, rules: RecoveryRules) -> int:
+    """How far into the log a queue reaches, as the broker counts it, if it ends before slot `end`."""
+    slot = facts.files.read(end - 1, end)[0]
+    offset = int(slot["commit_log_offset"])
+    return offset + int(slot["record_length_bytes"]) if rules.queue_maximum_is_end else offset
+
+
+def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubted: bool) -> None:
+    """Cut a queue where it points behind the end of the log. `only_doubted`: slots that agree with records do not.
+
+    Raises: FileChanged, UnreadableFile.
+    Source: store/ConsumeQueue.java truncateDirtyLogicFiles.
+    """
+    facts = fate.facts
+    if not fate.segments:
+        fate.maximum = end_offset
+        return
+    if only_doubted and not len(facts.doubted):
+        return
+    size = facts.files.layout.size_bytes
+    for segment in reversed(fate.segments):
+        begin, past = segment.base_offset // size, min(segment.end_offset // size, facts.used_end)
+        if begin >= max(fate.cut_end, facts.files.first + 1) and begin > facts.files.first:
+            continue  # recovery has deleted it
+        slots = facts.files.read(begin, max(begin + 1, past))
+        offsets = slots["commit_log_offset"].astype(np.int64)
+        if offsets[0] >= end_offset:
+            fate.cut_end, fate.maximum = begin, end_offset
+            fate.reason = f"it points behind {end_offset}, the end of the log"
+            continue
+        stops = (offsets >= end_offset) | (offsets < 0) | (slots["record_length_bytes"] <= 0)
+        stops[0] = False
+        kept = int(stops.argmax()) if stops.any() else len(slots)
+        if begin + kept < fate.cut_end:
+            fate.reason = f"slot {begin + kept} points behind {end_offset}, the end of the log"
+        fate.cut_end = min(fate.cut_end, begin + kept)
+        fate.maximum = _maximum(facts, fate.cut_end, rules) if fate.cut_end > begin else end_offset
+        return
+
+
+def enter(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s], Bools], end_offset: int) -> None:
+    """Enter into a queue what it lacks, by the broker's rules. `is_dispatched`: which places a start dispatches.
+
+    Raises: FileChanged, UnreadableFile.
+    Source: store/ConsumeQueue.java putMessagePositionInfo; FORMATS 3.3.
+    """
+    current, maximum = fate.cut_end, fate.maximum
+    has_files = bool(fate.segments)
+    fate.first = fate.facts.files.first if has_files else 0
+    rows = _lacking(fate, end_offset)
+    fate.rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    fate.outcomes = np.full(len(rows), _SKIPPED, np.uint8)
+    for place in np.flatnonzero(is_dispatched(fate.rows[:, 0])):
+        offset, length, number = fate.rows[place].tolist()
+        reached = offset + length if rules.queue_maximum_is_end else offset
+        if reached <= maximum or (number and current > number):
+            continue
+        if not has_files:
+            fate.first, current, has_files = number, number, True
+        fate.outcomes[place] = _ENTERED if current == number else _SHIFTED
+        current += 1
+        maximum = reached
+    fate.end, fate.maximum = current, maximum
+
+
+def read_again(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubted: bool) -> None:
+    """Cut a queue as `cut_at` does, after records were entered: its last file is read from the begin, so that old slots
+    behind the entered ones count again, up to the first that cannot be.
+
+    Raises: FileChanged, UnreadableFile.
+    Source: store/queue/ConsumeQueueStore.java truncateDirty (5.3.4 and later), ConsumeQueue.java
+            truncateDirtyLogicFiles; docs/starts.md.
+    """
+    facts, entered_end = fate.facts, fate.end
+    if entered_end == fate.cut_end:
+        cut_at(fate, end_offset, rules, only_doubted=only_doubted)
+        fate.end = fate.cut_end
+        return
+    size = facts.files.layout.size_bytes
+    place = fate.cut_end * size
+    segment = next((one for one in fate.segments if one.base_offset <= place < one.end_offset), None)
+    if segment is None or not segment.base_offset <= entered_end * size < segment.end_offset:
+        return  # the last file is a new one: behind what was entered are zeros
+    slots = facts.files.read(entered_end, max(entered_end, min(segment.end_offset // size, facts.used_end)))
+    offsets = slots["commit_log_offset"].astype(np.int64)
+    stops = (offsets >= end_offset) | (offsets < 0) | (slots["record_length_bytes"] <= 0)
+    kept = int(stops.argmax()) if stops.any() else len(slots)
+    if not kept:
+        return
+    fate.kept_from, fate.end = entered_end, entered_end + kept
+    fate.maximum = _maximum(facts, fate.end, rules)
+    agree = inside(facts.records.runs, fate.rows[:, 2])
+    has_old_slot = (fate.rows[:, 2] >= fate.kept_from) & (fate.rows[:, 2] < fate.end) & agree
+    fate.outcomes[has_old_slot & (fate.outcomes == _SKIPPED)] = _KEPT
+
+
+def _lacking(fate: QueueFate, end_offset: int) -> Int64s:
+    """Records before the end of the log that are not in the queue as it was cut: offset, length, number."""
+    facts = fate.facts
+    records = facts.records
+    rows = (records.numbers >= fate.cut_end) & (records.offsets < end_offset)
+    lacking = np.stack([records.offsets[rows], records.lengths[rows], records.numbers[rows]], axis=1)
+    if fate.cut_end >= facts.used_end:
+        return lacking
+    numbers = np.arange(fate.cut_end, facts.used_end)
+    slots = facts.files.read(fate.cut_end, facts.used_end)
+    offsets, lengths = (slots[name].astype(np.int64) for name in ("commit_log_offset", "record_length_bytes"))
+    good = inside(records.runs, numbers) & (offsets < end_offset)
+    return np.concatenate([lacking, np.stack([offsets[good], lengths[good], numbers[good]], axis=1)])

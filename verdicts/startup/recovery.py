@@ -1,0 +1,207 @@
+"""What a start of a broker does with a store as it is: nothing is read that a verification has not seen before.
+
+A start loads the files, recovers each queue, walks the log from some file on to where it ends, cuts files and queues
+there, and enters what the queues lack. The order is the broker's, because each step rests on the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from readers.model.columns import Bools, Int64s
+from readers.model.findings import Finding
+from readers.queues.slot_files import topic_text
+from readers.storage.segments import Segment
+from readers.store.checkpoint import checkpoint_values
+from readers.store.store import Store
+from verdicts.startup.loading import entries, left_out, loaded, log_directories, log_file_bytes, queue_file_bytes
+from verdicts.startup.log_walk import LogWalk, check_record, first_record, walk_log
+from verdicts.startup.queues import QueueFacts, QueueFate, cut_at, enter, read_again, recovered
+from verdicts.startup.refusals import refusals
+from verdicts.startup.rules import RecoveryRules
+
+_CHECKPOINT_LAG_MS = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """What a verification knows of a log.
+
+    Shape: `breaks`: file → rows [from, to) of all that is no sound record with a right CRC; ascending.
+    Units: `end_offset`: commit-log offset past the last sound record, in bytes.
+    """
+
+    breaks: Mapping[str, Int64s]
+    end_offset: int
+
+
+@dataclass(slots=True)
+class Start:
+    """All that a start does.
+
+    Shape: `walk` is None where no log is left, `refused` is not empty where the broker ends. `waits_at`: the commit-log
+           offset, in no file, that it waits for before it serves anyone; what it enters until then is not foreseen.
+           `left_out`: files of the log that it does not load, because of an entry named `left_out_for`.
+    """
+
+    rules: RecoveryRules
+    refused: list[Finding]
+    walk: LogWalk | None = None
+    fates: Sequence[QueueFate] = ()
+    waits_at: int | None = None
+    left_out: Sequence[Segment] = ()
+    left_out_for: str = ""
+
+
+
+def foresee(
+    store: Store,
+    conf: Mapping[str, str],
+    log: LogFacts,
+    queues: Sequence[QueueFacts],
+    rules: RecoveryRules,
+    *,
+    with_dispatch: bool = True,
+) -> Start:
+    """What a start by some rules does.
+
+    Raises: SourceError where something that it depends on cannot be read.
+    """
+    refused = list(refusals(store, conf, rules))
+    if refused:
+        return Start(rules, refused)
+    fates = _recovered_queues(store, conf, queues, rules)
+    maximum = max((fate.maximum for fate in fates), default=-1)
+    segments, left_out_for = _loaded_log(store, conf, rules)
+    start = Start(rules, [], None, fates, left_out_for=left_out_for)
+    if left_out_for:
+        start.left_out = store.commit_log[len(segments) :]
+    if not segments:
+        return start
+    first = _start_file(store, segments, conf, maximum, rules)
+    walk = start.walk = walk_log(segments, first, log.breaks, rules, is_abnormal=store.aborted)
+    if rules.reads_queues_again and with_dispatch:
+        dispatched = _dispatched(store, segments, walk, maximum, maximum, rules)
+        for fate in fates:
+            enter(fate, rules, dispatched, walk.end_offset)
+        if max((fate.maximum for fate in fates), default=-1) >= walk.end_offset:
+            for fate in fates:
+                read_again(fate, walk.end_offset, rules, only_doubted=walk.end_offset >= log.end_offset)
+        return start
+    is_cut = maximum >= walk.end_offset if rules.cuts_queues_after_clean_stop else store.aborted
+    if is_cut:
+        # What a broker before 4.3.2 cuts after a crash it has filled before: a queue without a file has one by then.
+        for fate in fates if rules.cuts_queues_after_clean_stop else [one for one in fates if one.segments]:
+            cut_at(fate, walk.end_offset, rules, only_doubted=walk.end_offset >= log.end_offset)
+    after = max((fate.maximum for fate in fates), default=-1)
+    if rules.dispatches == "behind_queues":
+        start.waits_at = _gap_behind(segments, max(after, segments[0].base_offset), walk.end_offset)
+    if with_dispatch and start.waits_at is None:
+        dispatched = _dispatched(store, segments, walk, maximum, after, rules)
+        for fate in fates:
+            enter(fate, rules, dispatched, walk.end_offset)
+    return start
+
+
+def _loaded_log(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> tuple[list[Segment], str]:
+    """The files of the log that a start loads, and the name of the first entry that it leaves out with all behind it.
+
+    An empty last file is deleted from 5.1.3 on.
+    """
+    segments = list(store.commit_log)
+    if segments and not segments[-1].size_bytes and rules.deletes_empty_last:
+        segments.pop()
+    if rules.refuses_other_sizes:
+        return segments, ""
+    found = sorted(
+        (entry for directory in log_directories(store) for entry in entries(store, directory)), key=lambda one: one.name
+    )
+    missing = left_out(found, log_file_bytes(store, conf), rules)
+    return loaded(segments, missing), "" if missing is None else missing.name
+
+
+def _recovered_queues(
+    store: Store, conf: Mapping[str, str], queues: Sequence[QueueFacts], rules: RecoveryRules
+) -> list[QueueFate]:
+    """The queues as they are before the log is walked."""
+    size = 0 if rules.refuses_other_sizes else queue_file_bytes(store, conf)
+    fates = []
+    for facts in queues:
+        directory = store.queue_directory(topic_text(facts.name[1]), facts.name[2])
+        missing = None if rules.refuses_other_sizes else left_out(entries(store, directory), size, rules)
+        fates.append(recovered(facts, rules, missing))
+    return fates
+
+
+def _start_file(
+    store: Store, segments: Sequence[Segment], conf: Mapping[str, str], maximum: int, rules: RecoveryRules
+) -> int:
+    """Number of the file with which the walk begins.
+
+    Source: store/CommitLog.java recoverNormally, recoverAbnormally, isMappedFileMatchedRecover; FORMATS 2.11.
+    """
+    first = 0 if rules.files_back_max is None else max(0, len(segments) - rules.files_back_max)
+    if not store.aborted:
+        if rules.starts_three_files_back:
+            return max(0, len(segments) - 3)
+        return next(
+            (number for number in range(len(segments) - 1, first, -1) if segments[number].base_offset <= maximum), first
+        )
+    values = checkpoint_values(store)
+    times = [values.get(name, 0) for name in ("physic_msg_time_ms", "logics_msg_time_ms")]
+    until_ms = max(0, min(times) - _CHECKPOINT_LAG_MS)
+    if conf.get("messageIndexSafe") == "true" and conf.get("messageIndexEnable", "true") == "true":
+        until_ms = min(until_ms, values.get("index_msg_time_ms", 0))
+    until_offset = values.get("logics_offset", 0) if rules.starts_at_queues_offset else 0
+    for number in range(len(segments) - 1, first - 1, -1):
+        found = first_record(segments[number], rules)
+        if found is None or not found[1]:
+            continue
+        if found[0] <= until_offset if until_offset else found[1] <= until_ms:
+            return number
+    return first
+
+
+def _dispatched(
+    store: Store, segments: Sequence[Segment], walk: LogWalk, maximum: int, after: int, rules: RecoveryRules
+) -> Callable[[Int64s], Bools]:
+    """Which places of the log a start dispatches: those that the walk does, and those that follow when it is done.
+
+    Source: store/DefaultMessageStore.java start; FORMATS 2.11.
+    """
+    walked_from = segments[walk.start].base_offset
+    if not store.aborted:
+        walked_from = walk.end_offset if rules.dispatches != "past_queues" else max(walked_from, maximum + 1)
+    behind = walk.end_offset
+    if rules.dispatches == "behind_queues":
+        behind = _place_to_follow(segments, max(after, segments[0].base_offset), walk.end_offset, rules)
+
+    def dispatched(offsets: Int64s) -> Bools:
+        chosen: Bools = (offsets >= walked_from) | (offsets >= behind)
+        return chosen
+
+    return dispatched
+
+
+def _gap_behind(segments: Sequence[Segment], from_offset: int, end_offset: int) -> int | None:
+    """Where the dispatch behind the queues comes to a range without a file: there it waits for ever.
+
+    Source: store/DefaultMessageStore.java start waits until dispatchBehindBytes() is 0 (4.5.1 to 4.9.8).
+    """
+    place = from_offset
+    for segment in segments:
+        if segment.base_offset > place and place < end_offset:
+            return place
+        place = max(place, segment.end_offset)
+    return None
+
+
+def _place_to_follow(segments: Sequence[Segment], offset: int, end_offset: int, rules: RecoveryRules) -> int:
+    """Where the dispatch behind the queues begins; at a place that is no record it leaves out the rest of the file."""
+    for segment in segments:
+        if segment.base_offset <= offset < min(segment.end_offset, end_offset):
+            with segment.open() as file:
+                found = check_record(file, offset - segment.base_offset, rules)
+            return segment.end_offset if found.kind == "end" else offset
+    return max(offset, segments[0].base_offset)

@@ -1,0 +1,64 @@
+"""Files on which a broker ends at its start: strangers, wrong lengths, configuration that cannot be parsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from readers.model.findings import Finding, as_text
+from readers.storage.places import Entry
+from readers.store.fastjson import read_config
+from readers.store.store import Store
+from verdicts.startup.loading import entries, log_directories, log_file_bytes, queue_file_bytes
+from verdicts.startup.rules import RecoveryRules
+
+#: Configuration that a start needs: without a readable file and with an unreadable backup the broker ends.
+_CONFIGURATIONS = ("topics.json", "consumerOffset.json", "subscriptionGroup.json", "delayOffset.json")
+_JAVA_LONG = re.compile(r"[+-]?\d{1,40}")
+
+
+def refusals(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Iterator[Finding]:
+    """What would keep a broker from starting on a store.
+
+    Source: store/MappedFileQueue.java load, common/ConfigManager.java load; FORMATS 1.2.
+    """
+    size = log_file_bytes(store, conf)
+    for directory in log_directories(store):
+        yield from _of_directory(store, entries(store, directory), size, rules, "mappedFileSizeCommitLog")
+    size = queue_file_bytes(store, conf)
+    for topic, queue_id in store.queues():
+        queue = entries(store, store.queue_directory(topic, queue_id))
+        yield from _of_directory(store, queue, size, rules, "mappedFileSizeConsumeQueue")
+    yield from _of_configuration(store)
+
+
+def _of_directory(store: Store, found: list[Entry], size: int, rules: RecoveryRules, key: str) -> Iterator[Finding]:
+    """What is wrong in a directory of one log or queue. Brokers before 4.5 load what comes before it, and start."""
+    for number, entry in enumerate(found):
+        if entry.is_directory and rules.skips_directories:
+            continue
+        if not entry.size_bytes and number == len(found) - 1 and rules.deletes_empty_last:
+            continue
+        if entry.size_bytes != size or entry.is_directory:
+            if rules.refuses_other_sizes:
+                yield Finding(
+                    store.root, "start-refused", as_text(entry.path), 0, entry.size_bytes,
+                    expected=f"{size} bytes ({key})",
+                    actual="a directory" if entry.is_directory else f"{entry.size_bytes} bytes",
+                )
+            return
+        if not _JAVA_LONG.fullmatch(entry.name) or not -(1 << 63) <= int(entry.name) < 1 << 63:
+            yield Finding(
+                store.root, "start-refused", as_text(entry.path), expected="a name of 20 digits",
+                actual=as_text(entry.name),
+            )
+            return
+
+
+def _of_configuration(store: Store) -> Iterator[Finding]:
+    for name in _CONFIGURATIONS:
+        if not store.size_bytes("config", f"{name}.bak"):
+            continue  # no backup, or an empty one, is no error: the broker begins with an empty table
+        for finding in read_config(store, name).findings:
+            if finding.code == "config-damaged":
+                yield Finding(store.root, "start-refused", finding.file, expected="JSON", actual=finding.actual)

@@ -1,0 +1,397 @@
+"""Which witness belongs to which transaction: half copies, op marks, finals and discard copies joined into chains.
+
+A transaction is the chain of half copies with one UNIQ_KEY, PGROUP and REAL_TOPIC (FORMATS 5.11 R1). Copies of a half
+without UNIQ_KEY are known by what a put-back keeps (born time and host, body, keys), unless two originals share that:
+then each copy is judged by its own offset. A final belongs where the copy it names belongs, else where its id does; an
+op mark belongs to every copy with the queue offset that it names. A mark that names a commit-log offset belongs to the
+half there, else where its id does; a ROLLBACK record whose prepared record is gone is a transaction of its own. No rule
+of a state is here: `judge.py` judges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.offset_marks import as_marks, is_rocksdb_mark
+from readers.model.columns import Bools, Int64s, int64s
+from readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, WAITING_TOPICS
+from verdicts.model.witnesses import Witnesses
+
+_QUEUE_SHIFT = 47
+
+
+def _numbers_of(values: pa.ChunkedArray, among: pa.Array) -> Int64s:
+    return int64s(pc.index_in(values, value_set=among))
+
+
+class Group:
+    """The rows of one witness table, sorted by transaction and then in log order.
+
+    Shape: `number` is the transaction of each row; the rows of transaction t are `rows[starts[t]:starts[t + 1]]`.
+    """
+
+    def __init__(self, table: pa.Table, number: Int64s, rank: Int64s, count: int) -> None:
+        in_log_order = not (np.diff(rank) < 0).any()
+        order = np.argsort(number, kind="stable") if in_log_order else np.lexsort((rank, number))
+        if (np.diff(order) != 1).any():
+            table, number, rank = table.take(pa.array(order)), number[order], rank[order]
+        self.table = table
+        self.number = number
+        self.rank = rank
+        self.count = count
+        self.counts = np.bincount(self.number, minlength=count).astype(np.int64)
+        self.starts = np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def integers(self, name: str, missing: int = -1) -> Int64s:
+        """A column as native integers, in the group's order."""
+        return int64s(self.table[name], missing)
+
+    def any_of(self, rows: Bools) -> Bools:
+        """Per transaction, whether any of its rows is chosen."""
+        return np.bincount(self.number[rows], minlength=self.count) > 0
+
+    def count_of(self, rows: Bools) -> Int64s:
+        """Per transaction, how many of its rows are chosen."""
+        return np.bincount(self.number[rows], minlength=self.count).astype(np.int64)
+
+    def highest(self, values: Int64s, none: int) -> Int64s:
+        """Per transaction, the highest of a value over its rows."""
+        result = np.full(self.count, none, np.int64)
+        np.maximum.at(result, self.number, values)
+        return result
+
+    def lowest(self, values: Int64s, none: int, rows: Bools | None = None) -> Int64s:
+        """Per transaction, the lowest of a value over its (chosen) rows."""
+        result = np.full(self.count, none, np.int64)
+        chosen = slice(None) if rows is None else rows
+        np.minimum.at(result, self.number[chosen], values[chosen])
+        return result
+
+    @property
+    def first(self) -> Int64s:
+        """Row of the first witness of each transaction; meaningless where it has none."""
+        return np.minimum(self.starts[:-1], max(0, len(self) - 1))
+
+    @property
+    def last(self) -> Int64s:
+        """Row of the last witness of each transaction; meaningless where it has none."""
+        return np.maximum(self.starts[1:] - 1, 0)
+
+    @property
+    def has(self) -> Bools:
+        """Whether a transaction has any such witness."""
+        return self.counts > 0
+
+    def at(self, name: str, rows: Int64s, has: Bools | None = None) -> pa.Array:
+        """A column at one row per transaction, null where the transaction has none."""
+        mask = ~(self.has if has is None else has)
+        column = self.table[name]
+        if not len(self):
+            return pa.nulls(len(rows), column.type)
+        taken = column.take(pa.array(rows, mask=mask))
+        return pa.concat_arrays(taken.chunks) if isinstance(taken, pa.ChunkedArray) else taken
+
+    def lists(self, kind: pa.DataType, rows: Bools | None = None) -> pa.Array:
+        """The (chosen) rows as evidence, one list per transaction."""
+        fields = list(kind.value_type)
+        table, starts = self.table, self.starts
+        if rows is not None and not rows.all():
+            table, starts = table.filter(pa.array(rows)), np.concatenate([[0], np.cumsum(self.count_of(rows))])
+        arrays = [table[field.name].combine_chunks().cast(field.type) for field in fields]
+        names = [field.name for field in fields]
+        if "checks_count" in names:  # a copy without the property has no check behind it
+            arrays[names.index("checks_count")] = pc.fill_null(arrays[names.index("checks_count")], 0)
+        structs = pa.StructArray.from_arrays(arrays, fields=fields)
+        return pa.ListArray.from_arrays(pa.array(starts.astype(np.int32)), structs, type=kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where records stand: store number and position, searchable."""
+
+    stores: Int64s
+    positions: Int64s
+    owners: Int64s
+
+    def find(self, stores: Int64s, positions: Int64s) -> tuple[Int64s, Int64s]:
+        """Every match of the given places: (row of the question, owner)."""
+        asked: list[Int64s] = []
+        owners: list[Int64s] = []
+        for store in np.unique(stores).tolist():
+            here = np.flatnonzero(self.stores == store)
+            here = here[np.argsort(self.positions[here], kind="stable")]
+            rows = np.flatnonzero(stores == store)
+            low = np.searchsorted(self.positions[here], positions[rows], "left")
+            high = np.searchsorted(self.positions[here], positions[rows], "right")
+            counts = high - low
+            asked.append(np.repeat(rows, counts))
+            steps = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+            owners.append(self.owners[here[np.repeat(low, counts) + steps]])
+        empty = np.empty(0, np.int64)
+        return np.concatenate([empty, *asked]), np.concatenate([empty, *owners])
+
+
+def _lone_names(copies: pa.Table, finals: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """What stands for the id of copies and finals without UNIQ_KEY: the fingerprint, where it is of one original.
+
+    Where originals share a fingerprint, each copy's own message id does, and for a final that of the copy it names.
+    """
+    prints = copies["fingerprint"]
+    if prints.null_count == len(prints) and finals["fingerprint"].null_count == finals.num_rows:
+        return prints, finals["fingerprint"]
+    original = pc.and_(
+        pc.is_valid(prints), pc.and_(pc.is_null(copies["checks_count"]), pc.is_null(copies["prepared_queue_offset"]))
+    )
+    counts = pc.value_counts(prints.filter(pc.and_(original, pc.not_equal(copies["topic"], DISCARD_TOPIC))))
+    shared = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+
+    def names(table: pa.Table, own: str) -> pa.ChunkedArray:
+        chosen = pc.if_else(pc.is_in(table["fingerprint"], value_set=shared), table[own], table["fingerprint"])
+        return pc.binary_join_element_wise("", chosen, "\0")  # no UNIQ_KEY begins so
+
+    return names(copies, "lone_message_id"), names(finals, "lone_prepared_id")
+
+
+def _transaction_numbers(copies: pa.Table, finals: pa.Table) -> tuple[Int64s, Int64s, int]:
+    """The transaction of each copy and of each final, and how many there are.
+
+    A final has the id of the half message it was made of, so it goes where the id goes; only where several groups or
+    topics use one id do its own group and topic choose, and then the copy it names.
+    """
+    copy_names, final_names = _lone_names(copies, finals)
+    ids = pa.chunked_array(
+        [
+            *pc.coalesce(copies["transaction_id"], copy_names).chunks,
+            *pc.coalesce(finals["transaction_id"], final_names).chunks,
+        ],
+        pa.string(),
+    ).combine_chunks()
+    numbers = int64s(ids.dictionary_encode().indices)
+    copy_numbers, final_numbers = numbers[: copies.num_rows], numbers[copies.num_rows :]
+    count = int(numbers.max(initial=-1)) + 1
+    groups, topics = _codes(copies["producer_group"]), _codes(copies["real_topic"])
+    kinds = groups * (1 << 32) + topics
+    # A commit of a diverted half message leaves copies without a real topic (5.5.0): they tell nothing apart.
+    telling = np.flatnonzero((groups >= 0) & (topics >= 0))
+    lowest = np.full(count, np.iinfo(np.int64).max)
+    highest = np.full(count, -1, np.int64)
+    np.minimum.at(lowest, copy_numbers[telling], kinds[telling])
+    np.maximum.at(highest, copy_numbers[telling], kinds[telling])
+    is_shared = (highest >= 0) & (lowest != highest)
+    if is_shared.any():
+        copy_numbers, final_numbers, count = _numbers_of_shared_ids(copies, finals, numbers, is_shared)
+    return copy_numbers, final_numbers, count
+
+
+def _codes(column: pa.ChunkedArray) -> Int64s:
+    """A number for each text; -1 for null."""
+    return int64s(column.combine_chunks().dictionary_encode().indices)
+
+
+def _numbers_of_shared_ids(
+    copies: pa.Table, finals: pa.Table, numbers: Int64s, is_shared: Bools
+) -> tuple[Int64s, Int64s, int]:
+    """The same where several groups or topics use one id: the chain is id, group and real topic."""
+    count = copies.num_rows
+    copy_numbers, final_numbers = numbers[:count].copy(), numbers[count:].copy()
+    following = len(is_shared)
+    by_chain: dict[tuple[int, str | None, str | None], int] = {}
+    by_place: dict[tuple[str, int], int] = {}
+    rows = np.flatnonzero(is_shared[copy_numbers])
+    columns = ["producer_group", "real_topic", "store", "commit_log_offset"]
+    for row, entry in zip(rows.tolist(), copies.select(columns).take(pa.array(rows)).to_pylist(), strict=True):
+        chain = (int(numbers[row]), entry["producer_group"], entry["real_topic"])
+        if chain not in by_chain:
+            by_chain[chain], following = following, following + 1
+        copy_numbers[row] = by_place[entry["store"], entry["commit_log_offset"]] = by_chain[chain]
+    rows = np.flatnonzero(is_shared[final_numbers])
+    columns = ["producer_group", "topic", "store", "prepared_transaction_offset"]
+    for row, entry in zip(rows.tolist(), finals.select(columns).take(pa.array(rows)).to_pylist(), strict=True):
+        named = by_place.get((entry["store"], entry["prepared_transaction_offset"]))
+        chain = (int(numbers[count + row]), entry["producer_group"], entry["topic"])
+        number = named if named is not None else by_chain.get(chain)
+        if number is not None:
+            final_numbers[row] = number
+    used, compact = np.unique(np.concatenate([copy_numbers, final_numbers]), return_inverse=True)
+    return compact[:count], compact[count:], len(used)
+
+
+def _ids(table: pa.Table, lone: str) -> list[str | None]:
+    ids: list[str | None] = pc.coalesce(table["transaction_id"], table[lone]).to_pylist()
+    return ids
+
+
+class Chains:
+    """Witnesses grouped by transaction.
+
+    Shape: `count` transactions; `halves`, `marks`, `finals`, `discards` as groups; `half_of_mark` joins the two.
+           `marks` hold the `offset_marks` too, which are also a group of their own, for their words.
+    Order: transactions in the order of their first half copy, discard copy or final; last those that only a ROLLBACK
+           record is left of.
+    """
+
+    def __init__(self, witnesses: Witnesses, *, is_of_one_store: bool) -> None:
+        """`is_of_one_store`: of the audit, whatever these witnesses are of: all its parts keep one order."""
+        self._is_of_one_store = is_of_one_store
+        self.stores: list[str] = pc.unique(
+            pa.chunked_array(
+                [chunk for table in (witnesses.halves, witnesses.discards, witnesses.finals, witnesses.marks,
+                                     witnesses.offset_marks)
+                 for chunk in table["store"].chunks], pa.string()
+            )
+        ).to_pylist()
+        half_count = witnesses.halves.num_rows
+        copies = pa.concat_tables([witnesses.halves, witnesses.discards])
+        copy_numbers, final_numbers, self.count = _transaction_numbers(copies, witnesses.finals)
+        copy_stores = self._store_numbers(copies)
+        copy_numbers, final_numbers = self._with_named_copies(
+            copies, copy_numbers, copy_stores, witnesses.finals, final_numbers
+        )
+        half_stores, queue_places = copy_stores[:half_count], self._queue_places(witnesses.halves)
+        places = _Places(half_stores, queue_places, np.arange(half_count))
+        mark_rows, mark_halves = places.find(
+            self._store_numbers(witnesses.marks),
+            int64s(witnesses.marks["queue_id"]) * (1 << _QUEUE_SHIFT) + int64s(witnesses.marks["half_queue_offset"]),
+        )
+        self.orphan_marks = witnesses.marks.filter(
+            pa.array(~np.isin(np.arange(witnesses.marks.num_rows), mark_rows))
+        )
+        attached = witnesses.marks.take(pa.array(mark_rows))
+        mark_numbers = copy_numbers[mark_halves]
+        offset_marks, owners, numbers = self._with_owners(witnesses, copies, half_stores, copy_numbers, final_numbers)
+        if offset_marks.num_rows:
+            attached = pa.concat_tables([attached, as_marks(offset_marks)])
+            mark_halves, mark_numbers = np.append(mark_halves, owners), np.append(mark_numbers, numbers)
+        attached = attached.append_column("_half", pa.array(mark_halves))
+
+        self.halves = self._group(
+            witnesses.halves.append_column("_row", pa.array(np.arange(half_count))), copy_numbers[:half_count]
+        )
+        self.discards = self._group(witnesses.discards, copy_numbers[half_count:])
+        self.finals = self._group(witnesses.finals, final_numbers)
+        self.marks = self._group(attached, mark_numbers)
+        self.offset_marks = self._group(offset_marks, numbers)
+        row_of = np.full(half_count + 1, -1, np.int64)
+        row_of[self.halves.integers("_row")] = np.arange(half_count)
+        #: For each row of `marks`, the row of `halves` that it marks; -1 where that is no longer in the log.
+        self.half_of_mark: Int64s = row_of[self.marks.integers("_half")]
+
+    def _with_owners(
+        self, witnesses: Witnesses, copies: pa.Table, half_stores: Int64s, copy_numbers: Int64s, final_numbers: Int64s
+    ) -> tuple[pa.Table, Int64s, Int64s]:
+        """The offset marks that are of a transaction, the half row of each (-1: gone), and its transaction.
+
+        An op message without half and final says nothing of what became of it, as one that names a queue offset.
+        """
+        marks, count = witnesses.offset_marks, witnesses.offset_marks.num_rows
+        owners, numbers = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
+        if not count:
+            return marks, owners, numbers
+        offsets = int64s(witnesses.halves["commit_log_offset"])
+        places = _Places(half_stores, offsets, np.arange(len(offsets)))
+        rows, found = places.find(self._store_numbers(marks), int64s(marks["half_commit_log_offset"]))
+        # One whose id is another's was damaged: elsewhere its half would not be among the same witnesses. An id that
+        # nothing else bears is what is damaged; then the place tells.
+        halves = witnesses.halves.select(["transaction_id", "lone_message_id"]).take(pa.array(found))
+        own = _ids(marks.select(["transaction_id", "lone_prepared_id"]).take(pa.array(rows)), "lone_prepared_id")
+        same = np.array([a == b for a, b in zip(own, _ids(halves, "lone_message_id"), strict=True)], np.bool_)
+        if not same.all():
+            borne = {*_ids(copies, "lone_message_id"), *_ids(witnesses.finals, "lone_prepared_id")}
+            by_place = np.array([name not in borne for name in own], np.bool_)
+            # Of RocksDB the broker takes out the key of offset, topic and id: of another id that was none.
+            same |= by_place & ~np.asarray(is_rocksdb_mark(marks.take(pa.array(rows))))
+        rows, found = rows[same], found[same]
+        owners[rows], numbers[rows] = found, copy_numbers[found]
+        lost = np.flatnonzero(owners < 0)
+        if len(lost):
+            known = dict(zip(_ids(copies, "lone_message_id"), copy_numbers.tolist(), strict=True))
+            known |= dict(zip(_ids(witnesses.finals, "lone_prepared_id"), final_numbers.tolist(), strict=True))
+            some = marks.take(pa.array(lost))
+            is_op = is_rocksdb_mark(some).to_pylist()
+            for row, name, is_op_message in zip(lost.tolist(), _ids(some, "lone_prepared_id"), is_op, strict=True):
+                if name not in known and not is_op_message:
+                    known[name], self.count = self.count, self.count + 1
+                numbers[row] = known.get(name, -1)
+        kept = numbers >= 0
+        return (marks, owners, numbers) if kept.all() else (marks.filter(pa.array(kept)), owners[kept], numbers[kept])
+
+    def _with_named_copies(
+        self, copies: pa.Table, copy_numbers: Int64s, copy_stores: Int64s, finals: pa.Table, final_numbers: Int64s
+    ) -> tuple[Int64s, Int64s]:
+        """The transactions of copies and finals; a final with an id that no copy has goes to the copy it names."""
+        named = int64s(finals["prepared_transaction_offset"])
+        has_copy = np.zeros(self.count, np.bool_)
+        has_copy[copy_numbers] = True
+        lonely = np.flatnonzero(~has_copy[final_numbers] & (named != 0))
+        if not len(lonely):
+            return copy_numbers, final_numbers
+        places = _Places(copy_stores, int64s(copies["commit_log_offset"]), copy_numbers)
+        rows, owners = places.find(self._store_numbers(finals)[lonely], named[lonely])
+        final_numbers = final_numbers.copy()
+        final_numbers[lonely[rows]] = owners
+        used, compact = np.unique(np.concatenate([copy_numbers, final_numbers]), return_inverse=True)
+        self.count = len(used)
+        return compact[: len(copy_numbers)], compact[len(copy_numbers) :]
+
+    @staticmethod
+    def _queue_places(halves: pa.Table) -> Int64s:
+        """Queue and queue offset as one number; -1 for a half that waits in another topic."""
+        places = int64s(halves["queue_id"]) * (1 << _QUEUE_SHIFT) + int64s(halves["queue_offset"])
+        return np.where(np.asarray(pc.equal(halves["topic"], HALF_TOPIC)), places, -1)
+
+    def _store_numbers(self, table: pa.Table) -> Int64s:
+        return _numbers_of(table["store"], pa.array(self.stores, pa.string()))
+
+    def _group(self, table: pa.Table, number: Int64s) -> Group:
+        # In one store the log itself gives the order; between stores only their clocks do.
+        order = "commit_log_offset" if self._is_of_one_store else "store_time_ms"
+        return Group(table, number, int64s(table[order]), self.count)
+
+    @cached_property
+    def named_finals(self) -> Bools:
+        """Rows of `finals` that are decisions: they name a copy.
+
+        A final that waited for its time is written again when it is due, with the COMMIT flag and no named copy; that
+        is the delivery of a decision, not another one. Offset 0 is a name only where the log's first record is a half.
+        """
+        prepared = self.finals.integers("prepared_transaction_offset")
+        firsts = self.halves.lowest(self.halves.integers("commit_log_offset"), 1)
+        is_decision: Bools = (prepared != 0) | (firsts[self.finals.number] == 0)
+        return is_decision
+
+    @cached_property
+    def is_replica(self) -> Bools:
+        """Rows of `finals` that are the same record in another store: a slave's log has its master's bytes."""
+        names = ("commit_log_offset", "queue_id", "queue_offset", "store_time_ms", "prepared_transaction_offset")
+        replica = np.zeros(len(self.finals), np.bool_)
+        rows = np.flatnonzero(self.finals.counts[self.finals.number] > 1) if len(self.stores) > 1 else replica[:0]
+        if len(rows):
+            places = np.stack([self.finals.number, *(self.finals.integers(name) for name in names)], axis=1)[rows]
+            replica[rows] = True
+            replica[rows[np.unique(places, axis=0, return_index=True)[1]]] = False
+        return replica
+
+    @cached_property
+    def is_diverted(self) -> Bools:
+        """Rows of `halves` that wait in another topic, where a delay sent them."""
+        waiting = pa.array(WAITING_TOPICS)
+        diverted: Bools = np.asarray(pc.is_in(self.halves.table["topic"], value_set=waiting))
+        return diverted
+
+    def evidence(self) -> dict[str, pa.Array]:
+        """The evidence lists of TRANSACTIONS."""
+        return {
+            "half_copies": self.halves.lists(HALF_COPY, ~self.is_diverted),
+            "op_marks": self.marks.lists(OP_MARK),
+            "final_records": self.finals.lists(FINAL_RECORD),
+            "discard_copies": self.discards.lists(DISCARD_COPY),
+        }

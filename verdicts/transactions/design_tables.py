@@ -1,0 +1,199 @@
+"""What is open in the designs beside half and op topics: prepared records (before 4.3), RocksDB (5.4.0+).
+
+A part of the rule in `judge.py`, copy by copy. There the check's cursor says what the broker has before it. Here
+no cursor does: a prepared record is open until a COMMIT or ROLLBACK record names it, and whether anybody asks stands in
+the state table of 3.0 and 3.1; a half in RocksDB is open while its key is in the table, or while the table is older
+than the half (FORMATS 6.1, 6.2, 7.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.columns import Bools, Int64s, int64s
+from readers.old_tables.beside_log import END_ENTRY, NONE, OPEN_SLOT, REDO_LOG, ROCKSDB, STATE_TABLE
+from readers.store.broker_settings import Version
+from readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
+from verdicts.transactions.chains import Chains
+
+if TYPE_CHECKING:
+    from verdicts.model.verdict_inputs import StoreView
+
+#: Brokers from here on neither read the state table nor ask for prepared records.
+NEVER_ASK_SINCE: Version = (3, 2, 0)
+#: Brokers from here on refuse to commit a prepared record (NumberFormatException at REAL_QID; seen on 4.3.0).
+REFUSE_PREPARED_SINCE: Version = (4, 3, 0)
+_KEY_SEPARATOR = "@"
+
+
+class OtherDesigns:
+    """The half copies of other designs.
+
+    Shape: one value per half copy. `is_before`: open, as far as the store tells, whatever COMMIT records and op
+           messages say; `is_unknown`: only the RocksDB table could tell open from dropped, and it was not read;
+           `is_dropped`: the broker took it out of that table; `is_slaves_drop`: that broker is a slave, which drops
+           what it cannot ask for, whatever its master does (seen on 5.5.0); `is_unindexed`: it never was in there;
+           `is_unreadable_key`: it is, and the check cannot read it. `checks`: those that the table counts, −1 unknown.
+           `open_slot`: number of its slot of the state table that is still open, or that it will have in the table that
+           is made anew, −1 none; `decided_slot`: of one that says COMMIT or ROLLBACK; `was_asked`: that slot was open
+           at the past time that is asked about, if nothing had ended the record then; `has_tables`: whether that table,
+           or the redo log of its broker, was there, or of a half in RocksDB its table; `is_remade`: the state table
+           will be made anew by a broker that finds `abort`; `is_foretold`: what it will have is known;
+           `is_table_damaged`: whether it has a slot is not known for that; `is_uncounted`: a broker may have asked for
+           it, and nothing counts how often; `is_ended_beside`: the state table or the redo log say that a record
+           ended it.
+    """
+
+    def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
+        halves = chains.halves
+        count = len(halves)
+        topics = halves.table["topic"]
+        self.is_rocksdb: Bools = np.asarray(pc.equal(topics, ROCKSDB_HALF_TOPIC))
+        self.is_prepared: Bools = ~(np.asarray(pc.equal(topics, HALF_TOPIC)) | self.is_rocksdb | chains.is_diverted)
+        self.is_other = self.is_prepared | self.is_rocksdb
+        self.is_before = self.is_prepared.copy()
+        self.is_unknown, self.is_dropped, self.is_unindexed, self.is_unreadable_key, self.has_tables, self.is_asked = (
+            np.zeros(count, np.bool_) for _ in range(6)
+        )
+        self.is_recorded, self.is_slaves_drop = (np.zeros(count, np.bool_) for _ in range(2))
+        self.checks, self.open_slot, self.decided_slot, self.last_offset = (
+            np.full(count, NONE, np.int64) for _ in range(4)
+        )
+        self.never_asks, self.refuses_commit, self.is_unanswerable, self.is_remade, self.may_ask, self.was_asked = (
+            np.zeros(count, np.bool_) for _ in range(6)
+        )
+        self.is_foretold, self.is_table_damaged, self.is_uncounted, self.is_ended_beside = (
+            np.zeros(count, np.bool_) for _ in range(4)
+        )
+        if not self.is_other.any():
+            return
+        self._offsets = halves.integers("commit_log_offset")
+        for name, view in views.items():
+            here = np.asarray(pc.equal(halves.table["store"], name)) & self.is_other
+            prepared, rocksdb = np.flatnonzero(here & self.is_prepared), np.flatnonzero(here & self.is_rocksdb)
+            if len(prepared):
+                self._look_into_state_table(prepared, view)
+            if len(rocksdb):
+                self._look_into_rocksdb(rocksdb, view, chains)
+        self.is_asked = (self.open_slot != NONE) & ~self.never_asks
+        # A broker that did not stop cleanly makes its table anew: then other numbers count than those there now.
+        counts = ~self.is_remade | self.is_foretold
+        self.is_unanswerable = self.is_asked & counts & (self.open_slot != halves.integers("queue_offset"))
+        self.is_uncounted |= self.is_prepared & (self.may_ask | (halves.integers("queue_offset") > 0))
+
+    def _look_into_state_table(self, rows: Int64s, view: StoreView) -> None:
+        low = view.settings.version_low
+        self.never_asks[rows] = low is not None and low >= NEVER_ASK_SINCE
+        self.refuses_commit[rows] = low is not None and low >= REFUSE_PREPARED_SINCE
+        self.has_tables[rows] = bool(view.beside.kinds & {STATE_TABLE, REDO_LOG})
+        self.is_remade[rows] = view.is_interrupted
+        high = view.settings.version_high
+        self.may_ask[rows] = high is not None and high < NEVER_ASK_SINCE
+        asked, entries = view.beside.rows_of(self._offsets[rows])
+        self.is_uncounted[rows[asked]] = True
+        found = view.beside.taken(entries)
+        is_slot, is_open = (
+            np.asarray(pc.equal(found[name], word)) for name, word in (("kind", STATE_TABLE), ("value", OPEN_SLOT))
+        )
+        slots_of = {"open": is_slot & is_open, "decided": is_slot & ~is_open}
+        numbers = {word: int64s(pc.cast(found["key"].filter(pa.array(chosen)), pa.int64()))
+                   for word, chosen in slots_of.items()}
+        self.decided_slot[rows[asked[slots_of["decided"]]]] = numbers["decided"]
+        is_end = np.asarray(pc.and_(pc.equal(found["kind"], REDO_LOG), pc.equal(found["value"], END_ENTRY)))
+        self.is_ended_beside[rows[asked[slots_of["decided"] | is_end]]] = view.at_ms is None
+        # A slot is decided once and for ever: before, it was open.
+        self.was_asked[rows] = (view.at_ms is not None) & (self.decided_slot[rows] != NONE) & ~self.never_asks[rows]
+        beside = view.beside
+        remade = beside.remade
+        if remade is None:
+            self.open_slot[rows[asked[slots_of["open"]]]] = numbers["open"]
+            self.is_table_damaged[rows] = STATE_TABLE in beside.damaged
+            return
+        self.is_foretold[rows] = True
+        if len(remade):
+            places = np.minimum(np.searchsorted(remade, self._offsets[rows]), len(remade) - 1)
+            held = remade[places] == self._offsets[rows]
+            self.open_slot[rows[held]] = places[held]
+
+    def _look_into_rocksdb(self, rows: Int64s, view: StoreView, chains: Chains) -> None:
+        table = chains.halves.table.take(pa.array(rows))
+        offsets = self._offsets[rows]
+        indexed = np.asarray(pc.fill_null(table["is_indexed"], False))
+        # With "skip", Arrow leaves out a row of which both are null: a half whose properties cannot be read.
+        words = pc.binary_join_element_wise(
+            table["real_topic"], table["transaction_id"], "", null_handling="replace", null_replacement=""
+        )
+        self.is_unindexed[rows] = ~indexed
+        self.is_unreadable_key[rows] = np.asarray(pc.match_substring(words, _KEY_SEPARATOR))
+        if ROCKSDB not in view.beside.kinds:
+            stored_ms, settings = int64s(table["store_time_ms"]), view.settings
+            # The check gives up after one more than transactionCheckMax, the first not before the timeout, which counts
+            # from when the client says that it was born; sooner it cannot have dropped anything. What its producer
+            # asked not to be asked for yet was never checked. Every start of a broker is one more pass, and may have
+            # had other settings: files tell neither, so there only immunity proves anything.
+            first_ms = np.maximum(stored_ms, int64s(table["born_time_ms"]) + settings.transaction_time_out_ms)
+            drops_after_ms = settings.transaction_check_max * settings.transaction_check_interval_ms
+            is_young = np.full(len(rows), settings.check_max_is_configured and view.booted_time_ms is not None)
+            is_young &= view.reference_time_ms - first_ms < drops_after_ms
+            if view.booted_time_ms is not None:
+                is_young &= stored_ms >= view.booted_time_ms
+            immunity_ms = int64s(table["immunity_seconds"], 0) * 1000
+            is_young |= view.reference_time_ms - int64s(table["born_time_ms"]) < immunity_ms
+            self.is_before[rows] = indexed & is_young
+            self.is_unknown[rows] = indexed & ~is_young
+            return
+        self.has_tables[rows] = True
+        asked, entries = view.beside.rows_of(offsets)
+        found = view.beside.taken(entries)
+        is_key = np.asarray(pc.equal(found["kind"], ROCKSDB))
+        recorded = np.zeros(len(rows), np.bool_)
+        recorded[asked[is_key]] = True
+        self.checks[rows[asked[is_key]]] = int64s(pc.cast(found["value"].filter(pa.array(is_key)), pa.int64()))
+        last = view.beside.rocksdb_last_offset
+        # After a kill the half at the last offset is put in again by the recovery (its test is `<`).
+        is_newer = (offsets > last) | ((offsets == last) & view.is_interrupted)
+        self.last_offset[rows] = last
+        self.is_recorded[rows] = recorded
+        self.is_before[rows] = indexed & (recorded | is_newer)
+        self.is_dropped[rows] = indexed & ~recorded & ~is_newer
+        self.is_slaves_drop[rows] = self.is_dropped[rows] & (view.settings.broker_role == "SLAVE")
+
+
+def state_entries_of(chains: Chains, views: Mapping[str, StoreView], kind: pa.DataType) -> pa.Array:
+    """What tables beside the log say of each transaction, as the evidence list of TRANSACTIONS.
+
+    Order: of the half copies; last those of prepared records that have left the log.
+    """
+    numbers: list[Int64s] = []
+    found: list[pa.Table] = []
+    gone = chains.marks.table.filter(pa.array(chains.half_of_mark < 0)) if len(chains.marks) else None
+    for name, view in views.items():
+        if not view.beside.entries.num_rows:
+            continue
+        here = np.flatnonzero(np.asarray(pc.equal(chains.halves.table["store"], name)))
+        offsets, owners = chains.halves.integers("commit_log_offset")[here], chains.halves.number[here]
+        if gone is not None and gone.num_rows:
+            lost = np.flatnonzero(chains.half_of_mark < 0)
+            lost = lost[np.asarray(pc.equal(gone["store"], name))]
+            named, first = np.unique(chains.marks.integers("half_commit_log_offset")[lost], return_index=True)
+            offsets, owners = np.append(offsets, named), np.append(owners, chains.marks.number[lost[first]])
+        asked, rows = view.beside.rows_of(offsets)
+        numbers.append(owners[asked])
+        found.append(view.beside.taken(rows))
+    owner = np.concatenate([np.empty(0, np.int64), *numbers])
+    order = np.argsort(owner, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=chains.count))]).astype(np.int32)
+    fields = list(kind.value_type)
+    if not found:
+        return pa.ListArray.from_arrays(pa.array(starts), pa.array([], kind.value_type), type=kind)
+    table = pa.concat_tables(found).take(pa.array(order)).combine_chunks()
+    arrays = [pa.concat_arrays(table[field.name].chunks) if table.num_rows else pa.array([], field.type)
+              for field in fields]
+    return pa.ListArray.from_arrays(
+        pa.array(starts), pa.StructArray.from_arrays(arrays, fields=fields), type=kind
+    )

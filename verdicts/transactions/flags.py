@@ -1,0 +1,210 @@
+"""What is remarkable about a transaction beside its state: the flags, a part of the rules in `judge.py`."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.columns import Bools, int64s
+from readers.old_tables.beside_log import NONE
+from verdicts.transactions.check_reach import CheckReach
+from verdicts.transactions.judgement import Judgement
+from verdicts.transactions.undecided_ops import may_be_decided
+
+EXPIRES_SOON_MS = 6 * 3_600_000
+CLOCK_AHEAD_MS = 5_000
+CLOCK_BEHIND_MS = 600_000
+CHECK_PASS_MS_MAX = 60_000
+
+FLAGS: dict[str, str] = {
+    "duplicate_commit": "more than one COMMIT record names one of its copies: consumers get the message as often",
+    "commit_without_op": "a COMMIT record and no op mark: while the check has a copy before it, it will be asked again "
+    "and may be delivered again",
+    "commit_after_rollback": "a COMMIT record was written after an op message, or a ROLLBACK record, had ended it",
+    "commit_after_discard": "a COMMIT record was written after the broker had given up on it",
+    "discarded_though_decided": "the broker discarded a copy although a commit or rollback was already recorded",
+    "open_after_decision": "it is decided or discarded, but a copy without a valid op is still before the check (or "
+    "again, where the cursor was set back), or its slot of the state table is still open (3.1): it is asked again",
+    "conflict": "it was both committed and rolled back: a committed copy has more op marks than COMMIT records, or "
+    "(designs before 4.3) both records exist; consumers got it",
+    "unanswerable": "the table's number is not the record's, or will not be when a start after a crash has made the "
+    "table anew: every answer is refused (3.1)",
+    "never_asked": "open, and the broker never asks for it: its check is stopped and does not come to it; or no table "
+    "entry, or none in the table that a start after a crash rebuilds (3.1)",
+    "stalled": "pending, and while its broker ran its newest copy waited longer than two check intervals, the timeout "
+    f"and one pass of {CHECK_PASS_MS_MAX // 1000} s without being checked; the time since a broker stopped does not "
+    "count, for no check ran then",
+    "never_checked": "pending, and no copy shows a check, though its broker ran for longer than the timeout and one "
+    "check interval after it was stored; the time since a broker stopped does not count",
+    "immune": "pending, and the immunity time its producer asked for is not over",
+    "resumed": "a half copy was made by RESUME_CHECK_HALF_MESSAGE (its checks set back to 0): an operator had it "
+    "checked again",
+    "escaped": "half copies were stored by different brokers (a slave acting as master handed it on, 5.1.0+)",
+    "expires_soon": f"pending, and less than {EXPIRES_SOON_MS // 3_600_000} h of fileReservedTime are left by the "
+    "clock of now, of a stopped broker too: then the check discards it unasked",
+    "orphan_op": "an op message names it, but the half record itself cannot be read",
+    "poison": "pending, and the check loop cannot ask for it: its body, group or real topic is unusable",
+    "masked": "an op number that belongs to another record hides it from the check: it will not be asked",
+    "delayed_half": "a delay or timer property diverted the half message itself; its real topic is lost",
+    "bad_body": "a copy says compressed and is not (put back by a broker before 4.6.0, resumed before 5.3.2): "
+    "consumers cannot read it",
+    "clock_skew": f"born more than {CLOCK_AHEAD_MS // 1000} s after or {CLOCK_BEHIND_MS // 60_000} min before it was "
+    "stored: ages are not what they seem, and checks come at once or too late",
+    "checked_again_after_restart": "a half copy is later than a discard copy, and no resume made it: the check began "
+    "again at an older cursor (a kill, a failover, a cursor set back), so it is asked for and given up on once more",
+    "may_be_decided": "pending or discarded, and its producer may have rolled it back: brokers from 5.1.0 on keep ops "
+    "in memory for transactionOpBatchInterval, and those are lost when one is killed",
+    "without_copy": "discarded by a version or design that writes no copy of what it discards (4.3.0 to 4.5.1, "
+    "transactions in RocksDB)",
+}
+
+_LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+def flags_of(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
+    """Which transactions have which flag.
+
+    Shape: by flag, one value per transaction.
+    Order: that of FLAGS, in which rows name them.
+    """
+    found = _of_decisions(judged) | _of_waiting(judged, reach) | _of_copies(judged)
+    found["may_be_decided"] = may_be_decided(judged, found["checked_again_after_restart"])
+    return {name: found[name] for name in FLAGS}
+
+
+def _of_decisions(judged: Judgement) -> dict[str, Bools]:
+    """What is odd about how it was decided or given up."""
+    halves, has_discard = judged.halves, judged.discards.has
+    is_committed, is_decided = judged.state == "COMMITTED", np.isin(judged.state, ["COMMITTED", "ROLLED_BACK"])
+    is_discarded, has_mark = judged.state == "DISCARDED", judged.marks_count > 0
+    is_prepared, is_delayed = judged.newest_is(judged.others.is_prepared), halves.any_of(judged.chains.is_diverted)
+    first_decision = np.minimum(judged.first_final_rank, judged.first_mark_rank)
+    # What rests on the absence of a record is not claimed where that record may have stood in missing bytes.
+    has_no_op, has_no_other_final = ~has_mark & ~judged.may_lack_op, ~judged.may_lack_final
+    is_late = is_committed & has_no_other_final
+    is_open = judged.is_asked_again & (~judged.may_lack_op | is_prepared)
+    return {
+        "duplicate_commit": judged.commits_count > 1,
+        "commit_without_op": is_committed & halves.any_of(~judged.others.is_prepared) & has_no_op,
+        "commit_after_rollback": is_late & has_mark & (judged.first_final_rank > judged.first_mark_rank),
+        "commit_after_discard": is_late & has_discard & (judged.first_final_rank > judged.first_discard_rank),
+        "discarded_though_decided": has_discard & is_decided & (first_decision < judged.last_discard_rank),
+        "open_after_decision": is_open & ((is_decided & (has_mark | is_prepared)) | is_discarded),
+        "conflict": is_committed & (has_no_other_final | judged.has_rollback_record) & _is_rolled_back_too(judged),
+        "masked": judged.marks.any_of(judged.is_foreign_mark) & ~is_committed & ~has_mark & ~is_delayed,
+        "without_copy": judged.is_without_copy & is_discarded,
+    }
+
+
+def _of_waiting(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
+    """What is odd about how a pending one waits."""
+    halves, others = judged.halves, judged.others
+    settings = {name: view.settings for name, view in judged.views.items()}
+    # A check that did not come is held against the time in which its broker ran.
+    ran_until = judged.per_transaction({name: view.reference_time_ms for name, view in judged.views.items()})
+    timeout = judged.per_transaction({name: one.transaction_time_out_ms for name, one in settings.items()})
+    interval = judged.per_transaction({name: one.transaction_check_interval_ms for name, one in settings.items()})
+    reserved = judged.per_transaction(
+        {name: one.file_reserved_time_hours * 3_600_000 for name, one in settings.items()}
+    )
+    immunity = np.where(halves.has, halves.integers("immunity_seconds")[halves.last] if len(halves) else -1, -1)
+    newest_stored = np.where(halves.has, halves.integers("store_time_ms")[halves.last] if len(halves) else 0, 0)
+    waited = ran_until - newest_stored
+    is_pending = judged.state == "PENDING"
+    in_half_topic = is_pending & ~judged.newest_is(others.is_other)
+    # Immunity and fileReservedTime end while a broker is stopped too: the one that starts now takes its own clock.
+    now = judged.per_transaction({
+        name: view.reference_time_ms if view.now_ms is None else view.now_ms for name, view in judged.views.items()
+    })
+    born = int64s(judged.born_time_ms)
+    may_be_immune = is_pending & ~judged.newest_is(others.is_prepared) & (immunity > 0)
+    was_immune = may_be_immune & (ran_until - born < immunity * 1000)
+    is_immune = may_be_immune & (now - born < immunity * 1000)
+    has_slot = (others.open_slot != NONE) | ((others.decided_slot != NONE) & ~others.is_foretold)
+    is_slotless = others.is_prepared & others.has_tables & ~others.never_asks & ~has_slot & ~others.is_table_damaged
+    askable = np.asarray(pc.and_(pc.is_valid(halves.table["producer_group"]), pc.is_valid(halves.table["real_topic"])))
+    poisoned = np.where(
+        others.is_rocksdb, others.is_unreadable_key, ~others.is_prepared & ~(_are_readable(halves.table) & askable)
+    )
+    return {
+        "never_asked": (is_pending & halves.any_of(is_slotless)) | reach.is_never_asked,
+        "stalled": in_half_topic & ~was_immune & (waited > timeout + 2 * interval + CHECK_PASS_MS_MAX),
+        "never_checked": in_half_topic & (judged.checks_count == 0) & (waited > timeout + interval) & ~was_immune,
+        "immune": is_immune,
+        "expires_soon": in_half_topic & (now - born > reserved - EXPIRES_SOON_MS),
+        "poison": is_pending & halves.any_of(judged.is_before_per_copy & poisoned),
+    }
+
+
+def _of_copies(judged: Judgement) -> dict[str, Bools]:
+    """What is odd about its copies, whatever its state."""
+    halves, discards, others = judged.halves, judged.discards, judged.others
+    born, stored = int64s(judged.born_time_ms), int64s(judged.half_store_time_ms)
+    # The check counts from 1 on, and what a client sends has no count; what is put into RocksDB again has one.
+    has_count = np.asarray(pc.is_valid(halves.table["checks_count"]))
+    is_resumed = halves.any_of(has_count & (others.is_rocksdb | (halves.integers("checks_count") == 0)))
+    is_delayed = halves.any_of(judged.chains.is_diverted)  # its timer brings the half back, whatever became of copies
+    has_later_half = discards.has & (judged.newest_half_rank > judged.first_discard_rank)
+    host = halves.integers("store_host_number")
+    return {
+        "unanswerable": halves.any_of(others.is_unanswerable),
+        "resumed": is_resumed,
+        "checked_again_after_restart": has_later_half & ~is_resumed & ~is_delayed,
+        "escaped": halves.has & (halves.highest(host, _LOWEST) != halves.lowest(host, _HIGHEST)),
+        "orphan_op": halves.any_of(_are_damaged(judged) & judged.is_marked_per_copy),
+        "delayed_half": is_delayed,
+        "bad_body": halves.any_of(~_are_readable(halves.table)) | discards.any_of(~_are_readable(discards.table)),
+        "clock_skew": halves.has & ((born - stored > CLOCK_AHEAD_MS) | (stored - born > CLOCK_BEHIND_MS)),
+    }
+
+
+def _are_damaged(judged: Judgement) -> Bools:
+    """Half copies whose own record lies in bytes that cannot be read, and were known by what is left of it."""
+    halves = judged.halves
+    offsets, stores = halves.integers("commit_log_offset"), halves.table["store"]
+    found = np.zeros(len(halves), np.bool_)
+    for view in judged.views.values():
+        for missing in view.missing:
+            inside = (offsets >= missing.begin_offset) & (offsets < missing.end_offset)
+            if inside.any():
+                found |= inside & np.asarray(pc.equal(stores, missing.store))
+    return found
+
+
+def _are_readable(copies: pa.Table) -> Bools:
+    """Copies whose body consumers can read, as far as is known."""
+    readable: Bools = np.asarray(pc.fill_null(copies["body_is_readable"], True))
+    return readable
+
+
+def _is_rolled_back_too(judged: Judgement) -> Bools:
+    """Whether a ROLLBACK record names it, or a committed copy has more op marks than decisions on record.
+
+    Every decision that a broker accepts marks the copy it names, and a commit writes a COMMIT record besides. Which
+    came first need not show: from 5.1.0 on ops are written in batches, so a rollback's may lie after a later
+    COMMIT record. The same shows where a committed copy was closed after the op cursor was set back by hand.
+    """
+    halves, finals = judged.halves, judged.finals
+    marks = np.bincount(judged.copies_of(~judged.is_foreign_mark), minlength=len(halves))
+    rows = np.flatnonzero((marks > 1) & ~(judged.chains.is_diverted | judged.others.is_prepared))
+    chosen = judged.chains.named_finals & ~judged.chains.is_replica & np.isin(finals.number, halves.number[rows])
+    commits = Counter(
+        zip(
+            finals.number[chosen].tolist(), finals.integers("prepared_transaction_offset")[chosen].tolist(),
+            strict=True,
+        )
+    )
+    others = Counter(
+        (decision.store, decision.queue_id, decision.queue_offset)
+        for view in judged.views.values() for decision in view.foreign_decisions
+    )
+    is_twice = judged.has_rollback_record.copy()
+    columns = ["store", "queue_id", "queue_offset", "commit_log_offset"]
+    for row, copy in zip(rows.tolist(), halves.table.select(columns).take(pa.array(rows)).to_pylist(), strict=True):
+        number = int(halves.number[row])
+        own = commits[number, copy["commit_log_offset"]]
+        is_twice[number] |= 0 < own < marks[row] - others[copy["store"], copy["queue_id"], copy["queue_offset"]]
+    return is_twice

@@ -1,0 +1,221 @@
+"""The second step of a judgement: each transaction's witnesses taken together, and the state that they show.
+
+A verdict is a claim about what the broker recorded and what it will do next. Order of judgement:
+
+(a) a COMMIT record that names a half or discard copy, or carries the id → COMMITTED;
+(b) else an op mark on a half copy → ROLLED_BACK, unless a decision on a record outside the half topic explains the op;
+(c) else a half copy, later than any discard copy, that the check has still before it → PENDING;
+(d) else a discard copy, or spent checks where the version writes none → DISCARDED;
+(e) else LOST.
+
+The designs beside half and op topics have the same order (`design_tables.py` says what is open in them): a ROLLBACK
+record ends a prepared record as an op message ends a half, and nothing but a COMMIT or ROLLBACK record ever does; a
+half in RocksDB is open while the broker's table has it, and discarded without a copy when the table no longer has it.
+There a resume makes another half with a place of its own: each is judged by its own op message, and the transaction is
+what the most open one is, unless a COMMIT record is there.
+
+UNDECIDABLE replaces any of these where bytes that could have said otherwise are missing, and its reason names them.
+Source: TransactionalMessageServiceImpl.check, EndTransactionProcessor; FORMATS 5.7 to 5.12, 6, 7, 9.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.header_doubts import has_port
+from readers.log.offset_marks import is_rocksdb_mark
+from readers.model.columns import Bools, Int64s, int64s
+from readers.model.identities import identities, identity_hashes
+from readers.old_tables.beside_log import NONE
+from readers.store.store import HALF_TOPIC
+from verdicts.model.verdict_inputs import StoreView
+from verdicts.transactions.chains import Chains
+from verdicts.transactions.judged_copies import JudgedCopies
+
+_HIGHEST = np.iinfo(np.int64).max
+
+
+class FoundStates(JudgedCopies):
+    """What the records show of each transaction, were nothing missing.
+
+    Shape: every attribute has one value per transaction, or one per half copy where its name says so.
+    """
+
+    def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
+        super().__init__(chains, views)
+        self._judge_witnesses()
+        self._find_states()
+
+    def _judge_witnesses(self) -> None:
+        far = _HIGHEST
+        halves, marks, finals, discards = self.halves, self.marks, self.finals, self.discards
+        own = ~self.is_foreign_mark
+        named = self.chains.named_finals
+        self.marks_count = marks.count_of(own)
+        records = self.chains.offset_marks
+        self.has_rollback_record = records.any_of(~np.asarray(is_rocksdb_mark(records.table)))
+        self.commits_count = finals.count_of(named & ~self.chains.is_replica)
+        self.first_mark_rank = marks.lowest(marks.rank, far, own)
+        self.first_final_rank = finals.lowest(finals.rank, far)
+        self.first_discard_rank = discards.lowest(discards.rank, far)
+        self.last_discard_rank = discards.highest(discards.rank, -1)
+        self.newest_half_rank = halves.highest(halves.rank, -1)
+        later = halves.rank > self.last_discard_rank[halves.number]
+        # The check writes a copy, or gives up, of nothing but what it has before it: a later copy says that it was.
+        is_before = halves.any_of(self.is_before_per_copy & later)
+        self.is_copied_later = halves.any_of(self._are_copied_later() & later) & ~is_before
+        self.is_waiting = is_before | self.is_copied_later
+        self.is_asked_again = halves.any_of(self.is_open_per_copy)
+        self.checks_count = np.maximum(
+            halves.highest(np.maximum(halves.integers("checks_count", 0), self.others.checks), 0),
+            discards.highest(discards.integers("checks_count", 0), 0),
+        )
+        # Only the table of RocksDB counts them: of what it has not, or no longer, nothing tells how often it was asked.
+        # The timer of 3.0 and 3.1 counts nothing.
+        is_counted = halves.highest(self.others.checks, NONE) != NONE
+        self.has_unknown_checks = self.newest_is(self.others.is_rocksdb) & ~is_counted
+        self.has_unknown_checks |= halves.any_of(self.others.is_uncounted)
+        self.newest_checks = np.where(
+            halves.has, halves.integers("checks_count", 0)[halves.last] if len(halves) else 0, 0
+        )
+
+    def _are_copied_later(self) -> Bools:
+        """Which half copies are of transactions that have copies after the time that is asked about."""
+        halves = self.halves
+        found = np.zeros(len(halves), np.bool_)
+        if not any(len(view.later_hashes) for view in self.views.values()):
+            return found
+        named = identities(halves.table)
+        hashes = identity_hashes(named.combine_chunks() if isinstance(named, pa.ChunkedArray) else named)
+        is_half: Bools = np.asarray(pc.equal(halves.table["topic"], HALF_TOPIC))
+        for name, view in self.views.items():
+            here: Bools = np.asarray(pc.equal(halves.table["store"], name))
+            found |= here & is_half & np.isin(hashes, view.later_hashes)
+        return found
+
+    def per_transaction(self, value_of: Mapping[str, int]) -> Int64s:
+        """A number of each transaction's store, by the stores' names."""
+        names = self.chains.stores
+        stores = pa.chunked_array([pc.fill_null(self.store, names[0] if names else "")])
+        table = np.array([value_of[name] for name in names] or [0], np.int64)
+        return table[int64s(pc.index_in(stores, value_set=pa.array(names, pa.string())), 0)]
+
+    def _store_of_transaction(self) -> pa.Array:
+        columns = [
+            group.at("store", group.first)
+            for group in (self.halves, self.discards, self.finals, self.chains.offset_marks)
+        ]
+        return pc.coalesce(*columns)
+
+    def _find_states(self) -> None:
+        halves, finals, discards = self.halves, self.finals, self.discards
+        self.store = self._store_of_transaction()
+        self.log_begin = self.per_transaction({name: view.log_begin_offset for name, view in self.views.items()})
+        others = self.others
+        self.is_committed = finals.has
+        # An op ends one half in RocksDB; another of the same transaction (resumed, or sent again) goes on by itself.
+        left = others.is_rocksdb & ~self.is_marked_per_copy
+        self.is_reopened = halves.any_of(left & others.is_before)
+        self.is_unread = halves.any_of(left & others.is_unknown)
+        self.is_marked = (self.marks_count > 0) & ~self.is_reopened
+        spent = self._spent_checks() | halves.any_of(others.is_dropped)
+        self._choose_told_copies(left)
+        states = np.select(
+            [self.is_committed, self.is_marked, self.is_waiting, discards.has, spent],
+            ["COMMITTED", "ROLLED_BACK", "PENDING", "DISCARDED", "DISCARDED"],
+            "LOST",
+        ).astype("U11")
+        self.is_without_copy = spent & (states == "DISCARDED") & ~discards.has
+        self.states = states
+
+    def _choose_told_copies(self, left: Bools) -> None:
+        """The half copy that a reason is about: the newest, and of several in RocksDB the most open of them."""
+        halves, others = self.halves, self.others
+        self.told_copy = halves.last.copy()
+        if not others.is_rocksdb.any():
+            return
+        for chosen in (others.is_dropped, others.is_unknown, others.is_before):
+            rows = np.flatnonzero(left & chosen)
+            np.put(self.told_copy, halves.number[rows], rows)  # in log order: the newest stays
+
+    def _spent_checks(self) -> Bools:
+        """Whether the newest copy had all its checks, in a store whose version writes no discard copies."""
+        limits, silent = {}, {}
+        for name, view in self.views.items():
+            settings = view.settings
+            # transactionCheckMax is not in a store: unless it was given, the most checks seen there stand for it.
+            limits[name] = (
+                settings.transaction_check_max
+                if settings.check_max_is_configured
+                else min(settings.transaction_check_max, view.checks_seen_max or settings.transaction_check_max)
+            )
+            silent[name] = int(settings.writes_discard_copy is not True)
+        limit, is_silent = self.per_transaction(limits), self.per_transaction(silent)
+        spent: Bools = self.halves.has & (is_silent > 0) & (limit > 0) & (self.newest_checks >= limit)
+        most = {name: view.settings.transaction_check_max for name, view in self.views.items()}
+        self.rests_on_most_checks = spent & (limit < self.per_transaction(most))
+        return spent
+
+    def real_topics(self) -> pa.Array:
+        """Where each transaction's message goes to, as far as its records say."""
+        halves, finals = self.halves, self.finals
+        return pc.coalesce(
+            halves.at("real_topic", halves.first),
+            self.discards.at("real_topic", self.discards.first),
+            finals.at("topic", finals.last),
+            self.chains.offset_marks.at("real_topic", self.chains.offset_marks.last),
+        )
+
+    def names(self) -> tuple[pa.Array, pa.Array]:
+        """The id of each transaction, and its business keys."""
+        return self.identity(), self.first_of("keys")
+
+    def _id_by_other_records(self) -> pa.Array:
+        """The id that other records bear, where the index knows the first half copy by another one; null elsewhere."""
+        halves, finals = self.halves, self.finals
+        places = {one.commit_log_offset for view in self.views.values() for one in view.doubtful_ids}
+        if not places or not len(halves):
+            return pa.nulls(self.chains.count, pa.string())
+        doubted = halves.has & np.isin(halves.integers("commit_log_offset")[halves.first], list(places))
+        return finals.at("transaction_id", finals.last, doubted & finals.has)
+
+    def _id_by_ends(self) -> pa.Array:
+        """The id that ends give to a half copy that is known by its host, where that is damaged; null elsewhere."""
+        halves, finals, marks = self.halves, self.finals, self.chains.offset_marks
+        if not len(halves):
+            return pa.nulls(self.chains.count, pa.string())
+        is_doubted = halves.has & ~has_port(halves.integers("store_host_number"))[halves.first]
+        if not is_doubted.any():
+            return pa.nulls(self.chains.count, pa.string())
+        is_doubted &= np.asarray(pc.is_null(halves.at("transaction_id", halves.first)))
+        return pc.coalesce(*(
+            group.at("lone_prepared_id", group.first, is_doubted & group.has) for group in (finals, marks)
+        ))
+
+    def identity(self) -> pa.Array:
+        """The id of each transaction."""
+        halves, discards, finals = self.halves, self.discards, self.finals
+        return pc.coalesce(
+            self._id_by_other_records(),
+            self._id_by_ends(),
+            halves.at("transaction_id", halves.first),
+            halves.at("lone_message_id", halves.first),
+            discards.at("transaction_id", discards.first),
+            discards.at("lone_message_id", discards.first),
+            *(group.at(name, group.first) for group in (finals, self.chains.offset_marks)
+              for name in ("transaction_id", "lone_prepared_id")),
+        )
+
+    def newest_is(self, copies: Bools) -> Bools:
+        """Transactions whose newest half copy is one of some copies."""
+        halves = self.halves
+        return halves.has & copies[halves.last] if len(halves) else np.zeros(self.chains.count, np.bool_)
+
+    def first_of(self, name: str) -> pa.Array:
+        """A column that halves, discard copies and finals share, of the transaction's first witness."""
+        groups = (self.halves, self.discards, self.finals, self.chains.offset_marks)
+        return pc.coalesce(*(group.at(name, group.first) for group in groups))

@@ -1,0 +1,159 @@
+"""The third step of a judgement: what could have said otherwise is missing, and which copies are open after all.
+
+UNDECIDABLE replaces a state where bytes that could have said otherwise are missing; the first reason that is found
+stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.columns import Bools
+from readers.model.java_hashes import key_hashes
+from readers.old_tables.beside_log import NONE
+from verdicts.model.verdict_inputs import StoreView
+from verdicts.transactions.chains import Chains
+from verdicts.transactions.found_states import FoundStates
+from verdicts.transactions.missing_rule import MissingRule
+from verdicts.transactions.states_and_advice import OPEN_OR_DROPPED
+
+
+class Judgement(FoundStates):
+    """The state of each transaction, or why it cannot be known.
+
+    Shape: every attribute has one value per transaction, or one per half copy where its name says so.
+    """
+
+    def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
+        super().__init__(chains, views)
+        self._doubt()
+        self._find_open_copies()
+
+    def _doubt(self) -> None:
+        halves, others, states = self.halves, self.others, self.states
+        is_committed, is_marked = self.is_committed, self.is_marked
+        count = self.chains.count
+        cursor_known = np.ones(count, np.bool_)
+        cursor_known[halves.number[~self.cursor_is_known_per_copy]] = False
+        self.undecidable_reason = np.full(count, "", object)
+
+        newest_after_discard = halves.has & (self.newest_half_rank > self.last_discard_rank)
+        only_cursor = ~is_committed & ~is_marked & newest_after_discard
+        past = np.zeros(count, np.bool_)
+        for name, view in self.views.items():
+            if view.half_cursors is None:
+                why = view.cursor_doubt or "no config/consumerOffset.json"
+                self._undecide(only_cursor & ~cursor_known, f"the check cursor is unknown ({why})")
+            if view.at_ms is not None:
+                past |= np.asarray(pc.equal(self.store, name))
+        self._undecide(
+            only_cursor & past & ~self.is_waiting & halves.any_of(others.is_dropped),
+            "the RocksDB table has no history: as of a past time only it could decide it",
+        )
+        self._undecide(
+            only_cursor & ~self.is_waiting & halves.any_of(others.is_slaves_drop),
+            "it is not in the RocksDB table of this slave, which drops what its master may still ask for",
+        )
+        # Cursors only move forward in a running broker: what is still before the check now was so then.
+        self._undecide(
+            only_cursor & past & ~self.is_waiting,
+            "cursors have no history: as of a past time only they could decide it",
+        )
+        self._undecide_where_log_begins_later(states)
+        doubtful = self.marks.any_of(self.is_doubtful_mark) & ~is_committed & ~is_marked
+        self._undecide(doubtful, "its op number may as well belong to a decision on another record")
+        self._undecide_where_bytes_are_missing()
+        self._undecide_where_ends_name_nothing(states)
+        self._undecide_where_the_index_knows_other_ids(states)
+        self._undecide(
+            halves.any_of(others.is_ended_beside) & (states == "PENDING"),
+            "the state table or the redo log says that a record ended it, and the log has no such record",
+        )
+        # Last, so that nothing else is missing where this is the reason: then it is known that nobody decided it.
+        self._undecide(self.is_unread & ~is_committed & ~self.is_reopened & ~self.is_waiting, OPEN_OR_DROPPED)
+        self.state = np.where(self.undecidable_reason == "", states, "UNDECIDABLE")
+
+    def _undecide(self, rows: Bools, reason: str) -> None:
+        rows = rows & (self.undecidable_reason == "")
+        self.undecidable_reason[rows] = reason
+
+    def _undecide_where_log_begins_later(self, states: npt.NDArray[np.str_]) -> None:
+        begin = self.log_begin
+        halves = self.halves
+        is_copy = (halves.integers("checks_count", 0) > 0) | (halves.integers("prepared_queue_offset") >= 0)
+        first_is_copy = np.where(halves.has, is_copy[halves.first] if len(halves) else False, True)
+        # A ROLLBACK record alone is a decision that its own prepared record came before; that one has no copies.
+        first_is_copy &= ~self.has_rollback_record
+        self.may_begin_earlier = (begin > 0) & first_is_copy
+        rows = self.may_begin_earlier & (states != "COMMITTED")
+        self._undecide(rows, "the log begins later: earlier copies and what may have decided them are gone")
+
+    def _undecide_where_bytes_are_missing(self) -> None:
+        missing = [one for view in self.views.values() for one in view.missing]
+        rule = MissingRule(self) if missing else None
+        self.may_lack_op, self.may_lack_final = (np.zeros(self.chains.count, np.bool_) for _ in range(2))
+        for one in missing:
+            assert rule is not None
+            self._undecide(rule.concerned(one), f"bytes of the log are missing: {one.what}")
+            self.may_lack_op |= rule.may_lack_op(one)
+            self.may_lack_final |= rule.may_lack_final(one)
+
+    def _undecide_where_the_index_knows_other_ids(self, states: npt.NDArray[np.str_]) -> None:
+        """What only records with a damaged id are of; and what such a record, by the index, may be of."""
+        bearers = (self.halves, self.finals, self.discards)
+        for view in self.views.values():
+            if not view.doubtful_ids:
+                continue
+            places = [one.commit_log_offset for one in view.doubtful_ids]
+            own = [np.asarray(pc.equal(group.table["store"], view.store)) for group in bearers]
+            pairs = [
+                (group, np.where(is_own, group.integers("commit_log_offset"), NONE))
+                for group, is_own in zip(bearers, own, strict=True)
+            ]
+            has_other = np.logical_or.reduce([group.any_of(~np.isin(rows, places)) for group, rows in pairs])
+            names = self.identity().to_pylist()
+            for one in view.doubtful_ids:
+                mine = np.logical_or.reduce([group.any_of(rows == one.commit_log_offset) for group, rows in pairs])
+                what = f"the record at commit-log offset {one.commit_log_offset}, which the index knows by another id"
+                self._undecide(mine & ~has_other, f"only {what}, is of it: that id is damaged")
+                keys = key_hashes([f"{one.topic}#{name}".encode() for name in names]).astype(np.int64)
+                meant = np.isin(keys, np.array(one.key_hashes, np.int64)) & (states != "COMMITTED")
+                self._undecide(meant & has_other, f"it may be what {what}, is of")
+
+    def _undecide_where_ends_name_nothing(self, states: npt.NDArray[np.str_]) -> None:
+        """What an end with a damaged name may have ended: only a COMMIT takes back a rollback, and nothing a COMMIT."""
+        halves = self.halves
+        for view in self.views.values():
+            for end in view.doubtful_ends:
+                here = np.asarray(pc.fill_null(pc.equal(self.store, end.store), False))
+                offsets = halves.integers("commit_log_offset")
+                if end.transaction_ids:
+                    hit = np.asarray(pc.is_in(self.identity(), value_set=pa.array(end.transaction_ids, pa.string())))
+                elif end.prepared_offsets:
+                    hit = halves.any_of(np.isin(offsets, np.array(end.prepared_offsets, np.int64)))
+                else:
+                    is_of_group = pc.fill_null(pc.equal(self.first_of("producer_group"), end.producer_group), True)
+                    hit = halves.any_of(offsets < end.commit_log_offset) & np.asarray(is_of_group)
+                could_turn = (states != "COMMITTED") & (end.is_commit | (states != "ROLLED_BACK"))
+                self._undecide(here & hit & could_turn, end.what)
+
+    def _find_open_copies(self) -> None:
+        halves, others = self.halves, self.others
+        self.born_time_ms = self.first_of("born_time_ms")
+        self.half_store_time_ms = halves.at("store_time_ms", halves.first)
+        # A decision on what the state table still asks for writes one more record, and closes nothing.
+        closable = halves.any_of(self.is_open_per_copy & ~others.is_prepared)
+        # Where the RocksDB table was not read, a half without op may still be in it, or not: closing it does no harm.
+        perhaps = halves.any_of(others.is_unknown & ~self.is_hidden_per_copy)
+        is_decided = np.isin(self.state, ["COMMITTED", "ROLLED_BACK"])
+        # Of what was given up on the check asks again where an open copy has checks left; else it gives up once more.
+        left = halves.integers("checks_count", 0) < self.checks_count[halves.number]
+        is_asked = (self.state == "DISCARDED") & halves.any_of(self.is_open_per_copy & ~others.is_prepared & left)
+        self.is_closable = is_decided & (closable | perhaps)
+        self.is_asked_still = self.is_closable | is_asked
+        self.is_perhaps_asked = self.is_closable & ~closable

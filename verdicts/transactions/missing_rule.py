@@ -1,0 +1,229 @@
+"""Whom missing bytes can concern: a part of the rules in `judge.py`.
+
+A verdict that rests on the absence of a record is open where that record may have stood in missing bytes. It may not:
+
+* before the first copy of its transaction. Whatever decides, discards or puts back a half names it, so it was written
+  later. Only the original proves where that is: a put-back (it carries a number of checks, or the queue offset of what
+  it is a copy of) had copies before it, which may be among the missing.
+* where all that the bytes hid is known (`hidden_records.py`), and none of it is of a kind that could change this
+  verdict: an op message can name any half before it; a half, a discard copy and a final have the key of their
+  transaction, so the hashes in the index exclude all others, and a final stands in its real topic.
+
+Where the most checks that any half shows stand for the most that the broker makes, any half that is hidden may show
+more.
+
+A COMMITTED verdict rests on a record that is there. A ROLLED_BACK one does, too, but for a COMMIT record of its own,
+and for a decision on a record outside the half topic, that could explain its op: that may be of any topic, and stands
+before the op. Either that decision is missing, or what it names.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.columns import Bools, Int64s
+from readers.model.java_hashes import key_hashes
+from readers.store.store import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    WAITING_TOPICS,
+)
+from verdicts.model.verdict_inputs import Gap, HiddenRecords, HiddenTopic, MissingRange
+from verdicts.transactions.found_states import FoundStates
+
+_OPS = (OP_TOPIC, ROCKSDB_OP_TOPIC)
+_HALVES = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
+#: Records that end, give up or put back what has no op yet.
+_OF_THE_CHECK = (*_OPS, *_HALVES, DISCARD_TOPIC)
+_NOWHERE = -1
+
+
+class MissingRule:
+    """The rule, for all transactions of a judgement whose states are found."""
+
+    def __init__(self, judged: FoundStates) -> None:
+        self._judged = judged
+        self._is_committed: Bools = judged.states == "COMMITTED"
+        self._is_rolled_back: Bools = judged.states == "ROLLED_BACK"
+        halves, others = judged.halves, judged.others
+        count = judged.chains.count
+        self._offsets = halves.integers("commit_log_offset")
+        is_original = np.asarray(pc.is_null(halves.table["checks_count"]))
+        is_original &= np.asarray(pc.is_null(halves.table["prepared_queue_offset"]))
+        begins_whole = halves.has & is_original[halves.first] if len(halves) else np.zeros(count, np.bool_)
+        self._begin: Int64s = np.where(begins_whole, self._offsets[halves.first] if len(halves) else _NOWHERE, _NOWHERE)
+        marks = judged.marks
+        numbered = ~judged.is_foreign_mark & np.asarray(pc.is_null(marks.table["half_commit_log_offset"]))
+        places = np.where(numbered, marks.integers("commit_log_offset"), _NOWHERE)
+        self._last_mark: Int64s = marks.highest(places, _NOWHERE)
+        self._rests_on_others = judged.rests_on_most_checks & (judged.states == "DISCARDED")
+        self._may_come_back = halves.any_of(judged.chains.is_diverted | others.is_rocksdb)
+        self._is_prepared = halves.any_of(others.is_prepared) | judged.has_rollback_record
+        self._topics = judged.real_topics()
+        self._names = judged.names()
+        self._hashes: dict[str, list[Int64s]] = {}
+
+    def concerned(self, missing: MissingRange) -> Bools:
+        """The transactions of its store that a missing range leaves open."""
+        hit = self._named(missing) if missing.is_identified else self._behind(missing)
+        if missing.named_from_offset is not None:
+            hit |= self._is_rolled_back & (self._last_mark > missing.named_from_offset)
+        hit &= self._is_of(missing) & ~self._is_committed
+        return hit
+
+    def may_lack_op(self, missing: MissingRange) -> Bools:
+        """The transactions, committed ones too, of which an op message may have stood in a missing range."""
+        if missing.is_identified or missing.hidden is None:
+            return self._any(missing)
+        hit = np.zeros(self._judged.chains.count, np.bool_)
+        for topic in missing.hidden.topics:
+            if topic.topic in _OPS:
+                hit |= self._begin < topic.last_offset
+            elif topic.topic in _HALVES:  # its op may be there, and marks a copy that is not
+                hit |= ((self._begin < topic.last_offset) | (topic.key_hashes is not None)) & self._may_have_key(topic)
+        for gap in missing.hidden.gaps:
+            if not set(gap.clear_topics).issuperset((*_OPS, *_HALVES)):
+                hit |= self._begin < gap.end_offset
+        return hit & self._is_of(missing)
+
+    def may_lack_final(self, missing: MissingRange) -> Bools:
+        """The transactions, committed ones too, of which a COMMIT record may have stood in a missing range."""
+        if missing.is_identified or missing.hidden is None:
+            return self._any(missing)
+        hit = np.zeros(self._judged.chains.count, np.bool_)
+        for topic in missing.hidden.topics:
+            if topic.topic not in _OF_THE_CHECK:
+                is_own = np.asarray(pc.fill_null(pc.equal(self._topics, topic.topic), True))
+                is_own = is_own | (topic.topic in WAITING_TOPICS)
+                hit |= is_own & (self._begin < topic.last_offset) & self._may_have_key(topic)
+        for gap in missing.hidden.gaps:
+            hit |= (self._begin < gap.end_offset) & ~self._is_clear_of_finals(gap)
+        hit |= self._judged.halves.any_of(np.isin(self._offsets, np.array(missing.hidden.ended_offsets, np.int64)))
+        return hit & self._is_of(missing)
+
+    def _is_of(self, missing: MissingRange) -> Bools:
+        return np.asarray(pc.fill_null(pc.equal(self._judged.store, missing.store), False))
+
+    def _any(self, missing: MissingRange) -> Bools:
+        """Those that a range concerns of which no more is known than its place, or whose words can still be read."""
+        hit: Bools = self._named(missing) if missing.is_identified else self._begin < missing.end_offset
+        return hit & self._is_of(missing)
+
+    def _named(self, missing: MissingRange) -> Bools:
+        """Those that the bytes still name."""
+        halves = self._judged.halves
+        hit = np.zeros(self._judged.chains.count, np.bool_)
+        for name, values in (
+            ("commit_log_offset", missing.prepared_offsets), ("queue_offset", missing.half_queue_offsets),
+        ):  # fmt: skip
+            if values:
+                named = np.isin(halves.integers(name), np.array(values, np.int64))
+                # Only half copies of the half topic have queue offsets of their own.
+                hit |= halves.any_of(named & (self._judged.is_in_half_topic | (name != "queue_offset")))
+        if missing.transaction_ids:
+            ids = pa.array(missing.transaction_ids, pa.string())
+            hit |= np.asarray(pc.is_in(self._names[0], value_set=ids))
+        return hit
+
+    def _behind(self, missing: MissingRange) -> Bools:
+        if missing.hidden is None:
+            hit: Bools = self._begin < missing.end_offset
+            hit |= self._rests_on_others
+            return hit
+        return self._by_records(missing.hidden)
+
+    def _by_records(self, hidden: HiddenRecords) -> Bools:
+        hit = np.zeros(self._judged.chains.count, np.bool_)
+        for topic in hidden.topics:
+            hit |= self._by_topic(topic)
+        for gap in hidden.gaps:
+            hit |= self._by_gap(gap)
+        if hidden.ended_offsets:
+            halves = self._judged.halves
+            hit |= halves.any_of(np.isin(self._offsets, np.array(hidden.ended_offsets, np.int64)))
+            hit |= ~halves.has
+        return hit
+
+    def _by_topic(self, hidden: HiddenTopic) -> Bools:
+        """Those that records of one topic can be of."""
+        name = hidden.topic
+        is_open = ~self._is_rolled_back
+        began: Bools = self._begin < hidden.last_offset
+        if name in _OPS:
+            return is_open & began
+        if name in _HALVES:
+            mine = is_open | self._may_come_back
+        elif name == DISCARD_TOPIC:
+            mine = is_open
+        elif name in WAITING_TOPICS:
+            mine = np.ones(len(is_open), np.bool_)
+        else:
+            mine = np.asarray(pc.fill_null(pc.equal(self._topics, name), True))
+        may_have_key = self._may_have_key(hidden)
+        own: Bools = mine & began & may_have_key
+        if name in _HALVES:
+            # A producer that hears nothing sends a half again: the first one may be hidden before the one that is seen.
+            if hidden.key_hashes is not None:
+                own |= mine & may_have_key
+            own |= self._rests_on_others
+            return own
+        return own | self._may_be_explained(hidden.first_offset, hidden.last_offset)
+
+    def _may_be_explained(self, first_offset: int, last_offset: int) -> Bools:
+        """What a decision on another record, written in between, could be the reason of its op for."""
+        is_between: Bools = (self._begin < last_offset) & (self._last_mark > first_offset)
+        return is_between & self._is_rolled_back
+
+    def _may_have_key(self, hidden: HiddenTopic) -> Bools:
+        """Those that have a key with one of the hashes; all, where the hashes are not known."""
+        everyone = np.ones(self._judged.chains.count, np.bool_)
+        if hidden.key_hashes is None:
+            return everyone
+        if hidden.topic not in self._hashes:
+            self._hashes[hidden.topic] = self._hashes_of(hidden.topic)
+        (ids, rows, keys) = self._hashes[hidden.topic]
+        hashes = np.array(hidden.key_hashes, np.int64)
+        hit: Bools = np.isin(ids, hashes) | (ids == _NOWHERE)
+        hit[rows[np.isin(keys, hashes)]] = True
+        return hit
+
+    def _hashes_of(self, topic: str) -> list[Int64s]:
+        """What the index would have for the ids of all transactions, and for their business keys with their rows.
+
+        Brokers of 3.0 and 3.1 enter the business keys alone. A transaction that has no id may have any.
+        """
+        ids, own_keys = self._names
+        names = ids.to_pylist()
+        by_id = np.full(len(names), _NOWHERE, np.int64)
+        known = [number for number, name in enumerate(names) if name is not None]
+        by_id[known] = key_hashes([f"{topic}#{names[number]}".encode() for number in known])
+        pairs = [
+            (number, key)
+            for number, text in enumerate(own_keys.to_pylist()) if text
+            for key in text.split(" ") if key
+        ]
+        by_key = key_hashes([f"{topic}#{key}".encode() for _, key in pairs]).astype(np.int64)
+        return [by_id, np.array([number for number, _ in pairs], np.int64), by_key]
+
+    def _by_gap(self, gap: Gap) -> Bools:
+        """Those that a record in bytes that no queue knows can be of."""
+        clear = set(gap.clear_topics)
+        began = self._begin < gap.end_offset
+        is_check_clear = clear.issuperset(_OF_THE_CHECK)
+        may_end = ~self._is_clear_of_finals(gap) | self._is_prepared
+        hit: Bools = may_end | (~self._is_rolled_back & (not is_check_clear))
+        hit |= self._may_come_back & (not is_check_clear)
+        if HALF_TOPIC not in clear:
+            began = began | self._rests_on_others
+        return (began & hit) | self._may_be_explained(gap.begin_offset, gap.end_offset)
+
+    def _is_clear_of_finals(self, gap: Gap) -> Bools:
+        """The transactions of which no COMMIT record stood in a gap."""
+        clear = pa.array(gap.clear_topics, pa.string())
+        found: Bools = np.asarray(pc.fill_null(pc.is_in(self._topics, value_set=clear), False))
+        return found & set(gap.clear_topics).issuperset(WAITING_TOPICS)

@@ -1,0 +1,72 @@
+"""Decisions that a broker took and did not write: ops that were only in its memory when it was killed.
+
+From 5.1.0 on an op message waits in the broker's memory for up to transactionOpBatchInterval (FORMATS 5.5, 5.12 F1).
+A commit writes its COMMIT record at once, so what is lost with that memory is a rollback: the store
+does not show it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from readers.model.columns import Bools
+from verdicts.transactions.judgement import Judgement
+
+if TYPE_CHECKING:
+    from verdicts.model.verdict_inputs import StoreView
+
+
+def may_be_decided(judged: Judgement, is_checked_again: Bools) -> Bools:
+    """Pending and discarded ones whose producer had occasion to decide while ops were not written any more.
+
+    `is_checked_again`: those that the check began again at an older cursor.
+
+    Its occasion is a copy's: the half itself, or the check that put it back. From then on the broker gives it
+    transactionTimeOut, or the immunity that it asked for, before it asks (again). Ops of the last
+    transactionOpBatchInterval before the log's end were in memory when the broker was killed; those of an earlier kill
+    are lost too, where the check began again at an older cursor since.
+    """
+    halves = judged.halves
+    if not len(halves):
+        return np.zeros(judged.chains.count, np.bool_)
+    held = judged.per_transaction({name: _held_ms(view) for name, view in judged.views.items()})
+    end = judged.per_transaction({name: view.reference_time_ms for name, view in judged.views.items()})
+    is_cut = judged.per_transaction({name: int(_is_cut(view)) for name, view in judged.views.items()}) > 0
+    time_out = judged.per_transaction(
+        {name: view.settings.transaction_time_out_ms for name, view in judged.views.items()}
+    )
+    immunity = halves.integers("immunity_seconds")[halves.last] * 1000
+    occasion = halves.integers("store_time_ms")[halves.last]
+    in_window = is_cut & (occasion + np.maximum(time_out, immunity) >= end - held)
+    in_half_topic = halves.has & ~judged.newest_is(judged.others.is_other)
+    is_open = (judged.state == "PENDING") | ((judged.state == "DISCARDED") & ~judged.is_without_copy)
+    found: Bools = is_open & in_half_topic & (held > 0) & (in_window | is_checked_again)
+    return found
+
+
+def lost_ops_words(judged: Judgement) -> pa.Array:
+    """How a reason says it, for each transaction."""
+    views = list(judged.views.values())
+    chosen = judged.per_transaction({view.store: number for number, view in enumerate(views)})
+    words = np.array([_words(view) for view in views] or [""], object)
+    return pa.array(words[chosen].tolist(), pa.string())
+
+
+def _words(view: StoreView) -> str:
+    is_assumed = view.settings.origin.get("transaction_op_batch_interval_ms", "").startswith("default")
+    name = f"transactionOpBatchInterval{', by default' if is_assumed else ''}"
+    where = "were only in its broker's memory" if _is_cut(view) else "are lost when a broker is killed"
+    return f"; it may have been rolled back: ops of the last {_held_ms(view) / 1000:g} s ({name}) {where}"
+
+
+def _held_ms(view: StoreView) -> int:
+    return view.settings.transaction_op_batch_interval_ms if view.settings.batches_ops is not False else 0
+
+
+def _is_cut(view: StoreView) -> bool:
+    """Whether ops that are not in the log may have been in memory at the time that is asked about."""
+    is_at_end = view.at_ms is None or view.at_ms >= view.reference_time_ms
+    return view.was_killed and is_at_end

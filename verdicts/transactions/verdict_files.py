@@ -1,0 +1,56 @@
+"""Results of an audit in files: Parquet, or Arrow as a stream or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from readers.model.errors import BadText, UnreadableFile
+from readers.model.tables import TRANSACTIONS
+
+SUFFIXES = (".parquet", ".arrow", ".feather")
+
+
+def read_verdicts(file: Path) -> Iterator[pa.RecordBatch]:
+    """The rows of TRANSACTIONS in a file that an audit wrote with all its columns.
+
+    Raises: BadText for a file that lacks columns; UnreadableFile.
+    """
+    try:
+        yield from _of_parquet(file) if file.suffix.lower() == ".parquet" else _of_arrow(file)
+    except (OSError, pa.ArrowInvalid) as error:
+        told = str(error).split("\n", 1)[0]
+        raise UnreadableFile(f"{file} is no result of an audit that can be read: {told}", file=file) from error
+
+
+def _of_parquet(file: Path) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(file) as opened:
+        _require_columns(opened.schema_arrow, file)
+        for batch in opened.iter_batches(columns=TRANSACTIONS.names):
+            yield batch.select(TRANSACTIONS.names).cast(TRANSACTIONS)
+
+
+def _of_arrow(file: Path) -> Iterator[pa.RecordBatch]:
+    with pa.memory_map(str(file)) as source:
+        try:
+            reader = pa.ipc.open_stream(source)
+        except pa.ArrowInvalid:  # the other form of the same format
+            whole = pa.ipc.open_file(source)
+            reader = pa.RecordBatchReader.from_batches(
+                whole.schema, (whole.get_batch(number) for number in range(whole.num_record_batches))
+            )
+        _require_columns(reader.schema, file)
+        for batch in reader:
+            yield batch.select(TRANSACTIONS.names).cast(TRANSACTIONS)
+
+
+def _require_columns(schema: pa.Schema, file: Path) -> None:
+    lacking = [name for name in TRANSACTIONS.names if name not in schema.names]
+    if lacking:
+        raise BadText(
+            f"{file} holds no whole result of an audit: column {lacking[0]} is missing", file=file,
+            advice="write it with rmqtx audit STORE -o FILE, without --fields and --timestamps",
+        )

@@ -1,0 +1,1 @@
+"""Whether every structure of a store agrees with every other."""

@@ -1,0 +1,313 @@
+"""Records' keys against the index, and index entries against the records they point at.
+
+Entries stand in a file in the order of the log, so those that point into a split are one range, found by halves. Each
+split carries the runs of entries that a record of it explains, and the records inside a file's range that lack an
+entry; what no split has explained is looked at record by record when the whole store is known, so that an entry which
+misled the search is no finding by itself. An entry holds only a hash: a wrong one with the right hash goes unseen.
+Its seconds must be those of its record's store time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from readers.index.index import BLOCK_ENTRIES, ENTRY, IndexFile
+from readers.index.index_search import open_index
+from readers.index.record_keys import key_pairs, may_lack_entries, tag_pairs
+from readers.log.record_at import block_at
+from readers.log.record_block import Block
+from readers.model.columns import Int64s
+from readers.model.errors import SourceError
+from readers.model.finding_limits import FINDINGS_MAX, one_by_one
+from readers.model.findings import Finding
+from readers.model.ranges import LogRanges, between, merged, runs_of
+from readers.queues.slot_files import boundary, cache_of
+from readers.storage.segments import OpenFile
+from readers.store.store import Store
+from verdicts.verify.index_times import entry_time_findings, expected_seconds, header_time_findings
+from verdicts.verify.records import TIME_MS_MAX
+
+_HASH_BITS = 31
+#: Entries that no split explains and that are looked at one by one; more are told as one.
+_LOOKED_AT_MAX = 1000
+#: Newest entries that are looked at to know what is indexed.
+_SAMPLED = 64
+
+
+@dataclass(slots=True)
+class IndexPart:
+    """What one split knows of the index.
+
+    Shape: `runs`: file → numbers of entries [from, to) that a record explains. `lacking`: rows (commit-log offset,
+           hash) of keys that the index should have. `strange_times`: file → rows (number of an entry, seconds by its
+           record, seconds that it says, the record's place), at most FINDINGS_MAX.
+    """
+
+    runs: dict[str, Int64s] = field(default_factory=dict)
+    lacking: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    strange_times: dict[str, Int64s] = field(default_factory=dict)
+
+
+# --- one split --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class IndexClaims:
+    """The entries that the records of a split should have; added block by block, compared at the end."""
+
+    store: Store
+    _offsets: list[Int64s] = field(default_factory=list)
+    _hashes: list[Int64s] = field(default_factory=list)
+    _allowed: list[tuple[Int64s, Int64s]] = field(default_factory=list)
+    """Entries that there may be, and need not."""
+    _stored: list[tuple[Int64s, Int64s]] = field(default_factory=list)
+
+    def add(self, block: Block) -> None:
+        """The records of a block."""
+        if index_files(self.store):
+            self._stored.append((block.commit_log_offsets, block.header("store_time_ms")))
+            if newest_entries_have_tags(self.store):
+                self._allowed.append(tag_pairs(block))
+            may_lack = may_lack_entries(block)
+            if may_lack.any():
+                self._allowed.append(key_pairs(block.take(may_lack)))
+                block = block.take(~may_lack)
+            offsets, hashes = key_pairs(block)
+            self._offsets.append(offsets)
+            self._hashes.append(hashes)
+
+    def compared(self, begin_offset: int) -> IndexPart:
+        """The split's part, when all blocks were added. `begin_offset`: commit-log offset of the split's begin."""
+        part = IndexPart()
+        if not self._offsets:
+            return part
+        keyed = sum(len(offsets) for offsets in self._offsets)
+        offsets = np.concatenate([*self._offsets, *(offsets for offsets, _ in self._allowed)])
+        hashes = np.concatenate([*self._hashes, *(hashes for _, hashes in self._allowed)])
+        wanted = _packed(offsets, hashes, begin_offset)
+        if not len(offsets):
+            return part
+        order = np.argsort(wanted, kind="stable")
+        wanted, offsets, is_key = wanted[order], offsets[order], order < keyed
+        places, stored = (np.concatenate(part) for part in zip(*self._stored, strict=True))
+        times = stored[np.searchsorted(places, offsets)]
+        found = np.zeros(len(wanted), np.bool_)
+        covered = np.zeros(len(wanted), np.bool_)
+        low, high = int(offsets[0]), int(offsets[-1])
+        for index in index_files(self.store):
+            if index.end_offset < low or index.begin_offset > high:
+                continue
+            covered |= (offsets > index.begin_offset) & (offsets < index.end_offset)
+            try:
+                self._compare(index, wanted, times, found, low, high, begin_offset, part)
+            except SourceError:
+                covered[:] = False  # told when the whole store is looked at
+        absent = covered & is_key & ~found
+        part.lacking = np.stack([offsets[absent], wanted[absent] & 0x7FFFFFFF], axis=1)
+        self._offsets, self._hashes, self._allowed, self._stored = [], [], [], []
+        return part
+
+    @staticmethod
+    def _compare(
+        index: IndexFile, wanted: Int64s, times: Int64s, found: npt.NDArray[np.bool_], low: int, high: int,
+        begin_offset: int, part: IndexPart,
+    ) -> None:
+        runs, strange = [], []
+        with index.segment.open() as file:
+            first, _ = _boundary(index, file, low)
+            _, end = _boundary(index, file, high + 1)
+            for number in range(first, end, BLOCK_ENTRIES):
+                entries = read_entries(index, file, number, min(number + BLOCK_ENTRIES, end))
+                offsets = entries["commit_log_offset"].astype(np.int64)
+                pairs = _packed(offsets, entries["key_hash"].astype(np.int64), begin_offset)
+                at = np.minimum(np.searchsorted(wanted, pairs), len(wanted) - 1)
+                same = (wanted[at] == pairs) & (offsets >= low) & (offsets <= high)
+                found[at[same]] = True
+                runs.append(runs_of(np.flatnonzero(same) + number))
+                numbers, said = np.flatnonzero(same) + number, entries["seconds_since_begin"][same].astype(np.int64)
+                seconds = expected_seconds(index.header["begin_time_ms"], numbers, times[at[same]])
+                is_strange = (seconds != said) & (said >= 0) & (times[at[same]] <= TIME_MS_MAX) & (times[at[same]] >= 0)
+                rows = np.stack([numbers, seconds, said, offsets[same]], axis=1)[is_strange]
+                strange.append(rows[:FINDINGS_MAX])
+        # a key that a record has twice has two entries
+        for row in np.flatnonzero(np.diff(wanted) == 0).tolist():
+            found[row + 1] |= found[row]
+        part.runs[index.segment.file] = merged(runs)
+        part.strange_times[index.segment.file] = np.concatenate([np.empty((0, 4), np.int64), *strange])[:FINDINGS_MAX]
+
+
+def _packed(offsets: Int64s, hashes: Int64s, begin_offset: int) -> Int64s:
+    """Place and hash in one number: places of one split lie near each other, and hashes are never negative."""
+    packed: Int64s = (offsets - begin_offset << _HASH_BITS) | (hashes & 0x7FFFFFFF)
+    return packed
+
+
+def read_entries(index: IndexFile, file: OpenFile, first: int, end: int) -> npt.NDArray[np.void]:
+    """Entries [first, end) of an index file."""
+    return index.entries_of(file.read(index.entry_position(first), (end - first) * ENTRY.size_bytes))
+
+
+def _boundary(index: IndexFile, file: OpenFile, offset: int) -> tuple[int, int]:
+    """Numbers of a few entries among which the first is that points at or behind a place of the log."""
+    return boundary(
+        lambda low, high: read_entries(index, file, low, high)["commit_log_offset"].astype(np.int64),
+        1, index.entries_count + 1, offset,
+    )
+
+
+def index_files(store: Store) -> list[IndexFile]:
+    """The index files that can be compared: their slot table's length is known. Opened once in each process."""
+    cache = cache_of(store)
+    files = cache.get("index")
+    if not isinstance(files, list):
+        files = cache["index"] = [file for file in open_index(store).files if file.wrong() is None]
+    return files
+
+
+def newest_entries_have_tags(store: Store) -> bool:
+    """Whether the newest entries are of tags too, as 5.5.0 makes them; asked once in each process.
+
+    Where a store has seen several versions and this is wrong, its entries are explained one by one in the end.
+    """
+    cache = cache_of(store)
+    if "tags" not in cache:
+        files = index_files(store)
+        cache["tags"] = bool(files) and _newest_have_tags(store, files[-1])
+    return bool(cache["tags"])
+
+
+def _newest_have_tags(store: Store, index: IndexFile) -> bool:
+    log = store.log()
+    try:
+        with index.segment.open() as file:
+            end = index.entries_count + 1
+            entries = read_entries(index, file, max(1, end - _SAMPLED), end)
+        for offset, key_hash in zip(entries["commit_log_offset"].tolist(), entries["key_hash"].tolist(), strict=True):
+            block = block_at(log, offset)
+            if block is not None and key_hash in tag_pairs(block)[1].tolist():
+                return True
+    except SourceError:  # told when the whole store is looked at
+        pass
+    finally:
+        log.close()
+    return False
+
+
+# --- the whole store --------------------------------------------------------------------------------------------------
+
+
+class IndexLeftovers:
+    """The findings about the index of a store, when all splits have compared their records with it.
+
+    `told_offsets`: places of the log about which another finding was made; it explains what the index says of them.
+    `is_partial`: not all splits were read; entries are looked at between those that the same split explains.
+    """
+
+    def __init__(
+        self, store: Store, parts: list[IndexPart], ranges: LogRanges, told_offsets: set[int], *,
+        is_partial: bool = False,
+    ) -> None:
+        self._is_partial = is_partial
+        self._store = store
+        self._parts = parts
+        self._ranges = ranges
+        self._told_offsets = told_offsets
+        self._entered_offsets, self._entered_hashes = set(told_offsets), set[int]()
+        self._right: set[tuple[int, int]] = set()
+
+    def findings(self) -> Iterator[Finding]:
+        """Entries that no record explains, and records that lack an entry which no wrong one explains.
+
+        Order: file, entry number; then commit-log offset.
+        """
+        for index in index_files(self._store):
+            name = index.segment.file
+            mine = [part.runs[name] for part in self._parts if name in part.runs]
+            runs = merged(mine)
+            if self._is_partial:
+                seen = merged([np.array([[rows[0, 0], rows[-1, 1]]], np.int64) for rows in mine if len(rows)])
+                runs = merged([runs, between(seen, 1, index.entries_count + 1)])
+            headers = list(header_time_findings(self._store, index, self._told_offsets))
+            yield from headers
+            if not headers:  # all seconds are counted from its begin
+                rows = [part.strange_times[name] for part in self._parts if name in part.strange_times]
+                yield from entry_time_findings(self._store, index, rows, self._told_offsets)
+            try:
+                yield from self._unexplained(index, runs)
+            except SourceError as error:
+                yield Finding(
+                    self._store.root, "unreadable-file", error.file, error.position_bytes, actual=error.message
+                )
+                return
+        lacking = np.concatenate([np.empty((0, 2), np.int64), *(part.lacking for part in self._parts)]).tolist()
+        offsets = {
+            offset
+            for offset, key_hash in lacking
+            if offset not in self._entered_offsets and key_hash not in self._entered_hashes
+            and (offset, key_hash) not in self._right
+        }
+        yield from self._lacking(sorted(offsets))
+
+    def _unexplained(self, index: IndexFile, runs: Int64s) -> Iterator[Finding]:
+        ranges, doubtful = self._ranges, []  # type: LogRanges, list[tuple[int, int, int]]
+        with index.segment.open() as file:
+            begin, count = 1, index.entries_count
+            for low, high in [*runs.tolist(), (count + 1, count + 1)]:
+                for number in range(begin, low, BLOCK_ENTRIES):
+                    entries = read_entries(index, file, number, min(number + BLOCK_ENTRIES, low))
+                    offsets = entries["commit_log_offset"].astype(np.int64)
+                    # What cannot be at all the index's own reader tells; what expired or lies in damaged bytes, a gap
+                    # or behind the end is no contradiction, and told elsewhere.
+                    good = index.is_plausible(entries, number)
+                    self._entered_offsets.update(offsets[~good].tolist())
+                    self._entered_hashes.update(entries["key_hash"][~good].tolist())
+                    asked = good & ranges.is_held(offsets) & ~ranges.is_damaged(offsets)
+                    rows = np.flatnonzero(asked).tolist()
+                    doubtful.extend((number + row, int(offsets[row]), int(entries["key_hash"][row])) for row in rows)
+                begin = high
+        wrong = self._wrong(doubtful[:_LOOKED_AT_MAX])
+        if 2 * len(wrong) > _LOOKED_AT_MAX:  # another log's index
+            wrong += doubtful[_LOOKED_AT_MAX:]
+        self._entered_offsets.update(offset for _, offset, _ in wrong)
+        self._entered_hashes.update(key_hash for _, _, key_hash in wrong)
+        for (number, offset, key_hash), more in one_by_one(wrong, "such entries"):
+            yield Finding(
+                self._store.root, "index-mismatch", index.segment.file, index.entry_position(number),
+                ENTRY.size_bytes, commit_log_offset=offset,
+                expected=f"a record at commit-log offset {offset} with a key of hash {key_hash}",
+                actual=f"no such record{more}",
+            )
+
+    def _wrong(self, entries: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+        """Those of some entries whose record is not there or has no key of that hash."""
+        log = self._store.log()
+        try:
+            wrong = []
+            for entry in entries:
+                if entry[1] in self._told_offsets:
+                    continue
+                block = block_at(log, entry[1])
+                known = [] if block is None else [*key_pairs(block)[1].tolist(), *tag_pairs(block)[1].tolist()]
+                if entry[2] not in known:
+                    wrong.append(entry)
+                else:  # a search that was misled did not come upon it
+                    self._right.add(entry[1:])
+            return wrong
+        finally:
+            log.close()
+
+    def _lacking(self, offsets: list[int]) -> Iterator[Finding]:
+        log = self._store.log()
+        for offset, more in one_by_one(offsets, "such records"):
+            segment = log.segment_at(offset)
+            yield Finding(
+                self._store.root, "index-missing", None if segment is None else segment.file,
+                None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
+                expected="an entry for each key of the record",
+                actual=f"a key without one{more}",
+            )
+        log.close()

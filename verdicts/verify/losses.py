@@ -1,0 +1,108 @@
+"""What is lost with damaged or missing bytes of a log, in words of transactions: the queues know what was there.
+
+A slot outlives its record, so the slots that lead into a lost range say how many half, op and other messages it held.
+What was not entered into a queue yet (the log's last records when a broker was killed) is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from readers.model.columns import Int64s
+from readers.model.errors import SourceError
+from readers.model.findings import Finding
+from readers.queues.consume_queue import BLOCK_SLOTS, are_sound
+from readers.queues.slot_files import BATCH, SIMPLE, pointed_boundary, slot_files
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
+from verdicts.startup.losses import amount
+
+#: Codes of findings about bytes of the log whose records are gone.
+LOSS_CODES = ("record-damaged", "segment-gap", "tail-torn", "tail-foreign", "unreadable-file", "log-missing")
+_KINDS = ("half", "op", "discard copy", "other message")
+_TOPICS = {HALF_TOPIC: 0, OP_TOPIC: 1, DISCARD_TOPIC: 2}
+_OTHER = 3
+
+
+def with_losses(store: Store, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; those about lost bytes of the log say what stood there, where a queue knows.
+
+    Units: commit-log offsets in bytes.
+    Order: as given.
+    """
+    ranges = {number: lost for number, one in enumerate(findings) if (lost := _lost_range(store, one)) is not None}
+    if not ranges:
+        return list(findings)
+    # Ranges of two findings may overlap; every edge begins a piece of its own.
+    edges = np.unique(np.array(list(ranges.values()), np.int64))
+    counts = _counted(store, edges)
+    told = list(findings)
+    for number, (begin, end) in ranges.items():
+        first, last = np.searchsorted(edges, (begin, end)).tolist()
+        words = _words(counts[first:last].sum(axis=0))
+        if words:
+            told[number] = replace(told[number], meaning=words)
+    return told
+
+
+def meaning_of_mismatch(topic: str, count: int) -> str | None:
+    """What it means that slots of a queue lead to other records; None for what any queue's slots mean."""
+    kind = _TOPICS.get(topic)
+    if kind is None:
+        return None
+    return (
+        f"{amount(_KINDS[kind], count)} should stand there, as the queue says, and other records do: where no "
+        "slot-missing has the same number, what stood there is lost as evidence, and transactions that may have relied "
+        "on it are UNDECIDABLE"
+    )
+
+
+def _lost_range(store: Store, finding: Finding) -> tuple[int, int] | None:
+    if finding.code not in LOSS_CODES:
+        return None
+    if finding.code == "unreadable-file":
+        lost = [segment for segment in store.commit_log if segment.file == finding.file]
+        return (lost[0].base_offset, lost[0].end_offset) if lost else None
+    if finding.code == "log-missing":
+        return finding.commit_log_offset or 0, np.iinfo(np.int64).max
+    begin, length = finding.commit_log_offset, finding.length_bytes
+    return None if begin is None or not length else (begin, begin + length)
+
+
+def _counted(store: Store, edges: Int64s) -> Int64s:
+    """How many slots of each kind lead into each piece between two neighbouring edges; one row a piece."""
+    counts = np.zeros((len(edges) - 1, len(_KINDS)), np.int64)
+    for queue_kind in (SIMPLE, BATCH):
+        for topic, queue_id in store.queues(queue_kind):
+            files = slot_files(store, (queue_kind, topic.encode("utf-8", "surrogateescape"), queue_id))
+            column = _TOPICS.get(topic, _OTHER)
+            try:
+                number, _ = pointed_boundary(files, int(edges[0]))
+                _, end = pointed_boundary(files, int(edges[-1]))
+                while number < end:
+                    slots = files.read(number, min(number + BLOCK_SLOTS, end))
+                    places = slots["commit_log_offset"][are_sound(slots)].astype(np.int64)
+                    pieces = np.searchsorted(edges, places, "right") - 1
+                    inside = (pieces >= 0) & (pieces < len(counts))
+                    counts[:, column] += np.bincount(pieces[inside], minlength=len(counts))
+                    number += BLOCK_SLOTS
+            except SourceError:  # what compares the queue tells it
+                continue
+            finally:
+                files.close()
+    return counts
+
+
+def _words(counts: Int64s) -> str | None:
+    if not counts.sum():
+        return None
+    parts = [amount(kind, number) for kind, number in zip(_KINDS, counts.tolist(), strict=True) if number]
+    listed = ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
+    finals = " (finals may be among them)" if counts[_OTHER] else ""
+    return (
+        f"{listed}{finals} stood there, as the consume queues say, lost as evidence: transactions that may have relied "
+        "on them are UNDECIDABLE"
+    )
+

@@ -1,0 +1,273 @@
+"""Records against their consume queues, and the queues against the log: what of both does not fit together.
+
+A record says which queue it is in and where, so its slot is read without a search, and whole queues are compared at
+once. Each split carries the runs of slots that agree and the records that do not; what no split has claimed is looked
+at when the whole store is known. So the cost is that of the slots, whatever the size of a split, and a damaged slot or
+record misleads nothing. Queues are derived: where the two differ the log is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from readers.log.light_queues import further_slots
+from readers.log.properties import TAGS
+from readers.log.record_block import Block
+from readers.log.record_layout import PREPARED, ROLLBACK, TRANSACTION_MASK
+from readers.model.columns import Bools, Int64s
+from readers.model.errors import SourceError
+from readers.model.java_hashes import java_hash
+from readers.model.ranges import runs_of
+from readers.queues.consume_queue import Slots, open_queue
+from readers.queues.consume_queue_extension import EXTENSION_ADDRESS_MAX
+from readers.queues.queue_parts import RECORD_COLUMNS, QueuePart
+from readers.queues.slot_files import (
+    BATCH,
+    SIMPLE,
+    QueueName,
+    batch_queues,
+    places_by_offset,
+    slot_files,
+    slots_of,
+    topic_bytes,
+    topic_text,
+)
+from readers.store.store import LEFT_OUT_TOPIC, SCHEDULE_TOPIC, Store
+
+_DELAY = "DELAY"
+_INNER_NUM = "INNER_NUM"
+#: No broker delays a message by more; `messageDelayLevel` is configuration, so any shorter delay can be right.
+_DELAY_MS_MAX = 10 * 366 * 86_400_000
+
+
+@dataclass(slots=True)
+class QueueParts:
+    """The parts of all queues of a split, in few arrays: a store of many queues has one for each queue and split.
+
+    Shape: `names` of queues; `run_owners` goes with `runs`, `record_owners` with the columns of `records`: which of the
+           names each is of.
+    """
+
+    names: list[QueueName] = field(default_factory=list)
+    run_owners: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    runs: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    record_owners: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    records: Int64s = field(default_factory=lambda: np.empty((len(RECORD_COLUMNS), 0), np.int64))
+
+    @staticmethod
+    def of(parts: dict[QueueName, QueuePart]) -> QueueParts:
+        """The parts of some queues as one."""
+        if not parts:
+            return QueueParts()
+        records = [np.stack([getattr(part, name) for name in RECORD_COLUMNS]) for part in parts.values()]
+        return QueueParts(
+            list(parts),
+            np.repeat(np.arange(len(parts)), [len(part.runs) for part in parts.values()]),
+            np.concatenate([part.runs for part in parts.values()]),
+            np.repeat(np.arange(len(parts)), [rows.shape[1] for rows in records]),
+            np.concatenate(records, axis=1),
+        )
+
+
+@dataclass(slots=True)
+class ClaimedRows:
+    """Records of one block that should have a slot, and what it should hold; `tags_codes` where nothing is delayed."""
+
+    queue_numbers: Int64s
+    queue_offsets: Int64s
+    offsets: Int64s
+    lengths: Int64s
+    tags_codes: Int64s
+    store_times: Int64s
+    is_delayed: Bools
+    sizes: Int64s
+
+
+@dataclass(slots=True)
+class QueueClaims:
+    """The slots that the records of a split claim; added block by block, compared at the end."""
+
+    store: Store
+    _names: dict[QueueName, int] = field(default_factory=dict)
+    _rows: list[ClaimedRows] = field(default_factory=list)
+    _hashes: dict[bytes, int] = field(default_factory=dict)
+
+    def add(self, block: Block) -> None:
+        """The records of a block. Prepared and rollback records of designs before 4.3 get no slot (FORMATS 3.3).
+
+        Nor have the records that stand in a bundle for those it left out.
+        """
+        kinds = block.sys_flag & TRANSACTION_MASK
+        has_slot = (kinds != PREPARED) & (kinds != ROLLBACK) & ~block.topic_is(LEFT_OUT_TOPIC)
+        rows = block if has_slot.all() else block.take(has_slot)
+        if not len(rows):
+            return
+        topics = rows.topics().cast(pa.binary()).dictionary_encode()
+        tags = self._tags_codes(rows)
+        queue_ids = rows.header("queue_id").astype(np.int64)
+        names = self._queue_numbers(topics, queue_ids)
+        count = len(rows)
+        is_delayed, sizes = np.zeros(count, np.bool_), np.ones(count, np.int64)
+        scheduled = np.flatnonzero(rows.topic_is(SCHEDULE_TOPIC))
+        if len(scheduled):
+            is_delayed[scheduled] = rows.take(scheduled).properties.locate(_DELAY)[2]
+        if batch_queues(self.store):
+            sizes = _batch_sizes(rows)
+        self._rows.append(
+            ClaimedRows(
+                names, rows.header("queue_offset").astype(np.int64), rows.commit_log_offsets, rows.lengths, tags,
+                rows.header("store_time_ms"), is_delayed, sizes,
+            )
+        )
+        self._add_dispatched(rows, tags)
+
+    def _tags_codes(self, rows: Block) -> Int64s:
+        """Java's hash of each record's tags; 0 where it has none."""
+        tags = rows.properties.value(TAGS).cast(pa.binary()).dictionary_encode()
+        texts = tags.dictionary.to_pylist()
+        for text in texts:
+            if text not in self._hashes:
+                self._hashes[text] = java_hash(text)
+        codes = np.array([*(self._hashes[text] for text in texts), 0], np.int64)
+        if len(self._hashes) > _HASHES_MAX:
+            self._hashes.clear()
+        found: Int64s = codes[np.asarray(tags.indices.fill_null(len(texts)))]
+        return found
+
+    def _queue_numbers(self, topics: pa.DictionaryArray, queue_ids: Int64s) -> Int64s:
+        keys = np.asarray(topics.indices).astype(np.int64) << 32 | (queue_ids & 0xFFFFFFFF)
+        unique, places = np.unique(keys, return_inverse=True)
+        words = topics.dictionary.to_pylist()
+        numbers = []
+        for key in unique.tolist():
+            topic, queue_id = words[key >> 32], int(np.int32(np.uint32(key & 0xFFFFFFFF)))
+            kind = BATCH if (topic_text(topic), queue_id) in batch_queues(self.store) else SIMPLE
+            numbers.append(self._number((kind, topic, queue_id)))
+        return np.array(numbers, np.int64)[places]
+
+    def _number(self, name: QueueName) -> int:
+        return self._names.setdefault(name, len(self._names))
+
+    def _add_dispatched(self, rows: Block, tags: Int64s) -> None:
+        """Light queues: one record has further slots in the queues that a property names (4.9.3+)."""
+        for row, queue, queue_id, offset in further_slots(rows):
+            one = rows.take(np.array([row]))
+            number = self._number((SIMPLE, topic_bytes(queue), queue_id))
+            self._rows.append(
+                ClaimedRows(
+                    np.array([number]), np.array([offset]), one.commit_log_offsets, one.lengths,
+                    tags[row : row + 1], one.header("store_time_ms"), np.zeros(1, np.bool_), np.ones(1, np.int64),
+                )
+            )
+
+    def taken(self) -> Iterator[tuple[QueueName, ClaimedRows]]:
+        """What was added since the last call, queue by queue, and forget it: what their slots should hold.
+
+        Order: within a queue that of the log.
+        """
+        parts, self._rows = self._rows, []
+        names = list(self._names)
+        for rows in parts:
+            columns = [getattr(rows, name) for name in ClaimedRows.__slots__]
+            numbers = rows.queue_numbers
+            order = np.argsort(numbers, kind="stable")
+            for mine in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
+                yield names[int(numbers[mine[0]])], ClaimedRows(*(column[mine] for column in columns))
+
+    def compared(self) -> QueueParts:
+        """Each queue's part, when all blocks were added."""
+        if not self._rows:
+            return QueueParts()
+        numbers, *columns = (
+            np.concatenate([getattr(rows, name) for rows in self._rows]) for name in ClaimedRows.__slots__
+        )
+        order = np.argsort(numbers, kind="stable")
+        cuts = np.searchsorted(numbers[order], np.arange(len(self._names) + 1))
+        parts = {}
+        for name, number in self._names.items():
+            mine = order[cuts[number] : cuts[number + 1]]
+            parts[name] = _compared(self.store, name, *(column[mine] for column in columns))
+        self._rows = []
+        return QueueParts.of(parts)
+
+
+#: Tags that are remembered with their hash; stores with more distinct ones have them calculated again.
+_HASHES_MAX = 1 << 16
+
+
+def _batch_sizes(rows: Block) -> Int64s:
+    texts = rows.properties.text(_INNER_NUM)
+    if texts.null_count == len(texts):
+        return np.ones(len(rows), np.int64)
+    return np.array([int(text) if text and text.isdecimal() else 1 for text in texts.to_pylist()], np.int64)
+
+
+# --- comparing --------------------------------------------------------------------------------------------------------
+
+
+def _compared(
+    store: Store, name: QueueName, numbers: Int64s, offsets: Int64s, lengths: Int64s, tags: Int64s, times: Int64s,
+    is_delayed: Bools, sizes: Int64s,
+) -> QueuePart:
+    files = slot_files(store, name)
+    count = len(numbers)
+    slot_offsets, slot_lengths = np.full(count, -1, np.int64), np.zeros(count, np.int64)
+    slot_tags = np.zeros(count, np.int64)
+    places = numbers.copy()
+    good = np.zeros(count, np.bool_)
+    try:
+        if name[0] == BATCH:
+            places = places_by_offset(files, offsets)
+        for rows, slots in slots_of(files, places):
+            slot_offsets[rows] = slots["commit_log_offset"]
+            slot_lengths[rows] = slots["record_length_bytes"]
+            slot_tags[rows] = slots["tags_code"]
+            good[rows] = _is_of_record(name, slots, numbers[rows], times[rows], sizes[rows])
+    except SourceError:
+        pass  # the slots that cannot be read are told when the whole store is looked at
+    finally:
+        files.close()
+    slot_offsets[slot_lengths <= 0] = -1
+    if name[0] == SIMPLE and (slot_tags <= EXTENSION_ADDRESS_MAX).any():
+        slot_tags = _resolved(store, name, slot_tags, places)
+    good &= (slot_offsets == offsets) & (slot_lengths == lengths)
+    good &= (slot_tags == tags) | due_slots(slot_tags, times, is_delayed)
+    bad = ~good
+    return QueuePart(
+        runs_of(places[good]), places[bad], offsets[bad], lengths[bad], tags[bad], slot_offsets[bad],
+        slot_lengths[bad], slot_tags[bad],
+    )
+
+
+def due_slots(tags_codes: Int64s, store_times: Int64s, is_delayed: Bools) -> Bools:
+    """Which slots of delayed records hold a time at which those may be due, in the place of a hash."""
+    delay = tags_codes - store_times
+    due: Bools = is_delayed & (delay >= 0) & (delay <= _DELAY_MS_MAX)
+    return due
+
+
+def _is_of_record(name: QueueName, slots: Slots, numbers: Int64s, times: Int64s, sizes: Int64s) -> Bools:
+    """Whether what only batch slots say of their record is true."""
+    if name[0] == SIMPLE:
+        return np.ones(len(slots), np.bool_)
+    same: Bools = (slots["first_queue_offset"] == numbers) & (slots["store_time_ms"] == times)
+    same &= slots["batch_size"] == sizes
+    return same
+
+
+def _resolved(store: Store, name: QueueName, tags: Int64s, numbers: Int64s) -> Int64s:
+    """Tags codes with addresses in the extension followed, as readers of the queue do it."""
+    resolved = tags.copy()
+    rows = np.flatnonzero(tags <= EXTENSION_ADDRESS_MAX)
+    with open_queue(store, topic_text(name[1]), name[2]) as queue:
+        order = rows[np.argsort(numbers[rows], kind="stable")]
+        found, _, _, codes = queue.read(int(numbers[order[0]]), int(numbers[order[-1]]) + 1)
+        at = np.minimum(np.searchsorted(found, numbers[rows]), max(0, len(found) - 1))
+        if len(found):
+            same = found[at] == numbers[rows]
+            resolved[rows[same]] = codes[at[same]]
+    return resolved

@@ -1,0 +1,146 @@
+"""Consume queues in RocksDB against the log, both ways: records whose slot is wrong or missing, slots of no record.
+
+The log is read once more for it, because the slots of a queue lie in the database in one piece while its records lie
+all over the log: what one window of records claims is looked up as a range of keys, and only runs of numbers are kept.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from readers.log.commit_log import scan_segments
+from readers.model.columns import Bools, Int64s
+from readers.model.errors import SourceError
+from readers.model.finding_limits import FINDINGS_MAX
+from readers.model.findings import Finding
+from readers.model.ranges import LogRanges, inside, merged, runs_of
+from readers.queues.consume_queue import Slots
+from readers.queues.slot_files import SIMPLE, QueueName, queue_text, topic_text
+from readers.rocksdb.rocksdb import open_database, unread
+from readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, queue_directories
+from readers.store.store import Store
+from verdicts.verify.queue_claims import ClaimedRows, QueueClaims, due_slots
+
+#: Numbers of records further apart than this many for each record are looked up one by one: one of them is damaged.
+_APART = 64
+_NUMBER_MAX = 2**63 - 1
+
+
+def rocksdb_queue_findings(store: Store, ranges: LogRanges) -> Iterator[Finding]:
+    """What of the queues in RocksDB and the log does not fit together.
+
+    Order:  of each database records in log order, then slots in the database's order.
+    Damage: slot-mismatch, slot-missing, slot-pending, slot-dangling, slot-expired, database-entry, database-unread; at
+            most 100 of a code, the last of them stands for the rest.
+    """
+    for name in queue_directories(store):
+        try:
+            with open_database(store, name) as database:
+                yield from _Comparison(store, QueueDatabase(store, database), ranges).findings()
+        except SourceError as error:
+            yield unread(store, store.place(name), error)
+
+
+@dataclass(slots=True)
+class _Comparison:
+    store: Store
+    queues: QueueDatabase
+    ranges: LogRanges
+    _runs: dict[QueueName, list[Int64s]] = field(default_factory=lambda: defaultdict(list))
+    _counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    _late_count: int = 0
+    _late_offset: int = 0
+
+    def findings(self) -> Iterator[Finding]:
+        taken_in = self.queues.taken_in_offset()
+        is_late = self.store.aborted or self.store.in_use
+        flushed_offset = (taken_in or 0) if is_late else 2**63 - 1
+        claims = QueueClaims(self.store)
+        for block in scan_segments(self.store, [], []):
+            claims.add(block)
+            for name, rows in claims.taken():
+                if name[0] == SIMPLE:
+                    yield from self._records(name, rows, flushed_offset)
+        if self._late_count:
+            yield Finding(
+                self.store.root, "slot-pending", self.queues.database.directory, commit_log_offset=self._late_offset,
+                expected=f"slots of {self._late_count} records behind the last flush", actual="no slot",
+            )  # fmt: skip
+        for part in self.queues.slots():
+            name = (SIMPLE, part.topic.encode("utf-8", "surrogateescape"), part.queue_id)
+            yield from self._unclaimed(name, part.queue_offsets, part.slots)
+        yield from dict.fromkeys(self.queues.findings)  # an entry that does not fit is met more than once
+
+    def _records(self, name: QueueName, rows: ClaimedRows, flushed_offset: int) -> Iterator[Finding]:
+        """Records of one window and one queue."""
+        numbers = rows.queue_offsets
+        found, slots = self._slots(name, numbers)
+        same = (slots["commit_log_offset"] == rows.offsets) & (slots["record_length_bytes"] == rows.lengths)
+        tags = slots["tags_code"].astype(np.int64)
+        same &= (tags == rows.tags_codes) | due_slots(tags, rows.store_times, rows.is_delayed)
+        self._runs[name].append(runs_of(np.unique(numbers[found])))
+        late = ~found & (rows.offsets >= flushed_offset)
+        if late.any():
+            self._late_offset = self._late_offset if self._late_count else int(rows.offsets[late].min())
+            self._late_count += int(late.sum())
+        for row in np.flatnonzero(~(found & same) & ~late).tolist():
+            offset, number = int(rows.offsets[row]), int(numbers[row])
+            wanted = f"slot {number} of {queue_text(name)}"
+            if not found[row]:
+                yield from self._told("slot-missing", offset, wanted, "no slot")
+                continue
+            pointed = int(slots["commit_log_offset"][row])
+            if pointed != offset:
+                actual = f"{wanted} points at {pointed}"
+            else:
+                actual = f"{wanted} says {slots['record_length_bytes'][row]} bytes, tags code {tags[row]}"
+            expected = f"offset {offset}, {rows.lengths[row]} bytes, tags code {rows.tags_codes[row]}"
+            yield from self._told("slot-mismatch", offset, expected, actual)
+
+    def _slots(self, name: QueueName, numbers: Int64s) -> tuple[Bools, Slots]:
+        """Which of the numbers have a slot, and the slots; zeros for the others."""
+        topic, queue_id = topic_text(name[1]), name[2]
+        slots = np.zeros(len(numbers), SLOT_VALUE.dtype)
+        found = np.zeros(len(numbers), np.bool_)
+        low, high = int(numbers.min()), min(int(numbers.max()), _NUMBER_MAX - 1) + 1
+        is_dense = high - low <= _APART * len(numbers) + _APART
+        single = ((number, number + 1) for number in np.unique(numbers[numbers < _NUMBER_MAX]).tolist())
+        for begin, end in [(low, high)] if is_dense else single:
+            for part in self.queues.slots(topic, queue_id, begin, end):
+                at = np.minimum(np.searchsorted(part.queue_offsets, numbers), len(part.queue_offsets) - 1)
+                mine = part.queue_offsets[at] == numbers
+                slots[mine] = part.slots[at[mine]]
+                found |= mine
+        return found, slots
+
+    def _unclaimed(self, name: QueueName, numbers: Int64s, slots: Slots) -> Iterator[Finding]:
+        """Slots whose number no record of the queue has."""
+        claimed = inside(merged(self._runs.get(name, [])), numbers)
+        offsets = slots["commit_log_offset"].astype(np.int64)
+        fine = claimed | self.ranges.is_damaged(offsets)
+        if self.store.in_use:  # what the broker has written since
+            fine |= offsets >= self.ranges.end_offset
+        low, high = self.ranges.begin_offset, self.ranges.end_offset
+        for row in np.flatnonzero(~fine).tolist():
+            offset, slot = int(offsets[row]), f"slot {int(numbers[row])} of {queue_text(name)}"
+            if offset < low:
+                yield from self._told("slot-expired", offset, f"an offset in [{low}, {high})", f"{slot}: {offset}")
+            elif not self.ranges.is_held(offsets[row : row + 1])[0]:
+                yield from self._told("slot-dangling", offset, f"an offset in [{low}, {high})", f"{slot}: {offset}")
+            else:
+                yield from self._told("slot-mismatch", offset, f"a record that claims {slot}", "none")
+
+    def _told(self, code: str, offset: int, expected: str, actual: str) -> Iterator[Finding]:
+        self._counts[code] += 1
+        count = self._counts[code]
+        if count > FINDINGS_MAX:
+            return
+        more = "; and what follows is not told one by one" if count == FINDINGS_MAX else ""
+        yield Finding(
+            self.store.root, code, self.queues.database.directory, commit_log_offset=offset, expected=expected,
+            actual=actual + more,
+        )  # fmt: skip

@@ -1,0 +1,117 @@
+"""The table of transactions in RocksDB against the log: keys that lead to no half, or to that of another transaction.
+
+The log decides what is open; a key that does not fit it says that database and log are not of one store or time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+
+from readers.log.designs import ROCKSDB, designs_of
+from readers.log.record_at import blocks_at
+from readers.log.transaction_records import JUDGED_HALVES, halves_of
+from readers.model.errors import SourceError
+from readers.model.finding_limits import FINDINGS_MAX
+from readers.model.findings import Finding
+from readers.model.ranges import LogRanges
+from readers.queues.consume_queue import open_queue
+from readers.rocksdb.rocksdb_transactions import (
+    DIRECTORY,
+    LAST_OFFSET,
+    RocksdbEntries,
+    has_entries,
+    no_database,
+    rocksdb_entries,
+)
+from readers.store.store import ROCKSDB_HALF_TOPIC, Store
+
+_KEYS_AT_ONCE = 1000
+_KEY_CHARACTERS_MAX = 400
+
+
+def rocksdb_table_findings(store: Store, ranges: LogRanges, *, with_records: bool) -> Iterator[Finding]:
+    """What is wrong with the table of transactions in RocksDB; nothing where no transaction is in it.
+
+    `with_records`: also look up the half of each key. A key before the log's begin is no damage: the broker deletes it
+    at its next check.
+    Order:  the database's own damage, then keys by offset.
+    Damage: database-unread, database-entry; at most 100 keys that do not fit the log.
+    """
+    is_used = any(design.word == ROCKSDB for design in designs_of(store))
+    if not has_entries(store):
+        if is_used:
+            yield no_database(store)
+        return
+    found = rocksdb_entries(store)
+    yield from (finding for finding in found.findings if is_used or finding.code != "database-unread")
+    if found.entries is None or not with_records:
+        return
+    yield from islice(_strange_keys(store, found.entries, ranges), FINDINGS_MAX)
+    yield from _last_half_findings(store, found, ranges)
+
+
+def _last_half_findings(store: Store, found: RocksdbEntries, ranges: LogRanges) -> Iterator[Finding]:
+    """How far the table was built: never behind the log's end; after a clean stop up to the last half in the queue."""
+    if store.in_use:
+        return
+    last = 0
+    if found.last_offset >= ranges.end_offset:
+        expected = f"a last half before the log's end {ranges.end_offset}"
+    elif found.is_complete and (last := _last_half_offset(store)) > found.last_offset:
+        expected = f"the last half, {last}, after a clean stop"
+    else:
+        return
+    yield Finding(
+        store.root, "database-entry", store.place(DIRECTORY), commit_log_offset=max(last, found.last_offset),
+        expected=expected, actual=f"{LAST_OFFSET.decode()} {found.last_offset}",
+    )
+
+
+def _last_half_offset(store: Store) -> int:
+    """Commit-log offset of the newest half of the queue; −1 where there is none, or it cannot be read."""
+    try:
+        with open_queue(store, ROCKSDB_HALF_TOPIC, 0) as queue:
+            places = queue.read(queue.max_offset - 1, queue.max_offset)[1]
+            return int(places[-1]) if len(places) else -1
+    except SourceError:
+        return -1  # the queue's own reading says so
+
+
+def _strange_keys(store: Store, entries: pa.Table, ranges: LogRanges) -> Iterator[Finding]:
+    places = np.asarray(entries["half_commit_log_offset"])
+    held = entries.filter(pa.array((places >= ranges.begin_offset) & ~ranges.is_damaged(places)))
+    log = store.log()
+    try:
+        for begin in range(0, held.num_rows, _KEYS_AT_ONCE):
+            keys = held.slice(begin, _KEYS_AT_ONCE).to_pylist()
+            blocks = list(blocks_at(log, [key["half_commit_log_offset"] for key in keys]))
+            halves = {
+                row["commit_log_offset"]: (row["topic"], row["real_topic"], row["transaction_id"], length)
+                for block in blocks
+                for row, length in zip(
+                    halves_of(block, store.root, JUDGED_HALVES).to_pylist(), block.lengths.tolist(), strict=True
+                )
+            }
+            for key in keys:
+                half = halves.get(key["half_commit_log_offset"])
+                wanted = (ROCKSDB_HALF_TOPIC, key["topic"], key["transaction_id"], key["record_length_bytes"])
+                if key["transaction_id"] is not None and half != wanted:
+                    yield _strange(store, key, half)
+    finally:
+        log.close()
+
+
+def _strange(store: Store, key: dict[str, object], half: tuple[object, ...] | None) -> Finding:
+    place = key["half_commit_log_offset"]
+    assert isinstance(place, int)
+    actual, words = "no record begins there", str(key["key"])[:_KEY_CHARACTERS_MAX]
+    if half is not None:
+        actual = f"a record of {half[3]} bytes in {half[0]} for {half[1]}, transaction {half[2]}"
+    return Finding(
+        store.root, "database-entry", store.place(DIRECTORY), commit_log_offset=place,
+        expected=f"the half of {words}, {key['record_length_bytes']} bytes", actual=actual,
+    )

@@ -1,0 +1,154 @@
+"""One split of a verification: what is wrong with its records, and what the whole store wants to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from readers.log.prepared_record_arrays import OldRecords
+from readers.log.record_block import Block
+from readers.log.segment_scan import SegmentScan, Span
+from readers.log.splits import Split
+from readers.log.transaction_records import marks_of, op_findings, ops_of
+from readers.model.columns import Int64s
+from readers.model.findings import Finding
+from readers.store.store import HALF_TOPIC, OP_TOPIC
+from verdicts.verify.index_entries import IndexClaims, IndexPart
+from verdicts.verify.queue_claims import QueueClaims, QueueParts
+from verdicts.verify.records import TIME_MS_MAX, older_design_rows, record_findings
+from verdicts.verify.store_files import half_end, values_of_records
+
+
+def _none() -> Int64s:
+    return np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class VerifiedSplit:
+    """What the whole store wants to know of a split.
+
+    Units: commit-log offsets in bytes. `damaged`: rows [begin, end) of what is no record and no filler, or was not
+           read. `backwards`: rows (record, its time, record before it, that one's time). `op_marks`: rows (op message,
+           half queue offset) of numbers that no half message has. `spans`: what is no record and no filler. `breaks`:
+           rows [from, to) of the file, in bytes, where the walk of a broker that starts may end. `is_unread`: the time
+           was over, and nothing is known of it. `checkpoint_values`: those of the checkpoint's times and offsets that
+           a record of the split has.
+    """
+
+    damaged: Int64s
+    file: str = ""
+    breaks: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    spans: list[Span] = field(default_factory=list)
+    end_offset: int = 0
+    first: tuple[int, int] | None = None
+    last: tuple[int, int] | None = None
+    latest_time_ms: int | None = None
+    backwards: Int64s = field(default_factory=lambda: np.empty((0, 4), np.int64))
+    op_marks: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    older_offsets: Int64s = field(default_factory=_none)
+    has_halves: bool = False
+    is_unread: bool = False
+    checkpoint_values: set[int] = field(default_factory=set)
+    queues: QueueParts = field(default_factory=QueueParts)
+    index: IndexPart = field(default_factory=IndexPart)
+    old_records: OldRecords = field(default_factory=OldRecords.none)
+
+
+class SplitWork:
+    """One split on its way: what its blocks add up to.
+
+    `is_quick`, `is_full`: how deep it is looked at. `with_old`: the records of designs before 4.3 are wanted.
+    """
+
+    def __init__(self, split: Split, *, is_quick: bool, is_full: bool, with_old: bool) -> None:
+        self._split, self._is_quick, self._is_full = split, is_quick, is_full
+        self._store = split.store
+        self._queues, self._index = QueueClaims(split.store), IndexClaims(split.store)
+        self._known = VerifiedSplit(np.empty((0, 2), np.int64))
+        self._checkpoint = np.array(values_of_records(split.store), np.int64)
+        self._backwards: list[Int64s] = []
+        self._op_marks: list[Int64s] = []
+        self._older: list[Int64s] = []
+        self._old: list[OldRecords] = []
+        self._with_old = with_old
+        self._breaks: list[Int64s] = []
+        self.is_unreadable = False
+
+    def findings(self, block: Block) -> Iterator[Finding]:
+        """What is wrong with the records of a block; the rest is remembered."""
+        self._add_times(block)
+        self._older.append(block.commit_log_offsets[older_design_rows(block)])
+        yield from record_findings(
+            self._store, block, with_bodies=not self._is_quick, with_everything=self._is_full
+        )
+        if self._is_quick:
+            self._known.has_halves |= bool(block.topic_is(HALF_TOPIC).any())
+            return
+        wrong = (~block.body_crc_matches() | (block.header("body_crc") < 0)) & (block.body_lengths > 0)
+        if wrong.any():
+            begins = block.positions[wrong]
+            self._breaks.append(np.stack([begins, begins + block.lengths[wrong]], axis=1))
+        self._queues.add(block)
+        self._index.add(block)
+        if self._with_old:
+            self._old.append(OldRecords.of_block(block))
+        is_op = block.topic_is(OP_TOPIC)
+        if is_op.any():
+            ops = ops_of(block.take(is_op), self._store.root)
+            yield from op_findings(ops, self._store.root)
+            self._add_marks(ops)
+
+    def _add_times(self, block: Block) -> None:
+        offsets, times = block.commit_log_offsets, block.header("store_time_ms")
+        known = self._known
+        known.end_offset = int(offsets[-1] + block.lengths[-1])
+        for values in (offsets, offsets + block.lengths, times):
+            known.checkpoint_values.update(self._checkpoint[np.isin(self._checkpoint, values)].tolist())
+        good = (times >= 0) & (times <= TIME_MS_MAX)  # one that cannot be is told as such
+        offsets, times = offsets[good], times[good]
+        if not len(times):
+            return
+        if known.first is None:
+            known.first = int(offsets[0]), int(times[0])
+        if known.last is not None:
+            offsets, times = np.append(known.last[0], offsets), np.append(known.last[1], times)
+        rows = np.flatnonzero(np.diff(times) < 0)
+        if len(rows):
+            columns = (offsets[rows + 1], times[rows + 1], offsets[rows], times[rows])
+            self._backwards.append(np.stack(columns, axis=1))
+        known.last = int(offsets[-1]), int(times[-1])
+        known.latest_time_ms = max(int(times.max()), known.latest_time_ms or 0)
+
+    def _add_marks(self, ops: pa.RecordBatch) -> None:
+        end = half_end(self._store)
+        if end is None or self._store.in_use:
+            return
+        marks = marks_of(ops)
+        numbers = np.asarray(marks["half_queue_offset"])
+        beyond = numbers >= end
+        if beyond.any():
+            offsets = np.asarray(marks["commit_log_offset"])
+            self._op_marks.append(np.stack([offsets[beyond], numbers[beyond]], axis=1))
+
+    def known(self, scan: SegmentScan) -> VerifiedSplit:
+        """The split in the words of the whole store."""
+        known, segment = self._known, self._split.segment
+        known.file = segment.file
+        known.spans = [span for span in scan.spans if not span.is_filler]
+        spans = [(span.position_bytes, span.length_bytes) for span in scan.spans if span.kind == "damaged"]
+        damaged = [(segment.base_offset + place, segment.base_offset + place + length) for place, length in spans]
+        if self.is_unreadable:
+            damaged.append(self._split.offsets)
+        ends = [(span.position_bytes, span.position_bytes + span.length_bytes) for span in scan.spans]
+        known.breaks = np.concatenate([np.array(ends, np.int64).reshape(-1, 2), *self._breaks])
+        known.damaged = np.array(damaged, np.int64).reshape(-1, 2)
+        known.backwards = np.concatenate([known.backwards, *self._backwards])
+        known.op_marks = np.concatenate([known.op_marks, *self._op_marks])
+        known.older_offsets = np.concatenate([_none(), *self._older])
+        known.old_records = OldRecords.joined(self._old)
+        known.queues = self._queues.compared()
+        known.index = self._index.compared(self._split.offsets[0])
+        return known

@@ -1,0 +1,300 @@
+"""The state table and the redo log of 3.0 and 3.1 against the commit log, which is the truth (FORMATS 6.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from readers.log.prepared_record_arrays import UNDECIDED, OldRecords
+from readers.log.record_layout import COMMIT, PREPARED
+from readers.model.columns import Bools, Int64s
+from readers.model.finding_limits import one_by_one
+from readers.model.findings import Finding
+from readers.model.ranges import LogRanges
+from readers.old_tables.redo_log import FILES as REDO_FILES
+from readers.old_tables.redo_log import (
+    PREPARED_TAGS,
+    RedoEntries,
+    entries_per_file,
+    numbers_with,
+    recovered_offsets,
+    redo_entries,
+)
+from readers.old_tables.state_table import FILES as TABLE_FILES
+from readers.old_tables.state_table import STATE_SLOT, STATES, StateSlots, state_slots
+from readers.storage.segments import Segment
+from readers.store.broker_settings import BrokerSettings
+from readers.store.store import Store
+
+#: Brokers from here on neither read nor write these files. Seen: 3.2.6 on a store of 3.1.4.
+_LEFTOVER_SINCE = (3, 2, 0)
+_NO_TYPE = 0
+#: What was expected and what is there, by row.
+_Words = Callable[[int], tuple[str, str]]
+
+
+def has_tables(store: Store) -> bool:
+    """Whether a store has a state table or a redo log, as far as directories tell."""
+    return store.has("transaction", "statetable") or store.has("transaction", "redolog")
+
+
+def state_table_findings(
+    store: Store, settings: BrokerSettings, records: OldRecords, ranges: LogRanges
+) -> Iterator[Finding]:
+    """What state table, redo log and commit log do not say alike, and what a broker's next start makes of it.
+
+    `records`: those of the whole log.
+    Order:  the files' own damage, slots by number, records by offset, redo entries by number.
+    Damage: table-entry-invalid, table-gap, unreadable-file.
+    """
+    found: list[Finding] = []
+    slots, entries = state_slots(store, found), redo_entries(store, found)
+    yield from found
+    if not store.commit_log or (slots is None and entries is None):  # a log that is gone is told as such, once
+        return
+    work = _Comparison(store, settings, records, ranges, slots, entries, is_whole=not found)
+    yield from work.findings()
+
+
+class _Comparison:
+    """One store's comparison."""
+
+    def __init__(
+        self, store: Store, settings: BrokerSettings, records: OldRecords, ranges: LogRanges,
+        slots: StateSlots | None, entries: RedoEntries | None, *, is_whole: bool,
+    ) -> None:
+        self._store, self._ranges = store, ranges
+        self._slots, self._entries = slots, entries
+        known = np.empty(0, np.int64) if entries is None else np.intersect1d(entries.offsets, records.offsets)
+        self._last_known = int(known.max(initial=-1))
+        later = records.offsets > self._last_known
+        self._later = records.chosen(later)
+        low = settings.version_low
+        #: Whether a broker that keeps no table has written on: what is open in the table is asked for by nobody.
+        self._is_leftover = low is not None and low >= _LEFTOVER_SINCE
+        if entries is not None and len(entries) and is_whole and not store.in_use and not store.aborted:
+            self._is_leftover |= int(entries.offsets[-1]) == self._last_known and _is_of_later_broker(self._later)
+        self._is_behind = store.in_use or store.aborted or self._is_leftover
+        self._records = records.chosen(~later | ~records.is_prepared) if self._is_leftover else records
+
+    def findings(self) -> Iterator[Finding]:
+        if self._slots is None:
+            yield from self._without_table()
+        else:
+            yield from self._of_slots(self._slots)
+            yield from self._without_slot(self._slots)
+        if self._entries is not None:
+            yield from self._of_entries(self._entries)
+        elif not self._is_leftover:
+            yield self._without_redo_log()
+        if self._is_leftover:
+            yield self._leftover()
+        elif self._store.aborted and not self._store.in_use and self._entries is not None:
+            yield self._remade(self._entries)
+
+    # -- slots ---------------------------------------------------------------------------------------------------------
+
+    def _of_slots(self, slots: StateSlots) -> Iterator[Finding]:
+        prepared, offsets = self._records.prepared, slots.offsets
+        rows = _rows_of(prepared.offsets, offsets)
+        known = rows >= 0
+        expired = ~known & (offsets < self._ranges.begin_offset)
+        unknown = ~known & ~expired & ~self._ranges.is_damaged(offsets)
+        if self._store.in_use:  # what the broker has written since
+            unknown &= offsets < self._ranges.end_offset
+        yield from self._told(
+            slots, "table-slot-mismatch", unknown,
+            lambda row: ("the place of a prepared record", f"commit-log offset {offsets[row]}"),
+        )
+        yield from self._runs(slots, "table-slot-expired", expired)
+        ended = np.where(known, self._records.first_ends[rows] if len(prepared) else _NO_TYPE, _NO_TYPE)
+        yield from self._told_fields(slots, rows, known, prepared, ended)
+        is_open, is_ended = slots.states == PREPARED, ended != UNDECIDED
+        if not self._is_leftover:
+            stale = known & is_open & is_ended
+            yield from self._told(
+                slots, "table-slot-stale", stale, lambda row: (STATES[int(ended[row])], "PREPARED")
+            )
+            own = np.where(known, prepared.queue_offsets[rows] if len(prepared) else 0, 0)
+            if not self._store.aborted:  # then the numbers are others when the broker runs again
+                yield from self._told(
+                    slots, "table-unanswerable", known & is_open & ~is_ended & (own != slots.numbers),
+                    lambda row: (f"slot {own[row]}, which the record names", f"slot {slots.numbers[row]}"),
+                )
+        yield from self._told(
+            slots, "table-slot-unproved", known & ~is_open & ~is_ended,
+            lambda row: ("a COMMIT or ROLLBACK record", STATES[int(slots.states[row])]),
+        )
+
+    def _told_fields(
+        self, slots: StateSlots, rows: Int64s, known: Bools, prepared: OldRecords, ended: Int64s
+    ) -> Iterator[Finding]:
+        """Slots that say other things of their record than it does."""
+        if not len(prepared):
+            return
+        compared = [
+            ("length", slots.values("record_length_bytes"), prepared.lengths[rows]),
+            ("seconds", slots.values("store_time_seconds"), prepared.store_seconds[rows]),
+            ("group hash", slots.values("producer_group_hash"), prepared.group_hashes[rows]),
+        ]
+        if _is_numbered_once(self._records):  # else a slot was made anew, and decided by a later record
+            decided = (slots.states != PREPARED) & (ended != UNDECIDED)
+            compared.append(("state", np.where(decided, slots.states, ended), ended))
+        for name, said, right in compared:
+            wrong = known & (said != right)
+            yield from self._told(slots, "table-slot-mismatch", wrong, _words_of_field(name, said, right))
+
+    def _told(self, slots: StateSlots, code: str, wrong: Bools, words: _Words) -> Iterator[Finding]:
+        """A finding for each slot."""
+        for row, more in one_by_one(np.flatnonzero(wrong).tolist(), "such slots"):
+            expected, actual = words(row)
+            yield Finding(
+                self._store.root, code, slots.files[int(slots.file_numbers[row])].file, int(slots.positions[row]),
+                STATE_SLOT.size_bytes, commit_log_offset=int(slots.offsets[row]), expected=expected,
+                actual=f"{actual}{more}",
+            )
+
+    def _runs(self, slots: StateSlots, code: str, wrong: Bools) -> Iterator[Finding]:
+        """One finding for each file that has such slots."""
+        for number in np.unique(slots.file_numbers[wrong]).tolist():
+            rows = np.flatnonzero(wrong & (slots.file_numbers == number))
+            yield Finding(
+                self._store.root, code, slots.files[number].file, int(slots.positions[rows[0]]),
+                STATE_SLOT.size_bytes, expected=f"offsets from {self._ranges.begin_offset} on",
+                actual=f"{len(rows)} slots, {int((slots.states[rows] == PREPARED).sum())} of them PREPARED",
+            )
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def _without_slot(self, slots: StateSlots) -> Iterator[Finding]:
+        """Prepared records that nothing ended and that no slot is of: nobody asks for them."""
+        prepared = self._records.prepared
+        lost = (self._records.first_ends == UNDECIDED) & (_rows_of(np.unique(slots.offsets), prepared.offsets) < 0)
+        if self._store.in_use or self._store.aborted:  # what was not dispatched yet
+            lost &= prepared.offsets < int(slots.offsets.max(initial=-1))
+        yield from self._told_records(
+            "table-slot-missing", prepared.chosen(lost),
+            lambda row: (f"slot {prepared.queue_offsets[lost][row]}", "no slot is of this record"),
+        )
+
+    def _without_table(self) -> Iterator[Finding]:
+        waiting = int((self._records.first_ends == UNDECIDED).sum())
+        yield Finding(
+            self._store.root, "table-missing", self._store.place(*TABLE_FILES.directory),
+            expected=f"slots for {len(self._records.prepared)} prepared records, {waiting} of them undecided",
+            actual="no file",
+        )
+
+    def _without_redo_log(self) -> Finding:
+        waiting = int((self._records.first_ends == UNDECIDED).sum())
+        return Finding(
+            self._store.root, "redo-log-missing", self._store.place(*REDO_FILES.directory),
+            expected=f"entries of {len(self._records)} records, {waiting} of them prepared and not ended",
+            actual="no file",
+        )
+
+    def _told_records(self, code: str, records: OldRecords, words: _Words) -> Iterator[Finding]:
+        log = self._store.log()
+        try:
+            for (row, offset), more in one_by_one(list(enumerate(records.offsets.tolist())), "such records"):
+                segment = log.segment_at(offset)
+                expected, actual = words(row)
+                yield Finding(
+                    self._store.root, code, None if segment is None else segment.file,
+                    None if segment is None else offset - segment.base_offset, int(records.lengths[row]),
+                    commit_log_offset=offset, expected=expected,
+                    actual=f"{actual}{more}",
+                )
+        finally:
+            log.close()
+
+    # -- redo entries --------------------------------------------------------------------------------------------------
+
+    def _of_entries(self, entries: RedoEntries) -> Iterator[Finding]:
+        records = self._records
+        rows = _rows_of(records.offsets, entries.offsets)
+        known = rows >= 0
+        wrong = ~known & (entries.offsets >= self._ranges.begin_offset) & ~self._ranges.is_damaged(entries.offsets)
+        if self._store.in_use:
+            wrong &= entries.offsets < self._ranges.end_offset
+        if len(records):
+            tags = np.where(records.is_prepared, PREPARED_TAGS, records.prepared_offsets)[rows]
+            wrong |= known & ((tags != entries.tags) | (records.lengths[rows] != entries.lengths))
+        wrong[1:] |= np.diff(entries.offsets) <= 0  # they are entered in the order of the log
+        for row, more in one_by_one(np.flatnonzero(wrong).tolist(), "such entries"):
+            segment: Segment = entries.files[int(entries.file_numbers[row])]
+            actual = f"offset {entries.offsets[row]}, length {entries.lengths[row]}, tags code {entries.tags[row]}"
+            yield Finding(
+                self._store.root, "redo-entry-mismatch", segment.file, int(entries.positions[row]),
+                REDO_FILES.layout.size_bytes, commit_log_offset=int(entries.offsets[row]),
+                expected="what a prepared, COMMIT or ROLLBACK record says",
+                actual=f"{actual}{more}",
+            )
+        mine = _is_of_prepared(records)
+        lacking = mine & (_rows_of(np.unique(entries.offsets), records.offsets) < 0)
+        if self._is_behind:  # what was not dispatched yet
+            lacking &= records.offsets < self._last_known
+        yield from self._told_records(
+            "redo-entry-missing", records.chosen(lacking), lambda _row: ("an entry of the redo log", "none")
+        )
+
+    def _leftover(self) -> Finding:
+        slots = self._slots
+        still = 0 if slots is None else int((slots.states == PREPARED).sum())
+        waiting = int((self._later.first_ends == UNDECIDED).sum()) if len(self._later.prepared) else 0
+        return Finding(
+            self._store.root, "table-leftover", self._store.place("transaction"),
+            actual=f"{still} slots that say PREPARED; {len(self._later)} records written since, {waiting} of them "
+            "prepared and not ended",
+        )
+
+    def _remade(self, entries: RedoEntries) -> Finding:
+        """What the next start makes of the state table."""
+        later = self._later
+        offsets = np.concatenate([entries.offsets, later.offsets])
+        tags = np.concatenate([entries.tags, np.where(later.is_prepared, PREPARED_TAGS, later.prepared_offsets)])
+        numbers = numbers_with(entries, len(later))
+        remade = recovered_offsets(offsets, tags, entries_per_file=entries_per_file(entries), numbers=numbers)
+        prepared = self._records.prepared
+        waiting = prepared.offsets[self._records.first_ends == UNDECIDED]
+        rows = _rows_of(prepared.offsets, remade)
+        held = rows >= 0
+        is_waiting = np.isin(remade, waiting)
+        own = prepared.queue_offsets[rows] if len(prepared) else rows
+        unanswerable = int((held & is_waiting & (own != np.arange(len(remade)))).sum())
+        forgotten = int((~np.isin(waiting, remade)).sum())
+        again = int((held & ~is_waiting).sum())
+        return Finding(
+            self._store.root, "table-remade", self._store.place(*TABLE_FILES.directory),
+            actual=f"{len(remade)} slots, numbered from 0: {unanswerable} undecided ones under another number, "
+            f"{again} that are decided; {forgotten} undecided ones forgotten",
+        )
+
+
+def _words_of_field(name: str, said: Int64s, right: Int64s) -> _Words:
+    """A field of slots, by their records and as they say it."""
+    return lambda row: (f"{name} {right[row]}, as its record says", f"{name} {said[row]}")
+
+
+def _rows_of(known: Int64s, wanted: Int64s) -> Int64s:
+    """Row of each wanted value among ascending known ones, −1 where it is not there."""
+    if not len(known):
+        return np.full(len(wanted), -1, np.int64)
+    places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[places] == wanted, places, -1)
+
+
+def _is_of_prepared(records: OldRecords) -> Bools:
+    """Which records are prepared ones or end one that is here: COMMIT records of later designs have the type too."""
+    return records.is_prepared | (_rows_of(records.prepared.offsets, records.prepared_offsets) >= 0)
+
+
+def _is_of_later_broker(records: OldRecords) -> bool:
+    """Whether 3.2 or later wrote these: from there on prepared and ROLLBACK records have the queue offset 0."""
+    return bool(len(records)) and not records.queue_offsets[records.types != COMMIT].any()
+
+
+def _is_numbered_once(records: OldRecords) -> bool:
+    """Whether the table has been the same since it was begun: its numbers go on from record to record."""
+    return bool((np.diff(records.prepared.queue_offsets) == 1).all())

@@ -1,0 +1,211 @@
+"""What is wrong beside the records: checkpoint, cursors of all groups, op numbers that lead nowhere, index files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from readers.cursors.cursors import read_cursors
+from readers.index.index_scan import scan_entries
+from readers.index.index_search import open_index
+from readers.model.columns import Int64s
+from readers.model.errors import SourceError
+from readers.model.findings import Finding
+from readers.queues.consume_queue import used_end
+from readers.queues.slot_files import BATCH, SIMPLE, slot_files, topic_bytes
+from readers.store.checkpoint import CHECKPOINT_FIELDS, checkpoint_values, read_checkpoint
+from readers.store.fastjson import read_config
+from readers.store.store import CHECK_GROUP, HALF_TOPIC, Store
+
+#: The year 2200: what is beyond is no time that a broker wrote.
+_TIME_MS_MAX = 7_258_118_400_000
+#: Configuration that brokers write beside the cursors, and what it means if it cannot be read or is old.
+_CONFIGURATIONS = {
+    "topics.json": "topics made or changed since are unknown to the broker until a producer or an operator makes them",
+    "subscriptionGroup.json": "consumer groups and their retries may be other than before",
+    "delayOffset.json": "delayed messages, finals among them, may be delivered once more, or wait for ever",
+}
+_TIMES = ("physic_msg_time_ms", "logics_msg_time_ms", "index_msg_time_ms")
+_RECORD_OFFSET = "logics_offset"
+
+
+def checkpoint_findings(store: Store, last_store_time_ms: int | None) -> Iterator[Finding]:
+    """The checkpoint's own damage, and times in it that are later than any record of the log.
+
+    `last_store_time_ms`: the latest store time in the log; None for a log without records.
+    """
+    reading = read_checkpoint(store)
+    rows = {row["field"]: row for batch in reading for row in batch.to_pylist()}
+    yield from reading.findings
+    values = checkpoint_values(store)
+    if store.in_use or last_store_time_ms is None:
+        return
+    for name in _TIMES:
+        value = values.get(name, 0)
+        if last_store_time_ms < value <= _TIME_MS_MAX:
+            yield Finding(
+                store.root, "checkpoint-ahead", rows[name]["file"], rows[name]["position_bytes"], 8,
+                expected=f"at most {last_store_time_ms}, the log's latest store time", actual=f"{name} {value}",
+            )
+        elif value < 0 or value > _TIME_MS_MAX:
+            yield Finding(
+                store.root, "checkpoint-damaged", rows[name]["file"], rows[name]["position_bytes"], 8,
+                expected="a time", actual=f"{name} {value}",
+            )
+
+
+def values_of_records(store: Store) -> list[int]:
+    """The values of the checkpoint that brokers take from records: store times, and an offset from 5.5.0 on."""
+    values = checkpoint_values(store)
+    return [values[name] for name in (*_TIMES, _RECORD_OFFSET) if values.get(name, 0) > 0]
+
+
+def checkpoint_record_findings(
+    store: Store, first: tuple[int, int], held: set[int], last_store_time_ms: int
+) -> Iterator[Finding]:
+    """Times and offsets of the checkpoint that no record of a whole log has, though its record would be there.
+
+    `first`: commit-log offset and store time of the first record. `held`: values of the checkpoint that a record has.
+    Order: the file's.
+    """
+    values = checkpoint_values(store)
+    for name in (*_TIMES, _RECORD_OFFSET):
+        value = values.get(name, 0)
+        is_time = name != _RECORD_OFFSET
+        if store.in_use or value in held or value <= (first[1] if is_time else first[0]):
+            continue
+        if not is_time or value <= last_store_time_ms:
+            yield Finding(
+                store.root, "checkpoint-damaged", store.place("checkpoint"), CHECKPOINT_FIELDS.offsets[name], 8,
+                expected="the store time of a record" if is_time else "the offset of a record",
+                actual=f"{name} {value}",
+            )
+
+
+def cursor_findings(store: Store) -> Iterator[Finding]:
+    """The cursors' own damage, and cursors outside their queues. That of the check's half queue comes with the audit's.
+
+    Order: the file's.
+    """
+    reading = read_cursors(store)
+    rows = [row for batch in reading for row in batch.to_pylist()]
+    yield from reading.findings
+    if store.has_rocksdb_queues:
+        return
+    for row in rows:
+        if (row["topic"], row["group"]) == (HALF_TOPIC, CHECK_GROUP):
+            continue
+        bounds = _bounds(store, row["topic"], row["queue_id"])
+        if bounds is None:
+            continue
+        first, end = bounds
+        cursor = row["next_queue_offset"]
+        of = f"{row['group']} in queue {row['queue_id']} of {row['topic']}"
+        if cursor > end and not store.in_use:
+            yield Finding(
+                store.root, "group-cursor-beyond-end", row["file"], expected=f"at most {end} for {of}",
+                actual=str(cursor),
+            )
+        elif cursor < 0 or cursor < first:
+            yield Finding(
+                store.root, "group-cursor-before-begin", row["file"], expected=f"at least {first} for {of}",
+                actual=str(cursor),
+            )
+
+
+def configuration_findings(store: Store) -> Iterator[Finding]:
+    """Configuration files beside the cursors that no broker can read; what is not there is not missed.
+
+    Order: as in _CONFIGURATIONS.
+    """
+    for name, meaning in _CONFIGURATIONS.items():
+        for finding in read_config(store, name).findings:
+            if finding.code != "config-missing":
+                yield replace(finding, meaning=meaning)
+
+
+def _bounds(store: Store, topic: str, queue_id: int) -> tuple[int, int] | None:
+    """Queue offsets of a queue's first slot and past its last; None where there is no queue, or it cannot be read."""
+    for kind in (SIMPLE, BATCH):
+        name = (kind, topic_bytes(topic), queue_id)
+        files = slot_files(store, name)
+        try:
+            end = used_end(files.segments, files.layout)
+            if not end:
+                continue
+            if kind == SIMPLE:
+                return files.first, end
+            last = files.read(end - 1, end)[0]
+            return 0, int(last["first_queue_offset"]) + int(last["batch_size"])
+        except SourceError:  # what compares the queue tells it
+            return None
+        finally:
+            files.close()
+    return None
+
+
+def op_number_findings(store: Store, offsets: Int64s, numbers: Int64s) -> Iterator[Finding]:
+    """Op numbers beyond the end of the half queue. The arrays go together: op message, half queue offset."""
+    log = store.log()
+    for offset, number in zip(offsets.tolist(), numbers.tolist(), strict=True):
+        segment = log.segment_at(offset)
+        yield Finding(
+            store.root, "op-beyond-end", None if segment is None else segment.file,
+            None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
+            expected="numbers of half messages that are in the half queue", actual=str(number),
+        )
+    log.close()
+
+
+def half_end(store: Store) -> int | None:
+    """Number past the last slot of the half queue; None where it cannot be told."""
+    files = slot_files(store, (SIMPLE, HALF_TOPIC.encode(), 0))
+    try:
+        return used_end(files.segments, files.layout) or None
+    except SourceError:
+        return None
+    finally:
+        files.close()
+
+
+def index_file_findings(store: Store, *, whole: bool) -> Iterator[Finding]:
+    """What is wrong inside index files; not `whole`: only what their headers say."""
+    if not whole:
+        yield from open_index(store).findings
+        return
+    reading = scan_entries(store)
+    for _ in reading:
+        pass
+    yield from reading.findings
+
+
+def older_design_finding(store: Store, offset: int, count: int) -> Finding:
+    """Records of a design before 4.3, told once. `offset`: commit-log offset of the first."""
+    log = store.log()
+    segment = log.segment_at(offset)
+    log.close()
+    return Finding(
+        store.root, "older-design", None if segment is None else segment.file,
+        None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
+        actual=f"{count} prepared or rollback records",
+    )
+
+
+def backwards_finding(store: Store, offset: int, time_ms: int, before_offset: int, before_ms: int) -> Finding:
+    """A record that was stored, as it says, before the record in front of it."""
+    log = store.log()
+    segment = log.segment_at(offset)
+    log.close()
+    return Finding(
+        store.root, "store-time-backwards", None if segment is None else segment.file,
+        None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
+        expected=f"at least {before_ms}, the store time of the record at {before_offset}", actual=str(time_ms),
+    )
+
+
+def latest(times: list[Int64s]) -> int | None:
+    """The latest of some times; None of none."""
+    every = np.concatenate([np.empty(0, np.int64), *times])
+    return int(every.max()) if len(every) else None

@@ -1,0 +1,129 @@
+"""A verification that ends in time: the files of the log that were looked at longest ago come first.
+
+The last file that holds data is always read, because where the log ends decides about all that points into it. What
+was not read is unknown: nothing is said of what points there, and the next start of the broker is not foretold.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from readers.jobs.job_runner import Tally
+from readers.jobs.scan_job import SplitResult
+from readers.jobs.workers import Progress
+from readers.log.splits import Split, SplitPlan, plan_splits
+from readers.model.reading import Reading
+from readers.store.store import Store
+from verdicts.verify.split import VerifiedSplit
+from verdicts.verify.verify import Verify
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+
+
+class Results(Protocol):
+    """What runs a function over tasks, as engines do."""
+
+    def __call__(
+        self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int
+    ) -> list[_Result]:
+        """The function's result for each task."""
+
+
+@dataclass(slots=True)
+class PartialReading:
+    """A reading of part of the log. `checked`: file → when it was read, epoch milliseconds; `files_count`: of all."""
+
+    reading: Reading
+    files_count: int
+    checked: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all files were read after all."""
+        return len(self.checked) == self.files_count
+
+
+def verify_within(
+    job: Verify,
+    stores: list[Store],
+    seconds: float,
+    checked: Mapping[str, int],
+    results: Results,
+    *,
+    split_bytes: int,
+    progress: Progress | None = None,
+) -> PartialReading:
+    """The findings about as much of some stores as can be read in time, oldest-checked first.
+
+    `checked`: file → when it was checked last, epoch milliseconds; what is not in it was never. No file is begun that
+    would, at the speed so far, not end in time; the last of each store and one more are read whatever the time.
+    Order: as of a verification without a bound.
+    """
+    begin = time.monotonic()
+    plan = plan_splits(stores, split_bytes=split_bytes)
+    files = _files(plan)
+    last = {split.segment.file for splits in files.values() for split in splits if split.is_last}
+    order = sorted(files, key=lambda file: (file not in last, checked.get(file, -1)))
+    partial = PartialReading(Reading(job.schema, []), len(files))
+    found: dict[int, SplitResult] = {}
+    read_bytes = 0
+    total_bytes = plan.total_bytes
+    for number, file in enumerate(order):
+        splits = files[file]
+        size_bytes = sum(split.to_position - split.from_position for split in splits)
+        elapsed = time.monotonic() - begin
+        expected = elapsed * size_bytes / read_bytes if read_bytes else 0.0
+        if number > len(last) and elapsed + expected > seconds:
+            break
+        partial.checked[file] = time.time_ns() // 1_000_000
+        done = results(job.of_split, splits, size_bytes)
+        found.update({split.number: result for split, result in zip(splits, done, strict=True)})
+        read_bytes += size_bytes
+        if progress is not None:
+            progress(read_bytes, total_bytes)
+    _tell(partial, plan, job, found, results)
+    return partial
+
+
+def _files(plan: SplitPlan) -> dict[str, list[Split]]:
+    files: dict[str, list[Split]] = {}
+    for split in plan:
+        files.setdefault(split.segment.file, []).append(split)
+    return files
+
+
+def _tell(
+    partial: PartialReading, plan: SplitPlan, job: Verify, found: Mapping[int, SplitResult], results: Results
+) -> None:
+    """Put what was found in the order of the log, then what the stores as a whole show."""
+    reading = partial.reading
+    reading.findings.extend(finding for store in plan.stores for finding in store.findings)
+    tally = Tally(plan, reading)
+    batches = []
+    for split in plan:
+        result = found.get(split.number)
+        if result is None:
+            tally.carried[split.store.root].append(unread_split(split))
+        elif tally.add(split, result):
+            batches.extend(result.rows)
+    tasks = [(store, tally.carried[store.root]) for store in plan.stores]
+    for result in results(functools.partial(_of_store, job), tasks, 0):
+        reading.findings.extend(result.findings)
+        batches.extend(result.rows)
+    reading.batches = batches
+
+
+def _of_store(job: Verify, task: tuple[Store, list[VerifiedSplit]]) -> SplitResult:
+    return job.of_store(*task)
+
+
+def unread_split(split: Split) -> VerifiedSplit:
+    """What the whole store is told of a split that was not read."""
+    return VerifiedSplit(np.array([split.offsets], np.int64), split.segment.file, is_unread=True)

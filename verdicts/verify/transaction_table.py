@@ -1,0 +1,112 @@
+"""A database table of open transactions (3.2 to 4.2) against the commit log, which is the truth (FORMATS 6.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.compute as pc
+
+from readers.log.prepared_record_arrays import UNDECIDED, OldRecords
+from readers.log.record_layout import COMMIT
+from readers.model.columns import Bools, Int64s
+from readers.model.finding_limits import one_by_one
+from readers.model.findings import Finding
+from readers.model.java_hashes import java_hash
+from readers.model.ranges import LogRanges
+from readers.old_tables.transaction_table import TransactionTable
+from readers.store.store import Store
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A table's rows beside prepared records.
+
+    Shape: `rows` is for each row of the table the row of the prepared record, −1 none; `is_stale`, `is_expired`,
+           `is_unknown`, `is_beyond` (the log's end) and `is_other_group` are of the table's rows; `is_missing` of the
+           prepared records.
+    """
+
+    table: TransactionTable
+    prepared: OldRecords
+    first_ends: Int64s
+    rows: Int64s
+    is_stale: Bools
+    is_expired: Bools
+    is_unknown: Bools
+    is_beyond: Bools
+    is_other_group: Bools
+    is_missing: Bools
+
+
+def joined(table: TransactionTable, records: OldRecords, ranges: LogRanges) -> Joined:
+    """The two joined by commit-log offset."""
+    prepared, ends = records.prepared, records.first_ends
+    offsets = table.offsets
+    rows = np.full(len(offsets), -1, np.int64)
+    if len(prepared):
+        places = np.minimum(np.searchsorted(prepared.offsets, offsets), len(prepared) - 1)
+        rows = np.where(prepared.offsets[places] == offsets, places, -1)
+    known = rows >= 0
+    ended = np.full(len(offsets), UNDECIDED, np.int64)
+    ended[known] = ends[rows[known]]
+    expired = ~known & (offsets < ranges.begin_offset)
+    unknown = ~known & ~expired & ~ranges.is_damaged(offsets)
+    groups = [java_hash(group or "") for group in table.rows["producer_group"].to_pylist()]
+    is_named = np.asarray(pc.is_valid(table.rows["producer_group"]))
+    other = np.zeros(len(offsets), np.bool_)
+    other[known] = np.array(groups, np.int64)[known] != prepared.group_hashes[rows[known]]
+    return Joined(
+        table, prepared, ends, rows, known & (ended != UNDECIDED), expired,
+        unknown & (offsets < ranges.end_offset), unknown & (offsets >= ranges.end_offset), other & is_named,
+        (ends == UNDECIDED) & ~np.isin(prepared.offsets, offsets),
+    )  # fmt: skip
+
+
+def transaction_table_findings(
+    store: Store, table: TransactionTable, records: OldRecords, ranges: LogRanges
+) -> Iterator[Finding]:
+    """What a table and the log do not say alike.
+
+    Order:  the table's own damage; its rows, kind by kind, by offset; prepared records without a row.
+    """
+    yield from table.findings
+    found = joined(table, records, ranges)
+    offsets = table.offsets
+
+    def told(code: str, rows: Bools, expected: str, actual: Callable[[int], str]) -> Iterator[Finding]:
+        for row, more in one_by_one(np.flatnonzero(rows).tolist(), "such rows"):
+            yield Finding(
+                store.root, code, table.name, commit_log_offset=int(offsets[row]), expected=expected,
+                actual=f"row {offsets[row]}{actual(row)}{more}",
+            )
+
+    def ended(row: int) -> str:
+        record = "COMMIT" if found.first_ends[found.rows[row]] == COMMIT else "ROLLBACK"
+        return f", and a {record} record in the log"
+
+    groups = table.rows["producer_group"]
+    prepared_record = "the offset of a prepared record"
+    yield from told("table-row-stale", found.is_stale, "no row", ended)
+    yield from told("table-row-unknown", found.is_unknown, prepared_record, lambda _: ", where none begins")
+    # The table was read before the log: what a running broker appended meanwhile is not taken for this.
+    yield from told(
+        "table-row-unknown", found.is_beyond, prepared_record, lambda _: f", and the log ends at {ranges.end_offset}"
+    )
+    yield from told(
+        "table-row-group", found.is_other_group, "the producer group of its record",
+        lambda row: f" of {str(groups[row].as_py())[:80]}",
+    )  # fmt: skip
+    if found.is_expired.any():
+        yield Finding(
+            store.root, "table-row-expired", table.name, expected=f"offsets from {ranges.begin_offset} on",
+            actual=f"{int(found.is_expired.sum())} rows",
+        )
+    missing = found.prepared.chosen(found.is_missing)
+    if len(missing):
+        yield Finding(
+            store.root, "table-row-missing", table.name, commit_log_offset=int(missing.offsets[0]),
+            expected=f"rows for {int((found.first_ends == UNDECIDED).sum())} undecided prepared records",
+            actual=f"{len(missing)} of them without a row, first {missing.offsets[0]}",
+        )

@@ -1,0 +1,345 @@
+"""What is left when all splits of a store have compared their records with the consume queues.
+
+Slots that no record claimed and records whose slot says something else are matched with each other here, so that one
+damaged field is one finding: at the slot where there is one, else at the record. Neighbours that the same thing is
+wrong with are one finding.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from readers.log.record_at import block_at
+from readers.model.columns import Int64s
+from readers.model.errors import SourceError
+from readers.model.finding_limits import FINDINGS_MAX
+from readers.model.findings import Finding, as_text
+from readers.model.ranges import LogRanges, between, inside, merged
+from readers.queues.consume_queue import BLOCK_SLOTS, Slots, are_filler, are_sound, used_end
+from readers.queues.queue_parts import RECORD_COLUMNS, QueuePart
+from readers.queues.slot_files import (
+    BATCH,
+    SIMPLE,
+    QueueName,
+    SlotFiles,
+    queue_text,
+    slot_files,
+    topic_bytes,
+    topic_text,
+)
+from readers.store.store import Store
+from verdicts.startup.queues import QueueFacts
+from verdicts.verify.losses import meaning_of_mismatch
+from verdicts.verify.queue_claims import QueueParts
+
+_FINE, _INVALID, _EXPIRED, _DANGLING, _MISMATCH = range(5)
+_CODES = {
+    _INVALID: "slot-invalid", _EXPIRED: "slot-expired", _DANGLING: "slot-dangling", _MISMATCH: "slot-mismatch",
+}
+
+
+@dataclass(slots=True)
+class _Queue:
+    """One queue with all that splits said about it."""
+
+    name: QueueName
+    files: SlotFiles
+    records: QueuePart
+    used_end: int = 0
+    is_readable: bool = True
+    told: list[tuple[int, int]] = field(default_factory=list)
+
+
+class _Parts:
+    """The parts of all splits, so that one queue's can be had at a time."""
+
+    def __init__(self, parts: list[QueueParts]) -> None:
+        self.names: dict[QueueName, int] = {}
+        owners = [
+            np.array([self.names.setdefault(name, len(self.names)) for name in part.names], np.int64) for part in parts
+        ]
+        none = QueueParts()
+        run_owners = np.concatenate(
+            [none.run_owners, *(mine[part.run_owners] for mine, part in zip(owners, parts, strict=True))]
+        )
+        record_owners = np.concatenate(
+            [none.record_owners, *(mine[part.record_owners] for mine, part in zip(owners, parts, strict=True))]
+        )
+        order = np.argsort(run_owners, kind="stable")
+        self._runs = np.concatenate([none.runs, *(part.runs for part in parts)])[order]
+        self._run_cuts = np.searchsorted(run_owners[order], np.arange(len(self.names) + 1))
+        order = np.argsort(record_owners, kind="stable")
+        self.record_owners = record_owners[order]
+        self.records = np.concatenate([none.records, *(part.records for part in parts)], axis=1)[:, order]
+        self._record_cuts = np.searchsorted(self.record_owners, np.arange(len(self.names) + 1))
+        self._parts, self._owners = parts, owners
+
+    def spans(self) -> dict[QueueName, Int64s]:
+        """The ranges of slots between the first and the last that each split saw agree, of each queue."""
+        names = list(self.names)
+        rows: dict[QueueName, list[Int64s]] = defaultdict(list)
+        for part, owners in zip(self._parts, self._owners, strict=True):
+            for owner in np.unique(part.run_owners).tolist():
+                runs = part.runs[part.run_owners == owner]
+                rows[names[owners[owner]]].append(np.array([[runs[:, 0].min(), runs[:, 1].max()]], np.int64))
+        return {name: merged(found) for name, found in rows.items()}
+
+    def of(self, name: QueueName) -> QueuePart:
+        """What all splits know of a queue."""
+        number = self.names.get(name)
+        runs, records = slice(0), slice(0)
+        if number is not None:
+            runs = slice(self._run_cuts[number], self._run_cuts[number + 1])
+            records = slice(self._record_cuts[number], self._record_cuts[number + 1])
+        return QueuePart(merged([self._runs[runs]]), *self.records[:, records])
+
+
+class Leftovers:
+    """The findings about the queues of a store."""
+
+    def __init__(
+        self, store: Store, parts: list[QueueParts], log: LogRanges, *, only_ends: bool = False,
+        is_partial: bool = False,
+    ) -> None:
+        """`only_ends`: nothing was compared, and only the last slot of each queue is looked at.
+
+        `is_partial`: not all splits were read; slots are looked at between those that agree with the same split.
+        """
+        self._store = store
+        self._is_partial = is_partial
+        self._only_ends = only_ends
+        self._ranges = log
+        self._log = store.log()
+        self._parts = _Parts(parts)
+        offsets, numbers = (self._parts.records[RECORD_COLUMNS.index(name)] for name in ("offsets", "numbers"))
+        self._spans = self._parts.spans() if is_partial else {}
+        names = list(self._parts.names)
+        rows = zip(offsets.tolist(), self._parts.record_owners.tolist(), numbers.tolist(), strict=True)
+        self._claims = {offset: (names[owner], number) for offset, owner, number in rows}
+        self.told_offsets: set[int] = set()
+        #: Simple queues, as what foresees a start wants to know them.
+        self.facts: list[QueueFacts] = []
+
+    def findings(self) -> Iterator[Finding]:
+        """All of them.
+
+        Order: slots queue by queue, then records without a slot.
+        """
+        try:
+            doubtful: list[_Queue] = []
+            for name in self._names():
+                queue = self._queue(name)
+                yield from self._of_queue(queue)
+                queue.files.close()
+                if len(queue.records.numbers):
+                    doubtful.append(queue)
+            for queue in doubtful:
+                yield from self._slotless(queue)
+        finally:
+            self._log.close()
+
+    def _names(self) -> list[QueueName]:
+        here = {
+            (kind, topic_bytes(topic), number)
+            for kind in (SIMPLE, BATCH)
+            for topic, number in self._store.queues(kind)
+        }
+        return sorted(here | self._parts.names.keys())
+
+    def _queue(self, name: QueueName) -> _Queue:
+        return _Queue(name, slot_files(self._store, name), self._parts.of(name))
+
+    # -- slots ---------------------------------------------------------------------------------------------------------
+
+    def _of_queue(self, queue: _Queue) -> Iterator[Finding]:
+        kind, topic, queue_id = queue.name
+        if queue.files.exists:
+            text = topic_text(topic)
+            for finding in self._store.queue_segments(text, queue_id, kind)[1]:
+                is_gap = finding.code == "segment-gap"
+                yield replace(finding, code="queue-gap", commit_log_offset=None) if is_gap else finding
+        try:
+            queue.used_end = used_end(queue.files.segments, queue.files.layout)
+            if self._only_ends:
+                queue.records.runs = np.array([(queue.files.first, queue.used_end - 1)], np.int64)
+            elif self._is_partial:
+                seen = self._spans.get(queue.name, np.empty((0, 2), np.int64))
+                unseen = between(seen, queue.files.first, queue.used_end - 1)
+                queue.records.runs = merged([queue.records.runs, unseen])
+            runs: list[_Run] = []
+            for first, slots in self._unclaimed(queue):
+                self._add_runs(queue, runs, first, slots)
+        except SourceError as error:
+            queue.is_readable = False
+            yield Finding(self._store.root, "unreadable-file", error.file, error.position_bytes, actual=error.message)
+            return
+        if kind == SIMPLE:
+            invalid = [(run.begin, run.end) for run in runs if run.kind == _INVALID]
+            told = merged([np.array(queue.told, np.int64).reshape(-1, 2)])
+            self.facts.append(QueueFacts(queue.name, queue.files, queue.used_end, queue.records,
+                                         np.array(invalid, np.int64).reshape(-1, 2), told))
+        for code in _CODES:
+            yield from self._told_runs(queue, [run for run in runs if run.kind == code])
+
+    def _add_runs(self, queue: _Queue, runs: list[_Run], first: int, slots: Slots) -> None:
+        """The runs of one block; the first goes on with what the block before ended with. None crosses a file's end."""
+        classes = self._classes(queue, slots)
+        numbers = first + np.arange(len(slots))
+        files = np.searchsorted(queue.files.bases, numbers, "right")
+        cuts = np.flatnonzero((np.diff(classes) != 0) | (np.diff(files) != 0)) + 1
+        for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(slots)], strict=True):
+            kind = int(classes[begin])
+            if kind == _FINE:
+                continue
+            queue.told.append((first + begin, first + end))
+            if kind == _MISMATCH:
+                self.told_offsets.update(slots["commit_log_offset"][begin:end].tolist())
+            last = runs[-1] if runs else None
+            if last is not None and (last.kind, last.end, last.file) == (kind, first + begin, int(files[begin])):
+                last.end = first + end
+            else:
+                runs.append(_Run(kind, int(files[begin]), first + begin, first + end, slots[begin : begin + 1].copy()))
+
+    def _told_runs(self, queue: _Queue, runs: list[_Run]) -> Iterator[Finding]:
+        """A finding for each run; garbage would give one for every second slot, so the last takes the rest."""
+        size = queue.files.layout.size_bytes
+        for number, run in enumerate(runs[:FINDINGS_MAX]):
+            expected, actual = self._words(queue, run.kind, run.begin, run.slot[0])
+            left = runs[number:] if number == FINDINGS_MAX - 1 else [run]
+            more = sum(one.end - one.begin for one in left) - 1
+            segment = queue.files.segments[run.file - 1]
+            is_mismatch = run.kind == _MISMATCH
+            yield Finding(
+                self._store.root, _CODES[run.kind], segment.file, run.begin * size - segment.base_offset,
+                (run.end - run.begin) * size, expected=expected,
+                actual=f"{actual or 'neither'}, and {more} more such slots" if more else actual,
+                meaning=meaning_of_mismatch(topic_text(queue.name[1]), more + 1) if is_mismatch else None,
+            )
+
+    @staticmethod
+    def _unclaimed(queue: _Queue) -> Iterator[tuple[int, Slots]]:
+        """Blocks of slots that no record agrees with, with the number of the first."""
+        begin = queue.files.first
+        for low, high in [*queue.records.runs.tolist(), (queue.used_end, queue.used_end)]:
+            while begin < min(low, queue.used_end):
+                end = min(low, queue.used_end, begin + BLOCK_SLOTS)
+                yield begin, queue.files.read(begin, end)
+                begin = end
+            begin = max(begin, high)
+
+    def _classes(self, queue: _Queue, slots: Slots) -> Int64s:
+        """What each unclaimed slot is."""
+        offsets = slots["commit_log_offset"].astype(np.int64)
+        sound = are_sound(slots)
+        classes = np.where(sound, _MISMATCH, _INVALID)
+        if self._only_ends:  # nothing is known of what is at its place
+            classes[sound] = _FINE
+        if queue.name[0] == SIMPLE:
+            classes[are_filler(slots)] = _FINE
+        outside = sound & ~self._ranges.is_held(offsets)
+        classes[outside] = _DANGLING
+        if self._store.in_use:  # what the broker has written since
+            classes[sound & (offsets >= self._ranges.end_offset)] = _FINE
+        classes[outside & (offsets < self._ranges.begin_offset)] = _EXPIRED
+        classes[sound & self._ranges.is_damaged(offsets)] = _FINE
+        return classes.astype(np.int64)
+
+    def _words(self, queue: _Queue, kind: int, number: int, slot: Slots) -> tuple[str | None, str | None]:
+        """Expected and actual of a slot."""
+        if kind == _INVALID:
+            return "an offset and a length", None
+        offset, length = int(slot["commit_log_offset"]), int(slot["record_length_bytes"])
+        records = queue.records
+        rows = np.flatnonzero(records.numbers == number)
+        mine = rows[records.offsets[rows] == offset]
+        if kind in (_EXPIRED, _DANGLING):
+            low, high = self._ranges.begin_offset, self._ranges.end_offset
+            if len(rows):
+                return f"commit-log offset {records.offsets[rows[0]]}", f"commit-log offset {offset}"
+            return f"an offset in [{low}, {high})", str(offset)
+        if len(mine):
+            row = mine[0]
+            if int(records.lengths[row]) != length:
+                return f"a length of {records.lengths[row]} bytes", f"{length} bytes"
+            if int(records.tags_codes[row]) != int(records.slot_tags[row]):
+                return f"tags code {records.tags_codes[row]}", f"tags code {records.slot_tags[row]}"
+            return "what its record says of the batch", "another number, time or size"
+        if len(rows):
+            return f"commit-log offset {records.offsets[rows[0]]}", f"commit-log offset {offset}"
+        return f"slot {number} of {queue_text(queue.name)}", self._record_text(offset)
+
+    def _record_text(self, offset: int) -> str:
+        claim = self._claims.get(offset)
+        if claim is not None:
+            return f"a record that claims slot {claim[1]} of {queue_text(claim[0])}"
+        try:
+            block = block_at(self._log, offset)
+        except SourceError as error:
+            return error.message
+        if block is None:
+            return f"no record begins at commit-log offset {offset}"
+        name = (SIMPLE, block.topics().to_pylist()[0], int(block.header("queue_id")[0]))
+        return f"a record that claims slot {int(block.header('queue_offset')[0])} of {queue_text(name)}"
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def _slotless(self, queue: _Queue) -> Iterator[Finding]:
+        """Records whose slot is missing, as far as no finding about a slot explains them."""
+        records = queue.records
+        told = np.array([offset in self.told_offsets for offset in records.offsets.tolist()], np.bool_)
+        told |= inside(merged([np.array(queue.told, np.int64).reshape(-1, 2)]), records.numbers)
+        rows = np.flatnonzero(~told)
+        if not len(rows) or not queue.is_readable:
+            return
+        if not queue.files.exists:
+            if not self._store.has_rocksdb_queues:
+                kind, topic, number = queue.name
+                path = self._store.queue_directory(topic_text(topic), number, kind)
+                yield Finding(
+                    self._store.root, "queue-missing", as_text(path),
+                    commit_log_offset=int(records.offsets[rows].min()),
+                    expected=f"slots for {len(rows)} records", actual="no file",
+                )
+            return
+        rows = rows[np.lexsort((records.offsets[rows], records.numbers[rows]))]
+        is_late = self._store.aborted or self._store.in_use
+        numbers = records.numbers[rows]
+        late = ((numbers >= queue.used_end) | (numbers < 0)) & is_late
+        for code, mine in (("slot-missing", rows[~late]), ("slot-pending", rows[late])):
+            cuts = np.flatnonzero(np.diff(records.numbers[mine]) != 1) + 1
+            for number, run in enumerate(np.split(mine, cuts) if len(mine) else []):
+                if number == FINDINGS_MAX - 1:
+                    run = mine[np.flatnonzero(mine == run[0])[0] :]
+                yield self._of_records(queue, code, run)
+                if number == FINDINGS_MAX - 1:
+                    break
+
+    def _of_records(self, queue: _Queue, code: str, rows: Int64s) -> Finding:
+        records, row = queue.records, int(rows[0])
+        offset = int(records.offsets[row])
+        segment = self._log.segment_at(offset)
+        more = f", and of {len(rows) - 1} more records" if len(rows) > 1 else ""
+        pointed, claimed = int(records.slot_offsets[row]), int(records.numbers[row])
+        slot = "a slot" if claimed < 0 else f"slot {claimed}"  # batch slots are found by their offset alone
+        return Finding(
+            self._store.root, code, None if segment is None else segment.file,
+            None if segment is None else offset - segment.base_offset, int(records.lengths[row]),
+            commit_log_offset=offset,
+            expected=f"{slot} of {queue_text(queue.name)}{more}",
+            actual="no slot" if pointed < 0 else f"a slot that points at {pointed}",
+        )
+
+
+@dataclass(slots=True)
+class _Run:
+    """Neighbouring slots of one file that the same thing is wrong with. `file`: its number, from 1."""
+
+    kind: int
+    file: int
+    begin: int
+    end: int
+    slot: Slots

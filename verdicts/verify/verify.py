@@ -1,0 +1,246 @@
+"""Is the store whole? Log, queues, index, checkpoint and cursors against each other, as rows of FINDINGS.
+
+What one split shows it tells itself; what only the whole store shows (slots that no record claims, a cursor beyond its
+queue) comes when all splits are done. So the rows are the same whatever the splits. A place is told once, under the
+code that says most: a slot that leads into damaged bytes is no finding beside the damage.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from readers.cursors.cursors import check_cursors
+from readers.jobs.scan_job import SplitResult
+from readers.log.commit_log import span_findings
+from readers.log.prepared_record_arrays import OldRecords
+from readers.log.segment_scan import Span, merged_spans
+from readers.log.splits import Split
+from readers.model.columns import Int64s
+from readers.model.errors import SourceError
+from readers.model.findings import Finding, findings_table
+from readers.model.ranges import LogRanges, merged
+from readers.model.tables import FINDINGS
+from readers.old_tables.transaction_table import TransactionTable
+from readers.queues.slot_files import close_slot_files
+from readers.store.broker_settings import BrokerSettings, broker_settings
+from readers.store.store import Store
+from verdicts.check.check_stops import stop_findings
+from verdicts.claims.claim_proofs import DecodedLog
+from verdicts.claims.log_claims import LogClaims, log_claims
+from verdicts.claims.lost_end import lost_end
+from verdicts.missing.missing_ranges import derived_findings
+from verdicts.simulation.starting_cursors import starting_findings
+from verdicts.startup.findings import start_findings
+from verdicts.startup.recovery import LogFacts
+from verdicts.verify.index_chains import chain_findings
+from verdicts.verify.index_entries import IndexLeftovers
+from verdicts.verify.losses import with_losses
+from verdicts.verify.rocksdb_queues import rocksdb_queue_findings
+from verdicts.verify.rocksdb_table import rocksdb_table_findings
+from verdicts.verify.split import SplitWork, VerifiedSplit
+from verdicts.verify.state_table import has_tables, state_table_findings
+from verdicts.verify.store_files import (
+    backwards_finding,
+    checkpoint_findings,
+    checkpoint_record_findings,
+    configuration_findings,
+    cursor_findings,
+    index_file_findings,
+    older_design_finding,
+    op_number_findings,
+)
+from verdicts.verify.transaction_table import transaction_table_findings
+from verdicts.verify.unclaimed_slots import Leftovers
+
+#: Levels of depth: each finds what the one before it does, and more.
+QUICK, DEFAULT, FULL = "quick", "default", "full"
+#: What a level leaves out, of which nothing can be said.
+NOT_LOOKED_AT: dict[str, str] = {
+    QUICK: "bodies, properties, and all but the last slots and index entries",
+    DEFAULT: "what compressed bodies hold, and whether all properties can be read",
+    FULL: "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """The job. `level`: `quick` reads headers and the ends of the derived files; `default` also bodies' CRCs and every
+    slot and index entry; `full` also inflates what is compressed and reads every property area. `version` and `conf` of
+    the broker, where they are known: they decide what its next start does. `transaction_table`: the database table of
+    brokers 3.2 to 4.2, where one was given.
+    """
+
+    level: str = DEFAULT
+    version: str | None = None
+    conf: tuple[tuple[str, str], ...] = ()
+    transaction_table: TransactionTable | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """FINDINGS."""
+        return FINDINGS
+
+    def of_split(self, split: Split) -> SplitResult:
+        """The findings about a split's records.
+
+        Damage: what is no record is a finding, and so is a file that cannot be read.
+        """
+        scan = split.scan()
+        work = SplitWork(
+            split, is_quick=self.level == QUICK, is_full=self.level == FULL,
+            with_old=self.transaction_table is not None or has_tables(split.store),
+        )
+        findings: list[Finding] = []
+        try:
+            for block in scan:
+                findings.extend(work.findings(block))
+        except SourceError as error:
+            file, position = split.segment.file, error.position_bytes
+            findings.append(Finding(split.store.root, "unreadable-file", file, position, actual=str(error)))
+            work.is_unreadable = True
+        return SplitResult(_rows(findings), [], scan.decoded_bytes, scan.spans, work.known(scan))
+
+    def of_store(self, store: Store, carried: list[VerifiedSplit]) -> SplitResult:
+        """The findings about what lies beside the log, and about the log as a whole."""
+        try:
+            return SplitResult(_rows(list(self._store_findings(store, carried))))
+        finally:
+            close_slot_files(store)
+
+    def _store_findings(self, store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
+        is_quick = self.level == QUICK
+        is_partial = any(split.is_unread for split in splits)
+        ranges = log_ranges(store, splits)
+        yield from _loss_findings(store, splits)
+        backwards = _backwards(splits)
+        yield from _log_findings(store, splits, backwards)
+        if store.has_rocksdb_queues and (is_quick or is_partial):
+            yield Finding(store.root, "queues-unchecked", store.place("consumequeue"))
+        elif store.has_rocksdb_queues:
+            yield from rocksdb_queue_findings(store, ranges)
+        yield from rocksdb_table_findings(store, ranges, with_records=not is_quick)
+        queues = Leftovers(
+            store, [split.queues for split in splits], ranges, only_ends=is_quick, is_partial=is_partial
+        )
+        yield from queues.findings()
+        yield from index_file_findings(store, whole=not is_quick and not is_partial)
+        if not is_quick:
+            index = [split.index for split in splits]
+            # Either of the two records may have the wrong time.
+            told_offsets = queues.told_offsets.union(*((offset, before) for offset, _, before, _ in backwards))
+            yield from IndexLeftovers(store, index, ranges, told_offsets, is_partial=is_partial).findings()
+        if self.level == FULL:
+            yield from chain_findings(store)
+        times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
+        yield from checkpoint_findings(store, max(times, default=None))
+        firsts = [split.first for split in splits if split.first is not None]
+        if firsts and not is_partial and not len(ranges.damaged) and not backwards:
+            held = {value for split in splits for value in split.checkpoint_values}
+            yield from checkpoint_record_findings(store, firsts[0], held, max(times))
+        yield from cursor_findings(store)
+        yield from configuration_findings(store)
+        has_halves = is_quick and any(split.has_halves for split in splits)
+        yield from derived_findings(store, check_cursors(store).half, has_halves)
+        conf = dict(self.conf)
+        settings = broker_settings(store, conf=conf, version=self.version)
+        yield from starting_findings(store, settings, conf)
+        yield from stop_findings(store, settings)
+        if is_partial:
+            if not store.in_use:
+                yield Finding(store.root, "start-unforeseen", actual="not all of its log was read")
+            return
+        if not is_quick:
+            yield from self._old_table_findings(store, settings, splits, ranges)
+        yield from start_findings(
+            store, settings, conf, log_facts(splits), queues.facts, with_dispatch=not is_quick
+        )
+
+    def _old_table_findings(
+        self, store: Store, settings: BrokerSettings, splits: list[VerifiedSplit], ranges: LogRanges
+    ) -> Iterator[Finding]:
+        """What the tables of designs before 4.3 and the log do not say alike."""
+        old = OldRecords.joined(split.old_records for split in splits)
+        if has_tables(store):
+            yield from state_table_findings(store, settings, old, ranges)
+        if self.transaction_table is not None:
+            yield from transaction_table_findings(store, self.transaction_table, old, ranges)
+
+
+def _rows(findings: list[Finding]) -> list[pa.RecordBatch]:
+    return list(findings_table(findings).to_batches()) if findings else []
+
+
+def _loss_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
+    """Bytes of the log that are damaged or gone, with what was lost in them."""
+    known = list(store.findings)
+    spans: dict[str, list[Span]] = defaultdict(list)
+    for split in splits:
+        spans[split.file].extend(split.spans)
+    for segment in store.commit_log:
+        known.extend(span_findings(store, segment, merged_spans(spans[segment.file])))
+    if not store.in_use and not any(split.is_unread for split in splits):  # what is asked now is younger than the scan
+        times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
+        end = max([store.log_begin_offset, *(split.end_offset for split in splits)])
+        lost = lost_end(store, _with_places(log_claims(store)), spans, DecodedLog(end, max(times, default=None)))
+        known.extend([] if lost is None else [lost.finding])
+    yield from with_losses(store, known)
+
+
+def _with_places(claims: LogClaims) -> LogClaims:
+    """The claims without the checkpoint's times, which have a finding of their own."""
+    return replace(claims, newest=tuple(claim for claim in claims.newest if claim.store_time_ms is None))
+
+
+def log_ranges(store: Store, splits: list[VerifiedSplit]) -> LogRanges:
+    """Which parts of a log can hold records, by what its splits said."""
+    held = merged([np.array([(s.base_offset, s.end_offset) for s in store.commit_log], np.int64).reshape(-1, 2)])
+    gaps = np.stack([held[:-1, 1], held[1:, 0]], axis=1)
+    end = max((split.end_offset for split in splits), default=0)
+    return LogRanges(
+        store.log_begin_offset, max(end, store.log_begin_offset), merged([gaps, *(split.damaged for split in splits)]),
+        held,
+    )
+
+
+def log_facts(splits: list[VerifiedSplit]) -> LogFacts:
+    """What the splits of a log say of it together, as what foresees a start takes it."""
+    breaks: dict[str, list[Int64s]] = defaultdict(list)
+    for split in splits:
+        breaks[split.file].append(split.breaks)
+    end = max((split.end_offset for split in splits), default=0)
+    return LogFacts({file: _in_order(rows) for file, rows in breaks.items()}, end)
+
+
+def _in_order(rows: list[Int64s]) -> Int64s:
+    every = np.concatenate(rows)
+    return every[np.argsort(every[:, 0], kind="stable")]
+
+
+def _backwards(splits: list[VerifiedSplit]) -> list[tuple[int, int, int, int]]:
+    """Records whose time is before that of the record in front: its place and time, then those of the one in front."""
+    found: list[tuple[int, int, int, int]] = []
+    before: tuple[int, int] | None = None
+    for split in splits:
+        if before is not None and split.first is not None and split.first[1] < before[1]:
+            found.append((*split.first, *before))
+        found.extend((row[0], row[1], row[2], row[3]) for row in split.backwards.tolist())
+        before = None if split.is_unread else split.last or before
+    return found
+
+
+def _log_findings(
+    store: Store, splits: list[VerifiedSplit], backwards: list[tuple[int, int, int, int]]
+) -> Iterator[Finding]:
+    """Times that run backwards, op numbers beyond the half queue, records of older designs."""
+    for row in backwards:
+        yield backwards_finding(store, *row)
+    for split in splits:
+        yield from op_number_findings(store, split.op_marks[:, 0], split.op_marks[:, 1])
+    older = np.concatenate([np.empty(0, np.int64), *(split.older_offsets for split in splits)])
+    if len(older):
+        yield older_design_finding(store, int(older.min()), len(older))
