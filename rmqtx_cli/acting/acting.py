@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from readers.model.errors import BadRequest
-from rmqtx_cli import completion
+from rmqtx_cli.options import completion
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.identities import identities
 from rmqtx_cli.options.live import LiveOptions, open_live, with_live_options

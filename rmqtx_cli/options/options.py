@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from readers.model.errors import BadRequest
-from rmqtx_cli import completion
+from rmqtx_cli.options import completion
 from rmqtx_cli.words.sizes import parse_size_bytes
 from rmqtx_cli.words.text import size, stored_text
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rmqtx_cli import completion
+from rmqtx_cli.options import completion
 
 #: Whether cells that a spreadsheet would run are made text in this run.
 IS_SAFE: ContextVar[bool] = ContextVar("csv_safe", default=False)

@@ -13,8 +13,8 @@ import pytest
 
 from readers.model.tables import TRANSACTIONS
 from repairs.acts.guards import GUARDS
-from rmqtx_cli import completion
 from rmqtx_cli.main import app
+from rmqtx_cli.options import completion
 from tests.forge.stores import opened, settings_of
 from verdicts.audit.local_audit import audit
 

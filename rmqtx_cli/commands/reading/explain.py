@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from readers.model.errors import BadRequest
-from rmqtx_cli import completion
 from rmqtx_cli.commands import Example
+from rmqtx_cli.options import completion
 from rmqtx_cli.output.pager import NoPagerOption
 
 NAME = "explain"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rmqtx_cli import completion
 from rmqtx_cli.commands import Example
+from rmqtx_cli.options import completion
 from rmqtx_cli.options.live import LiveOptions, with_live_options
 from rmqtx_cli.options.options import (
     AtOption,
