@@ -43,11 +43,12 @@ LEFT_OUT_TOPIC = "RMQTX_LEFT_OUT"
 OWN_PREFIX = ".rmqtx-"
 #: What rmqtx writes into `abort`, where a broker from 5.0 on writes its process: no broker was killed with that one.
 OWN_ABORT = b"0"
-#: In the root of a store whose files rmqtx is changing, or was when it was stopped; `repairs.changes.in_progress_mark` keeps it.
+#: In the root of a store whose files rmqtx is changing, or was when it was stopped; `repairs.changes.in_progress_mark`
+#: keeps it.
 BEGUN_MARK = f"{OWN_PREFIX}begun"
 
-#: Lock files that this process itself holds, by device and inode; `repairs.changes.store_lock` keeps it. They are never asked
-#: about: the answer would be ourselves, and closing the file again would give up a lock of the older kind.
+#: Lock files that this process itself holds, by device and inode; `repairs.changes.store_lock` keeps it. They are never
+#: asked about: the answer would be ourselves, and closing the file again would give up a lock of the older kind.
 OWN_LOCKS: set[tuple[int, int]] = set()
 
 #: Queues whose files are opened together.

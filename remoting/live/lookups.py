@@ -1,6 +1,7 @@
 """The small questions put to live brokers: what is pending, what became of one transaction, what of all.
 
-A live broker is one more source of the same witnesses; `verdicts.transactions.judge.judge` judges them and nothing else.
+A live broker is one more source of the same witnesses; `verdicts.transactions.judge.judge` judges them and nothing
+else.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which of the things that are wrong with a store bear on one transaction: an act on it has to know, others need not.
 
 Missing bytes, and ends that name nothing, are part of the verdict: where they could hide a decision of the transaction
-it is UNDECIDABLE, and where it is not it is proved that they cannot (`verdicts/transactions/judge.py`). What is left is what
-stands at its own records, slots and entries, and what no place can be given to.
+it is UNDECIDABLE, and where it is not it is proved that they cannot (`verdicts/transactions/judge.py`). What is left is
+what stands at its own records, slots and entries, and what no place can be given to.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The manual pages, made from the tree of commands and the declared layouts: `python -m rmqtx_cli.manual.manual DIRECTORY`.
+"""The manual pages, made from the tree of commands and the declared layouts.
+
+`python -m rmqtx_cli.manual.manual DIRECTORY` writes them.
 
 They are committed, and a test holds them current, so that a machine without Python can read them too.
 """

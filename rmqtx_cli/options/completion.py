@@ -7,26 +7,37 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import typer
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: So many ids are offered, if they are found in this time.
 IDS_MAX = 50
 _PATIENCE_SECONDS = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """What only those know that stand above the options: words of `explain`, and the columns of a command's rows."""
+
+    words: Callable[[], Iterable[str]] = tuple
+    columns: Callable[[str], Iterable[str]] = lambda _command: ()
+
+
+_offers = [Offers()]
+
+
+def offer(offers: Offers) -> None:
+    """Have these offered from now on."""
+    _offers[:] = [offers]
+
+
 def words(incomplete: str) -> list[str]:
     """Words that `explain` knows."""
-    from rmqtx_cli.commands.all_views import all_views
-    from rmqtx_cli.pages.glossary import entries
-
-    known = dict.fromkeys(entry.word for entry in entries(all_views()))
+    known = dict.fromkeys(_offers[0].words())
     return [word for word in known if word.lower().startswith(incomplete.lower()) and " " not in word]
 
 
@@ -119,32 +130,9 @@ def _in_time() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _columns(ctx: typer.Context) -> list[str]:
+def _columns(ctx: typer.Context) -> Iterable[str]:
     """Names that the rows of a command know."""
-    from rmqtx_cli.output.derived_columns import derived_columns
-
-    schema = _schema_of(ctx.info_name or "")
-    if schema is None:
-        return []
-    return [*schema.names, *derived_columns(schema)]
-
-
-def _schema_of(command: str) -> pa.Schema | None:
-    """The table that a command lists."""
-    from readers.model.tables import ALL_TABLES, TRANSACTIONS
-    from repairs.receipts.receipts import RECEIPTS
-    from rmqtx_cli.pages.stores_table import STORES
-    from verdicts.ledger.reconcile import RECONCILED
-    from verdicts.transactions.diff import DIFFERENCES
-
-    tables = {
-        "pending": TRANSACTIONS, "audit": TRANSACTIONS, "plan": TRANSACTIONS, "reconcile": RECONCILED,
-        "diff": DIFFERENCES, "stores": STORES, "receipts": RECEIPTS, "search": ALL_TABLES["records"],
-        "commitlog": ALL_TABLES["records"], "consumequeue": ALL_TABLES["queue_slots"], "half": ALL_TABLES["halves"],
-        "op": ALL_TABLES["ops"], "index": ALL_TABLES["index_entries"], "checkpoint": ALL_TABLES["checkpoint"],
-        "cursors": ALL_TABLES["cursors"], "verify": ALL_TABLES["findings"],
-    }  # fmt: skip
-    return tables.get(command)
+    return _offers[0].columns(ctx.info_name or "")
 
 
 def _beginning(names: Iterable[str], begin: str) -> list[str]:

@@ -33,7 +33,8 @@ def differences(
     split_bytes: int | None = None,
     sizes: list[int] | None = None,
 ) -> Reading:
-    """The same rows as `verdicts.transactions.diff.differences` gives for two audits, each of some stores as of some time.
+    """The same rows as `verdicts.transactions.diff.differences` gives for two audits, each of some stores as of some
+    time.
 
     Order: none. `sizes`: gets the number of transactions of each side, before the first row is given.
     """

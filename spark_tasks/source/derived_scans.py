@@ -240,8 +240,9 @@ _READERS: dict[str, Callable[[Store], Reading]] = {
 class AuditScan(Narrowing):
     """What one audit over all the stores says: transactions, findings, or coverage of the commit logs.
 
-    One task, for a data source cannot shuffle; its memory is bounded and it spills. `spark_tasks.jobs.audit` distributes the
-    same verdicts. No condition is taken: without one of the stores another's transactions are judged differently.
+    One task, for a data source cannot shuffle; its memory is bounded and it spills. `spark_tasks.jobs.audit`
+    distributes the same verdicts. No condition is taken: without one of the stores another's transactions are judged
+    differently.
     """
 
     def __init__(self, options: ReadOptions, stores: list[Store]) -> None:

@@ -41,8 +41,12 @@ def test_every_word_is_in_the_store_page() -> None:
 
 
 def test_every_declared_structure_is_documented() -> None:
-    declaring = {path.stem for path in (MAN.parent / "readers").glob("*.py") if "= Layout(" in path.read_text("utf-8")}
-    assert declaring == {module.__name__.removeprefix("readers.") for module in LAYOUT_MODULES}
+    root = MAN.parent
+    declaring = {
+        ".".join(path.relative_to(root).with_suffix("").parts)
+        for path in (root / "readers").rglob("*.py") if "= Layout(" in path.read_text("utf-8")
+    }
+    assert declaring == {module.__name__ for module in LAYOUT_MODULES}
 
 
 @pytest.mark.parametrize("page", sorted(MAN.iterdir()), ids=lambda path: path.name)

@@ -112,7 +112,8 @@ def test_a_local_store_loads_no_file_systems(tmp_path: Path) -> None:
     program = (
         "import sys; from readers.store.store import open_store; from readers.storage.places import expand\n"
         f"store = open_store(expand([{str(tmp_path)!r}])[0]); list(store.queues()); store.has('abort')\n"
-        "print(sorted(name for name in sys.modules if name.startswith('pyarrow') or name == 'readers.storage.remote_files'))"
+        "print(sorted(name for name in sys.modules"
+        " if name.startswith('pyarrow') or name == 'readers.storage.remote_files'))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

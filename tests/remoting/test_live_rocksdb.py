@@ -87,7 +87,8 @@ def test_halves_and_ops_of_both_designs_are_listed(name: str, tmp_path: Path, cl
 
     with one.server:
         halves, ops = (
-            read(one.broker).table().to_pylist() for read in (half_and_op_tables.read_halves, half_and_op_tables.read_ops)
+            read(one.broker).table().to_pylist()
+            for read in (half_and_op_tables.read_halves, half_and_op_tables.read_ops)
         )
     wanted = scan_ops(one.store).table().to_pylist()
     assert found(halves, "topic") == found(scan_halves(one.store).table().to_pylist(), "topic")

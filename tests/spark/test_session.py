@@ -33,7 +33,8 @@ def test_workers_run_this_python_and_import_the_packages_of_this_process(spark: 
     import spark_tasks.session.session
 
     rows = spark.range(0, 4, 1, 2).mapInArrow(_packages, "file string").distinct().collect()
-    assert {row.file for row in rows} == {readers.log.splits.__file__, spark_tasks.session.session.__file__, sys.executable}
+    files = {readers.log.splits.__file__, spark_tasks.session.session.__file__, sys.executable}
+    assert {row.file for row in rows} == files
 
 
 def test_it_keeps_to_this_machine_and_to_its_own_folder(spark: SparkSession) -> None:
@@ -70,7 +71,8 @@ def test_the_archive_for_other_machines_has_what_tasks_import(
     archive = packages_archive(tmp_path)
     program = (
         f"import sys; sys.path.insert(0, {str(archive)!r})\n"
-        "import verdicts.evidence.witness_scan, verdicts.audit.local_audit, readers.log.accelerated, spark_tasks.jobs.audit\n"
+        "import verdicts.evidence.witness_scan, verdicts.audit.local_audit\n"
+        "import readers.log.accelerated, spark_tasks.jobs.audit\n"
         "print(readers.log.accelerated.__file__, spark_tasks.jobs.audit.__file__)"
     )
     pytest.importorskip("numba", reason="the accelerator is not installed")

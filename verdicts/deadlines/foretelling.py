@@ -1,10 +1,10 @@
 """When the broker will give up on the transactions that it still has before it: the deadline of each, foretold.
 
-By the rules of the simulation (`half_queue_check.py`, `timers_without_copies.py`): no producer answers, none sends, and the settings
-stay as they are. Rounds begin where the broker's own do: a running one makes the next an interval after the last copy
-that it put back; a stopped one is taken to start at the moment of reading, and makes its first round an interval later
-(its check of RocksDB begins at once). So the deadline of a stopped broker's store moves on with the clock until it
-starts.
+By the rules of the simulation (`half_queue_check.py`, `timers_without_copies.py`): no producer answers, none sends, and
+the settings stay as they are. Rounds begin where the broker's own do: a running one makes the next an interval after
+the last copy that it put back; a stopped one is taken to start at the moment of reading, and makes its first round an
+interval later (its check of RocksDB begins at once). So the deadline of a stopped broker's store moves on with the
+clock until it starts.
 
 Source: broker/transaction/TransactionalMessageCheckService.java run, onWaitEnd; FORMATS 5.7, 7.4.
 """

@@ -1,7 +1,7 @@
 """When the check gives up on each open half of a queue, for all of them at once: rounds over columns, not over halves.
 
-Round for round the same as `half_queue_check.py` where nothing is in the loop's way: every half can be read, every copy fits
-into the store, no op comes any more. `verdicts/model/foretold.py` plays what is not so step by step.
+Round for round the same as `half_queue_check.py` where nothing is in the loop's way: every half can be read, every copy
+fits into the store, no op comes any more. `verdicts/model/foretold.py` plays what is not so step by step.
 """
 
 from __future__ import annotations

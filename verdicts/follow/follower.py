@@ -1,9 +1,9 @@
 """An audit that follows growing stores: a table of verdicts kept current, and each verdict that is new or has changed.
 
-After every step the table says what `verdicts.audit.local_audit.audit` of the same stores would say at that moment. A step
-reads what the logs have more (`log_follower.py`), judges the transactions that this or a cursor or the time can concern
-(`rejudging.py`), and compares with the verdicts before; all of it lives in one file (`checkpoint_db.py`).
-What a broker deletes with an expired file is forgotten, as an audit then knows nothing of it either.
+After every step the table says what `verdicts.audit.local_audit.audit` of the same stores would say at that moment. A
+step reads what the logs have more (`log_follower.py`), judges the transactions that this or a cursor or the time can
+concern (`rejudging.py`), and compares with the verdicts before; all of it lives in one file (`checkpoint_db.py`). What
+a broker deletes with an expired file is forgotten, as an audit then knows nothing of it either.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Slots that queues get for records which an audit that follows has read before: the broker fills queues after the log.
 
-Each split is compared with the slots that are there when it is read (`missing_ranges.py`); the later ones are compared here.
+Each split is compared with the slots that are there when it is read (`missing_ranges.py`); the later ones are compared
+here.
 """
 
 from __future__ import annotations
