@@ -39,6 +39,7 @@ from rmqtx_cli.commands.acting import (
     rollback,
     undo,
 )
+from rmqtx_cli.commands.offers import offers
 from rmqtx_cli.commands.reading import (
     audit,
     check,
@@ -54,6 +55,7 @@ from rmqtx_cli.commands.reading import (
     verify,
 )
 from rmqtx_cli.commands.repairing import bundle, cursor, rebuild, salvage
+from rmqtx_cli.options import completion
 from rmqtx_cli.options.command_tree import CommandTree
 from rmqtx_cli.options.row_options import with_row_options
 from rmqtx_cli.sections import SectionedGroup
@@ -165,6 +167,7 @@ def status_of(arguments: list[str]) -> int:
 
 def _invoke(arguments: list[str]) -> int:
     if "_RMQTX_COMPLETE" in os.environ:  # a shell asks what could come next
+        completion.offer(offers())
         app(prog_name="rmqtx")
     try:
         status = app(arguments, prog_name="rmqtx", standalone_mode=False)

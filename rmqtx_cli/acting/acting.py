@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from readers.model.errors import BadRequest
+from rmqtx_cli.options import completion
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.identities import identities
 from rmqtx_cli.options.live import LiveOptions, open_live, with_live_options
@@ -40,7 +41,7 @@ _STATUS = {
 IdArguments = Annotated[
     list[str],
     typer.Argument(
-        parser=stored_text, metavar="ID",
+        parser=stored_text, metavar="ID", autocompletion=completion.transaction_ids,
         help="Transaction id, message id of any of its records, or a business key that only one has.",
     ),
 ]
@@ -54,7 +55,10 @@ CopyOption = Annotated[
 ReasonOption = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; it goes into the receipt.")]
 OverrideOption = Annotated[
     list[str] | None,
-    typer.Option("--override", metavar="GUARD", help="Let this guard pass, by its name; needs --reason; repeatable."),
+    typer.Option(
+        "--override", metavar="GUARD", autocompletion=completion.guards,
+        help="Let this guard pass, by its name; needs --reason; repeatable.",
+    ),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; for scripts.")]

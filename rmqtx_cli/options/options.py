@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from readers.model.errors import BadRequest
+from rmqtx_cli.options import completion
 from rmqtx_cli.words.sizes import parse_size_bytes
 from rmqtx_cli.words.text import size, stored_text
 
@@ -46,7 +47,7 @@ class EngineName(StrEnum):
 StoreArguments = Annotated[
     list[str],
     typer.Argument(
-        metavar="STORE",
+        metavar="STORE", autocompletion=completion.stores,
         help="Root of a broker's store, the directory that holds commitlog/: a path, s3://BUCKET/PATH, a pattern, or "
         "a name of the configuration file; RMQTX_STORE names it too.",
     ),
@@ -54,7 +55,7 @@ StoreArguments = Annotated[
 OptionalStoreArguments = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[STORE]",
+        metavar="[STORE]", autocompletion=completion.stores,
         help="Root of a broker's store, the directory that holds commitlog/: a path, s3://BUCKET/PATH, a pattern, or "
         "a name of the configuration file; RMQTX_STORE names it too. Or live brokers, by -n or --broker.",
     ),
@@ -106,12 +107,15 @@ OutputOption = Annotated[
 ]
 FieldsOption = Annotated[
     str | None,
-    typer.Option("--fields", metavar="NAME,NAME", help="The columns to give, in this order; 'all' for every one."),
+    typer.Option(
+        "--fields", metavar="NAME,NAME", autocompletion=completion.fields,
+        help="The columns to give, in this order; 'all' for every one.",
+    ),
 ]
 WhereOption = Annotated[
     str | None,
     typer.Option(
-        "--where", parser=stored_text, metavar="EXPR",
+        "--where", parser=stored_text, metavar="EXPR", autocompletion=completion.condition_fields,
         help="Only rows that fulfil this: \"topic = orders and queue_id > 2\"; operators = != < <= > >= ~ !~.",
     ),
 ]

@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
+from rmqtx_cli.options import completion
+
 #: Whether cells that a spreadsheet would run are made text in this run.
 IS_SAFE: ContextVar[bool] = ContextVar("csv_safe", default=False)
 #: Whether a table on a terminal has all its columns, each in full.
@@ -30,7 +32,7 @@ _OPTIONS: tuple[tuple[str, ContextVar[Any], Any], ...] = (
     ("sort", SORT, Annotated[
         str | None,
         typer.Option(
-            "--sort", metavar="NAME,NAME",
+            "--sort", metavar="NAME,NAME", autocompletion=completion.sort_fields,
             help="Sort by these columns, as --fields or the table's head names them: ages, counts and sizes the "
             "largest first, all else the smallest; -NAME the other way round.",
         ),

@@ -104,7 +104,7 @@ def plain(
 _NUMBERS = frozenset(
     {
         "value", "tags_code", "key_hash", "entry_number", "previous_entry_number", "slot_number", "producer_group_hash",
-        "entry_index", "term", "epoch", "age_ms", "half",
+        "entry_index", "term", "epoch", "age_ms", "half", "half_lag",
     }
 )
 _PATHS = frozenset({"file", "store"})
@@ -327,8 +327,8 @@ VIEWS: dict[str, View] = {
     ),
     "findings": _view(
         plain("severity", ALWAYS), plain("code", ALWAYS), plain("file", 1, may_be_cut=True, least_cells=12),
-        plain("position_bytes", 3), plain("length_bytes", 4), plain("expected", 5, may_be_cut=True),
-        plain("actual", 5, may_be_cut=True), plain("meaning", ALWAYS, wraps=True, least_cells=28),
+        plain("position_bytes", 3), plain("length_bytes", 4), plain("expected", 5, may_be_cut=True, least_cells=20),
+        plain("actual", 5, may_be_cut=True, least_cells=20), plain("meaning", ALWAYS, wraps=True, least_cells=28),
     ),
     "exported": _view(
         plain("topic", ALWAYS, may_be_cut=True), plain("day", ALWAYS), plain("rows_count", ALWAYS, "rows"),

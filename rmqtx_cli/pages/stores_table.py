@@ -18,6 +18,7 @@ from readers.model.tables import column
 from readers.queues.consume_queue import open_queue
 from readers.rocksdb.rocksdb_queues import queue_bounds
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.words.text import count, escaped, size
 from verdicts.claims.log_agreement import agreement_findings, has_data
 from verdicts.claims.log_claims import LogClaims, log_claims
@@ -55,6 +56,11 @@ STORES = pa.schema(
         column("discarded_count", pa.int64(), "copies in the discard queue"),
         column("trust", pa.list_(pa.string()), "what can be relied on, and what cannot, in sentences"),
     ]
+)
+#: What is asked about first has the least rank; of the rest a narrow table has none.
+_RANKS = {"store": ALWAYS, "half_lag": 1, "is_in_use": 2, "broker_versions": 3, "discarded_count": 4, "trust": 5}
+STORES_VIEW = View(
+    tuple(plain(name, _RANKS.get(name, 6), may_be_cut=True, least_cells=20) for name in STORES.names), "no such stores"
 )
 
 

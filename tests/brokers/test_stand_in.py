@@ -165,6 +165,7 @@ def test_a_stand_in_stops_when_the_group_comes_back_and_goes_on_when_the_broker_
         time.sleep(1)
         stage.rig.conf["transactionTimeOut"] = "1000"
         stage.rig.start_broker()
+        stage.rig.wait_broker(stage.agent)
         ran = tool.end(process)
         assert ran.status == 0, ran
         assert "2 of the plan's are not pending in this group" in "".join(said)

@@ -20,8 +20,8 @@ Stores = Callable[[str], Path]
 @pytest.fixture(autouse=True)
 def moments(monkeypatch: pytest.MonkeyPatch) -> None:
     """These commands read their stores when they run, not at the one moment of other tests."""
-    for module in ("local_engine", "questions"):
-        monkeypatch.setattr(f"readers.{module}.moment_ms", foretelling.moment_ms)
+    for module in ("local_audit", "lookups"):
+        monkeypatch.setattr(f"verdicts.audit.{module}.moment_ms", foretelling.moment_ms)
 
 
 @pytest.fixture

@@ -207,6 +207,16 @@ def test_a_destroyed_log_is_no_log_with_nothing_to_do(rmqtx: Run, tmp_path: Path
     assert (result.status, "because no record" in result.err) == (exit_status.INCOMPLETE, True)
 
 
+def test_a_lost_log_before_a_file_of_zeros_is_not_an_expired_one(rmqtx: Run, tmp_path: Path) -> None:
+    """The next file of the log was made ahead: the halves seemed to have expired, and the check to do nothing."""
+    root = copy_of("opslost-5.3.3", tmp_path)
+    first, second = log_files(root)
+    assert not any(second.read_bytes())
+    first.unlink()
+    result = rmqtx("simulate", root, "--at", "2026-12-01T00:00:00Z")
+    assert (result.status, "log-missing" in result.err) == (exit_status.INCOMPLETE, True)
+
+
 def test_a_slot_of_another_length_leads_to_no_record(rmqtx: Run, tmp_path: Path) -> None:
     store = copy_of("busystop-5.3.3", tmp_path)
     whole = rows(rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl").out)

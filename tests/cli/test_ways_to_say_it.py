@@ -6,9 +6,12 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from rmqtx_cli.main import app
 from tests.cli.conftest import Run
 from tests.cli.terminal import on_terminal
 from tests.cli.test_pipes import RMQTX
@@ -119,3 +122,27 @@ def test_states_have_colours_on_a_terminal_only(
     on_terminal([*RMQTX, *wide, "-o", str(file)])
     assert "\x1b" not in file.read_text()
     assert file.read_text() == rmqtx(*wide).out, "a file is not as narrow as the terminal"
+
+
+def leaves(command: Any, words: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
+    """Every command, with the words that name it."""
+    if not hasattr(command, "commands"):
+        return [(words, command)]
+    return [leaf for name, one in command.commands.items() for leaf in leaves(one, (*words, name))]
+
+
+def test_every_command_takes_its_stores_as_options_and_json_as_a_word(rmqtx: Run, tmp_path: Path) -> None:
+    """A store that is not there is complained of as one, and never as an option that is not known."""
+    named = formatted = 0
+    for words, command in leaves(typer.main.get_command(app)):
+        arguments = [one for one in command.params if one.param_type_name == "argument"]
+        if any(one.metavar in ("STORE", "[STORE]", "PATH", "SIDE") or one.name == "files" for one in arguments):
+            named += 1
+            assert "No such option" not in rmqtx(*words, "--store", tmp_path / "none").err, words
+        if any("--format" in one.opts for one in command.params):
+            formatted += 1
+            assert "No such option" not in rmqtx(*words, "--json", "--store", tmp_path / "none").err.replace(
+                "No such option: --store", ""
+            ), words
+    assert named >= 20
+    assert formatted >= 30

@@ -5,6 +5,7 @@ What is hurt is drawn by kind of file first, then by part, so that what is rare 
 
 from __future__ import annotations
 
+import os
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -186,10 +187,17 @@ def play(case: Case) -> Played:
     return played(
         what, case.store, site.part,
         *asking.while_damaged(
-            truth, partial(site.file.write_bytes, changed), partial(site.file.write_bytes, data),
+            truth, partial(_put, site.file, changed), partial(_put, site.file, data),
             _questions(truth, site, chance),
         ),
     )
+
+
+def _put(file: Path, data: bytes) -> None:
+    """Write a file and leave its times: of two files of cursors the younger one is believed."""
+    entry = file.stat()
+    file.write_bytes(data)
+    os.utime(file, ns=(entry.st_atime_ns, entry.st_mtime_ns))
 
 
 def _hex(before: bytes, after: bytes) -> str:

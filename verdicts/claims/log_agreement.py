@@ -30,6 +30,15 @@ def has_data(store: Store) -> bool:
     return any(written_bytes(segment) > 0 for segment in store.commit_log if segment.base_offset == last)
 
 
+def missing_findings(store: Store, claims: LogClaims) -> list[Finding]:
+    """One finding where other files know records that are not in the log, or know any and the log is empty.
+
+    A file of zeros behind the one that is gone makes those records look expired.
+    Raises: SourceError.
+    """
+    return unkept_findings(store, claims) or ([] if has_data(store) else contradiction(store, claims.newest))
+
+
 def agreement_findings(store: Store, claims: LogClaims) -> list[Finding]:
     """The same as findings, and files of the log that this user may not read."""
     findings = []
@@ -41,9 +50,7 @@ def agreement_findings(store: Store, claims: LogClaims) -> list[Finding]:
     if findings:
         return findings
     try:
-        findings = unkept_findings(store, claims)
-        if not findings and not has_data(store):
-            findings = contradiction(store, claims.newest)
+        findings = missing_findings(store, claims)
         if not findings and (words := broken_join(store)) is not None:
             findings = [Finding(store.root, "record-damaged", actual=words)]
     except SourceError as error:

@@ -18,7 +18,7 @@ from verdicts.check.check_rules import CheckRules, check_rules, supposed_version
 from verdicts.check.check_stops import stop_findings
 from verdicts.check.state import check_settings
 from verdicts.check.window import CheckWindow, check_window
-from verdicts.claims.claim_proofs import unkept_findings
+from verdicts.claims.log_agreement import missing_findings
 from verdicts.claims.log_claims import log_claims
 from verdicts.ends.doubtful_ends import doubtful_id_findings
 from verdicts.ends.index_ids import contradicted_ids
@@ -52,7 +52,7 @@ def simulated_checks(
     """
     configurations = list(configurations)
     found: list[SimulatedCheck] = []
-    findings = unkept_findings(store, log_claims(store, cursors))
+    findings = missing_findings(store, log_claims(store, cursors))
     notes: list[str] = []
     if configurations:
         tables = beside_tables(store, configurations[0].settings, configurations[0].conf)

@@ -12,6 +12,7 @@ import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
+from rmqtx_cli.options import completion
 from rmqtx_cli.options.live import LiveOptions, with_live_options
 from rmqtx_cli.options.options import (
     BrokerConfOption,
@@ -58,12 +59,15 @@ _TOLD_MAX = 10
 
 ActionArgument = Annotated[
     str,
-    typer.Argument(metavar="ACTION", help="commit, rollback, discard, resume or close; or show, and a plan's file."),
+    typer.Argument(
+        metavar="ACTION", autocompletion=completion.actions,
+        help="commit, rollback, discard, resume or close; or show, and a plan's file.",
+    ),
 ]
 IdArguments = Annotated[
     list[str] | None,
     typer.Argument(
-        parser=stored_text, metavar="ID...",
+        parser=stored_text, metavar="ID...", autocompletion=completion.transaction_ids,
         help="Transaction ids, message ids of their records, or business keys that only one has. None: by conditions.",
     ),
 ]

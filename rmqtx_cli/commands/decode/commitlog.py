@@ -96,7 +96,7 @@ def command(
     return list_rows(
         asked, "records", read,
         conditions=(None if queue is None else f"queue_id = {queue}",),
-        adapt=with_text_bodies if is_text else None,
+        topic=topic, adapt=with_text_bodies if is_text else None,
         schema=text_schema() if is_text else RECORDS,
         extra=[*(["body"] if with_body else []), *(["body_crc_matches"] if with_crc else [])],
     )

@@ -67,4 +67,4 @@ def command(
     def read(one: Store, _columns: list[str]) -> Reading:
         return scan_all_slots(one, topic=topic, queue_id=queue, from_queue_offset=begin, to_queue_offset=end)
 
-    return list_rows(asked, "queue_slots", read)
+    return list_rows(asked, "queue_slots", read, topic=topic)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import RowsOptions, equals, list_rows, with_rows_options
+from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows, with_rows_options
 from rmqtx_cli.options.options import StoreArguments, TopicOption
 
 NAME = "cursors"
@@ -22,5 +22,5 @@ def command(store: StoreArguments, topic: TopicOption = None, *, rows: RowsOptio
     from readers.cursors.cursors import read_cursors
 
     return list_rows(
-        rows.of(store), "cursors", lambda one, _columns: read_cursors(one), conditions=(equals("topic", topic),)
+        rows.of(store), "cursors", lambda one, _columns: read_cursors(one), named={"--topic": ("topic", topic)}
     )

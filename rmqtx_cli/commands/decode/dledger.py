@@ -9,7 +9,6 @@ from rmqtx_cli.commands.decode.shared import (
     FromOption,
     RowsOptions,
     ToOption,
-    equals,
     list_rows,
     parse_bounds,
     with_rows_options,
@@ -55,5 +54,5 @@ def command(
         return scan_entries(one, from_offset=bounds.from_offset, to_offset=bounds.to_offset)
 
     return list_rows(
-        rows.of(store), "dledger_entries", read, conditions=(equals("topic", topic),), schema=DLEDGER_ENTRIES
+        rows.of(store), "dledger_entries", read, named={"--topic": ("topic", topic)}, schema=DLEDGER_ENTRIES
     )

@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import (
-    Asked,
-    CoverageOption,
-    FromOption,
-    ToOption,
-    equals,
-    list_rows,
-    parse_bounds,
-)
+from rmqtx_cli.commands.decode.shared import Asked, CoverageOption, FromOption, ToOption, list_rows, parse_bounds
 from rmqtx_cli.options.live import LiveOptions, with_live_options
 from rmqtx_cli.options.options import (
     CommitLogOption,
@@ -81,11 +73,11 @@ def command(
             from_time_ms=bounds.from_time_ms, to_time_ms=bounds.to_time_ms,
         )
 
-    conditions = (equals("real_topic", topic), equals("producer_group", group))
+    named = {"--topic": ("real_topic", topic), "--group": ("producer_group", group)}
     if live.instead_of(asked.stores, "rmqtx decode half STORE, or rmqtx decode half -n HOST:PORT"):
         refuse_with_live({"--commitlog": commit_log, "--coverage": coverage})
         with live_tables_source(live, rate) as source:
             given = source.halves(bounds, asked.voice)
-            return list_rows(asked, "halves", read, conditions=conditions, given=given)
+            return list_rows(asked, "halves", read, named=named, given=given)
     refuse_without_live(rate)
-    return list_rows(asked, "halves", read, conditions=conditions)
+    return list_rows(asked, "halves", read, named=named)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import RowsOptions, equals, list_rows, with_uncovered_rows_options
+from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows, with_uncovered_rows_options
 from rmqtx_cli.options.options import StoreArguments, TopicOption
 
 NAME = "rocksdb"
@@ -25,5 +25,5 @@ def command(store: StoreArguments, topic: TopicOption = None, *, rows: RowsOptio
 
     return list_rows(
         rows.of(store), "rocksdb_transactions", lambda one, _columns: read_rocksdb_transactions(one),
-        conditions=(equals("topic", topic),), schema=ROCKSDB_TRANSACTIONS,
+        named={"--topic": ("topic", topic)}, schema=ROCKSDB_TRANSACTIONS,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,6 +29,7 @@ from rmqtx_cli.output.views import ALWAYS, VIEWS, View, plain
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import parse_offset_or_time
+from rmqtx_cli.words.unknown_names import NamesSeen, say_unknown_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,6 +75,9 @@ def equals(column: str, value: str | None) -> str | None:
         return None
     quoted = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'{column} = "{quoted}"'
+
+
+_NOTHING: Mapping[str, tuple[str, str | None]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,8 @@ def list_rows(
     read: Callable[[Store, list[str]], Reading],
     *,
     conditions: tuple[str | None, ...] = (),
+    named: Mapping[str, tuple[str, str | None]] = _NOTHING,
+    topic: str | None = None,
     adapt: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
     schema: pa.Schema | None = None,
     extra: list[str] | None = None,
@@ -145,7 +151,8 @@ def list_rows(
 ) -> int:
     """List a table of each store, or with `--coverage` or `--findings` what became of the bytes; gives the status.
 
-    `read`: a store and the columns needed → its reading. `conditions`: what other options ask, as `--where` would.
+    `read`: a store and the columns needed → its reading. `conditions`: what other options ask, as `--where` would;
+    `named` the same by option: a column and the name that stands there. `topic`: of `--topic`, where `read` chooses.
     `adapt`: changes each batch into one of `schema`. `extra`: columns that a table shows beside its usual ones.
     `given`: readings of something else than stores, which are listed instead.
     """
@@ -156,7 +163,8 @@ def list_rows(
     if asked.coverage and asked.findings:
         raise BadRequest("--coverage and --findings are two listings: ask for one")
     instead = "coverage" if asked.coverage else "findings" if asked.findings else None
-    where = " and ".join(f"({text})" for text in (asked.where, *conditions) if text)
+    chosen = [equals(column, name) for column, name in named.values()]
+    where = " and ".join(f"({text})" for text in (asked.where, *conditions, *chosen) if text)
     if instead and (where or asked.limit is not None):
         raise BadRequest(f"--{instead} is about whole files: it goes with neither --where, --limit nor a filter")
     rows_schema = schema or ALL_TABLES[table]
@@ -182,11 +190,21 @@ def list_rows(
             pass
         listing.write(iter(_instead(whole, instead).to_batches()))
     else:
-        batches = _batches(whole, readings, adapt)
-        listing.write(batches)
+        batches, seen = _batches(whole, readings, adapt), NamesSeen(named)
+        listing.write(_seen_by(seen, batches))
         batches.close()  # at a limit the rest stays unread, and what is known so far is said
+        if not listing.found_count:
+            seen.say("no row has it", asked.voice)
+            topics = [] if given is not None else [name for store in stores for name in store.topics()]
+            say_unknown_name("--topic", topic, topics, "no queue here is of this topic", asked.voice)
     _account(whole, listing, asked.voice)
     return listing.conclude(whole)
+
+
+def _seen_by(seen: NamesSeen, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        seen.add(batch)
+        yield batch
 
 
 def _batches(

@@ -8,6 +8,7 @@ import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
+from rmqtx_cli.options import completion
 from rmqtx_cli.output.pager import NoPagerOption
 
 NAME = "explain"
@@ -24,7 +25,7 @@ EXAMPLES = (
 WordArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="WORD",
+        metavar="WORD", autocompletion=completion.words,
         help="A state, flag, advice, finding, term, table, column, structure, response code or exit status.",
     ),
 ]

@@ -137,6 +137,7 @@ def command(
     from rmqtx_cli.sources.opening import consistency, open_stores, refuse_inside
     from rmqtx_cli.sources.provenance import take_custody
     from rmqtx_cli.words.progress import shown
+    from rmqtx_cli.words.unknown_names import say_unknown_name
 
     bounds = parse_bounds(begin, end, Voice(verbose, quiet))
     conditions = _conditions(
@@ -168,6 +169,9 @@ def command(
         batches = unread_batches(reading, is_text=is_text)
         listing.write(batches)
         batches.close()  # at a limit the rest stays unread
+    if not listing.found_count:
+        topics = [name for one in opened.stores for name in one.topics()]
+        say_unknown_name("--topic", topic, topics, "no queue here is of this topic", voice)
     amounts = accounting(reading)
     voice.note(f"{count(listing.rows_count, 'record')}" + (f"; {amounts}" if amounts else ""))
     return listing.conclude(reading)

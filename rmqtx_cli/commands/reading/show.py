@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rmqtx_cli.commands import Example
+from rmqtx_cli.options import completion
 from rmqtx_cli.options.live import LiveOptions, with_live_options
 from rmqtx_cli.options.options import (
     AtOption,
@@ -49,7 +50,8 @@ EXAMPLES = (
 IdArgument = Annotated[
     str,
     typer.Argument(
-        parser=stored_text, metavar="ID", help="Transaction id, message id of any of its records, or a business key."
+        parser=stored_text, metavar="ID", autocompletion=completion.transaction_ids,
+        help="Transaction id, message id of any of its records, or a business key."
     ),
 ]
 MoreStores = Annotated[list[str] | None, typer.Argument(metavar="STORE", help="The same as --store.")]

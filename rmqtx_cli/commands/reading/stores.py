@@ -66,8 +66,7 @@ def command(
     from readers.store.store import Store
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.port import open_stream
-    from rmqtx_cli.output.views import plain_view
-    from rmqtx_cli.pages.stores_table import STORES, draw_stores, store_row, stores_table
+    from rmqtx_cli.pages.stores_table import STORES, STORES_VIEW, draw_stores, store_row, stores_table
     from rmqtx_cli.sources.finding_stores import stores_below
     from rmqtx_cli.sources.opening import refuse_inside
 
@@ -75,7 +74,7 @@ def command(
     paths = paths or _configured(voice)
     if commit_log and len(paths) > 1:
         raise BadRequest("--commitlog says where one store's log is, and several paths are given")
-    listing = Listing(STORES, plain_view(STORES.names), output_format, output, fields, where, voice=voice)
+    listing = Listing(STORES, STORES_VIEW, output_format, output, fields, where, voice=voice)
     conf = None if broker_conf is None else read_broker_conf(broker_conf)
     stores: list[Store] = []
     failed = False

@@ -32,7 +32,7 @@ def write(ended: Mapping[str, Iterable[str]], results: Path = CACHE) -> None:
         for node in nodes:
             found = _NODE.search(node)
             version = found and (found["version"] or _OWN_VERSION.get(found["test"]))
-            if found and version:
+            if found and version and (found["version"] or outcome != "skipped"):  # skipped: nobody named its version
                 counted.setdefault((version, found["file"]), Counter())[outcome] += 1
     results.mkdir(parents=True, exist_ok=True)
     for (version, file), counts in counted.items():

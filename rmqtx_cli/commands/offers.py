@@ -1,0 +1,38 @@
+"""What completion offers of the commands' own: words of `explain`, and the columns of each command's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rmqtx_cli.options.completion import Offers
+
+
+def offers() -> Offers:
+    """Words and columns, looked up when they are asked for."""
+    return Offers(_words, _columns)
+
+
+def _words() -> Iterable[str]:
+    from rmqtx_cli.commands.all_views import all_views
+    from rmqtx_cli.pages.glossary import entries
+
+    return (entry.word for entry in entries(all_views()))
+
+
+def _columns(command: str) -> Iterable[str]:
+    from readers.model.tables import ALL_TABLES, TRANSACTIONS
+    from repairs.receipts.receipts import RECEIPTS
+    from rmqtx_cli.output.derived_columns import derived_columns
+    from rmqtx_cli.pages.stores_table import STORES
+    from verdicts.ledger.reconcile import RECONCILED
+    from verdicts.transactions.diff import DIFFERENCES
+
+    tables = {
+        "pending": TRANSACTIONS, "audit": TRANSACTIONS, "plan": TRANSACTIONS, "reconcile": RECONCILED,
+        "diff": DIFFERENCES, "stores": STORES, "receipts": RECEIPTS, "search": ALL_TABLES["records"],
+        "commitlog": ALL_TABLES["records"], "consumequeue": ALL_TABLES["queue_slots"], "half": ALL_TABLES["halves"],
+        "op": ALL_TABLES["ops"], "index": ALL_TABLES["index_entries"], "checkpoint": ALL_TABLES["checkpoint"],
+        "cursors": ALL_TABLES["cursors"], "verify": ALL_TABLES["findings"],
+    }  # fmt: skip
+    schema = tables.get(command)
+    return [] if schema is None else [*schema.names, *derived_columns(schema)]
