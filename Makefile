@@ -78,10 +78,11 @@ contracts: $(INSTALLED) ## which package may import which
 	@$(BIN)/lint-imports
 
 .PHONY: man
-man: $(INSTALLED) ## write the manual pages, docs/tables.md and docs/paths.md again, from the commands and the declarations
+man: $(INSTALLED) ## write the manual pages, docs/tables.md, docs/paths.md and the diagrams of docs/formats again, from the commands and the declarations
 	@$(BIN)/python -m rmqtx_cli.manual.manual man
 	@$(BIN)/python -m spark_tasks.source.schema_page docs/tables.md
 	@$(BIN)/python -m rmqtx_cli.manual.paths_page docs/paths.md
+	@$(BIN)/python -m rmqtx_cli.manual.formats_page docs/formats
 
 .PHONY: rewrite
 rewrite: $(INSTALLED) ## write the transcripts and the README's session again; review the diff

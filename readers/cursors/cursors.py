@@ -33,8 +33,9 @@ class CheckCursors:
     """Where the transaction check stands: queue number → queue offset of the next half, or op, it will read.
 
     Shape: None where it is not known; empty where the file knows no cursor, and then the check begins at the smallest
-           queue offset that is left (FORMATS 5.7 step 1). `name`: the file in config/ that a broker with these settings
-           keeps them in, None where it is a database. `is_supposed`: the caller wants them so.
+           queue offset that is left (docs/formats/half_and_op.md#check-start). `name`: the file in config/ that a
+           broker with these settings keeps them in, None where it is a database. `is_supposed`: the caller wants them
+           so.
     """
 
     half: dict[int, int] | None
@@ -51,7 +52,7 @@ def read_cursors(store: Store) -> Reading:
     Shape:  rows of CURSORS, at most 65,536 a batch.
     Order:  the file's.
     Damage: config-missing, config-backup, config-damaged; an entry that is no cursor is left out and found.
-    Source: broker/offset/ConsumerOffsetManager.java, LmqConsumerOffsetManager.java; FORMATS 1.7.
+    Source: broker/offset/ConsumerOffsetManager.java, LmqConsumerOffsetManager.java; docs/formats/cursors.md#json.
     """
     name = chosen_cursor_file(store).file.name
     config, _ = _read(store)
@@ -74,7 +75,8 @@ def check_cursors(store: Store) -> CheckCursors:
     """The cursors of the transaction check (group CID_RMQ_SYS_TRANS).
 
     Damage: config-missing, config-backup, config-damaged.
-    Source: broker/transaction/queue/TransactionalMessageBridge.java fetchConsumeOffset; FORMATS 5.7.
+    Source: broker/transaction/queue/TransactionalMessageBridge.java fetchConsumeOffset;
+            docs/formats/half_and_op.md#check.
     """
     return _check_cursors(store, *_read(store))
 
@@ -99,7 +101,8 @@ def _check_cursors(store: Store, config: Config, name: str | None) -> CheckCurso
 def transaction_metrics(store: Store) -> dict[str, int] | None:
     """The broker's own count of open transactions by real topic (5.2.0+); None where there is no such file.
 
-    It drifts: repeated decisions count twice, a restart loses up to 3 s. Source: FORMATS 1.7, 5.12 F23.
+    It drifts: repeated decisions count twice, a restart loses up to 3 s. Source:
+    docs/formats/cursors.md#transaction-metrics.
     """
     counts = _entry(read_config(store, "transactionMetrics").value, "transactionCount")
     if not isinstance(counts, dict):

@@ -1,8 +1,8 @@
 """Consumer groups' cursors that brokers keep in RocksDB instead of config/consumerOffset.json.
 
-Three forms (FORMATS 1.7): a database of its own (storeType=defaultRocksDB), one database for all configurations
-(useSingleRocksDBForAllConfigs, 5.4.0+), both with JSON values as in the file; and the binary second version
-(configManagerVersion=v2, 5.3.2+). They are flushed every few seconds, like the file.
+Three forms (docs/formats/cursors.md#rocksdb): a database of its own (storeType=defaultRocksDB), one database for all
+configurations (useSingleRocksDBForAllConfigs, 5.4.0+), both with JSON values as in the file; and the binary second
+version (configManagerVersion=v2, 5.3.2+). They are flushed every few seconds, like the file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CURSOR_KEY = Layout(
         Field("group_length_bytes", "H", "bytes of the group", "byte"),
     ),
     6,
-    "broker/config/v2/ConsumerOffsetManagerV2.java, FORMATS 1.7",
+    "broker/config/v2/ConsumerOffsetManagerV2.java, docs/formats/cursors.md#rocksdb",
     (
         VariablePart("group", "group_length_bytes + 1", "UTF-8, and a byte 01"),
         VariablePart("topic", "2 + its length + 1", "length, UTF-8, and a byte 01"),

@@ -35,14 +35,14 @@ HEADER = Layout(
         Field("next_entry_number", "i", "number that the next entry will get; the first is 1"),
     ),
     40,
-    "store/index/IndexHeader.java, FORMATS 4.1",
+    "store/index/IndexHeader.java, docs/formats/index.md#file",
 )
 INDEX_SLOT = Layout(
     "index_slot",
     "Slot of an index file",
     (Field("newest_entry_number", "i", "newest entry of the keys whose hash belongs here; 0: none"),),
     4,
-    "store/index/IndexFile.java putKey, FORMATS 4.1",
+    "store/index/IndexFile.java putKey, docs/formats/index.md#file",
 )
 ENTRY = Layout(
     "index_entry",
@@ -54,7 +54,7 @@ ENTRY = Layout(
         Field("previous_entry_number", "i", "older entry of the same slot; 0 ends the chain"),
     ),
     20,
-    "store/index/IndexFile.java putKey, FORMATS 4.1",
+    "store/index/IndexFile.java putKey, docs/formats/index.md#file",
 )
 
 SLOTS_COUNT_DEFAULT = 5_000_000

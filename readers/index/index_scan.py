@@ -39,7 +39,7 @@ def scan_entries(
     Shape:  rows of INDEX_ENTRIES, at most 65,536 a batch.
     Order:  file, entry number.
     Damage: index-damaged for what contradicts the header; entries that cannot be are no rows; unreadable-file.
-    Source: store/index/IndexFile.java; FORMATS 4.
+    Source: store/index/IndexFile.java; docs/formats/index.md#file.
     """
     reading = Reading(INDEX_ENTRIES, ())
     given = [] if slots_count is None else [slots_count]

@@ -16,7 +16,7 @@ from readers.model.java_hashes import java_hash, key_hashes
 def key_pairs(block: Block) -> tuple[Int64s, Int64s]:
     """What the broker puts into the index for the records of a block: (commit-log offset, hash) of each key.
 
-    Source: store/index/IndexService.java buildIndex; FORMATS 4.2.
+    Source: store/index/IndexService.java buildIndex; docs/formats/index.md#keys.
     """
     rows = _indexed(block)
     pairs = [_pairs(rows, *keys) for keys in (_unique_keys(rows), _business_keys(rows))]

@@ -1,6 +1,7 @@
 """Bodies as producers compress them: which kind the system flag says, whether the bytes are such a stream, undoing it.
 
-Source: common/sysflag/MessageSysFlag.java, common/compression; FORMATS 2.3, 2.5. LZ4 and ZSTD since 4.9.4/5.0.
+Source: common/sysflag/MessageSysFlag.java, common/compression; docs/formats/record.md#system-flag,
+docs/formats/record.md#body. LZ4 and ZSTD since 4.9.4/5.0.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ ENTRY_HEADER = Layout(
         Field("body_length_bytes", "i", "the body: one record", "byte"),
     ),
     DLEDGER_FRAME_BYTES,
-    "io/openmessaging/storage/dledger/entry/DLedgerEntryCoder.java, FORMATS 1.8",
+    "io/openmessaging/storage/dledger/entry/DLedgerEntryCoder.java, docs/formats/dledger.md#entry",
     (VariablePart("record", "body_length_bytes", "a record of the commit log; its offset is this header's plus 48"),),
     since="4.5.0",
 )
@@ -53,7 +53,7 @@ def scan_entries(store: Store, *, from_offset: int | None = None, to_offset: int
     Units:  commit-log offsets in bytes; an entry belongs to the range if its record begins in it.
     Order:  commit-log offset ascending.
     Damage: as a scan of the commit log; entry-header where a header contradicts its record.
-    Source: DLedgerEntryCoder.java; FORMATS 1.8.
+    Source: DLedgerEntryCoder.java; docs/formats/dledger.md#entry.
     """
     reading = Reading(DLEDGER_ENTRIES, (), findings=list(store.findings))
     if not store.is_dledger:

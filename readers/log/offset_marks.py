@@ -17,7 +17,8 @@ from readers.model.columns import integers
 from readers.model.tables import FINALS, MARKS
 from readers.store.store import ROCKSDB_OP_TOPIC
 
-#: Property of an op message of a transaction in RocksDB: the commit-log offset of its half. Source: FORMATS 7.2.
+#: Property of an op message of a transaction in RocksDB: the commit-log offset of its half. Source:
+#: docs/formats/rocksdb_transactions.md#records.
 TRANS_OFFSET = "TRANS_OFFSET"
 
 _HEADER = ("store", "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms")

@@ -2,7 +2,8 @@
 
 A prepared record (type 4) has the body; a decision appends a COMMIT record with a copy of it, or a ROLLBACK record
 (type 12) without a body, both naming the prepared record by its commit-log offset, of which 0 is one. Brokers 3.0 and
-3.1 number prepared records by the slot of their state table, 3.2 to 4.2 by 0. (FORMATS 6.1, 6.2.)
+3.1 number prepared records by the slot of their state table, 3.2 to 4.2 by 0. (docs/formats/state_table.md#records,
+docs/formats/prepared_records.md#end.)
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A record's properties: `name` 0x01 `value` 0x02, repeated; found for thousands of records at once.
 
-Rules (MessageDecoder.string2messageProperties; FORMATS 2.4): pieces are split at 0x02 and at their first 0x01; pieces
-shorter than three bytes and empty names or values do not count; a name that stands twice has its last value. Whether
-the last piece ends in 0x02 differs by version (omitted 4.9.1 to 5.1.4), so a value ends there or with its area.
+Rules (MessageDecoder.string2messageProperties; docs/formats/record.md#properties): pieces are split at 0x02 and at
+their first 0x01; pieces shorter than three bytes and empty names or values do not count; a name that stands twice has
+its last value. Whether the last piece ends in 0x02 differs by version (omitted 4.9.1 to 5.1.4), so a value ends there
+or with its area.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class Block:
         """Whether the parts of each record add up to its length; looks at nothing outside the record.
 
         Neither topic nor properties end in a zero byte: such a record was not written to its end, or lost a page.
-        Source: store/CommitLog.java checkMessageAndReturnSize; FORMATS 2.10.
+        Source: store/CommitLog.java checkMessageAndReturnSize; docs/formats/record.md#validation.
         """
         last = self.starts + self.lengths - 3  # the latest place where a properties length can stand
         place = self.body_starts + self.body_lengths
@@ -257,7 +257,7 @@ class Block:
     def body_crc_matches(self) -> Bools:
         """Whether each body's CRC-32 is the stored one.
 
-        Source: common/UtilAll.java crc32; FORMATS 2.5.
+        Source: common/UtilAll.java crc32; docs/formats/record.md#body.
         """
         memory = memoryview(self.data)  # type: ignore[arg-type]
         stored = self.header("body_crc") & 0x7FFFFFFF

@@ -31,7 +31,7 @@ RECORD = Layout(
         Field("body_length_bytes", "i", "stored body", "byte"),
     ),
     88,
-    "store/CommitLog.java (AppendMessageCallback), FORMATS 2.1",
+    "store/CommitLog.java (AppendMessageCallback), docs/formats/record.md#record",
     (
         VariablePart("body", "body_length_bytes", "as stored, possibly compressed"),
         VariablePart("topic_length_bytes", "1, version 2: 2", "length of the topic"),
@@ -45,7 +45,7 @@ BLANK = Layout(
     "Blank record at the end of a full commit-log file",
     (Field("length_bytes", "i", "bytes left in the file", "byte"), Field("magic", "i", "CBD43194")),
     8,
-    "store/CommitLog.java doAppend END_OF_FILE, FORMATS 2.6",
+    "store/CommitLog.java doAppend END_OF_FILE, docs/formats/record.md#blank",
 )
 
 RECORD_BYTES_MIN = RECORD.size_bytes + 1 + 2

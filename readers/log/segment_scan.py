@@ -10,8 +10,9 @@ same; a header belongs to the record behind it, whose own stored offset proves b
 Records that `rmqtx salvage` put into holes are sound too, so that brokers walk over them; here they count as the damage
 that they stand for.
 
-A broker's recovery is stricter: it stops at the first unsound record and forgets what follows (FORMATS 2.11). The two
-differ only in a log that was damaged in its middle, and then what follows is exactly what is wanted.
+A broker's recovery is stricter: it stops at the first unsound record and forgets what follows
+(docs/formats/recovery.md#normal). The two differ only in a log that was damaged in its middle, and then what follows is
+exactly what is wanted.
 """
 
 from __future__ import annotations

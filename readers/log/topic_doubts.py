@@ -6,7 +6,7 @@ as long as the broker's own, stood in that one, unless the store knows the other
 
 What a consumer sent back (%RETRY%, %DLQ%) keeps the REAL_TOPIC of what it was.
 Source: TransactionalMessageBridge.parseHalfMessageInner, makeOpMessageInner; ScheduleMessageService.messageTimeup;
-FORMATS 5.
+docs/formats/half_and_op.md#topics.
 """
 
 from __future__ import annotations

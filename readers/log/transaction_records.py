@@ -4,7 +4,8 @@ The half copies of other designs are their prepared records (before 4.3) and the
 
 A half message is an ordinary record of the half topic; a check appends a copy of it; an op message names queue
 offsets of half copies that are ended; a final is the COMMIT record in the real topic; a copy in the discard topic says
-that the broker gave up. (TransactionalMessageBridge, TransactionalMessageServiceImpl; FORMATS 5.)
+that the broker gave up. (TransactionalMessageBridge, TransactionalMessageServiceImpl;
+docs/formats/half_and_op.md#topics.)
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ def halves_of(block: Block, store: str, schema: pa.Schema = HALVES) -> pa.Record
 def _bodies_are_readable(block: Block) -> Bools:
     """False where the flag says compressed and the body does not begin so.
 
-    Brokers before 4.6.0 put halves back inflated under the old flag (FORMATS 5.12 F14).
+    Brokers before 4.6.0 put halves back inflated under the old flag (docs/formats/half_and_op.md#inflated-copy).
     """
     readable = np.ones(len(block), np.bool_)
     for row in np.flatnonzero(block.sys_flag & COMPRESSED).tolist():
@@ -213,7 +214,7 @@ def parse_op_bodies(bodies: pa.Array, intact: Bools) -> tuple[pa.Array, pa.Array
     """Numbers and form of op bodies: `123` (to 5.0.0) or `123,124,` (from 5.1.0).
 
     Shape:  (list<int64>, string); null list and form `unreadable` where a body is neither or is not intact.
-    Source: TransactionalMessageServiceImpl.fillOpRemoveMap; FORMATS 5.5.
+    Source: TransactionalMessageServiceImpl.fillOpRemoveMap; docs/formats/half_and_op.md#op.
     """
     count = len(bodies)
     if not count:
@@ -285,7 +286,7 @@ def is_final(block: Block) -> Bools:
     """COMMIT records that reach, or will reach, a real topic; no redeliveries.
 
     A message that a consumer sent back keeps the flag, but names no copy. The commit of a diverted half message goes to
-    the half topic again (FORMATS 5.12 F9): no consumer gets that.
+    the half topic again (docs/formats/half_and_op.md#delayed-half): no consumer gets that.
     The header has no CRC, so no single field of it decides: a record that names a copy and has the words of a final is
     one whatever its flag says (designs before 4.3 know no REAL_TOPIC); without a named copy its flag alone makes none.
     """
@@ -399,7 +400,7 @@ def are_ops(block: Block) -> Bools:
 def is_delayed_half(block: Block) -> Bools:
     """Half messages that a delay or timer property diverted from the half topic.
 
-    Their REAL_TOPIC is the half topic itself: the true one is lost (FORMATS 5.12 F9).
+    Their REAL_TOPIC is the half topic itself: the true one is lost (docs/formats/half_and_op.md#delayed-half).
     """
     waiting = np.zeros(len(block), np.bool_)
     for topic in WAITING_TOPICS:

@@ -144,7 +144,7 @@ def hosts(data: Bytes, positions: Int64s, is_v6: Bools) -> pa.Array:
 def message_ids(data: Bytes, host_positions: Int64s, is_v6: Bools, offsets: Int64s) -> pa.Array:
     """Offset message ids: store host, port and commit-log offset in upper-case hexadecimal.
 
-    Source: common/message/MessageDecoder.java createMessageId; FORMATS 8.9.
+    Source: common/message/MessageDecoder.java createMessageId; docs/formats/wire.md#message-ids.
     """
     tails = np.ascontiguousarray(offsets.astype(">i8")).view(np.uint8).reshape(-1, 8)
 

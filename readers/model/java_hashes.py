@@ -22,7 +22,7 @@ def key_hashes(keys: Sequence[bytes]) -> Int32s:
     """The hashes that the index holds for keys of the form `topic#key`.
 
     Shape:  one value per key, never negative.
-    Source: store/index/IndexFile.java indexKeyHashMethod; FORMATS 4.2.
+    Source: store/index/IndexFile.java indexKeyHashMethod; docs/formats/index.md#keys.
     """
     joined = b"".join(keys)
     if joined.isascii():

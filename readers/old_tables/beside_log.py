@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from readers.store.store import Store
 
 STATE_TABLE, REDO_LOG, DATABASE, ROCKSDB = "statetable", "redolog", "database", "rocksdb"
-#: Key of the entry that says up to which half the RocksDB table is built. Source: FORMATS 7.1.
+#: Key of the entry that says up to which half the RocksDB table is built. Source:
+#: docs/formats/rocksdb_transactions.md#table.
 LAST_OFFSET_KEY = "lastOffsetPy"
 #: Value of a slot of the state table that the broker still asks for.
 OPEN_SLOT = "PREPARED"

@@ -2,7 +2,7 @@
 
 It is a consume queue of a topic of its own. After a crash the broker destroys its state table and makes it anew from
 this log, with slots numbered from 0, and reads no more than the first file where there are less than 21: what is in
-later files is forgotten (FORMATS 6.1; seen with 3.1.4).
+later files is forgotten (docs/formats/state_table.md#recovery; seen with 3.1.4).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REDO_ENTRY = Layout(
         Field("tags_code", "q", "-1: a prepared record; else the place of the prepared record that was ended"),
     ),
     20,
-    "store/transaction/TransactionStateService.java (3.1.4), FORMATS 6.1",
+    "store/transaction/TransactionStateService.java (3.1.4), docs/formats/state_table.md#redo-log",
     since="3.0.0",
 )
 TOPIC = "TRANSACTION_REDOLOG_TOPIC_XXXX"
@@ -84,7 +84,7 @@ def scan_redo_log(store: Store) -> Reading:
     Shape:  rows of REDO_LOG, at most 65,536 a batch.
     Order:  entry number.
     Damage: table-entry-invalid, table-gap, segment-size, stray-file, unreadable-file.
-    Source: store/transaction/TransactionStateService.java (3.1.4); FORMATS 6.1.
+    Source: store/transaction/TransactionStateService.java (3.1.4); docs/formats/state_table.md#redo-log.
     """
     reading = Reading(REDO_LOG, ())
     reading.batches = _batches(store, reading)
@@ -127,7 +127,8 @@ def recovered_offsets(
     `has_walk_bug`: as the broker walks: it adds the bytes that it has read to the number of an entry, and so leaves out
     files.
     Order:  slot number, which is log order.
-    Source: store/transaction/TransactionStateService.java recreateStateTable (3.1.4); FORMATS 6.1.
+    Source: store/transaction/TransactionStateService.java recreateStateTable (3.1.4);
+            docs/formats/state_table.md#recovery.
     """
     numbers = np.arange(len(offsets)) if numbers is None else numbers
     waiting: set[int] = set()

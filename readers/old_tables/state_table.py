@@ -2,7 +2,8 @@
 
 The commit log is the truth. A slot belongs to the prepared record at its commit-log offset: slots are numbered from 0
 again after a crash, so a number says nothing. What only the table tells is whether the broker asks (state PREPARED),
-and whether it takes the answer: it does where the slot's number is the prepared record's queue offset (FORMATS 6.1).
+and whether it takes the answer: it does where the slot's number is the prepared record's queue offset
+(docs/formats/state_table.md#slot).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ STATE_SLOT = Layout(
         Field("state", "i", "4 PREPARED, 8 COMMIT, 12 ROLLBACK"),
     ),
     24,
-    "store/transaction/TransactionStateService.java (3.1.4), FORMATS 6.1",
+    "store/transaction/TransactionStateService.java (3.1.4), docs/formats/state_table.md#slot",
     since="3.0.0",
 )
 STATES: dict[int, str] = {PREPARED: "PREPARED", COMMIT: "COMMIT", ROLLBACK: "ROLLBACK"}
@@ -75,7 +76,7 @@ def scan_state_table(store: Store) -> Reading:
     Units:  `store_time_ms` is whole seconds: the slot holds no more.
     Order:  slot number.
     Damage: table-entry-invalid, table-gap, segment-size, stray-file, unreadable-file.
-    Source: store/transaction/TransactionStateService.java (3.1.4); FORMATS 6.1.
+    Source: store/transaction/TransactionStateService.java (3.1.4); docs/formats/state_table.md#slot.
     """
     reading = Reading(STATE_TABLE, ())
     reading.batches = _batches(store, reading)

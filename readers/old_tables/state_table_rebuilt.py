@@ -1,4 +1,7 @@
-"""The state table that a broker of 3.0 or 3.1 makes anew when it starts and finds `abort` (FORMATS 6.1)."""
+"""The state table that a broker of 3.0 or 3.1 makes anew when it starts and finds `abort`.
+
+Source: docs/formats/state_table.md#recovery.
+"""
 
 from __future__ import annotations
 

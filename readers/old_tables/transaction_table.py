@@ -2,7 +2,7 @@
 
 A row stands for a prepared record that nothing ended yet, by its commit-log offset. The class was never wired to a
 broker (3.2.2 to 4.2.0), so whoever filled the table did so beside the broker: it is a hint of unknown age, joined by
-offset, and the log decides. It has no state, no time and no body (FORMATS 6.2).
+offset, and the log decides. It has no state, no time and no body (docs/formats/prepared_records.md#transaction-table).
 
 Columns may have any case (Derby writes OFFSET) and other names (OFFSET is reserved in MariaDB); offsets may be decimals
 or text.

@@ -34,7 +34,7 @@ SLOT = Layout(
         Field("tags_code", "q", "Java hash of the tag, due time in ms (delayed topics), or address in the extension"),
     ),
     20,
-    "store/ConsumeQueue.java putMessagePositionInfo, FORMATS 3.1",
+    "store/ConsumeQueue.java putMessagePositionInfo, docs/formats/consume_queues.md#slot",
 )
 BATCH_SLOT = Layout(
     "batch_slot",
@@ -50,7 +50,7 @@ BATCH_SLOT = Layout(
         Field("reserved", "i", "unused"),
     ),
     46,
-    "store/queue/BatchConsumeQueue.java putBatchMessagePositionInfo, FORMATS 3.5",
+    "store/queue/BatchConsumeQueue.java putBatchMessagePositionInfo, docs/formats/consume_queues.md#batch",
     since="5.0.0",
 )
 

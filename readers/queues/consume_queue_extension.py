@@ -21,7 +21,7 @@ EXTENSION_UNIT = Layout(
         Field("bitmap_length_bytes", "h", "filter bitmap that follows", "byte"),
     ),
     20,
-    "store/ConsumeQueueExt.java CqExtUnit, FORMATS 3.4",
+    "store/ConsumeQueueExt.java CqExtUnit, docs/formats/consume_queues.md#extension",
     (VariablePart("bitmap", "bitmap_length_bytes", "which consumer groups' filters match"),),
 )
 

@@ -50,7 +50,7 @@ def scan_slots(
     Order:  simple queues, then batch queues; topic, queue number, position.
     Damage: slot-invalid (no row), slot-expired and slot-dangling (a row), queue-gap, segment-size, stray-file,
             unreadable-file.
-    Source: store/ConsumeQueue.java, store/queue/BatchConsumeQueue.java; FORMATS 3.
+    Source: store/ConsumeQueue.java, store/queue/BatchConsumeQueue.java; docs/formats/consume_queues.md#slot.
     """
     reading = Reading(QUEUE_SLOTS, ())
     bounds = (from_queue_offset or 0, 2**63 - 1 if to_queue_offset is None else to_queue_offset)

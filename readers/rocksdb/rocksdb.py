@@ -3,7 +3,8 @@
 The Python binding writes files into any folder that it opens, even read-only. So a database is opened through a
 temporary folder of links: data files are links, `CURRENT` is a copy, and `LOCK`, logs and options stay behind. RocksDB
 never changes a data file once it is complete, so this works beside a running broker too; but a running or killed broker
-has what is new in its memory only (FORMATS 3.6, 7.5), so what is found may be old, or nothing.
+has what is new in its memory only (docs/formats/consume_queues.md#rocksdb,
+docs/formats/rocksdb_transactions.md#on-disk), so what is found may be old, or nothing.
 """
 
 from __future__ import annotations
@@ -245,7 +246,7 @@ def _opened(folder: Path) -> dict[str, Rdict]:
     """Every column family of a database, read-only.
 
     Shape:  raw mode needs neither the merge operator nor the compaction filter that the broker had declared.
-    Source: FORMATS 7.7.
+    Source: docs/formats/rocksdb_transactions.md#reading.
     """
     try:
         from rocksdict import AccessType, Options, Rdict

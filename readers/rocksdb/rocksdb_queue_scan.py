@@ -60,7 +60,7 @@ def scan_rocksdb_slots(
     Shape:  rows of QUEUE_SLOTS, at most 65,536 a batch; `file` is the database, `length_bytes` that of the value.
     Order:  length of the topic, topic, queue number, queue offset.
     Damage: database-unread, database-entry.
-    Source: store/queue/RocksDBConsumeQueueTable.java; FORMATS 3.6.
+    Source: store/queue/RocksDBConsumeQueueTable.java; docs/formats/consume_queues.md#rocksdb.
     """
     reading = Reading(QUEUE_SLOTS, ())
     bounds = (from_queue_offset or 0, 2**63 - 1 if to_queue_offset is None else to_queue_offset)

@@ -2,7 +2,8 @@
 
 The default family has one entry for each slot, in the order topic length, topic, queue number, queue offset; the family
 `offset` the first and the last slot of each queue, and how far the log was taken in. Nothing is written before a flush:
-of a running or killed broker the database can be empty, and the commit log has to be believed (FORMATS 3.6).
+of a running or killed broker the database can be empty, and the commit log has to be believed
+(docs/formats/consume_queues.md#rocksdb).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ OFFSETS = "offset"
 MARK = b"\x01"
 CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
 BATCH_ROWS = 65_536
-_SOURCE = "store/queue/RocksDBConsumeQueueTable.java, FORMATS 3.6"
+_SOURCE = "store/queue/RocksDBConsumeQueueTable.java, docs/formats/consume_queues.md#rocksdb"
 
 SLOT_KEY = Layout(
     "rocksdb_slot_key",
@@ -63,7 +64,7 @@ END_VALUE = Layout(
         Field("queue_offset", "q", "ordinal of the entry; the next one is one more than that of max"),
     ),
     16,
-    "store/queue/RocksDBConsumeQueueOffsetTable.java, FORMATS 3.6",
+    "store/queue/RocksDBConsumeQueueOffsetTable.java, docs/formats/consume_queues.md#rocksdb",
     since="5.2.0",
 )
 #: Behind the topic of a slot's key: mark, queue number, mark, queue offset.

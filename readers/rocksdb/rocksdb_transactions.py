@@ -2,7 +2,8 @@
 
 A key stands for a half that the broker has before it; it goes when an op is dispatched, or when the checks are spent.
 After a clean stop the family is complete. Of a running or a killed broker it is as old as the last flush: a half behind
-`last_offset` is open unless the commit log says otherwise, whatever the family holds (FORMATS 7.5, 7.6).
+`last_offset` is open unless the commit log says otherwise, whatever the family holds
+(docs/formats/rocksdb_transactions.md#on-disk, docs/formats/rocksdb_transactions.md#open).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from readers.store.store import Store
 DIRECTORY, FAMILY = "rocksdbstore", "trans"
 LAST_OFFSET = b"lastOffsetPy"
 SEPARATOR = b"@"
-_SOURCE = "store/transaction/TransRocksDBRecord.java, FORMATS 7.1"
+_SOURCE = "store/transaction/TransRocksDBRecord.java, docs/formats/rocksdb_transactions.md#table"
 
 TRANSACTION_KEY = Layout(
     "rocksdb_transaction_key",
@@ -52,7 +53,7 @@ LAST_OFFSET_VALUE = Layout(
     "Value of the key lastOffsetPy in RocksDB",
     (Field("half_commit_log_offset", "q", "largest place of a half that was entered", "byte"),),
     8,
-    "store/transaction/TransMessageRocksDBStore.java, FORMATS 7.1",
+    "store/transaction/TransMessageRocksDBStore.java, docs/formats/rocksdb_transactions.md#table",
     since="5.4.0",
 )
 
@@ -92,7 +93,8 @@ def rocksdb_entries(store: Store) -> RocksdbEntries:
     """The open transactions that the database knows of, and how far it had come.
 
     Damage: database-unread where it cannot be read, or the library is not here; database-entry for what does not fit.
-    Source: store/transaction/TransMessageRocksDBStore.java; FORMATS 7.1, 7.7.
+    Source: store/transaction/TransMessageRocksDBStore.java; docs/formats/rocksdb_transactions.md#table,
+            docs/formats/rocksdb_transactions.md#reading.
     """
     if not has_entries(store):
         return RocksdbEntries(None)

@@ -224,7 +224,7 @@ class SegmentedLog:
 def is_dledger(directory: str) -> bool:
     """Whether a directory's files are a log of DLedger entries, by its name.
 
-    Source: store/dledger/DLedgerCommitLog.java (dledger-SELFID/data); FORMATS 1.8.
+    Source: store/dledger/DLedgerCommitLog.java (dledger-SELFID/data); docs/formats/dledger.md#entry.
     """
     return _DLEDGER_DIRECTORY.fullmatch(directory) is not None
 
@@ -263,7 +263,7 @@ def list_segments(
     `files_of`: the file system of each directory.
     Order:  base offset ascending.
     Damage: stray files, gaps, overlaps, unlike lengths become findings; a file is never refused for them.
-    Source: store/MappedFileQueue.java load; FORMATS 1.2, 1.3.
+    Source: store/MappedFileQueue.java load; docs/formats/store.md#segments, docs/formats/store.md#several-paths.
     """
     findings: list[Finding] = []
     found: list[Segment] = []

@@ -31,7 +31,8 @@ class _Setting:
 
 
 _FIRST: Version = (0, 0, 0)
-#: Field of BrokerSettings → where it stands in the configuration, and its defaults. Source: FORMATS 1.2, 5.1, 5.13.
+#: Field of BrokerSettings → where it stands in the configuration, and its defaults. Source:
+#: docs/formats/store.md#segments, docs/formats/cursors.md#settings.
 _SETTINGS: dict[str, _Setting] = {
     "transaction_time_out_ms": _Setting("transactionTimeOut", ((_FIRST, 3_000), ((4, 3, 1), 6_000)), 64),
     "transaction_check_max": _Setting("transactionCheckMax", ((_FIRST, 5), ((4, 3, 1), 15))),

@@ -26,7 +26,7 @@ CHECKPOINT_FIELDS = Layout(
         Field("logics_offset", "q", "the last record in flushed consume queues", "byte", since="5.5.0"),
     ),
     48,
-    "store/StoreCheckpoint.java, FORMATS 1.4",
+    "store/StoreCheckpoint.java, docs/formats/store.md#checkpoint",
 )
 SIZE_BYTES = 4096
 #: The year 2200: what is beyond is no time that a broker wrote.
@@ -38,7 +38,7 @@ def read_checkpoint(store: Store) -> Reading:
 
     Order:  the file's.
     Damage: checkpoint-damaged for another length than 4096, or bytes where none belong; unreadable-file.
-    Source: store/StoreCheckpoint.java; FORMATS 1.4.
+    Source: store/StoreCheckpoint.java; docs/formats/store.md#checkpoint.
     """
     reading = Reading(CHECKPOINT, ())
     reading.batches = _batches(store, reading)

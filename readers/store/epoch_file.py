@@ -1,7 +1,8 @@
 """The epoch file of a replica under a controller (5.0.0+): from which commit-log offset on each master wrote.
 
 A text: how many entries, their checksum, then one line `epoch-offset` for each. A replica that joins again cuts its log
-behind the last epoch that it shares with its master, so bytes changed behind that point do not stay (FORMATS 1.9).
+behind the last epoch that it shares with its master, so bytes changed behind that point do not stay
+(docs/formats/store.md#epochs).
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def read_epochs(store: Store) -> Reading:
     Shape:  rows of EPOCHS.
     Order:  the file's.
     Damage: epochs-damaged for a wrong count or checksum, or a line that is no entry (no row); unreadable-file.
-    Source: store/ha/autoswitch/EpochFileCache.java, common/utils/CheckpointFile.java (5.1.4); FORMATS 1.9.
+    Source: store/ha/autoswitch/EpochFileCache.java, common/utils/CheckpointFile.java (5.1.4);
+            docs/formats/store.md#epochs.
     """
     reading = Reading(EPOCHS, ())
     reading.batches = _batches(store, reading)

@@ -36,7 +36,7 @@ def parse(text: str, file: str | None = None) -> Any:
     """The value of a JSON text in fastjson's dialect; keys of objects are text, also where they stand unquoted.
 
     Raises: BadText, with the position in the text as UTF-8.
-    Source: config/*.json as brokers 4.3.0 to 5.5.0 write them; FORMATS 1.7.
+    Source: config/*.json as brokers 4.3.0 to 5.5.0 write them; docs/formats/cursors.md#json.
     """
     inserted: list[int] = []
 
@@ -85,7 +85,7 @@ def read_config(store: Store, name: str) -> Config:
 
     Damage: config-backup where the backup was used, config-damaged where neither can be parsed, config-missing where
             neither is there.
-    Source: common/ConfigManager.java load; FORMATS 1.7.
+    Source: common/ConfigManager.java load; docs/formats/cursors.md#json.
     """
     file, backup = store.place("config", name), store.place("config", f"{name}.bak")
     value, trouble = _attempt(file, store.files)

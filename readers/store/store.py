@@ -209,7 +209,7 @@ class Store:
     def index_files(self) -> tuple[Segment, ...]:
         """The index files, oldest first; their names are times, so `base_offset` is 0.
 
-        Source: FORMATS 4.1.
+        Source: docs/formats/index.md#file.
         """
         try:
             entries = self.files.entries(self.place("index"))
@@ -316,7 +316,7 @@ def lock_holder(lock: str) -> int | None:
     """The process that holds the broker's lock on byte 0, if any; asks without taking it.
 
     Shape: -1 where the lock belongs to an open file, not to a process: another rmqtx changes the store.
-    Source: store/DefaultMessageStore.java start (FileChannel.tryLock(0, 1, false)); FORMATS 1.6.
+    Source: store/DefaultMessageStore.java start (FileChannel.tryLock(0, 1, false)); docs/formats/store.md#lock.
     """
     try:
         status = Path(lock).stat()

@@ -1,6 +1,7 @@
 """One broker and what can be asked of it, typed. Reads leave nothing behind: pulls name the group TOOLS_CONSUMER.
 
-Any other group is created on the broker by asking (autoCreateSubscriptionGroup). Source: FORMATS 8.2 to 8.5.
+Any other group is created on the broker by asking (autoCreateSubscriptionGroup). Source: docs/formats/wire.md#requests,
+docs/formats/wire.md#pull, docs/formats/wire.md#cursor-request.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Broker:
     # -- what it is ---------------------------------------------------------------------------------------------
 
     def runtime(self) -> dict[str, str]:
-        """Its runtime information; FORMATS 8.6.
+        """Its runtime information; docs/formats/wire.md#runtime.
 
         Raises: Refused, also by a broker of 4.9.7 that has not yet counted anything, after some seconds.
         """
@@ -203,7 +204,7 @@ class Broker:
         """Decide a half copy: COMMIT or ROLLBACK. Sent once; not idempotent: a second commit delivers again.
 
         Raises: Unreachable (nothing was sent), NoAnswer (nobody knows: look before anything else).
-        Source: EndTransactionProcessor; FORMATS 9.
+        Source: EndTransactionProcessor; docs/formats/end_transaction.md#order.
         """
         assert decision in (COMMIT, ROLLBACK)  # 0 gets no response, anything else an exception
         fields: dict[str, Value] = {
@@ -217,7 +218,7 @@ class Broker:
         """Append a copy of a record to the half topic with its check count at 0. Each call appends another.
 
         Raises: Unreachable, NoAnswer (4.3.0 to 4.5.1 do not know it and never answer).
-        Source: FORMATS 5.9.
+        Source: docs/formats/half_and_op.md#resume.
         """
         return self._act(Request(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": message_id}), timeout_ms)
 

@@ -1,6 +1,6 @@
 """Op numbers of other records: decisions that named a discard copy or a final, whose number then hides a half.
 
-`verdicts.evidence.indexed_lookup` looks for the same in files; FORMATS 9.4.
+`verdicts.evidence.indexed_lookup` looks for the same in files; docs/formats/end_transaction.md#repeats.
 """
 
 from __future__ import annotations

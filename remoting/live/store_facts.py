@@ -117,7 +117,7 @@ def live_store(broker: Broker) -> LiveStore:
     Damage: a cursor outside its queue, records that queues and index do not have yet, and transactions in RocksDB,
             whose table nobody can ask for, are findings.
     Raises: Unreachable, NoAnswer, Refused, BadFrame.
-    Source: TransactionalMessageBridge.fetchConsumeOffset; FORMATS 5.7 step 1.
+    Source: TransactionalMessageBridge.fetchConsumeOffset; docs/formats/half_and_op.md#check-start.
     """
     half_cursor = op_cursor = None
     half_begin = half_end = op_begin = 0

@@ -197,7 +197,10 @@ class LiveWitnesses:
             self._check_halves.append(block.take(block.header("queue_offset") >= self._facts.half_cursor))
 
     def _read_diverted(self) -> None:
-        """Half messages that a delay level diverted and that are not due yet (clients before 4.6.1; FORMATS 5.12)."""
+        """Half messages that a delay level diverted and that are not due yet (clients before 4.6.1).
+
+        Source: docs/formats/half_and_op.md#delayed-half.
+        """
         for queue_id, (begin, end) in sorted(self._facts.scheduled.items()):
             for block in self._reads.queue(SCHEDULE_TOPIC, queue_id, begin, end):
                 self._gathered.add(block.take(is_delayed_half(block)))

@@ -2,7 +2,8 @@
 
 Nothing here decides a transaction: who was asked answers by `Broker.end_transaction`, over any connection.
 Source: client/impl/factory/MQClientInstance.java, client/impl/producer/DefaultMQProducerImpl.java,
-client/impl/ClientRemotingProcessor.java; FORMATS 5.2, 5.10, 8.2.
+client/impl/ClientRemotingProcessor.java; docs/formats/half_and_op.md#producer, docs/formats/half_and_op.md#ask,
+docs/formats/wire.md#requests.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Check:
 
     Shape: the half copy that it just put back, which an answer has to name; `transaction_id` is None where the half has
            no UNIQ_KEY; `record` is that copy in store format, under its real topic.
-    Source: AbstractTransactionalMessageCheckListener.sendCheckMessage; FORMATS 5.10.
+    Source: AbstractTransactionalMessageCheckListener.sendCheckMessage; docs/formats/half_and_op.md#ask.
     """
 
     address: str

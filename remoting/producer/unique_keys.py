@@ -1,6 +1,6 @@
 """Message ids as official clients make them (UNIQ_KEY), which are transaction ids.
 
-Source: common/message/MessageClientIDSetter.java; FORMATS 8.9.
+Source: common/message/MessageClientIDSetter.java; docs/formats/wire.md#message-ids.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNIQUE_KEY = Layout(
         Field("counter", "h", "counts up with every message"),
     ),
     16,
-    "common/message/MessageClientIDSetter.java, FORMATS 8.9",
+    "common/message/MessageClientIDSetter.java, docs/formats/wire.md#message-ids",
 )
 
 

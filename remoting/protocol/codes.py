@@ -1,6 +1,7 @@
 """The numbers of the protocol: requests, responses, versions, languages, flag bits.
 
-Source: remoting/protocol/RequestCode.java, ResponseCode.java, LanguageCode.java, common/MQVersion.java; FORMATS 8.
+Source: remoting/protocol/RequestCode.java, ResponseCode.java, LanguageCode.java, common/MQVersion.java;
+docs/formats/wire.md#codes.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """What a broker answers; FORMATS 8.3."""
+    """What a broker answers; docs/formats/wire.md#response-codes."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

@@ -1,6 +1,6 @@
 """Frames of the remoting protocol, in both header encodings, to bytes and back.
 
-Source: remoting/protocol/RemotingCommand.java, RocketMQSerializable.java; FORMATS 8.1.
+Source: remoting/protocol/RemotingCommand.java, RocketMQSerializable.java; docs/formats/wire.md#frame.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FRAME = Layout(
         Field("encoding_and_header_length", "i", "high byte: 0 JSON, 1 ROCKETMQ; low three: length of the header"),
     ),
     8,
-    "remoting/protocol/RemotingCommand.java, FORMATS 8.1",
+    "remoting/protocol/RemotingCommand.java, docs/formats/wire.md#frame",
     (
         VariablePart("header", "header length", "JSON object, or the ROCKETMQ header"),
         VariablePart("body", "the rest", "as the request or response has it"),
@@ -56,7 +56,7 @@ ROCKETMQ_HEADER = Layout(
         Field("remark_length_bytes", "i", "length of the remark", "byte"),
     ),
     17,
-    "remoting/protocol/RocketMQSerializable.java, FORMATS 8.1",
+    "remoting/protocol/RocketMQSerializable.java, docs/formats/wire.md#frame",
     (
         VariablePart("remark", "remark_length_bytes", "UTF-8"),
         VariablePart("fields_length_bytes", "4", "length of the fields"),

@@ -1,6 +1,6 @@
 """The signature of a request, for brokers with access control (1.0; 2.0 of 5.3+ accepts it too).
 
-Source: acl/common/AclClientRPCHook.java, AclUtils.java; FORMATS 8.7.
+Source: acl/common/AclClientRPCHook.java, AclUtils.java; docs/formats/wire.md#signature.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ def require_stopped_master(store: Store, settings: BrokerSettings, conf: Mapping
     """Refuse a store that is in use, or that others would bring back to what it was.
 
     Raises: StoreInUse, UnsafeStore.
-    Source: FORMATS 1.8, 1.9, 2.12 (preconditions 1, 9, 10), 7.
+    Source: docs/formats/dledger.md#changes, docs/formats/store.md#epochs, docs/formats/recovery.md#append-rules,
+            docs/formats/rocksdb_transactions.md#table.
     """
     if store.is_remote:
         raise UnsafeStore(f"{store.root} is not on this machine", advice="copy it here first")

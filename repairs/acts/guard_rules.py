@@ -14,10 +14,11 @@ from verdicts.transactions.states_and_advice import OPEN_OR_DROPPED
 
 Found = tuple[str, str] | None
 
-#: Where a resume does not answer, and where it breaks what is compressed. Source: FORMATS 5.9.
+#: Where a resume does not answer, and where it breaks what is compressed. Source: docs/formats/half_and_op.md#resume.
 RESUME_SINCE = (4, 5, 2)
 RESUME_KEEPS_COMPRESSED_SINCE = (5, 3, 2)
-#: The same of the check, as it puts copies back. Source: FORMATS 5.7, 5.12 F14.
+#: The same of the check, as it puts copies back. Source: docs/formats/half_and_op.md#check,
+#: docs/formats/half_and_op.md#inflated-copy.
 CHECK_KEEPS_COMPRESSED_SINCE = (4, 6, 0)
 _HOUR_MS = 3_600_000
 

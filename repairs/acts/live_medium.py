@@ -268,7 +268,7 @@ def settle_ms(conf: dict[str, str], version: Version) -> int:
     """How long a decision that a broker has received may take until it shows.
 
     It may wait in the broker's queue until it is thrown away (waitTimeMillsInTransactionQueue), and its op in the op
-    batch (5.1.0+). Source: BrokerFastFailure, TransactionalOpBatchService; FORMATS 5.1.
+    batch (5.1.0+). Source: BrokerFastFailure, TransactionalOpBatchService; docs/formats/cursors.md#settings.
     """
     queue_ms = int(conf.get(_QUEUE_WAIT, _QUEUE_WAIT_MS))
     batch_ms = int(conf.get(_OP_BATCH, 0)) if version >= (5, 1, 0) else 0

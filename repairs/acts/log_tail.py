@@ -62,7 +62,8 @@ def log_end(store: Store) -> LogEnd:
     """Where the log of a store ends.
 
     Raises: UnsafeStore where a broker would stop before the end, or not start at all; SourceError.
-    Source: store/CommitLog.java recoverAbnormally, isMappedFileMatchedRecover; FORMATS 2.10, 2.11.
+    Source: store/CommitLog.java recoverAbnormally, isMappedFileMatchedRecover; docs/formats/record.md#validation,
+            docs/formats/recovery.md#crash.
     """
     _require_whole_files(store)
     last = last_with_data(store.commit_log)
@@ -282,8 +283,9 @@ class LogTail:
 
         Order: `abort` first, so that a broker which is started on half of it looks where the log ends; then the files
         of the log, the new one before the one that a blank record closes; and last the length and magic code of the
-        first record. Without these every walk ends where the log ended before (FORMATS 2.10), so that a broker finds
-        all of it or nothing. A record torn in its properties, whose body is whole, a real 5.1.4 took for good.
+        first record. Without these every walk ends where the log ended before (docs/formats/record.md#validation), so
+        that a broker finds all of it or nothing. A record torn in its properties, whose body is whole, a real 5.1.4
+        took for good.
         """
         steps: list[Step] = []
         if self._abort is not None and not self._store.aborted:
@@ -314,7 +316,7 @@ class LogTail:
     def _new_file(self, base: int) -> str:
         """Where a new file of the log goes.
 
-        Source: store/MultiPathMappedFileQueue.java tryCreateMappedFile; FORMATS 1.3.
+        Source: store/MultiPathMappedFileQueue.java tryCreateMappedFile; docs/formats/store.md#several-paths.
         """
         directories = sorted(self._store.commit_log_directories)
         directory = directories[base // self._segment_bytes % len(directories)]

@@ -2,9 +2,10 @@
 
 Later brokers are told by `abort` to enter what was appended. These would be told too, but a broker before 3.2 that
 finds `abort` destroys its state table and numbers it anew, and from then on refuses the answers to everything that is
-still open (FORMATS 6.1; seen with 3.1.4). Without `abort` it enters nothing of what it finds in the log. So where it
-stopped cleanly its entries are made here: the slot of the consume queue (COMMIT only), the entry of the redo log, and
-the state of the slot of the state table that has the prepared record's place, whatever the slot's number.
+still open (docs/formats/state_table.md#recovery; seen with 3.1.4). Without `abort` it enters nothing of what it finds
+in the log. So where it stopped cleanly its entries are made here: the slot of the consume queue (COMMIT only), the
+entry of the redo log, and the state of the slot of the state table that has the prepared record's place, whatever the
+slot's number.
 
 Where `abort` is there already the broker enters the records itself, and only then makes its table of what is left open;
 the state of the slot is made here all the same, so that the table that is there says what is true.
@@ -76,7 +77,8 @@ def entering_steps(store: Store, placed: Sequence[Placed], conf: Mapping[str, st
     `conf`: its configuration as far as it is known.
     Raises: UnsafeStore where the redo log or the state table is damaged, BadRequest for a configuration that no broker
             can have; SourceError.
-    Source: store/DefaultMessageStore.java DispatchMessageService doDispatch (3.1.4); FORMATS 6.1.
+    Source: store/DefaultMessageStore.java DispatchMessageService doDispatch (3.1.4);
+            docs/formats/state_table.md#recovery.
     """
     queue_file_bytes = store_sizes(store, conf).queue_file_bytes["consumequeue"]
     queues: dict[tuple[str, int], _Files] = {}

@@ -296,7 +296,10 @@ def _stored_stream(text: bytes, length: int, sys_flag: int) -> bytes | None:
 
 
 def _property_crc(old: bytes, new: bytes) -> bytes:
-    """Ten digits, the least significant first, of the CRC of a record; wrong if the old ones were (FORMATS 2.4)."""
+    """Ten digits, the least significant first, of the CRC of a record; wrong if the old ones were.
+
+    Source: docs/formats/record.md#property-crc.
+    """
     digits = old[-11:-1]
     if not digits.isdigit():
         return digits

@@ -24,7 +24,7 @@ def write_checkpoint(
     checkpoint of `store` as far as the log reaches: no record says it. The place of the last record in the queues
     (5.5.0) stays 0, as after that version's own clean stop.
     Raises: OSError.
-    Source: store/StoreCheckpoint.java; FORMATS 1.4.
+    Source: store/StoreCheckpoint.java; docs/formats/store.md#checkpoint.
     """
     known = {} if store is None else checkpoint_values(store)
     values = {

@@ -32,7 +32,8 @@ class IndexBuilder:
     Shape:  `completed_time_ms` is the store time of the last entry of the last file that is full, as the checkpoint
             has it; 0 if none is.
     Raises: OSError where a file cannot be written.
-    Source: store/index/IndexService.java buildIndex, store/index/IndexFile.java putKey; FORMATS 4.1, 4.2.
+    Source: store/index/IndexService.java buildIndex, store/index/IndexFile.java putKey; docs/formats/index.md#file,
+            docs/formats/index.md#keys.
     """
 
     root: Path

@@ -108,7 +108,9 @@ class QueueBuilder:
     `extended`: names of queues that have extension files (enableConsumeQueueExt=true).
     Damage: queue-number-missing, queue-number-taken.
     Raises: OSError where a file cannot be written.
-    Source: store/ConsumeQueue.java putMessagePositionInfo, store/queue/BatchConsumeQueue.java; FORMATS 3.1 to 3.5.
+    Source: store/ConsumeQueue.java putMessagePositionInfo, store/queue/BatchConsumeQueue.java;
+            docs/formats/consume_queues.md#slot, docs/formats/consume_queues.md#dispatch,
+            docs/formats/consume_queues.md#batch.
     """
 
     store: Store
@@ -235,7 +237,7 @@ class QueueBuilder:
     def _tags(self, name: QueueName, rows: ClaimedRows, begin: int, end: int) -> Int64s:
         """Delayed messages have the time when they are due; their queue's number is their level less one.
 
-        Source: store/CommitLog.java checkMessageAndReturnSize; FORMATS 2.8.
+        Source: store/CommitLog.java checkMessageAndReturnSize; docs/formats/record.md#tags-code.
         """
         delayed, times = rows.is_delayed[begin:end], rows.store_times[begin:end]
         levels = self.sizes.delay_levels_ms

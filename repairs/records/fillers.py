@@ -1,8 +1,8 @@
 """What a salvaged log has where records were lost: records that every broker walks over, and that deliver nothing.
 
-A hole would end the log for a broker (FORMATS 2.10). Most of a hole is filled with rollback records: brokers from 4.3
-enter them into no queue and no index. Where the numbers of the lost records are known, and a number without a record
-would mislead the broker (`needs_record`), a record that bears the number stands in.
+A hole would end the log for a broker (docs/formats/record.md#validation). Most of a hole is filled with rollback
+records: brokers from 4.3 enter them into no queue and no index. Where the numbers of the lost records are known, and a
+number without a record would mislead the broker (`needs_record`), a record that bears the number stands in.
 
 Readers know both by `RMQTX_FILLER`, and take them for the damage that they stand for.
 """

@@ -7,7 +7,7 @@ record that brokers 3.1.4, 3.2.6 and 4.2.0 left in the corpus (tests/repairs/tes
 A broker of 4.3 or later that opens such a store has no code that makes either: a commit ends in a
 NumberFormatException, because the prepared record has no REAL_QID. So there the same records are written, closed as
 that broker closes its own: it enters a COMMIT record into its queue and leaves a ROLLBACK record alone, whoever made
-them (FORMATS 3.3, 6.2).
+them (docs/formats/consume_queues.md#dispatch, docs/formats/prepared_records.md#end).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def commit_record_of(prepared: bytes) -> Draft:
     """The COMMIT record of a prepared record: its copy, in its own topic and queue.
 
     Raises: FormatError where its body is damaged.
-    Source: broker/processor/EndTransactionProcessor.java endMessageTransaction (3.1.4 to 4.2.0); FORMATS 6.1, 6.2.
+    Source: broker/processor/EndTransactionProcessor.java endMessageTransaction (3.1.4 to 4.2.0);
+            docs/formats/state_table.md#records, docs/formats/prepared_records.md#end.
     """
     return _end_of(prepared, COMMIT)
 

@@ -124,7 +124,8 @@ class Draft:
         """The record's bytes at its place.
 
         Raises: FormatError where no broker could write it: its properties are too long.
-        Source: store/CommitLog.java (AppendMessageCallback), FORMATS 2.1, 2.4, 2.9.
+        Source: store/CommitLog.java (AppendMessageCallback), docs/formats/record.md#record,
+                docs/formats/record.md#properties, docs/formats/record.md#append.
         """
         topic = self.topic.encode("utf-8", "surrogateescape")  # a lost record's may be damaged
         properties = _closed(self.properties, is_closed=rules.properties_are_closed)
@@ -201,7 +202,7 @@ def final_of(half: bytes, rules: WritingRules) -> Draft:
     """The final (COMMIT record) of a half copy.
 
     Raises: FormatError where the half copy does not say where it is to go, or its body is damaged.
-    Source: broker/processor/EndTransactionProcessor.java endMessageTransaction; FORMATS 5.6.
+    Source: broker/processor/EndTransactionProcessor.java endMessageTransaction; docs/formats/half_and_op.md#final.
     """
     draft = draft_of(half)
     properties = property_values(draft.properties)
@@ -222,7 +223,7 @@ def op_of(numbers: list[int], rules: WritingRules, *, queue_id: int, broker_host
     """The op message that ends half copies of a queue by their queue offsets.
 
     `broker_host`: the broker's address as its records have it. Before 5.1.0 an op has one number.
-    Source: broker/transaction/queue/TransactionalMessageBridge.java makeOpMessageInner; FORMATS 5.5.
+    Source: broker/transaction/queue/TransactionalMessageBridge.java makeOpMessageInner; docs/formats/half_and_op.md#op.
     """
     if not rules.ops_are_lists and len(numbers) != 1:
         raise ValueError(f"{len(numbers)} numbers in one op of a version that takes one")
@@ -237,7 +238,7 @@ def discard_copy_of(half: bytes) -> Draft:
     """The copy in the discard topic of a half copy that is given up on.
 
     Raises: FormatError where its body is damaged.
-    Source: broker/transaction/queue/DefaultTransactionalMessageCheckListener.java; FORMATS 5.8.
+    Source: broker/transaction/queue/DefaultTransactionalMessageCheckListener.java; docs/formats/half_and_op.md#discard.
     """
     return replace(draft_of(half), topic=DISCARD_TOPIC, queue_id=0, prepared_transaction_offset=0)
 
@@ -247,7 +248,7 @@ def half_copy_of(record: bytes) -> Draft:
 
     The body stays as stored; brokers before 5.3.2 inflate it here and leave the flag, so that nobody can read it.
     Raises: FormatError where its body is damaged.
-    Source: broker/processor/AdminBrokerProcessor.java resumeCheckHalfMessage; FORMATS 5.9.
+    Source: broker/processor/AdminBrokerProcessor.java resumeCheckHalfMessage; docs/formats/half_and_op.md#resume.
     """
     draft = draft_of(record)
     properties = _with(draft.properties, CHECK_TIMES.encode(), b"0")
@@ -257,7 +258,7 @@ def half_copy_of(record: bytes) -> Draft:
 def blank_head(left_bytes: int) -> bytes:
     """What closes a full file of the log: the blank record's own bytes; what follows it to the end means nothing.
 
-    Source: store/CommitLog.java doAppend END_OF_FILE; FORMATS 2.6.
+    Source: store/CommitLog.java doAppend END_OF_FILE; docs/formats/record.md#blank.
     """
     return BLANK.pack(length_bytes=left_bytes, magic=signed(MAGIC_BLANK))
 
@@ -311,7 +312,7 @@ def _closed(area: bytes, *, is_closed: bool) -> bytes:
 def _with_property_crc(record: bytes) -> bytes:
     """A record with the CRC of all that is before it in its last property: decimal, the lowest digit first.
 
-    Source: common/message/MessageDecoder.java createCrc32; FORMATS 2.4.
+    Source: common/message/MessageDecoder.java createCrc32; docs/formats/record.md#property-crc.
     """
     rest = record[:-PROPERTY_CRC_BYTES]
     digits = str(zlib.crc32(rest) & 0x7FFFFFFF)[::-1].ljust(10, "0").encode()

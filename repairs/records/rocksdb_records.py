@@ -1,8 +1,8 @@
 """Records of transactions in RocksDB as brokers of 5.4.0 and later write them: the op, the final, another half.
 
 The broker that starts on them enters them into its table: its recovery after a crash hands on every record behind the
-table's last half (FORMATS 7.3). Compared, byte for byte, with what 5.4.0 and 5.5.0 wrote
-(tests/repairs/test_rocksdb_records.py).
+table's last half (docs/formats/rocksdb_transactions.md#dispatch). Compared, byte for byte, with what 5.4.0 and 5.5.0
+wrote (tests/repairs/test_rocksdb_records.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def rocksdb_op_of(half: bytes, *, unique_key: str, broker_host: bytes, now_ms: i
 
     `unique_key`: its own; `broker_host`: the broker's address as its records have it.
     Raises: FormatError where the half lacks what its key in the table is made of.
-    Source: broker/transaction/rocksdb/TransactionalMessageRocksDBService.java; FORMATS 7.2.
+    Source: broker/transaction/rocksdb/TransactionalMessageRocksDBService.java;
+            docs/formats/rocksdb_transactions.md#records.
     """
     words = property_values(draft_of(half).properties)
     topic, identity = (words.get(name.encode()) for name in (REAL_TOPIC, TRANSACTION_ID))

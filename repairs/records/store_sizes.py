@@ -19,7 +19,7 @@ from readers.store.store import Store
 EXTENSION = "consumequeue_ext"
 #: Queues that are looked at to learn how long their files are.
 _LOOKED_AT_QUEUES = 64
-#: Source: store/config/MessageStoreConfig.java; FORMATS 1.2, 2.8.
+#: Source: store/config/MessageStoreConfig.java; docs/formats/store.md#segments, docs/formats/record.md#tags-code.
 _DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _DELAY_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE_BYTES_MAX = 1 << 40

@@ -147,7 +147,7 @@ class _Choice:
         return len(inside), self._time(run, inside[0]), self._time(run, inside[-1])
 
     def _time(self, run: Run, offset: int) -> int:
-        """Store time of a record; FORMATS 2.1, with a born host of 4 or 16 bytes."""
+        """Store time of a record; docs/formats/record.md#record, with a born host of 4 or 16 bytes."""
         position = run.position_bytes + offset - run.offset
         head = self.files.read(run.source, position, AT["store_address"] + IPV6_EXTRA_BYTES)
         flag = int.from_bytes(head[AT["sys_flag"] : AT["sys_flag"] + 4], "big")

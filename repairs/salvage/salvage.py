@@ -271,7 +271,7 @@ def _fill(log: Path, hole: _Hole, wanted: list[Lost], size: int) -> int:
     """Write what stands in a hole; gives how many lost numbers it bears.
 
     A segment's rest ends in a blank record; one without any record begins with a filler, for brokers look at the first
-    record of a segment to choose where to recover from (FORMATS 2.11).
+    record of a segment to choose where to recover from (docs/formats/recovery.md#crash).
     """
     near = Surroundings(hole.store_time_ms)
     base = hole.begin - hole.begin % size
@@ -304,8 +304,9 @@ def _lost_numbers(
     """The numbers that stand-ins must bear, by the hole (its begin) that they go into, and those behind all records.
 
     A number is lost in a hole between the records that have its neighbours. In most queues nothing needs to stand in:
-    an entry before the log's begin makes a broker go on (FORMATS 3.1). But the check reads halves one by one and takes
-    the next one in a lost one's place; and in a log that begins at 0 no place is before its begin.
+    an entry before the log's begin makes a broker go on (docs/formats/consume_queues.md#slot). But the check reads
+    halves one by one and takes the next one in a lost one's place; and in a log that begins at 0 no place is before its
+    begin.
     """
     store = open_store(root)
     scratch = root / _SCRATCH

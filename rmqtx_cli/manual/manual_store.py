@@ -11,7 +11,7 @@ from readers.model.tables import ALL_TABLES
 from repairs.receipts.receipts import OUTCOMES as RECEIPT_OUTCOMES
 from repairs.receipts.receipts import STANDINGS
 from rmqtx_cli.manual.roff import heading, item, page, paragraph, subheading, verbatim
-from rmqtx_cli.pages.glossary import RESULT_TABLES, TERMS, meaning_of, source_of, structures
+from rmqtx_cli.pages.glossary import RESULT_TABLES, TERMS, meaning_of, structures
 from verdicts.ledger.reconcile import OUTCOMES, WORDS
 from verdicts.transactions.diff import CHANGES
 from verdicts.transactions.flags import FLAGS
@@ -103,4 +103,4 @@ def _structure(layout: Layout) -> Iterator[str]:
     yield from verbatim("\n".join(
         f"{at:>{widths[0]}}  {kind:<{widths[1]}}  {name:<{widths[2]}}  {meaning}" for at, kind, name, meaning in rows
     ))
-    yield from paragraph(f"{layout.size_bytes} bytes fixed. Source: {source_of(layout)}.")
+    yield from paragraph(f"{layout.size_bytes} bytes fixed. Source: {layout.source}.")

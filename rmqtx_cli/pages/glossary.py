@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
@@ -152,11 +151,6 @@ def structures(modules: Iterable[ModuleType] = LAYOUT_MODULES) -> list[Layout]:
     return sorted({value.name: value for value in values}.values(), key=lambda layout: layout.name)
 
 
-def source_of(layout: Layout) -> str:
-    """Where in RocketMQ's sources a structure is written; references to notes of ours are left out."""
-    return re.sub(r",?\s*FORMATS [\d., to]+", "", layout.source)
-
-
 def _response_lines(code: ResponseCode) -> tuple[str, ...]:
     meaning = RESPONSE_MEANINGS[code]
     return (f"code {code.value}: {meaning.sentence}", *([f"advice: {meaning.advice}"] if meaning.advice else []))
@@ -224,7 +218,7 @@ def meaning_of(field: object) -> str:
 
 def _structures(layouts: Iterable[Layout], where: str) -> Iterator[Entry]:
     for layout in layouts:
-        lines = [f"{layout.title}, {layout.size_bytes} bytes fixed. Source: {source_of(layout)}"]
+        lines = [f"{layout.title}, {layout.size_bytes} bytes fixed. Source: {layout.source}"]
         for field in layout.fields:
             unit = f" [{field.unit}]" if field.unit else ""
             since = "" if field.since == "all" else f" (since {field.since})"
@@ -234,4 +228,4 @@ def _structures(layouts: Iterable[Layout], where: str) -> Iterator[Entry]:
         yield Entry(layout.name, f"structure on {where}", tuple(lines))
         for field in layout.fields:
             position = f"byte {layout.offsets[field.name]} of {layout.name}, {field.type_name}"
-            yield Entry(field.name, f"field on {where}", (f"{field.meaning}; {position}. Source: {source_of(layout)}",))
+            yield Entry(field.name, f"field on {where}", (f"{field.meaning}; {position}. Source: {layout.source}",))

@@ -69,7 +69,7 @@ def test_what_is_packed_is_unpacked(layout: Layout) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_a_layout_explains_itself(layout: Layout) -> None:
     assert layout.title
-    assert "FORMATS" in layout.source
+    assert "docs/formats/" in layout.source
     assert layout.dtype.itemsize == layout.size_bytes
     names = [field.name for field in layout.fields]
     assert len(set(names)) == len(names)

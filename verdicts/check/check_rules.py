@@ -1,7 +1,8 @@
 """How the broker's check of half messages behaves, by version: what differs between them, as data.
 
 Source: TransactionalMessageServiceImpl, TransactionalMessageBridge, DefaultTransactionalMessageCheckListener, read at
-the tag of each version; FORMATS 5.7, 5.8, 2.4.
+the tag of each version; docs/formats/half_and_op.md#check, docs/formats/half_and_op.md#discard,
+docs/formats/record.md#properties.
 """
 
 from __future__ import annotations

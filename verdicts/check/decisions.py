@@ -3,7 +3,8 @@
 They take one half's numbers or arrays of them, so that half after half can be played (`half_queue_check.py`), and all
 open halves of a queue at once (`give_up.py`). A truth is a bool for numbers and an array of them for arrays.
 
-Source: broker/transaction/queue/TransactionalMessageServiceImpl.java check, needDiscard, needSkip; FORMATS 5.7, 5.8.
+Source: broker/transaction/queue/TransactionalMessageServiceImpl.java check, needDiscard, needSkip;
+docs/formats/half_and_op.md#check, docs/formats/half_and_op.md#discard.
 """
 
 from __future__ import annotations

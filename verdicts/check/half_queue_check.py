@@ -4,7 +4,7 @@ Step for step what TransactionalMessageServiceImpl.check does on a master while 
 no half is sent. Puts go to the state in memory.
 
 Source: broker/transaction/queue/TransactionalMessageServiceImpl.java check, fillOpRemoveMap, checkPrepareQueueOffset;
-store/DefaultMessageStore.java getMessage; FORMATS 5.7, 5.8.
+store/DefaultMessageStore.java getMessage; docs/formats/half_and_op.md#check, docs/formats/half_and_op.md#discard.
 """
 
 from __future__ import annotations

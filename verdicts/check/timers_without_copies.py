@@ -4,8 +4,9 @@ Both ask for what stands in a table beside the log and write nothing to the log,
 and what they name is the one record of a transaction that there is.
 
 Source: store/transaction/TransactionStateService.java (3.1.4, class file); broker/transaction/rocksdb/
-TransactionalMessageRocksDBService.java, store/rocksdb/MessageRocksDBStorage.java (5.5.0, class files); FORMATS 6.1 and
-7.4.
+TransactionalMessageRocksDBService.java, store/rocksdb/MessageRocksDBStorage.java (5.5.0, class files);
+docs/formats/state_table.md#timer,
+docs/formats/rocksdb_transactions.md#check.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def check_window(
     Damage: a slot whose record cannot be read stays a slot, as for the broker, and is a finding: its transaction, or
             what its op decides, is not known.
     Raises: UnreadableFile, FileChanged.
-    Source: TransactionalMessageBridge.fetchConsumeOffset; FORMATS 5.7 step 1.
+    Source: TransactionalMessageBridge.fetchConsumeOffset; docs/formats/half_and_op.md#check-start.
     """
     findings: list[Finding] = []
     with open_queue(store, HALF_TOPIC, queue_id) as halves, open_queue(store, OP_TOPIC, queue_id) as ops:
@@ -218,7 +218,7 @@ def halves_of_records(
 
 
 def _are_diverted(block: Block, rules: CheckRules) -> Bools:
-    """Halves that a put-back does not bring to the half queue at once (FORMATS 5.12 F9).
+    """Halves that a put-back does not bring to the half queue at once (docs/formats/half_and_op.md#delayed-half).
 
     From 4.6.1 on a delay level is taken out of the property before; timers came with 5.0.0.
     """
@@ -263,7 +263,7 @@ def properties_bytes(block: Block, rules: CheckRules) -> Int64s:
     """What the properties of each record take in a copy, without the two that the check changes.
 
     Units:  bytes.
-    Source: MessageDecoder.string2messageProperties and messageProperties2String; FORMATS 2.4.
+    Source: MessageDecoder.string2messageProperties and messageProperties2String; docs/formats/record.md#properties.
     """
     maps = block.properties.maps()
     names, values = maps.keys, maps.items

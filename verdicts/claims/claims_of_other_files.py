@@ -35,7 +35,7 @@ from verdicts.claims.log_claim import (
 _INDEX_FILES = 2
 #: Files that brokers make ahead: the one that is needed, and the next.
 _FILES_AHEAD = 2
-#: Position in config/timercheck of how much of the timer's queue was taken in. Source: FORMATS 1.7.
+#: Position in config/timercheck of how much of the timer's queue was taken in. Source: docs/formats/cursors.md#timer.
 _TIMER_QUEUE_OFFSET = 16
 
 
@@ -94,7 +94,8 @@ def epoch_claims(store: Store) -> Iterator[LogClaim]:
 def file_claims(store: Store) -> Iterator[LogClaim]:
     """The files of the log: brokers make the next one ahead, so one more proves that the log had come further.
 
-    Source: store/MappedFileQueue.java getLastMappedFile, AllocateMappedFileService.java; FORMATS 1.2.
+    Source: store/MappedFileQueue.java getLastMappedFile, AllocateMappedFileService.java;
+            docs/formats/store.md#segments.
     """
     if len(store.commit_log) > _FILES_AHEAD:
         segment = store.commit_log[-_FILES_AHEAD]

@@ -78,7 +78,8 @@ def _are_records(slots: Slots) -> Bools:
 def rocksdb_queue_claims(store: Store) -> Iterator[LogClaim]:
     """The claims of queues in RocksDB: of each queue its last slot, and how far the log was taken in.
 
-    Of a running or killed broker they are as old as its last flush, and then true all the same (FORMATS 3.6).
+    Of a running or killed broker they are as old as its last flush, and then true all the same
+    (docs/formats/consume_queues.md#rocksdb).
     Raises: UnreadableFile, MissingLibrary.
     """
     for name in queue_directories(store):

@@ -6,7 +6,8 @@ the last copy that it put back; a stopped one is taken to start at the moment of
 interval later (its check of RocksDB begins at once). So the deadline of a stopped broker's store moves on with the
 clock until it starts.
 
-Source: broker/transaction/TransactionalMessageCheckService.java run, onWaitEnd; FORMATS 5.7, 7.4.
+Source: broker/transaction/TransactionalMessageCheckService.java run, onWaitEnd; docs/formats/half_and_op.md#check,
+docs/formats/rocksdb_transactions.md#check.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Numbers of records outside the half topic that a decision names, held against their queues: an op carries them.
 
-No checksum covers a record's queue offset, and the op of such a decision has it (FORMATS 9.4). Where record and queue
-differ, no more is known than that an op with either number may be the decision's. Where the name is what is damaged,
-the op may have the number of any final or discard copy of the same transaction.
+No checksum covers a record's queue offset, and the op of such a decision has it
+(docs/formats/end_transaction.md#repeats). Where record and queue differ, no more is known than that an op with either
+number may be the decision's. Where the name is what is damaged, the op may have the number of any final or discard copy
+of the same transaction.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 An end copies the words of the half that it names: group, born time and host, keys, id, and its body if it is a COMMIT
 record; a ROLLBACK record its number (3.1). So a name that leads nowhere inside the log, or to a half with other words,
 is damage: no checksum covers it. Which end is whose is then asked of other witnesses (`end_candidates.py`).
-(EndTransactionProcessor; FORMATS 5.6, 6.1, 7.2, 9.4.)
+(EndTransactionProcessor; docs/formats/half_and_op.md#final, docs/formats/state_table.md#records,
+docs/formats/rocksdb_transactions.md#records, docs/formats/end_transaction.md#repeats.)
 
 A decision on a record outside the half topic is no damage: END_TRANSACTION does not test the topic of what it names (to
 5.3.3). The op then has the queue offset of *that* record, and may hide a half that was never decided (seen on 4.9.7 and

@@ -1,7 +1,8 @@
 """Decisions on records outside the half topic: their op numbers are those of other half messages.
 
 END_TRANSACTION does not test the record's topic (to 5.3.3): naming a discard copy or a final writes an op with *that*
-record's queue offset, which may hide a half message that never was decided (FORMATS 9.4; seen on 4.9.7 and 5.3.3).
+record's queue offset, which may hide a half message that never was decided (docs/formats/end_transaction.md#repeats;
+seen on 4.9.7 and 5.3.3).
 """
 
 from __future__ import annotations

@@ -222,7 +222,10 @@ class DerivedFiles:
         self._read(HALF_TOPIC, numbers, offsets, lengths)
 
     def _read_scheduled(self) -> None:
-        """Half messages that a delay level diverted and that are not due yet (clients before 4.6.1; FORMATS 5.12)."""
+        """Half messages that a delay level diverted and that are not due yet (clients before 4.6.1).
+
+        Source: docs/formats/half_and_op.md#delayed-half.
+        """
         delays = read_config(self._store, "delayOffset.json").value
         table = delays.get("offsetTable") if isinstance(delays, dict) else None
         for level, cursor in (table or {}).items():
@@ -348,7 +351,10 @@ class DerivedFiles:
     # -- op numbers of other records ------------------------------------------------------------------------------
 
     def _find_foreign(self, kept: Witnesses) -> None:
-        """Decisions that named a discard copy or a final with the queue offset of a marked half (FORMATS 9.4)."""
+        """Decisions that named a discard copy or a final with the queue offset of a marked half.
+
+        Source: docs/formats/end_transaction.md#repeats.
+        """
         numbers = pc.unique(kept.marks["half_queue_offset"]).to_pylist()
         found: list[ForeignDecision] = []
         queues = ((topic, 0) for topic in (self._decidable_topics() if numbers else []))

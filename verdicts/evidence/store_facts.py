@@ -98,7 +98,10 @@ class StoreFacts:
 
 
 def _from_minimum(store: Store, topic: str, cursors: dict[int, int] | None) -> dict[int, int] | None:
-    """Cursors with queue 0 filled in: without an entry the check starts at the queue's minimum (FORMATS 5.7 step 1)."""
+    """Cursors with queue 0 filled in: without an entry the check starts at the queue's minimum.
+
+    Source: docs/formats/half_and_op.md#check-start.
+    """
     if cursors is None or 0 in cursors:
         return cursors
     try:

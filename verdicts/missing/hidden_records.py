@@ -10,9 +10,10 @@ what the bytes held. Three proofs, of which one is enough for each byte:
 2. *Numbers.* A queue's records are numbered without gaps, in the order of the log (every append takes the next number).
    Where slots k and k + 1 stand before and behind bytes that no slot explains, and the log has the records of both with
    these numbers, no record of that queue stood between. Slots alone would not do: a queue can be another log's.
-3. *The end of a file.* The broker ends a file with a blank where the next record does not fit (FORMATS 2.6). Bytes up
-   to the end of a file that are fewer than the record at the next file's begin needs, are that blank as far as queues
-   are concerned that have no later slot, if records behind were dispatched: a broker dispatches in the log's order.
+3. *The end of a file.* The broker ends a file with a blank where the next record does not fit
+   (docs/formats/record.md#blank). Bytes up to the end of a file that are fewer than the record at the next file's begin
+   needs, are that blank as far as queues are concerned that have no later slot, if records behind were dispatched: a
+   broker dispatches in the log's order.
 
 A hole that the log has no record behind may reach further than anything knows. After a clean stop all was dispatched,
 so the queues know its last record; else nothing is known of it.

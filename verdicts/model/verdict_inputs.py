@@ -77,7 +77,8 @@ class MissingRange:
 class ForeignDecision:
     """A COMMIT record that names a record outside the half topic: its op carries that record's queue offset.
 
-    Source: EndTransactionProcessor (the record's topic is not tested, to 5.3.3); FORMATS 9.4.
+    Source: EndTransactionProcessor (the record's topic is not tested, to 5.3.3);
+            docs/formats/end_transaction.md#repeats.
     """
 
     store: str

@@ -140,7 +140,7 @@ def _log_findings(store: Store, walk: LogWalk, segments: Sequence[Segment], log:
 def _index_findings(store: Store, from_offset: int) -> Iterator[Finding]:
     """Index files that a start after a crash deletes, and makes again only from the place where its walk begins.
 
-    Source: store/index/IndexService.java load; FORMATS 2.12.
+    Source: store/index/IndexService.java load; docs/formats/index.md#damage.
     """
     known_ms = checkpoint_values(store).get("index_msg_time_ms", 0)
     for index in open_index(store).files:

@@ -62,7 +62,7 @@ def check_record(file: OpenFile, position: int, rules: RecoveryRules) -> Checked
     """What a broker says of the record at a position of a file.
 
     Raises: FileChanged, UnreadableFile.
-    Source: store/CommitLog.java checkMessageAndReturnSize; FORMATS 2.10.
+    Source: store/CommitLog.java checkMessageAndReturnSize; docs/formats/record.md#validation.
     """
     head = file.read(position, RECORD.size_bytes + 2 * IPV6_EXTRA_BYTES)
     if len(head) < 8:

@@ -1,8 +1,9 @@
 """What a start makes of the consume queues: where each is cut, and which records it enters again, or never.
 
 A broker reads the last three files of a queue up to the first entry that cannot be, cuts what points behind the end of
-the log, and then enters records by rules that can leave some out for ever (FORMATS 3.2, 3.3). Only the slots that no
-record agrees with, and the records without a slot, are looked at: of the others nothing changes.
+the log, and then enters records by rules that can leave some out for ever (docs/formats/consume_queues.md#recovery,
+docs/formats/consume_queues.md#dispatch). Only the slots that no record agrees with, and the records without a slot, are
+looked at: of the others nothing changes.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def enter(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s
     """Enter into a queue what it lacks, by the broker's rules. `is_dispatched`: which places a start dispatches.
 
     Raises: FileChanged, UnreadableFile.
-    Source: store/ConsumeQueue.java putMessagePositionInfo; FORMATS 3.3.
+    Source: store/ConsumeQueue.java putMessagePositionInfo; docs/formats/consume_queues.md#dispatch.
     """
     current, maximum = fate.cut_end, fate.maximum
     has_files = bool(fate.segments)

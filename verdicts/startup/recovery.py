@@ -139,7 +139,8 @@ def _start_file(
 ) -> int:
     """Number of the file with which the walk begins.
 
-    Source: store/CommitLog.java recoverNormally, recoverAbnormally, isMappedFileMatchedRecover; FORMATS 2.11.
+    Source: store/CommitLog.java recoverNormally, recoverAbnormally, isMappedFileMatchedRecover;
+            docs/formats/recovery.md#normal, docs/formats/recovery.md#crash.
     """
     first = 0 if rules.files_back_max is None else max(0, len(segments) - rules.files_back_max)
     if not store.aborted:
@@ -168,7 +169,7 @@ def _dispatched(
 ) -> Callable[[Int64s], Bools]:
     """Which places of the log a start dispatches: those that the walk does, and those that follow when it is done.
 
-    Source: store/DefaultMessageStore.java start; FORMATS 2.11.
+    Source: store/DefaultMessageStore.java start; docs/formats/recovery.md#dispatch.
     """
     walked_from = segments[walk.start].base_offset
     if not store.aborted:

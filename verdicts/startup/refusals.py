@@ -20,7 +20,7 @@ _JAVA_LONG = re.compile(r"[+-]?\d{1,40}")
 def refusals(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Iterator[Finding]:
     """What would keep a broker from starting on a store.
 
-    Source: store/MappedFileQueue.java load, common/ConfigManager.java load; FORMATS 1.2.
+    Source: store/MappedFileQueue.java load, common/ConfigManager.java load; docs/formats/store.md#segments.
     """
     size = log_file_bytes(store, conf)
     for directory in log_directories(store):

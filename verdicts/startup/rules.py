@@ -29,7 +29,9 @@ class RecoveryRules:
            reads their last files afresh: old slots behind what was entered count again. `files_back_max`: how many
            files back the walk begins at most; None: no limit.
     Source: store/MappedFileQueue.java load, CommitLog.java recoverNormally and recoverAbnormally,
-            ConsumeQueue.java, DefaultMessageStore.java start of each release; FORMATS 1.2, 2.10, 2.11, 3.2, 3.3.
+            ConsumeQueue.java, DefaultMessageStore.java start of each release; docs/formats/store.md#segments,
+            docs/formats/record.md#validation, docs/formats/recovery.md#normal, docs/formats/consume_queues.md#recovery,
+            docs/formats/consume_queues.md#dispatch.
     """
 
     version: Version = field(compare=False)

@@ -1,11 +1,11 @@
 """Which witness belongs to which transaction: half copies, op marks, finals and discard copies joined into chains.
 
-A transaction is the chain of half copies with one UNIQ_KEY, PGROUP and REAL_TOPIC (FORMATS 5.11 R1). Copies of a half
-without UNIQ_KEY are known by what a put-back keeps (born time and host, body, keys), unless two originals share that:
-then each copy is judged by its own offset. A final belongs where the copy it names belongs, else where its id does; an
-op mark belongs to every copy with the queue offset that it names. A mark that names a commit-log offset belongs to the
-half there, else where its id does; a ROLLBACK record whose prepared record is gone is a transaction of its own. No rule
-of a state is here: `judge.py` judges.
+A transaction is the chain of half copies with one UNIQ_KEY, PGROUP and REAL_TOPIC (docs/formats/half_and_op.md#chains).
+Copies of a half without UNIQ_KEY are known by what a put-back keeps (born time and host, body, keys), unless two
+originals share that: then each copy is judged by its own offset. A final belongs where the copy it names belongs, else
+where its id does; an op mark belongs to every copy with the queue offset that it names. A mark that names a commit-log
+offset belongs to the half there, else where its id does; a ROLLBACK record whose prepared record is gone is a
+transaction of its own. No rule of a state is here: `judge.py` judges.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 A part of the rule in `judge.py`, copy by copy. There the check's cursor says what the broker has before it. Here
 no cursor does: a prepared record is open until a COMMIT or ROLLBACK record names it, and whether anybody asks stands in
 the state table of 3.0 and 3.1; a half in RocksDB is open while its key is in the table, or while the table is older
-than the half (FORMATS 6.1, 6.2, 7.6).
+than the half (docs/formats/state_table.md#records, docs/formats/prepared_records.md#transaction-table,
+docs/formats/rocksdb_transactions.md#open).
 """
 
 from __future__ import annotations

@@ -15,7 +15,9 @@ There a resume makes another half with a place of its own: each is judged by its
 what the most open one is, unless a COMMIT record is there.
 
 UNDECIDABLE replaces any of these where bytes that could have said otherwise are missing, and its reason names them.
-Source: TransactionalMessageServiceImpl.check, EndTransactionProcessor; FORMATS 5.7 to 5.12, 6, 7, 9.4.
+Source: TransactionalMessageServiceImpl.check, EndTransactionProcessor; docs/formats/half_and_op.md#check,
+docs/formats/half_and_op.md#failures, docs/formats/state_table.md#records, docs/formats/rocksdb_transactions.md#open,
+docs/formats/end_transaction.md#repeats.
 """
 
 from __future__ import annotations

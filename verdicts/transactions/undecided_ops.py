@@ -1,8 +1,8 @@
 """Decisions that a broker took and did not write: ops that were only in its memory when it was killed.
 
-From 5.1.0 on an op message waits in the broker's memory for up to transactionOpBatchInterval (FORMATS 5.5, 5.12 F1).
-A commit writes its COMMIT record at once, so what is lost with that memory is a rollback: the store
-does not show it.
+From 5.1.0 on an op message waits in the broker's memory for up to transactionOpBatchInterval
+(docs/formats/half_and_op.md#op, docs/formats/half_and_op.md#lost-op-batch). A commit writes its COMMIT record at once,
+so what is lost with that memory is a rollback: the store does not show it.
 """
 
 from __future__ import annotations

@@ -97,7 +97,8 @@ class QueueClaims:
     _hashes: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, block: Block) -> None:
-        """The records of a block. Prepared and rollback records of designs before 4.3 get no slot (FORMATS 3.3).
+        """The records of a block. Prepared and rollback records of designs before 4.3 get no slot
+        (docs/formats/consume_queues.md#dispatch).
 
         Nor have the records that stand in a bundle for those it left out.
         """

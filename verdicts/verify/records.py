@@ -106,7 +106,10 @@ def older_design_rows(block: Block) -> Int64s:
 
 
 def _property_crc_findings(store: Store, block: Block) -> Iterator[Finding]:
-    """Records whose property `__CRC32#` is not the CRC of what stands before it (FORMATS 2.4)."""
+    """Records whose property `__CRC32#` is not the CRC of what stands before it.
+
+    Source: docs/formats/record.md#property-crc.
+    """
     marks = _last_bytes(block)
     rows = np.flatnonzero(marks)
     memory = memoryview(block.data)  # type: ignore[arg-type]

@@ -1,4 +1,7 @@
-"""The state table and the redo log of 3.0 and 3.1 against the commit log, which is the truth (FORMATS 6.1)."""
+"""The state table and the redo log of 3.0 and 3.1 against the commit log, which is the truth.
+
+Source: docs/formats/state_table.md#slot.
+"""
 
 from __future__ import annotations
 

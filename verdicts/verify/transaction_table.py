@@ -1,4 +1,7 @@
-"""A database table of open transactions (3.2 to 4.2) against the commit log, which is the truth (FORMATS 6.2)."""
+"""A database table of open transactions (3.2 to 4.2) against the commit log, which is the truth.
+
+Source: docs/formats/prepared_records.md#transaction-table.
+"""
 
 from __future__ import annotations
 

@@ -141,7 +141,9 @@ def test_configuration_that_cannot_be_parsed(tmp_path: Path) -> None:
     ],
 )
 def test_records_behind_the_last_slot(tmp_path: Path, version: str, wanted: dict[str, int]) -> None:
-    """Two records that were appended to the log and to no queue (FORMATS 2.12): each version does something else."""
+    """Two records that were appended to the log and to no queue (docs/formats/recovery.md#appended): each version does
+    something else.
+    """
     root, offsets = forged(tmp_path)
     data, _ = log_files(root)[0].read_bytes(), None
     end = offsets[-1] + records_in(log_files(root)[0])[-1][1]
@@ -176,7 +178,7 @@ def test_a_slot_of_zeros_cuts_its_queue(tmp_path: Path, version: str) -> None:
 
 
 def test_no_blank_record_before_the_next_file(tmp_path: Path) -> None:
-    """FORMATS 2.12: the walk ends in the old file, and the new one is deleted, by all versions."""
+    """docs/formats/recovery.md#appended: the walk ends in the old file, and the new one is deleted, by all versions."""
     forge = Forge(tmp_path, segment_bytes=4096)
     while len(forge._data) < 9000:
         forge.half(f"T{len(forge._data)}")

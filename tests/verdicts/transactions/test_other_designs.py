@@ -42,7 +42,7 @@ STATES = {4: "PREPARED", 8: "COMMIT", 12: "ROLLBACK"}
 
 
 def slots_of(store: Store, findings: list[Finding]) -> pa.Table | None:
-    """The slots of the state table that hold a transaction. FORMATS 6.1."""
+    """The slots of the state table that hold a transaction. docs/formats/state_table.md#slot."""
     del findings
     files = sorted(Path(store.root, "transaction", "statetable").glob("0*"))
     rows = []

@@ -1,0 +1,74 @@
+"""The byte diagrams of docs/formats/: every declared structure, drawn where a page has its block."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from readers.model.layout import Layout
+from rmqtx_cli.pages.glossary import LAYOUT_MODULES, WIRE_MODULES, structures
+
+#: A block that `filled` writes: the name of a structure, then its drawing and its fields.
+BLOCK = re.compile(r"<!-- layout: (?P<name>\S+) -->\n.*?<!-- end -->", re.DOTALL)
+_ROW_BYTES = 8
+_CELL_WIDTH = 12
+
+
+def layouts() -> dict[str, Layout]:
+    """Every declared structure, of the disk and of the wire, by its name."""
+    return {layout.name: layout for layout in structures((*LAYOUT_MODULES, *WIRE_MODULES))}
+
+
+def filled(text: str) -> str:
+    """A page with its blocks made again from the declarations.
+
+    Raises: KeyError if a block names a structure that is not declared.
+    """
+    declared = layouts()
+
+    def block(found: re.Match[str]) -> str:
+        layout = declared[found["name"]]
+        lines = ["```", *drawing(layout), "```", "", *_fields(layout)]
+        return "\n".join([f"<!-- layout: {layout.name} -->", *lines, "<!-- end -->"])
+
+    return BLOCK.sub(block, text)
+
+
+def drawing(layout: Layout) -> Iterator[str]:
+    """Rows of eight bytes; a field that goes over the end of a row goes on as `…`, what has no fixed size follows."""
+    yield " " * 4 + "".join(f"{number:<{_CELL_WIDTH}}" for number in range(_ROW_BYTES)).rstrip()
+    for begin in range(0, layout.size_bytes, _ROW_BYTES):
+        cells = list(_cells(layout, begin))
+        border = "    " + "".join("+" + "-" * (width - 1) for _, width in cells) + "+"
+        yield border
+        yield f"{begin:>3} " + "".join(f"| {label}".ljust(width) for label, width in cells) + "|"
+    yield border
+    if layout.variable:
+        yield "  + " + ", ".join(f"{part.name} ({part.size})" for part in layout.variable)
+
+
+def _cells(layout: Layout, begin: int) -> Iterator[tuple[str, int]]:
+    """Label and width of each piece of a field in one row."""
+    for field in layout.fields:
+        first = layout.offsets[field.name]
+        low, high = max(first, begin), min(first + field.size_bytes, begin + _ROW_BYTES)
+        if low < high:
+            yield field.name if low == first else "…", (high - low) * _CELL_WIDTH
+
+
+def _fields(layout: Layout) -> Iterator[str]:
+    yield "| byte | type | field | meaning | since |"
+    yield "|---|---|---|---|---|"
+    for field in layout.fields:
+        unit = f" [{field.unit}]" if field.unit else ""
+        at = layout.offsets[field.name]
+        yield f"| {at} | {field.type_name} | `{field.name}` | {field.meaning}{unit} | {field.since} |"
+    for part in layout.variable:
+        yield f"| + | {part.size} | `{part.name}` | {part.meaning} | {part.since} |"
+
+
+if __name__ == "__main__":
+    for document in sorted(Path(sys.argv[1]).glob("*.md")):
+        document.write_text(filled(document.read_text(encoding="utf-8")), encoding="utf-8")

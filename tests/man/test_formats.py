@@ -1,0 +1,82 @@
+"""docs/formats/: diagrams are what the declarations say, and each section that is named anywhere is there."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rmqtx_cli.manual.formats_page import BLOCK, drawing, filled, layouts
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted((DOCS / "formats").glob("*.md"))
+#: Where code and pages are: all that names a section.
+NAMING = ("readers", "verdicts", "remoting", "repairs", "spark_tasks", "rmqtx_cli", "tests", "benchmarks", "man")
+_ANCHOR = re.compile(r'<a id="([^"]+)"></a>')
+_CITED = re.compile(r"docs/formats/(\w+\.md)(?:#([\w-]+))?")
+_LINK = re.compile(r"\]\(([^)\s:#]*\.md)?(?:#([\w-]+))?\)")
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def anchors(page: Path) -> list[str]:
+    return _ANCHOR.findall(page.read_text("utf-8"))
+
+
+def cited() -> dict[tuple[str, str], list[Path]]:
+    """Page and section → the files that name it."""
+    found: dict[tuple[str, str], list[Path]] = {}
+    files = [path for folder in NAMING for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".1", ".5")]
+    for path in [*files, *DOCS.rglob("*.md"), *ROOT.glob("*.md")]:
+        for page, anchor in _CITED.findall(path.read_text("utf-8").replace("\\-", "-")):
+            found.setdefault((page, anchor), []).append(path)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_diagrams_are_current(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert filled(text) == text, "run make man"
+
+
+def test_each_structure_is_drawn_once() -> None:
+    drawn = Counter(found["name"] for page in PAGES for found in BLOCK.finditer(page.read_text("utf-8")))
+    assert drawn == Counter(layouts().keys())
+
+
+def test_each_field_is_named_in_its_drawing() -> None:
+    for layout in layouts().values():
+        text = "\n".join(drawing(layout))
+        for field in layout.fields:
+            assert re.search(rf"\| {field.name} *\|", text), (layout.name, field.name)
+
+
+def test_whatever_is_cited_is_there() -> None:
+    found = cited()
+    assert len(found) > 50
+    there = {(page.name, anchor) for page in PAGES for anchor in [*anchors(page), ""]}
+    assert {name: files for name, files in found.items() if name not in there} == {}
+
+
+def test_a_section_has_a_name_of_its_own() -> None:
+    for page in PAGES:
+        assert [name for name, count in Counter(anchors(page)).items() if count > 1] == [], page.name
+
+
+@pytest.mark.parametrize("page", [*PAGES, DOCS / "README.md", DOCS / "architecture.md"], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for name, anchor in _LINK.findall(page.read_text("utf-8")):
+        target = (page.parent / name).resolve() if name else page
+        assert target.is_file(), name
+        titles = _HEADING.findall(target.read_text("utf-8"))
+        headings = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+        assert not anchor or anchor in {*anchors(target), *headings}, f"{name}#{anchor}"
+
+
+def test_each_page_is_in_the_index() -> None:
+    named = Counter(name for name, _ in _LINK.findall((DOCS / "README.md").read_text("utf-8")))
+    pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} - {"README.md"}
+    assert {name for name in named if not name.startswith("..")} == pages
+    assert max(count for name, count in named.items()) == 1
