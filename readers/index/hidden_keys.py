@@ -12,7 +12,7 @@ from readers.index.index import BLOCK_ENTRIES, IndexFile, entries_at
 from readers.index.index_search import Index, open_index
 from readers.model.columns import Int64s
 from readers.model.errors import SourceError
-from readers.storage.segments import OpenFile
+from readers.storage.open_file import OpenFile
 from readers.store.store import Store
 
 _ENTRIES_MAX = 1 << 18

@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from readers.model.columns import Bools, Int64s
 from readers.model.layout import Field, Layout
-from readers.storage.segments import OpenFile, Segment
+from readers.storage.open_file import OpenFile
+from readers.storage.segments import Segment
 
 Entries = npt.NDArray[np.void]
 

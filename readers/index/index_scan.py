@@ -25,7 +25,8 @@ from readers.model.errors import FileChanged, UnreadableFile
 from readers.model.findings import Finding
 from readers.model.reading import Coverage, Reading
 from readers.model.tables import INDEX_ENTRIES
-from readers.storage.segments import OpenFile, Segment
+from readers.storage.open_file import OpenFile
+from readers.storage.segments import Segment
 from readers.store.store import Store
 
 _TIME_MS_MAX = 7_258_118_400_000

@@ -15,7 +15,7 @@ from readers.model.columns import Int64s
 from readers.model.errors import FileChanged, UnreadableFile
 from readers.model.findings import Finding
 from readers.model.java_hashes import key_hashes
-from readers.storage.segments import OpenFile
+from readers.storage.open_file import OpenFile
 from readers.store.store import Store
 
 #: A chain longer than this belongs to a key of many records; reading the entries in a row is cheaper then.

@@ -39,7 +39,8 @@ from readers.log.record_layout import (
     STORE_V6,
 )
 from readers.model.columns import SLACK_BYTES, Bools, Int64s
-from readers.storage.segments import OpenFile, Segment
+from readers.storage.open_file import OpenFile
+from readers.storage.segments import Segment
 from readers.store.store import DISCARD_TOPIC
 
 #: Bytes read at a time: some ten thousand records. Larger windows leave the processor's caches and are slower.

@@ -20,7 +20,8 @@ from readers.model.columns import Bools, Int32s, Int64s
 from readers.model.layout import Field, Layout
 from readers.queues.consume_queue_extension import EXTENSION_ADDRESS_MAX, Extension
 from readers.queues.queue_files import SlotRuns, is_well_named, misnamed, queue_findings
-from readers.storage.segments import OpenFile, Segment, SegmentedLog
+from readers.storage.open_file import OpenFile
+from readers.storage.segments import Segment, SegmentedLog
 from readers.store.store import Store
 
 Slots = npt.NDArray[np.void]

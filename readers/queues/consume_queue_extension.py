@@ -8,7 +8,8 @@ from readers.model.columns import Bools, Int64s
 from readers.model.errors import FileChanged, UnreadableFile
 from readers.model.layout import Field, Layout, VariablePart
 from readers.queues.queue_files import addressable, queue_findings, unreadable
-from readers.storage.segments import OpenFile, Segment
+from readers.storage.open_file import OpenFile
+from readers.storage.segments import Segment
 from readers.store.store import Store
 
 EXTENSION_UNIT = Layout(

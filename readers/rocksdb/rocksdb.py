@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from readers.model.errors import MissingLibrary, SourceError, UnreadableFile
 from readers.model.findings import Finding
+from readers.storage.opening import open_file
 from readers.storage.places import Entry
-from readers.storage.segments import open_file
 from readers.store.store import Store
 
 if TYPE_CHECKING:

@@ -8,77 +8,18 @@ Credentials come from the environment or the cloud's own default; they are in no
 from __future__ import annotations
 
 import errno
-import functools
 import os
-import re
 from pathlib import PurePosixPath
 
 import pyarrow as pa
 from pyarrow import fs
 
 from readers.model.errors import UnreadableFile
-from readers.storage.places import Entry, Uri, joined, uri_of
-from readers.storage.segments import open_file
+from readers.storage.opening import open_file
+from readers.storage.places import Entry, joined, uri_of
+from readers.storage.remote_systems import as_os_error, opened
 
-_REASON_CHARACTERS_MAX = 300
 _KEPT_CONTENT_BYTES_MAX = 4 << 20
-#: Names under which other tools know a file system of pyarrow's.
-_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
-#: Google's client tries for a quarter of an hour unless told otherwise, also where a name is only misspelt.
-_GS_RETRY = "retry_limit_seconds"
-_SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AZURE_STORAGE_KEY")
-
-
-@functools.lru_cache(maxsize=64)
-def _file_system(base: Uri) -> tuple[fs.FileSystem, str]:
-    """The file system of a URI without its path, and what it calls the root there.
-
-    From a URI, because only so does pyarrow look at AWS_ENDPOINT_URL.
-    """
-    scheme, query = _SCHEMES.get(base.scheme, base.scheme), base.query
-    if scheme == "gs" and _GS_RETRY not in query:
-        query = f"{query}&{_GS_RETRY}=20" if query else f"?{_GS_RETRY}=20"
-    known = base._replace(scheme=scheme, query=query).base
-    try:
-        system, root = fs.FileSystem.from_uri(known)
-    except pa.ArrowInvalid as error:
-        if "Unrecognized filesystem" in str(error):
-            raise OSError(errno.EPROTONOSUPPORT, f"{base.scheme}:// is no file system that pyarrow opens") from error
-        raise OSError(errno.EINVAL, _reason(error)) from error
-    return system, root.rstrip("/")
-
-
-def opened(place: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a place, and what it is called there.
-
-    Raises: OSError.
-    """
-    uri = uri_of(place)
-    try:
-        system, root = _file_system(uri._replace(path=""))
-    except (pa.ArrowException, OSError) as error:
-        raise as_os_error(error) from error
-    return system, root + uri.path
-
-
-def _reason(error: BaseException) -> str:
-    """What the file system's client said, as one line without request numbers and secrets."""
-    text = " ".join(str(error).split())
-    text = re.sub(r" \(Request ID: [^)]*\)|^\[Errno \d+\] ", "", text)
-    for name in _SECRETS:
-        value = os.environ.get(name)
-        if value:
-            text = text.replace(value, f"${name}")
-    return text[:_REASON_CHARACTERS_MAX]
-
-
-def as_os_error(error: BaseException) -> OSError:
-    """The error with the reason where callers look for it."""
-    if isinstance(error, OSError) and error.strerror is not None and error.errno not in (None, errno.ENOENT):
-        return error
-    if isinstance(error, FileNotFoundError):
-        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    return OSError(errno.EIO, _reason(error))
 
 
 class RemoteFiles:

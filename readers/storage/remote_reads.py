@@ -21,8 +21,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from readers.model.errors import FileChanged, SourceError, UnreadableFile
-from readers.storage.remote_files import as_os_error, opened
-from readers.storage.segments import OpenFile
+from readers.storage.open_file import OpenFile
+from readers.storage.remote_systems import as_os_error, opened
 
 #: The first byte of a request costs more than the rest of a block.
 BLOCK_BYTES = 64 << 10

@@ -11,7 +11,7 @@ from readers.model.findings import Finding
 from readers.model.layout import Field, Layout
 from readers.model.reading import Coverage, Reading
 from readers.model.tables import CHECKPOINT
-from readers.storage.segments import open_file
+from readers.storage.opening import open_file
 from readers.store.store import Store
 
 CHECKPOINT_FIELDS = Layout(

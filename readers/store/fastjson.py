@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from readers.model.errors import BadText, UnreadableFile
 from readers.model.findings import Finding, as_text
-from readers.storage.places import Files, files_of
+from readers.storage.file_systems import files_of
+from readers.storage.places import Files
 from readers.store.store import Store
 
 #: Larger than the offsets of a million queues; what is larger than this is no configuration.

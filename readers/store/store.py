@@ -22,8 +22,10 @@ from pathlib import Path
 
 from readers.model.errors import NotAStore, UnreadableFile
 from readers.model.findings import Finding, as_text
-from readers.storage.places import Files, files_of, is_uri, joined, normalised, parent_of
-from readers.storage.segments import Segment, SegmentedLog, is_dledger, list_segments, open_together, with_frames
+from readers.storage.file_systems import files_of
+from readers.storage.opening import open_together
+from readers.storage.places import Files, is_uri, joined, normalised, parent_of
+from readers.storage.segments import Segment, SegmentedLog, is_dledger, list_segments, with_frames
 from readers.store.links import top_links_out
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -202,7 +204,7 @@ class Store:
         rest = iter(queues)
         while portion := list(itertools.islice(rest, _PREPARED_QUEUES)):
             found = (self.queue_segments(topic, queue_id, kind)[0] for topic, queue_id in portion)
-            open_together(segments[-1] for segments in found if segments)
+            open_together((one[-1].file, one[-1].size_bytes, one[-1].modified_ns) for one in found if one)
             yield from portion
 
     @cached_property

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from readers.model.declared_json import Form, needed
 from readers.model.errors import BadText, FormatError, RmqtxError, UnreadableFile, UnsafeStore
-from readers.storage.places import files_of
+from readers.storage.file_systems import files_of
 from readers.store.store import BEGUN_MARK
 from repairs.changes.file_operations import FileOperations, attributes_of_new
 from repairs.changes.undo_differences import differences_since

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES
 from readers.model.findings import Finding, as_text
-from readers.storage.segments import OpenFile
+from readers.storage.open_file import OpenFile
 from repairs.records.fillers import BLANK_BYTES, FILLER_BYTES_MIN
 from repairs.salvage.scan_for_records import Run, Source
 

@@ -22,7 +22,8 @@ from readers.model.columns import SLACK_BYTES, Int64s
 from readers.model.errors import NotAStore, UnreadableFile
 from readers.model.findings import Finding, as_text
 from readers.model.reading import Coverage
-from readers.storage.segments import OpenFile, open_file
+from readers.storage.open_file import OpenFile
+from readers.storage.opening import open_file
 
 _WINDOW_BYTES = 8 << 20
 #: No broker takes a larger message (maxMessageSize is 4 MiB by default).

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from rmqtx_cli.monitoring.measure import Numbers, StoreNumbers
-from rmqtx_cli.monitoring.remembered import Became, ends_gone
+from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers, ends_gone
+from rmqtx_cli.monitoring.remembered import Became
 from rmqtx_cli.pages.deadlines import IF_STARTED, in_text
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count

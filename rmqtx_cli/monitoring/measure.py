@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from readers.cursors.cursors import check_cursors
@@ -11,7 +10,7 @@ from readers.log.commit_log import last_with_data
 from readers.model.errors import SourceError
 from readers.queues.consume_queue import open_queue
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC
-from rmqtx_cli.monitoring.remembered import Place, ends_kept
+from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
 from rmqtx_cli.pages.check_alive import check_sentence, next_command
 from verdicts.audit.lookups import pending
 from verdicts.deadlines.discard_times import deadline_of
@@ -25,99 +24,6 @@ if TYPE_CHECKING:
 #: Only what hung this long is remembered until the next run; younger ones are on their ordinary way.
 REMEMBERED_AGE_MS = 60_000
 REMEMBERED_MAX = 1_000
-
-
-@dataclass(slots=True)
-class StoreNumbers:
-    """One store. Units: queue offsets; offsets of the log in bytes; None where it is not known.
-
-    `first_discard_ms`: when the broker gives up on the first of what is pending; None where it gives up on nothing.
-    `unforetold_count`: what is pending of which that is not known.
-    `log_end_offset`: the end of the last file that holds anything; how far a file is written is not asked for.
-    `check_stopped`: where the check comes no further and what to type next, in a sentence.
-    """
-
-    store: str
-    is_in_use: bool
-    pending_count: int = 0
-    oldest_pending_ms: int | None = None
-    commit_without_op_count: int = 0
-    undecidable_count: int = 0
-    half_next_offset: int | None = None
-    half_max_offset: int | None = None
-    discard_max_offset: int | None = None
-    check_interval_ms: int = 0
-    log_end_offset: int | None = None
-    log_begin_offset: int = 0
-    half_last_commit_log_offset: int | None = None
-    never_asked_count: int = 0
-    check_stopped: str | None = None
-    first_discard_ms: int | None = None
-    unforetold_count: int = 0
-
-    @property
-    def half_lag(self) -> int | None:
-        """Half copies that the check has still before it."""
-        if self.half_next_offset is None or self.half_max_offset is None:
-            return None
-        return max(0, self.half_max_offset - self.half_next_offset)
-
-
-@dataclass(slots=True)
-class Numbers:
-    """All stores at one moment.
-
-    `hanging`: ids of what hung at least REMEMBERED_AGE_MS, oldest first; `places`: where their newest half copies
-    stand. `pending_ids`: all that hangs, however young. `oldest_of`: group and topic of the oldest, its
-    store too where there are several. `first_discard_id`: what the brokers give up on first.
-    `unforetold_why`: why that is not known of some.
-    """
-
-    taken_time_ms: int
-    stores: list[StoreNumbers]
-    hanging: list[str] = field(default_factory=list)
-    oldest_id: str | None = None
-    oldest_of: str = ""
-    evidence_missing: list[str] = field(default_factory=list)
-    places: dict[str, Place] = field(default_factory=dict)
-    pending_ids: set[str] = field(default_factory=set)
-    first_discard_id: str | None = None
-    unforetold_why: str | None = None
-
-    @property
-    def pending_count(self) -> int:
-        """Pending transactions of all stores."""
-        return sum(store.pending_count for store in self.stores)
-
-    @property
-    def oldest_pending_ms(self) -> int | None:
-        """Age of the oldest pending transaction."""
-        return max((s.oldest_pending_ms for s in self.stores if s.oldest_pending_ms is not None), default=None)
-
-    @property
-    def first_discard(self) -> StoreNumbers | None:
-        """The store whose broker gives up on something first."""
-        known = [store for store in self.stores if store.first_discard_ms is not None]
-        return min(known, key=lambda store: store.first_discard_ms or 0, default=None)
-
-    @property
-    def unforetold_count(self) -> int:
-        """Pending transactions of which it is not known when their brokers give up on them."""
-        return sum(store.unforetold_count for store in self.stores)
-
-    @property
-    def commit_without_op_count(self) -> int:
-        """Transactions that were committed and will nevertheless be asked again."""
-        return sum(store.commit_without_op_count for store in self.stores)
-
-    def as_memory(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What the next run needs to know. `before`: what the last run left."""
-        return {
-            "taken_time_ms": self.taken_time_ms,
-            "hanging": self.hanging,
-            "places": self.places,
-            "stores": {store.store: asdict(store) | ends_kept(store, before) for store in self.stores},
-        }
 
 
 def measure(stores: list[Store], settings_of: Callable[[Store], BrokerSettings], now_ms: int) -> Numbers:

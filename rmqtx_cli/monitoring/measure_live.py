@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from readers.store.store import DISCARD_TOPIC
 from remoting.live.lookups import lookup
-from rmqtx_cli.monitoring.measure import Numbers, StoreNumbers, measured
+from rmqtx_cli.monitoring.measure import measured
+from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
 from rmqtx_cli.monitoring.remembered import Became
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from remoting.live.store_facts import LiveStore
-    from rmqtx_cli.monitoring.remembered import Place
+    from rmqtx_cli.monitoring.numbers import Place
     from rmqtx_cli.sources.live_reading import LiveSource
 
 

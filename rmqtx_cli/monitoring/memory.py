@@ -16,8 +16,8 @@ import pyarrow as pa
 from readers.model.declared_json import Form, list_of, needed, struct_of
 from readers.model.errors import BadText
 from readers.storage.places import identity_of
-from rmqtx_cli.monitoring.measure import StoreNumbers
-from rmqtx_cli.output.port import written_whole
+from rmqtx_cli.monitoring.numbers import StoreNumbers
+from rmqtx_cli.output.streams import written_whole
 
 _FORM = 1
 _STORE = pa.struct([one.with_nullable(True) for one in struct_of(StoreNumbers)])

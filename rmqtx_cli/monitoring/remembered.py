@@ -1,4 +1,4 @@
-"""What the last run of `rmqtx check` remembers, held against what is there now: transactions and ends that are gone."""
+"""What became of the transactions that the last run of `rmqtx check` remembers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING, Any
 from readers.log.properties import UNIQ_KEY
 from readers.log.record_at import block_at
 from readers.model.errors import SourceError
+from rmqtx_cli.monitoring.numbers import Place
 from verdicts.audit.lookups import lookup
 
 if TYPE_CHECKING:
     from readers.store.store import Store
-    from rmqtx_cli.monitoring.measure import StoreNumbers
     from verdicts.evidence.store_facts import SettingsOf
-
-#: Where the newest half copy of a transaction stood: `store` and `commit_log_offset`.
-Place = Mapping[str, Any]
-#: What of a store's numbers says how far it went.
-ENDS = ("half_max_offset", "half_last_commit_log_offset", "log_end_offset")
 
 
 @dataclass(slots=True)
@@ -78,31 +73,3 @@ def _stands_at(store: Store, offset: int, identity: str) -> bool:
     if block is None:
         return False
     return identity in (*block.properties.text(UNIQ_KEY).to_pylist(), *block.message_ids().to_pylist())
-
-
-def ends_gone(store: StoreNumbers, before: Mapping[str, Any] | None) -> list[str]:
-    """How far a store went at an earlier run and does no more, as sentences; what has expired is not gone."""
-    old = _numbers_of(store.store, before)
-    sentences = []
-    half_end, last_half = old.get("half_max_offset"), old.get("half_last_commit_log_offset")
-    now = store.half_max_offset
-    is_here = last_half is not None and last_half >= store.log_begin_offset  # else it has expired, and its queue may
-    if half_end is not None and now is not None and now < half_end and is_here:
-        sentences.append(f"the half queue went up to {half_end} and goes up to {now} now")
-    log_end = old.get("log_end_offset")
-    if log_end is not None and store.log_end_offset is not None and store.log_end_offset < log_end:
-        sentences.append(f"the files of the log went up to {log_end} and go up to {store.log_end_offset} now")
-    return sentences
-
-
-def ends_kept(store: StoreNumbers, before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the next run must know of an earlier one: a store that has lost its end is not well again by itself."""
-    if not ends_gone(store, before):
-        return {}
-    old = _numbers_of(store.store, before)
-    return {name: old[name] for name in ENDS if name in old}
-
-
-def _numbers_of(name: str, before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What an earlier run left of a store."""
-    return {} if before is None else before["stores"].get(name, {})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rmqtx_cli.monitoring.judge import NAMES, Outcome, Thresholds
-from rmqtx_cli.monitoring.measure import Numbers, StoreNumbers
+from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import escaped
 from rmqtx_cli.words.times import time_text

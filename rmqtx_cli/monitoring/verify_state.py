@@ -57,7 +57,7 @@ def remember(file: Path, checked: dict[str, int]) -> None:
 
     Raises: UnreadableFile.
     """
-    from rmqtx_cli.output.port import written_whole
+    from rmqtx_cli.output.streams import written_whole
 
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

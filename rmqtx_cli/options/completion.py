@@ -96,7 +96,7 @@ def transaction_ids(incomplete: str) -> list[str]:
 
 
 def _pending_ids() -> list[str]:
-    from readers.storage.places import expand
+    from readers.storage.file_systems import expand
     from readers.store.broker_settings import broker_settings
     from readers.store.store import open_store
     from rmqtx_cli.options.configuration import configuration, own_store

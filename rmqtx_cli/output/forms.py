@@ -14,7 +14,7 @@ from rmqtx_cli.options.options import OutputFormat
 from rmqtx_cli.options.row_options import HAS_TIMESTAMPS, IS_SAFE
 from rmqtx_cli.output.delimited import CsvPort
 from rmqtx_cli.output.jsonlines import JsonLinesPort
-from rmqtx_cli.output.port import Port
+from rmqtx_cli.output.port_kinds import Port
 from rmqtx_cli.output.views import View
 from verdicts.export.partition_files import ArrowForm, FileForm, ParquetForm, RowsFile
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from readers.model.reading import Reading
-    from rmqtx_cli.output.port import StreamingPort
+    from rmqtx_cli.output.port_kinds import StreamingPort
 
 
 #: Rows of a table that are held until all are read, so that what they say together can stand above them.

@@ -15,7 +15,7 @@ from typing import IO, Annotated
 
 import typer
 
-from rmqtx_cli.output.port import OnTerminal, is_stdout, open_stream
+from rmqtx_cli.output.streams import OnTerminal, is_stdout, open_stream
 
 NoPagerOption = Annotated[
     bool,

@@ -14,7 +14,7 @@ from tabulate import tabulate
 from rmqtx_cli.options.row_options import IS_WIDE
 from rmqtx_cli.output.fitting import Fitted, fitted
 from rmqtx_cli.output.pieces import pieces
-from rmqtx_cli.output.port import is_on_terminal
+from rmqtx_cli.output.streams import is_on_terminal
 from rmqtx_cli.output.views import Column, Row, View
 from rmqtx_cli.words import say
 from rmqtx_cli.words.colours import coloured, is_coloured

@@ -10,7 +10,7 @@ from readers.model.moments import timestamp_schema, with_timestamps
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rmqtx_cli.output.port import Port, StreamingPort
+    from rmqtx_cli.output.port_kinds import Port, StreamingPort
     from rmqtx_cli.output.views import View
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from readers.store.store import HALF_TOPIC
-from rmqtx_cli.output.port import is_on_terminal
+from rmqtx_cli.output.streams import is_on_terminal
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 from rmqtx_cli.pages.deadlines import deadline_text

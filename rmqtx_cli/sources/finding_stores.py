@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator
 
 from readers.model.errors import NotAStore
-from readers.storage.places import Files, files_of, joined
+from readers.storage.file_systems import files_of
+from readers.storage.places import Files, joined
 from readers.store.store import Store, log_directories, open_store
 
 _DEPTH_MAX = 6

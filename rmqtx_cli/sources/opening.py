@@ -49,7 +49,8 @@ def open_stores(
 
     Raises: NotAStore, UnreadableFile for the first that is none; BadRequest for `--commitlog` with several stores.
     """
-    from readers.storage.places import expand, identity_of
+    from readers.storage.file_systems import expand
+    from readers.storage.places import identity_of
     from readers.store.broker_conf import read_broker_conf
     from readers.store.broker_settings import broker_settings
     from readers.store.store import open_store

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from readers.model.errors import BadRequest
-from readers.storage.places import expand, identity_of
+from readers.storage.file_systems import expand
+from readers.storage.places import identity_of
 from readers.store.broker_conf import read_broker_conf
 from readers.store.broker_settings import BrokerSettings, broker_settings
 from readers.store.store import Store, open_store

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from rmqtx_cli.monitoring.judge import CRITICAL, OK, UNKNOWN, WARNING, Thresholds, judge
-from rmqtx_cli.monitoring.measure import Numbers, StoreNumbers
 from rmqtx_cli.monitoring.memory import memory_file, recall, remember
+from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
 from rmqtx_cli.monitoring.remembered import Became
 from rmqtx_cli.monitoring.say_outcome import nagios_line
 from tests.cli.conftest import Run

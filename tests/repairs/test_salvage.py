@@ -10,7 +10,7 @@ import pytest
 from readers.cursors.cursors import read_cursors
 from readers.model.errors import BadRequest, NotAStore, UnreadableFile
 from readers.queues.consume_queue import open_queue
-from readers.storage.segments import OpenFile
+from readers.storage.open_file import OpenFile
 from readers.store.broker_settings import broker_settings
 from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, open_store
 from repairs.records.fillers import FILLER_BYTES_MAX, FILLER_BYTES_MIN, Lost, Surroundings, filled

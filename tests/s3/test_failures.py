@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 
 from readers.model.errors import BadRequest, FileChanged, NotAStore, UnreadableFile
-from readers.storage.places import expand, normalised
+from readers.storage.file_systems import expand
+from readers.storage.places import normalised
 from readers.store.store import open_store
 from tests.forge.stores import settings_of
 from tests.s3.conftest import Copied, Run

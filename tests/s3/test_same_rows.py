@@ -8,7 +8,7 @@ import pytest
 
 from readers.jobs.workers import Workers
 from readers.log.splits import plan_splits
-from readers.storage.places import expand
+from readers.storage.file_systems import expand
 from readers.store.store import open_store
 from tests.forge.stores import settings_of
 from tests.s3.conftest import Copied, Run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from readers.storage import segments
+from readers.storage import open_file
 from readers.store.store import Store, open_store
 from spark_tasks.jobs import audit as spark_audit
 from spark_tasks.session import handover
@@ -158,13 +158,13 @@ def test_spark_did_the_work(spark: SparkSession, monkeypatch: pytest.MonkeyPatch
     name = "common-5.3.3"
     store = opened(name)
     read_here: list[str] = []
-    read = segments.OpenFile.read
+    read = open_file.OpenFile.read
 
-    def remembered(file: segments.OpenFile, position_bytes: int, length_bytes: int) -> bytes:
+    def remembered(file: open_file.OpenFile, position_bytes: int, length_bytes: int) -> bytes:
         read_here.append(file.file)
         return read(file, position_bytes, length_bytes)
 
-    monkeypatch.setattr(segments.OpenFile, "read", remembered)
+    monkeypatch.setattr(open_file.OpenFile, "read", remembered)
     spark.sparkContext.setJobGroup("audit-test", "which tasks ran")
     frame = spark_audit.transactions(spark, [store], settings_of(name), split_bytes=SPLIT_BYTES)
     rows = frame.groupBy(frame["transaction_id"]).count().count()

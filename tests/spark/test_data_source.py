@@ -31,7 +31,8 @@ from readers.log.commit_log import scan_records
 from readers.model.errors import BadRequest, FileChanged, NotAStore, RmqtxError, UnreadableFile
 from readers.model.tables import ALL_TABLES
 from readers.storage import segments
-from readers.storage.segments import OpenFile, Segment
+from readers.storage.open_file import OpenFile
+from readers.storage.segments import Segment
 from readers.store.store import HALF_TOPIC, open_store
 from spark_tasks.data_source import RmqtxDataSource, RmqtxReader
 from spark_tasks.session.schemas import arrow_schema, spark_schema

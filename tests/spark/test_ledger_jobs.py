@@ -163,7 +163,7 @@ def test_export_writes_every_record_once(spark: SparkSession, tmp_path: Path) ->
 def test_custody_is_taken_in_tasks(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(ledgers.NAME)
     wanted = store_custody(store, hash_all=True)
-    monkeypatch.setattr("readers.storage.segments.OpenFile.read", None)  # in this process nothing can be read any more
+    monkeypatch.setattr("readers.storage.open_file.OpenFile.read", None)  # in this process nothing can be read any more
     assert results(spark, functools.partial(store_custody, hash_all=True), [store]) == [wanted]
 
 

@@ -20,8 +20,9 @@ import pyarrow as pa
 from readers.log.commit_log import last_with_data, written_bytes
 from readers.model.errors import SourceError
 from readers.model.findings import as_text
+from readers.storage.open_file import OpenFile
 from readers.storage.places import name_of
-from readers.storage.segments import OpenFile, Segment
+from readers.storage.segments import Segment
 from readers.store.paths import CURSOR_FILES
 from readers.store.store import Store
 

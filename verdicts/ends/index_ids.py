@@ -22,7 +22,8 @@ from readers.model.columns import Int64s
 from readers.model.errors import SourceError
 from readers.model.identities import UInt64s
 from readers.model.java_hashes import key_hashes
-from readers.storage.segments import OpenFile, SegmentedLog
+from readers.storage.open_file import OpenFile
+from readers.storage.segments import SegmentedLog
 from readers.store.store import Store
 from verdicts.model.verdict_inputs import DoubtfulId
 

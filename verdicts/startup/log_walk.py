@@ -26,7 +26,8 @@ from readers.log.record_layout import (
     VALUE_END,
 )
 from readers.model.columns import Int64s
-from readers.storage.segments import OpenFile, Segment
+from readers.storage.open_file import OpenFile
+from readers.storage.segments import Segment
 from readers.store.store import SCHEDULE_TOPIC
 from verdicts.startup.rules import RecoveryRules
 

@@ -13,7 +13,7 @@ from readers.index.index import BLOCK_ENTRIES, ENTRY, HEADER, INDEX_SLOT, IndexF
 from readers.model.columns import Int64s
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
-from readers.storage.segments import OpenFile
+from readers.storage.open_file import OpenFile
 from readers.store.store import Store
 from verdicts.verify.index_entries import index_files, read_entries
 

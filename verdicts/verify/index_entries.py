@@ -26,7 +26,7 @@ from readers.model.finding_limits import FINDINGS_MAX, one_by_one
 from readers.model.findings import Finding
 from readers.model.ranges import LogRanges, between, merged, runs_of
 from readers.queues.slot_files import boundary, cache_of
-from readers.storage.segments import OpenFile
+from readers.storage.open_file import OpenFile
 from readers.store.store import Store
 from verdicts.verify.index_times import entry_time_findings, expected_seconds, header_time_findings
 from verdicts.verify.records import TIME_MS_MAX

@@ -179,7 +179,7 @@ def _shown(files: list[str], output_format: Any, fields: str | None, voice: Voic
     """Print a plan for people to read, or its steps as rows."""
     from repairs.receipts.plan_file import PLAN_STEPS, read_plan
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.port import open_stream
+    from rmqtx_cli.output.streams import open_stream
     from rmqtx_cli.pages.plan_page import plan_lines
 
     if len(files) != 1:
@@ -271,7 +271,7 @@ def _refuse_file(output: Path, *, force: bool) -> None:
 
 
 def _write(text: str, output: Path) -> None:
-    from rmqtx_cli.output.port import open_stream
+    from rmqtx_cli.output.streams import open_stream
 
     with open_stream(output) as stream:
         stream.write(text.encode())

@@ -181,7 +181,7 @@ def _refuse_others(watch: object, group: str) -> None:
 
 
 def _leave(textfile: Path, text: str) -> None:
-    from rmqtx_cli.output.port import written_whole
+    from rmqtx_cli.output.streams import written_whole
 
     with written_whole(textfile) as stream:
         stream.write(text.encode())

@@ -113,7 +113,8 @@ def command(
     from repairs.receipts.receipts import RECEIPTS, table
     from repairs.receipts.recheck import write_down
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.port import chosen_format, open_stream
+    from rmqtx_cli.output.port import chosen_format
+    from rmqtx_cli.output.streams import open_stream
     from rmqtx_cli.pages.receipts_page import draw_receipt
     from rmqtx_cli.words.text import count
 

@@ -130,7 +130,7 @@ def command(
     """
     from readers.model.findings import findings_table
     from readers.model.tables import FINDINGS, LIVE_TRANSACTIONS, TRANSACTIONS
-    from readers.storage.places import expand
+    from readers.storage.file_systems import expand
     from rmqtx_cli.options.row_options import SORT
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.table import print_table

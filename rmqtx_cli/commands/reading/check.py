@@ -32,8 +32,8 @@ from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.text import escaped
 
 if TYPE_CHECKING:
-    from rmqtx_cli.monitoring.measure import Numbers
-    from rmqtx_cli.monitoring.remembered import Became, Place
+    from rmqtx_cli.monitoring.numbers import Numbers, Place
+    from rmqtx_cli.monitoring.remembered import Became
 
 NAME = "check"
 SHORT = "one line for Nagios, Prometheus or JSON"
@@ -122,7 +122,7 @@ def command(
     from rmqtx_cli.monitoring.judge import Thresholds, judge
     from rmqtx_cli.monitoring.memory import default_directory, memory_file, recall, remember
     from rmqtx_cli.monitoring.say_outcome import as_json, nagios_line, outcome_text, performance, prometheus_text
-    from rmqtx_cli.output.port import written_whole
+    from rmqtx_cli.output.streams import written_whole
     from rmqtx_cli.sources.live_reading import refuse_with_live, refuse_without_live
 
     thresholds = Thresholds(
@@ -244,7 +244,7 @@ def _refuse_reversed(warning: int | None, critical: int | None, warning_name: st
 def _leave_failure(textfile: Path, text: str) -> None:
     """A textfile that went on telling the numbers of the last good run would hide that the check has failed."""
     from readers.model.errors import RmqtxError
-    from rmqtx_cli.output.port import written_whole
+    from rmqtx_cli.output.streams import written_whole
 
     try:
         with written_whole(textfile) as stream:

@@ -101,7 +101,7 @@ def command(
     import pyarrow.compute as pc
 
     from readers.model.tables import LIVE_TRANSACTIONS, TRANSACTIONS
-    from readers.storage.places import expand
+    from readers.storage.file_systems import expand
     from rmqtx_cli.options.row_options import SORT
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.ordering import names_of, oldest_first

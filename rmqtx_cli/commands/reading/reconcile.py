@@ -227,7 +227,7 @@ def _fitting(batches: Iterable[pa.RecordBatch], question: Question, fit: LedgerF
 
 
 def _write_plan(planner: Planner, facts: dict[str, Any], file: Path, voice: Voice) -> None:
-    from rmqtx_cli.output.port import open_stream
+    from rmqtx_cli.output.streams import open_stream
 
     plan = planner.plan(facts, time.time_ns() // 1_000_000)
     with open_stream(file) as stream:

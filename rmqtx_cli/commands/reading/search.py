@@ -129,7 +129,7 @@ def command(
     """
     from readers.jobs.search import Search
     from readers.model.tables import RECORDS
-    from readers.storage.places import expand
+    from readers.storage.file_systems import expand
     from rmqtx_cli.options.bodies import text_schema
     from rmqtx_cli.output.accounting import accounting
     from rmqtx_cli.output.listing import Listing

@@ -60,12 +60,12 @@ def command(
     """
     from readers.model.errors import BadRequest, SourceError
     from readers.model.findings import Finding
-    from readers.storage.places import expand
+    from readers.storage.file_systems import expand
     from readers.store.broker_conf import read_broker_conf
     from readers.store.broker_settings import broker_settings
     from readers.store.store import Store
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.port import open_stream
+    from rmqtx_cli.output.streams import open_stream
     from rmqtx_cli.pages.stores_table import STORES, STORES_VIEW, draw_stores, store_row, stores_table
     from rmqtx_cli.sources.finding_stores import stores_below
     from rmqtx_cli.sources.opening import refuse_inside

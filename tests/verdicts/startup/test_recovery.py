@@ -11,7 +11,7 @@ import pytest
 
 from readers.jobs.job_runner import run_job
 from readers.log.splits import plan_splits
-from readers.storage.segments import OpenFile
+from readers.storage.open_file import OpenFile
 from readers.store.broker_settings import broker_settings
 from readers.store.store import HALF_TOPIC, SCHEDULE_TOPIC, open_store
 from tests.forge import damage

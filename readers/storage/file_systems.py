@@ -1,0 +1,148 @@
+"""The file system of each place, local or remote, and what patterns name there."""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import os
+import re
+import stat
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from pathlib import Path
+
+from readers.model.errors import NotAStore, UnreadableFile
+from readers.model.findings import as_text
+from readers.storage.places import Entry, Files, is_uri, joined, name_of, normalised, uri_of
+
+_MAGIC = re.compile(r"[*?[]")
+
+
+_SNAPSHOTS_MAX = 16
+
+
+class LocalFiles:
+    """The files of this machine."""
+
+    def entries(self, directory: str) -> list[Entry]:
+        """What a directory holds."""
+        if "\0" in directory:  # a topic of damaged bytes: no file has such a name
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
+        with os.scandir(directory) as found:
+            entries = [_local_entry(entry) for entry in found]
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def list_whole(self, directory: str) -> None:
+        """Nothing: listing costs nothing here."""
+
+    def entry(self, place: str) -> Entry | None:
+        """What stands at a place."""
+        if "\0" in place:
+            return None
+        try:
+            status = Path(place).stat()
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return None
+            raise
+        is_directory, is_file = stat.S_ISDIR(status.st_mode), stat.S_ISREG(status.st_mode)
+        return Entry(name_of(place), place, is_directory, is_file, status.st_size)
+
+    def content(self, place: str, bytes_max: int) -> bytes | None:
+        """A small file's bytes."""
+        try:
+            descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for its writer
+        except FileNotFoundError:
+            return None
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise UnreadableFile(f"{as_text(place)} is not a file", file=as_text(place))
+            return file.read(min(bytes_max, status.st_size) + 1)  # a read takes the memory that it asks for
+
+
+def _local_entry(entry: os.DirEntry[str]) -> Entry:
+    try:
+        is_directory, is_file = entry.is_dir(), entry.is_file()
+        size_bytes = entry.stat().st_size if is_file else 0
+    except OSError:  # a broker expires files while it runs; a link may lead in a circle
+        return Entry(entry.name, entry.path, is_directory=False, is_file=False)
+    return Entry(entry.name, entry.path, is_directory, is_file, size_bytes, is_link=entry.is_symlink())
+
+
+_LOCAL = LocalFiles()
+
+
+_snapshots: OrderedDict[tuple[str, int], Files] = OrderedDict()
+
+
+def files_of(root: str, taken_time_ms: int) -> Files:
+    """The file system of a root; a remote one's listings are kept for as long as this snapshot of it is asked for."""
+    if not is_uri(root):
+        return _LOCAL
+    key = root, taken_time_ms
+    files = _snapshots.get(key)
+    if files is None:
+        from readers.storage.remote_files import RemoteFiles
+
+        files = _snapshots[key] = RemoteFiles(root)
+        if len(_snapshots) > _SNAPSHOTS_MAX:
+            _snapshots.popitem(last=False)
+    else:
+        _snapshots.move_to_end(key)
+    return files
+
+
+def expand(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
+    """The places that paths and patterns name; `*`, `?` and `[…]` stand for parts of one directory's name.
+
+    Shape:  local paths and URIs, `file://` as local paths. What has no pattern in it is given whether it exists or not,
+            and so is a local path that exists although it looks like a pattern.
+    Order:  as given, and each pattern's in the order of their names.
+    Raises: NotAStore for a pattern that nothing matches; BadRequest for credentials in a URI; UnreadableFile.
+    """
+    places: list[str] = []
+    for path in paths:
+        place = normalised(path)
+        body = uri_of(place).path if is_uri(place) else place
+        if not _MAGIC.search(body) or (not is_uri(place) and os.path.lexists(os.fspath(path))):
+            places.append(place)
+            continue
+        found = _matches(place)
+        if not found:
+            raise NotAStore(f"{place} matches no directory", file=place)
+        places.extend(found)
+    return places
+
+
+def _matches(pattern: str) -> list[str]:
+    """The directories that match a pattern, part by part; what stands before the first pattern is not looked at."""
+    is_remote = is_uri(pattern)
+    parts = [part for part in (uri_of(pattern).path if is_remote else pattern).split("/") if part]
+    fixed = next(number for number, part in enumerate(parts) if _MAGIC.search(part))
+    top = uri_of(pattern).at("") if is_remote else "/" if pattern.startswith("/") else "."
+    root = joined(top, *parts[:fixed])
+    files = files_of(root, time.time_ns())  # a snapshot of its own: what is listed is what is there now
+    found = [root]
+    for part in parts[fixed:]:
+        found = [place for directory in found for place in _step(files, directory, part)]
+    return found
+
+
+def _step(files: Files, directory: str, part: str) -> list[str]:
+    """What one part of a pattern names in a directory."""
+    try:
+        entries = files.entries(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {as_text(directory)}: {error.strerror}", file=directory) from error
+    is_hidden_meant = part.startswith(".")
+    return [
+        joined(directory, entry.name)
+        for entry in entries
+        if entry.is_directory
+        and (is_hidden_meant or not entry.name.startswith("."))
+        and fnmatch.fnmatchcase(entry.name, part)
+    ]

@@ -1,0 +1,80 @@
+"""One local file, open for reading: a snapshot of the length that it had."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from types import TracebackType
+
+from readers.model.errors import FileChanged, UnreadableFile
+
+
+class OpenFile:
+    """A file open for positioned reads within the length that the snapshot saw."""
+
+    #: Whether a read is a request: ranges that are known to come are then worth preparing.
+    is_remote = False
+
+    def __init__(self, file: str, size_bytes: int) -> None:
+        self.file = file
+        self.size_bytes = size_bytes
+        try:
+            self._descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise UnreadableFile(f"cannot open {file}: {error.strerror}", file=file) from error
+
+    def __enter__(self) -> OpenFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._descriptor)
+
+    def read(self, position_bytes: int, length_bytes: int) -> bytes:
+        """Exactly the bytes asked for, cut at the snapshot's length.
+
+        Raises: FileChanged if the file has become shorter; UnreadableFile if the system cannot read it.
+        """
+        wanted = max(0, min(length_bytes, self.size_bytes - position_bytes))
+        parts: list[bytes] = []
+        while wanted:
+            try:
+                part = os.pread(self._descriptor, wanted, position_bytes)
+            except OSError as error:
+                raise UnreadableFile(
+                    f"cannot read {self.file}: {error.strerror}", file=self.file, position_bytes=position_bytes
+                ) from error
+            if not part:
+                raise FileChanged(
+                    f"{self.file} became shorter while it was read",
+                    file=self.file, position_bytes=position_bytes, advice="read a copy, or try again",
+                )
+            parts.append(part)
+            wanted -= len(part)
+            position_bytes += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def prepare(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """These ranges (position, length) will be read next; nothing has to be done for that here."""
+
+    def next_data(self, position_bytes: int) -> int:
+        """Where the next bytes that are not a hole begin; the snapshot's length if there are none.
+
+        Segments are preallocated and often sparse: a hole is zeros that need not be read to be known.
+        """
+        try:
+            return min(os.lseek(self._descriptor, position_bytes, os.SEEK_DATA), self.size_bytes)
+        except OSError:  # no data after the position (ENXIO), or a file system that knows no holes
+            return self.size_bytes if _is_hole(self._descriptor, position_bytes) else position_bytes
+
+
+def _is_hole(descriptor: int, position_bytes: int) -> bool:
+    try:
+        return os.lseek(descriptor, position_bytes, os.SEEK_HOLE) == position_bytes
+    except OSError:
+        return False

@@ -1,0 +1,94 @@
+"""Where the bytes of results go: stdout, a terminal, or a file that is written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from readers.model.errors import UnreadableFile
+from rmqtx_cli.words import progress
+
+#: Permissions of what may hold bodies or keys of messages: nobody else reads it, unless its owner says so.
+PRIVATE = 0o600
+
+
+def is_stdout(output: Path | None) -> bool:
+    """Whether results go to stdout: no file is named, or `-`."""
+    return output is None or str(output) == "-"
+
+
+@contextmanager
+def open_stream(output: Path | None) -> Iterator[IO[bytes]]:
+    """Where the bytes of results go: stdout, or a file that is written whole or not at all.
+
+    Raises: UnreadableFile if the file cannot be written.
+    """
+    if output is None or is_stdout(output):
+        sys.stdout.flush()
+        yield cast("IO[bytes]", _Terminal()) if sys.stdout.isatty() else sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    with written_whole(output, mode=PRIVATE) as stream:
+        yield stream
+
+
+@contextmanager
+def written_whole(file: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """A stream that becomes the file when the block ends, atomically; after an error the file is as it was.
+
+    `mode`: the permissions of a new file, less the umask; one that is there keeps its own.
+    A pipe or device (`/dev/stdout`, a fifo) is written straight to: it has no name to keep clean.
+    Raises: UnreadableFile.
+    """
+    special = is_special(file)
+    temporary = file if special else file.with_name(f".{file.name}.{secrets.token_hex(8)}.tmp")
+    flags = os.O_WRONLY | os.O_CLOEXEC | (0 if special else os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
+    try:
+        with open(os.open(temporary, flags, mode), "wb") as stream:
+            if not special and file.exists():
+                os.fchmod(stream.fileno(), file.stat().st_mode & 0o777)
+            yield stream
+            if not special:
+                stream.flush()
+                os.fsync(stream.fileno())
+        if not special:
+            temporary.replace(file)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UnreadableFile(f"cannot write {file}: {error.strerror or error}", file=file) from error
+    finally:
+        if not special:
+            temporary.unlink(missing_ok=True)
+
+
+class OnTerminal:
+    """A stream whose bytes appear on a terminal."""
+
+
+class _Terminal(OnTerminal):
+    """A terminal that a bar of progress may be on: it goes before the first result comes."""
+
+    def write(self, data: bytes) -> int:
+        """Write bytes."""
+        progress.clear()
+        return sys.stdout.buffer.write(data)
+
+    def flush(self) -> None:
+        """Have what was written so far appear."""
+        sys.stdout.buffer.flush()
+
+
+def is_on_terminal(stream: object) -> bool:
+    """Whether bytes of a stream appear on a terminal; those of a file that is written from one do not."""
+    return isinstance(stream, OnTerminal)
+
+
+def is_special(file: Path) -> bool:
+    """Whether it is a pipe, a device or a directory: nothing with a name of its own."""
+    return file.exists() and not file.is_file()
