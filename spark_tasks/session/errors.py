@@ -37,6 +37,8 @@ _CAUSES = (
     ("Master must either be", "Spark does not know this master", _MASTERS),
     ("No module named 'readers'", "rmqtx is not installed where Spark's workers run", "install it there too"),
     ("No module named 'spark_tasks'", "rmqtx is not installed where Spark's workers run", "install it there too"),
+    *((f"No module named '{name}.", f"Spark's workers import another package named {name} before that of rmqtx",
+       "take it off their PYTHONPATH") for name in ("readers", "verdicts", "spark_tasks")),
     ("cancelled", "the Spark job was cancelled", None),
 )
 #: How lines begin that Spark's start-up writes whatever happens, or beside a line that says more.

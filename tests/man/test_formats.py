@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from readers.model.findings import KINDS
 from rmqtx_cli.manual.formats_page import BLOCK, drawing, filled, layouts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,6 +19,13 @@ NAMING = ("readers", "verdicts", "remoting", "repairs", "spark_tasks", "rmqtx_cl
 _ANCHOR = re.compile(r'<a id="([^"]+)"></a>')
 _CITED = re.compile(r"docs/formats/(\w+\.md)(?:#([\w-]+))?")
 _LINK = re.compile(r"\]\(([^)\s:#]*\.md)?(?:#([\w-]+))?\)")
+_FINDINGS = re.compile(r"^Findings: (.*?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
+#: Findings that no file has: of live brokers, and of rmqtx's own journal.
+_OF_NO_FILE = {
+    "dispatch-behind", "rocksdb-transactions", "prepared-unlisted", "prepared-unwalked", "index-off", "key-incomplete",
+    "index-unproven", "ops-unreadable", "entries-unread", "copies-missing", "foreign-unsearched", "receipt-torn",
+    "receipt-unreadable",
+}  # fmt: skip
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -80,3 +88,11 @@ def test_each_page_is_in_the_index() -> None:
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} - {"README.md"}
     assert {name for name in named if not name.startswith("..")} == pages
     assert max(count for name, count in named.items()) == 1
+
+
+def test_each_finding_is_on_the_page_of_its_structure() -> None:
+    named = {
+        code for page in PAGES for line in _FINDINGS.findall(page.read_text("utf-8"))
+        for code in re.findall(r"`([a-z-]+)`", line)
+    }  # fmt: skip
+    assert named == set(KINDS) - _OF_NO_FILE

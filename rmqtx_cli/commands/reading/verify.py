@@ -119,9 +119,9 @@ def command(
     truncate, skip or delete, by the rules of its version (--broker-version, else what the store tells of it). Exits
     with 1 where any of it is an error or a warning, or with --fail-on where a row fulfils that; notes are no failure.
     """
+    from readers.model.releases import parse_version
     from readers.model.tables import FINDINGS
     from readers.store.broker_conf import read_broker_conf
-    from readers.store.broker_settings import parse_version
     from rmqtx_cli.monitoring.verify_state import within_budget
     from rmqtx_cli.output.accounting import accounting
     from rmqtx_cli.output.listing import Listing

@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from readers.store.broker_settings import Version
+from readers.model.releases import Version
 from verdicts.check.check_rules import check_rules
 from verdicts.check.half_queue_check import play_round, play_rounds
 from verdicts.check.state import CheckSettings, CheckState, HalfCopy, Op
