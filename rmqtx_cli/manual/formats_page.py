@@ -1,4 +1,4 @@
-"""The byte diagrams of docs/formats/: every declared structure, drawn where a page has its block."""
+"""What is made in docs/formats/: each declared structure drawn where a page has its block, each change of a release."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from readers.model import releases
 from readers.model.layout import Layout
+from readers.model.releases import ALWAYS, Change, dotted
 from rmqtx_cli.pages.glossary import LAYOUT_MODULES, WIRE_MODULES, structures
 
 #: A block that `filled` writes: the name of a structure, then its drawing and its fields.
 BLOCK = re.compile(r"<!-- layout: (?P<name>\S+) -->\n.*?<!-- end -->", re.DOTALL)
+_RELEASES = re.compile(r"<!-- releases -->\n.*?<!-- end -->", re.DOTALL)
 _ROW_BYTES = 8
 _CELL_WIDTH = 12
 
@@ -33,7 +36,24 @@ def filled(text: str) -> str:
         lines = ["```", *drawing(layout), "```", "", *_fields(layout)]
         return "\n".join([f"<!-- layout: {layout.name} -->", *lines, "<!-- end -->"])
 
+    text = _RELEASES.sub(lambda _: "\n".join(["<!-- releases -->", *_changes(), "<!-- end -->"]), text)
     return BLOCK.sub(block, text)
+
+
+def _changes() -> Iterator[str]:
+    yield "| releases | what they do | known from |"
+    yield "|---|---|---|"
+    changes = [value for value in vars(releases).values() if isinstance(value, Change)]
+    for change in sorted(changes, key=lambda one: (one.since, one.until or ALWAYS)):
+        yield f"| {_span(change)} | {change.what} | {change.source} |"
+
+
+def _span(change: Change) -> str:
+    """Which releases do it, as people say it."""
+    words = "before " + dotted(change.until) if change.until else ""
+    if change.since != ALWAYS:
+        words = f"from {dotted(change.since)}" + (f", {words}" if words else "")
+    return words + "".join(f", but not {dotted(version)}" for version in change.but)
 
 
 def drawing(layout: Layout) -> Iterator[str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from readers.log.record_layout import RECORD
 from readers.model.findings import KINDS
+from readers.queues.consume_queue import SLOT
 from rmqtx_cli.manual.formats_page import BLOCK, drawing, filled, layouts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,3 +99,17 @@ def test_each_finding_is_on_the_page_of_its_structure() -> None:
         for code in re.findall(r"`([a-z-]+)`", line)
     }  # fmt: skip
     assert named == set(KINDS) - _OF_NO_FILE
+
+
+def test_the_example_is_a_record() -> None:
+    text = (DOCS / "formats" / "half_and_op.md").read_text("utf-8")
+    lines = text.partition('<a id="example"></a>')[2].split("```")[1].strip().splitlines()
+    data = bytes.fromhex("".join(re.match(r"(?:[0-9A-F]{2,} ?)+(?=  |$)", line)[0] for line in lines))  # type: ignore[index]
+    values = RECORD.unpack(data)
+    body = data[RECORD.size_bytes :][: values["body_length_bytes"]]
+    assert (values["length_bytes"], values["queue_offset"], body) == (len(data), 17, b"42,")
+    assert values["body_crc"] == zlib.crc32(body) & 0x7FFFFFFF
+    slot = SLOT.pack(commit_log_offset=12_288, record_length_bytes=len(data), tags_code=ord("d"))
+    begin = values["body_length_bytes"] + RECORD.size_bytes
+    assert data[begin + 1 :][: data[begin]] == b"RMQ_SYS_TRANS_OP_HALF_TOPIC"
+    assert slot.hex().upper() in text.replace(" ", "")
