@@ -117,8 +117,9 @@ UNREADABLE_IS_PASSED = Change(
     "a half that cannot be read does not end the round", _CHECK, since=(4, 9, 5), but=((5, 0, 0),)
 )
 AGE_MAY_EQUAL = Change(
-    "a half exactly as old as its time is still too young", f"{_CHECK}; the class files of 5.3.3 and 5.3.4", since=(5, 3, 4)
-)
+    "a half exactly as old as its time is still too young", f"{_CHECK}; the class files of 5.3.3 and 5.3.4",
+    since=(5, 3, 4),
+)  # fmt: skip
 OVERFLOW_TO_BEGIN = Change(
     "an offset behind the end of a queue that begins at 0 is corrected to 0, not to the end",
     "store/DefaultMessageStore.java getMessage", until=(4, 9, 4),
