@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 from readers.model import releases
@@ -59,14 +60,21 @@ def _span(change: Change) -> str:
 def drawing(layout: Layout) -> Iterator[str]:
     """Rows of eight bytes; a field that goes over the end of a row goes on as `…`, what has no fixed size follows."""
     yield " " * 4 + "".join(f"{number:<{_CELL_WIDTH}}" for number in range(_ROW_BYTES)).rstrip()
+    above: list[int] = []
     for begin in range(0, layout.size_bytes, _ROW_BYTES):
         cells = list(_cells(layout, begin))
-        border = "    " + "".join("+" + "-" * (width - 1) for _, width in cells) + "+"
-        yield border
+        edges = [0, *accumulate(width for _, width in cells)]
+        yield _border([*above, *edges])
         yield f"{begin:>3} " + "".join(f"| {label}".ljust(width) for label, width in cells) + "|"
-    yield border
+        above = edges
+    yield _border(above)
     if layout.variable:
         yield "  + " + ", ".join(f"{part.name} ({part.size})" for part in layout.variable)
+
+
+def _border(edges: list[int]) -> str:
+    """A line with a corner at each edge of the cells above and below it."""
+    return "    " + "".join("+" if column in edges else "-" for column in range(max(edges) + 1))
 
 
 def _cells(layout: Layout, begin: int) -> Iterator[tuple[str, int]]:
