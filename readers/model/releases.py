@@ -14,12 +14,13 @@ from readers.model.errors import BadRequest
 #: A release, 5.1.4 as (5, 1, 4).
 Version = tuple[int, int, int]
 ALWAYS: Version = (0, 0, 0)
+_ANY_NUMBER = 999
 
 #: The last known release of each line; of 3.x any number is taken, for some were released outside of Apache.
 LAST_OF_LINES: tuple[Version, ...] = (
-    (3, 0, 999), (3, 1, 999), (3, 2, 999), (3, 4, 999), (3, 5, 999), (4, 0, 0), (4, 1, 0), (4, 2, 0), (4, 3, 2),
-    (4, 4, 0), (4, 5, 2), (4, 6, 1), (4, 7, 1), (4, 8, 0), (4, 9, 8), (5, 0, 0), (5, 1, 4), (5, 2, 0), (5, 3, 4),
-    (5, 4, 0), (5, 5, 1),
+    (3, 0, _ANY_NUMBER), (3, 1, _ANY_NUMBER), (3, 2, _ANY_NUMBER), (3, 4, _ANY_NUMBER), (3, 5, _ANY_NUMBER),
+    (4, 0, 0), (4, 1, 0), (4, 2, 0), (4, 3, 2), (4, 4, 0), (4, 5, 2), (4, 6, 1), (4, 7, 1), (4, 8, 0), (4, 9, 8),
+    (5, 0, 0), (5, 1, 4), (5, 2, 0), (5, 3, 4), (5, 4, 0), (5, 5, 1),
 )  # fmt: skip
 #: The youngest release whose sources were read: what is not known of a broker is supposed to be as here.
 NEWEST_READ: Version = (5, 5, 0)
@@ -252,6 +253,11 @@ def parse_version(text: str) -> Version:
 def dotted(version: Version) -> str:
     """A version as people write it."""
     return ".".join(map(str, version))
+
+
+def release_text(known: Version) -> str:
+    """A known release as people write it; the last one of a line whose numbers are not known: the last 3.2."""
+    return f"the last {known[0]}.{known[1]}" if known[2] == _ANY_NUMBER else dotted(known)
 
 
 def release_before(version: Version) -> Version | None:
