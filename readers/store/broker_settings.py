@@ -13,9 +13,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from readers.model.errors import BadRequest
-from readers.store.paths import Version as Version
-from readers.store.store import HALF_TOPIC, Store
-from readers.store.version_signs import DISCARD_COPY_SINCE, VERSION_MARKS, at_least, at_most, rewritten_since, set_back
+from readers.model.releases import (
+    ALWAYS,
+    CHECKS_OF_15,
+    DISCARD_COPY,
+    HALF_TOPIC_DESIGN,
+    INTERVAL_OF_30_S,
+    LAST_BEFORE_OP_LISTS,
+    OP_LISTS,
+    TIME_OUT_OF_6_S,
+    Change,
+    Version,
+    dotted,
+    parse_version,
+    release_before,
+)
+from readers.store.store import Store
+from readers.store.version_signs import at_least, at_most, rewritten_since, set_back
 
 FROM_CONF = "broker.conf"
 FROM_BROKER = "the broker itself"
@@ -30,30 +44,21 @@ class _Setting:
     bits: int = 32
 
 
-_FIRST: Version = (0, 0, 0)
 #: Field of BrokerSettings → where it stands in the configuration, and its defaults. Source:
 #: docs/formats/store.md#segments, docs/formats/cursors.md#settings.
 _SETTINGS: dict[str, _Setting] = {
-    "transaction_time_out_ms": _Setting("transactionTimeOut", ((_FIRST, 3_000), ((4, 3, 1), 6_000)), 64),
-    "transaction_check_max": _Setting("transactionCheckMax", ((_FIRST, 5), ((4, 3, 1), 15))),
+    "transaction_time_out_ms": _Setting("transactionTimeOut", ((ALWAYS, 3_000), (TIME_OUT_OF_6_S.since, 6_000)), 64),
+    "transaction_check_max": _Setting("transactionCheckMax", ((ALWAYS, 5), (CHECKS_OF_15.since, 15))),
     "transaction_check_interval_ms": _Setting(
-        "transactionCheckInterval", ((_FIRST, 60_000), ((5, 1, 1), 30_000)), 64
+        "transactionCheckInterval", ((ALWAYS, 60_000), (INTERVAL_OF_30_S.since, 30_000)), 64
     ),
     "transaction_op_batch_interval_ms": _Setting(
-        "transactionOpBatchInterval", ((_FIRST, 0), ((5, 1, 0), 3_000)), 64
+        "transactionOpBatchInterval", ((ALWAYS, 0), (OP_LISTS.since, 3_000)), 64
     ),
-    "file_reserved_time_hours": _Setting("fileReservedTime", ((_FIRST, 72),)),
-    "max_hash_slots": _Setting("maxHashSlotNum", ((_FIRST, 5_000_000),)),
-    "max_index_entries": _Setting("maxIndexNum", ((_FIRST, 20_000_000),)),
+    "file_reserved_time_hours": _Setting("fileReservedTime", ((ALWAYS, 72),)),
+    "max_hash_slots": _Setting("maxHashSlotNum", ((ALWAYS, 5_000_000),)),
+    "max_index_entries": _Setting("maxIndexNum", ((ALWAYS, 20_000_000),)),
 }  # fmt: skip
-_OP_BATCHES_SINCE: Version = (5, 1, 0)
-#: The last known release of each line; of 3.x any number is taken, for some were released outside of Apache.
-_LAST_OF_LINES: tuple[Version, ...] = (
-    (3, 0, 999), (3, 1, 999), (3, 2, 999), (3, 4, 999), (3, 5, 999), (4, 0, 0), (4, 1, 0), (4, 2, 0), (4, 3, 2),
-    (4, 4, 0), (4, 5, 2), (4, 6, 1), (4, 7, 1), (4, 8, 0), (4, 9, 8), (5, 0, 0), (5, 1, 4), (5, 2, 0), (5, 3, 4),
-    (5, 4, 0), (5, 5, 1),
-)  # fmt: skip
-_BEFORE_OP_BATCHES: Version = (5, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +95,9 @@ class BrokerSettings:
         """The version as people write it, or what is known of it."""
         low, high = self.version_low, self.version_high
         if low is not None and low == high:
-            return _dotted(low)
-        parts = [] if low is None else [f"{_dotted(low)} or later"]
-        parts += [] if high is None else [f"{_dotted(high)} or earlier"]
+            return dotted(low)
+        parts = [] if low is None else [f"{dotted(low)} or later"]
+        parts += [] if high is None else [f"{dotted(high)} or earlier"]
         return " and ".join(parts) or "of an unknown version"
 
     def describe(self) -> str:
@@ -103,7 +108,7 @@ class BrokerSettings:
         causes = dict.fromkeys(self.origin[name] for name in ("version_low", "version_high") if name in self.origin)
         known = f"broker {self.version}" + (f" ({', '.join(causes)})" if causes else "")
         known += f", once {self.origin['once']}" if "once" in self.origin else ""
-        has_check = self.version_high is None or self.version_high >= VERSION_MARKS[f"consumequeue/{HALF_TOPIC}"]
+        has_check = self.version_high is None or HALF_TOPIC_DESIGN.holds(self.version_high)
         shown = list(_SETTINGS)[:5] if has_check else ["file_reserved_time_hours"]
         groups: dict[str, list[str]] = {}
         for name in shown:
@@ -147,11 +152,11 @@ def _settings(
     values: dict[str, Any] = {}
     for name, setting in _SETTINGS.items():
         values[name], origin[name] = _value(setting, conf, low, high)
-    batches, batches_why = _since(_OP_BATCHES_SINCE, low, high)
+    batches, batches_why = _since(OP_LISTS, low, high)
     if batches is False:  # the key means nothing to such a broker
         values["transaction_op_batch_interval_ms"] = 0
-        origin["transaction_op_batch_interval_ms"] = "brokers before 5.1.0 write ops at once"
-    copies, copies_why = _since(DISCARD_COPY_SINCE, low, high)
+        origin["transaction_op_batch_interval_ms"] = f"brokers before {dotted(OP_LISTS.since)} write ops at once"
+    copies, copies_why = _since(DISCARD_COPY, low, high)
     origin |= {"batches_ops": batches_why, "writes_discard_copy": copies_why}
     role = conf.get("brokerRole", "")
     is_given = role in ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
@@ -167,17 +172,6 @@ def _settings(
     )
 
 
-def parse_version(text: str) -> Version:
-    """A version as people or brokers write it: 5.1.4, 5.1.4-SNAPSHOT, V5_1_4; V4_2_0_SNAPSHOT, as 4.2.0 calls itself.
-
-    Raises: BadRequest.
-    """
-    match = re.match(r"[vV]?([0-9]{1,3})[._]([0-9]{1,3})(?:[._]([0-9]{1,3}))?(?:_SNAPSHOT)?(?![0-9._])", text.strip())
-    if match is None:
-        raise BadRequest(f"{text!r} is not a broker version", field="version", expected="5.1.4", actual=text)
-    return int(match[1]), int(match[2]), int(match[3] or 0)
-
-
 def given_version(store: Store, text: str) -> tuple[Version, str]:
     """The version that an operator names, and what is to be said of it.
 
@@ -188,32 +182,23 @@ def given_version(store: Store, text: str) -> tuple[Version, str]:
     exact = parse_version(text)
     known = release_before(exact)
     if known is None:
-        raise BadRequest(f"no broker {_dotted(exact)} is known", advice="write it like 5.1.4")
+        raise BadRequest(f"no broker {dotted(exact)} is known", advice="write it like 5.1.4")
     written = list(rewritten_since(store))
     if written and known < max(written)[0]:
         since, name = max(written)
         raise BadRequest(
             f"--broker-version {text.strip()} contradicts {store.root}: {name} is as brokers write it since "
-            f"{_dotted(since)}, whenever they run", advice="leave it out, or name the version that wrote it last",
+            f"{dotted(since)}, whenever they run", advice="leave it out, or name the version that wrote it last",
         )
-    origins = ["given"] if known == exact else [f"given as {_dotted(exact)}, which is not known here"]
+    origins = ["given"] if known == exact else [f"given as {dotted(exact)}, which is not known here"]
     low, high, origin = _bounds(store, None, None, None)
     if "once" in origin:
         origins.append(f"once it was {origin['once']}")
     elif low is not None and known < low:
-        origins.append(f"once it was {_dotted(low)} or later: {origin['version_low']}")
+        origins.append(f"once it was {dotted(low)} or later: {origin['version_low']}")
     if high is not None and known > high:
-        origins.append(f"the last one was {_dotted(high)} or earlier: {origin['version_high']}")
+        origins.append(f"the last one was {dotted(high)} or earlier: {origin['version_high']}")
     return known, ", ".join(origins)
-
-
-def release_before(version: Version) -> Version | None:
-    """The version itself where it is a known release, else the newest known one before it; None before 3.0."""
-    lines = [line for line in _LAST_OF_LINES if line[:2] <= version[:2]]
-    if not lines:
-        return None
-    last = max(lines)
-    return version if version[:2] == last[:2] and version <= last else last
 
 
 # --- version ---------------------------------------------------------------------------------------------------------
@@ -228,18 +213,18 @@ def _bounds(
     least = list(at_least(store))
     most = list(at_most(store))
     if discard_topic_seen:
-        least.append((DISCARD_COPY_SINCE, "records of the discard topic"))
+        least.append((DISCARD_COPY.since, "records of the discard topic"))
     if batches_ops_seen:
-        least.append((_OP_BATCHES_SINCE, "op messages with lists"))
+        least.append((OP_LISTS.since, "op messages with lists"))
     elif batches_ops_seen is False:
-        most.append((_BEFORE_OP_BATCHES, "op messages of single numbers"))
+        most.append((LAST_BEFORE_OP_LISTS, "op messages of single numbers"))
     origin: dict[str, str] = {}
     low = high = None
     if least:
         low, origin["version_low"] = max(least, key=lambda found: found[0])
     back = None if low is None else set_back(store, low)
     if low is not None and back is not None:
-        origin = {"once": f"{_dotted(low)} or later ({origin['version_low']})"}
+        origin = {"once": f"{dotted(low)} or later ({origin['version_low']})"}
         low, most = None, [back, *most]
         if written := list(rewritten_since(store)):
             low, origin["version_low"] = max(written, key=lambda found: found[0])
@@ -250,13 +235,11 @@ def _bounds(
     return low, high, origin
 
 
-def _since(version: Version, low: Version | None, high: Version | None) -> tuple[bool | None, str]:
+def _since(change: Change, low: Version | None, high: Version | None) -> tuple[bool | None, str]:
     """Whether the broker has what came with a version, and why."""
-    if low is not None and low >= version:
-        return True, f"brokers from {_dotted(version)}"
-    if high is not None and high < version:
-        return False, f"brokers before {_dotted(version)}"
-    return None, f"not known: it came with {_dotted(version)}"
+    known = change.between(low, high)
+    words = "not known: it came with" if known is None else "brokers from" if known else "brokers before"
+    return known, f"{words} {dotted(change.since)}"
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -288,10 +271,10 @@ def _default(setting: _Setting, low: Version | None, high: Version | None) -> tu
     if len(setting.defaults) == 1:
         return value, "default"
     if len(possible) > 1:
-        return value, f"assumed, default of {_dotted(since)} or later ({possible[0][1]} before)"
-    if since == _FIRST:
-        return value, f"default before {_dotted(setting.defaults[1][0])}"
-    return value, f"default of {_dotted(since)} or later"
+        return value, f"assumed, default of {dotted(since)} or later ({possible[0][1]} before)"
+    if since == ALWAYS:
+        return value, f"default before {dotted(setting.defaults[1][0])}"
+    return value, f"default of {dotted(since)} or later"
 
 
 def conf_integer(conf: Mapping[str, str], key: str, default: int, bits: int) -> int:
@@ -309,7 +292,3 @@ def _java_integer(text: str, bits: int) -> int | None:
         return None
     number = int(text)
     return number if -(1 << bits - 1) <= number < 1 << bits - 1 else None
-
-
-def _dotted(version: Version) -> str:
-    return ".".join(map(str, version))

@@ -10,6 +10,7 @@ from readers.model.errors import FileChanged, UnreadableFile
 from readers.model.findings import Finding
 from readers.model.layout import Field, Layout
 from readers.model.reading import Coverage, Reading
+from readers.model.releases import CHECKPOINT_CONFIRMED, CHECKPOINT_OF_MASTER, CHECKPOINT_OF_QUEUES, dotted
 from readers.model.tables import CHECKPOINT
 from readers.storage.opening import open_file
 from readers.store.store import Store
@@ -21,9 +22,12 @@ CHECKPOINT_FIELDS = Layout(
         Field("physic_msg_time_ms", "q", "store time of the last flushed commit-log record", "ms"),
         Field("logics_msg_time_ms", "q", "store time of the last record in the consume queues", "ms"),
         Field("index_msg_time_ms", "q", "store time of the last entry in the last completed index file", "ms"),
-        Field("master_flushed_offset", "q", "slave: how far its master had flushed", "byte", since="5.0.0"),
-        Field("confirm_offset", "q", "commit log confirmed by the replicas", "byte", since="5.1.1"),
-        Field("logics_offset", "q", "the last record in flushed consume queues", "byte", since="5.5.0"),
+        Field("master_flushed_offset", "q", "slave: how far its master had flushed", "byte",
+              since=dotted(CHECKPOINT_OF_MASTER.since)),
+        Field("confirm_offset", "q", "commit log confirmed by the replicas", "byte",
+              since=dotted(CHECKPOINT_CONFIRMED.since)),
+        Field("logics_offset", "q", "the last record in flushed consume queues", "byte",
+              since=dotted(CHECKPOINT_OF_QUEUES.since)),
     ),
     48,
     "store/StoreCheckpoint.java, docs/formats/store.md#checkpoint",

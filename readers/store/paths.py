@@ -9,9 +9,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-Version = tuple[int, int, int]
-
-ALWAYS: Version = (0, 0, 0)
+from readers.model.releases import (
+    ALWAYS,
+    CONSUMER_FILTER,
+    LAST_OF_3_1,
+    LIGHT_CURSORS_LOADED,
+    LIGHT_CURSORS_WRITTEN,
+    ROCKSDB_TRANSACTIONS,
+    STATE_TABLE,
+    STORE_LOCK,
+    TIMERS,
+    Version,
+)
 
 
 class StorePath(NamedTuple):
@@ -45,10 +54,11 @@ PATHS: tuple[StorePath, ...] = (
     StorePath("index/", ALWAYS, "the key index"),
     StorePath("checkpoint", ALWAYS, "until when what is flushed"),
     StorePath("abort", ALWAYS, "there while a broker runs; its process in it since 5.0.0"),
-    StorePath("lock", (4, 0, 0), "held by the running broker"),
-    StorePath("timerwheel", (5, 0, 0), "timers by second; `timerwheel.N` a snapshot (timerWheelSnapshotFlush, 5.3.4+)",
+    StorePath("lock", STORE_LOCK.since, "held by the running broker"),
+    StorePath("timerwheel", TIMERS.since,
+              "timers by second; `timerwheel.N` a snapshot (timerWheelSnapshotFlush, 5.3.4+)",
               "timerWheelEnable=true, the default", is_mark=True),
-    StorePath("timerlog/", (5, 0, 0), "what the timers are", "timerWheelEnable=true"),
+    StorePath("timerlog/", TIMERS.since, "what the timers are", "timerWheelEnable=true"),
     StorePath("compaction/", (5, 1, 0), "compacted topics", "enableCompaction=true, the default"),
     StorePath("compaction/position-checkpoint", (5, 1, 0), "how far compaction has come", is_mark=True),
     StorePath("epochFileCheckpoint", (5, 0, 0), "from where on each master wrote", "enableControllerMode=true",
@@ -56,24 +66,24 @@ PATHS: tuple[StorePath, ...] = (
     StorePath("brokerIdentity", (5, 1, 1), "the replica's number; `brokerIdentity-temp` while it is applied for",
               "enableControllerMode=true", "storePathBrokerIdentity", is_mark=True),
     StorePath("kvStore/", (5, 3, 2), "RocksDB: pop receipts", "popConsumerKVServiceInit=true"),
-    StorePath("rocksdbstore", (5, 4, 0), "RocksDB: transactions, timers and index by their settings; made by every "
-              "broker", is_mark=True),
+    StorePath("rocksdbstore", ROCKSDB_TRANSACTIONS.since,
+              "RocksDB: transactions, timers and index by their settings; made by every broker", is_mark=True),
     StorePath("tiered_index_file/", (5, 1, 0), "index of the tiered store", "messageStorePlugIn"),
-    StorePath("transaction/statetable/, transaction/redolog/", (3, 0, 0), "the transaction state table",
-              until=(3, 1, 9)),
+    StorePath("transaction/statetable/, transaction/redolog/", STATE_TABLE.since, "the transaction state table",
+              until=LAST_OF_3_1),
     StorePath("config/topics.json", ALWAYS, "topics"),
     StorePath("config/consumerOffset.json", ALWAYS, "cursors of all groups and of the check", "enableLmq=false, and "
               "cursors not in RocksDB"),
-    StorePath("config/lmqConsumerOffset.json", (4, 9, 3), "the same cursors, and light groups'; 4.9.3 writes it and "
-              "never reads it", "enableLmq=true"),
+    StorePath("config/lmqConsumerOffset.json", LIGHT_CURSORS_WRITTEN.since,
+              "the same cursors, and light groups'; 4.9.3 writes it and never reads it", "enableLmq=true"),
     StorePath("config/subscriptionGroup.json", ALWAYS, "groups"),
-    StorePath("config/consumerFilter.json", (4, 0, 0), "filters of groups"),
+    StorePath("config/consumerFilter.json", CONSUMER_FILTER.since, "filters of groups"),
     StorePath("config/delayOffset.json", ALWAYS, "how far each delay level has come"),
     StorePath("config/topicQueueMapping.json", (5, 0, 0), "static topics", is_mark=True),
     StorePath("config/consumerOrderInfo.json", (5, 0, 0), "pop in order", is_mark=True),
     StorePath("config/messageRequestMode.json", (5, 0, 0), "pop or pull, by group"),
-    StorePath("config/timercheck", (5, 0, 0), "how far the timers have come", "timerWheelEnable=true", is_mark=True),
-    StorePath("config/timermetrics", (5, 0, 0), "timers by topic", "timerWheelEnable=true", is_mark=True),
+    StorePath("config/timercheck", TIMERS.since, "how far the timers have come", "timerWheelEnable=true", is_mark=True),
+    StorePath("config/timermetrics", TIMERS.since, "timers by topic", "timerWheelEnable=true", is_mark=True),
     StorePath("config/transactionMetrics", (5, 2, 0), "open transactions by topic, as the broker counts them",
               is_mark=True),
     StorePath("config/tieredStoreMetadata.json", (5, 1, 0), "files of the tiered store", "messageStorePlugIn"),
@@ -102,8 +112,7 @@ class CursorFile(NamedTuple):
     written_since: Version | None = None
 
 
-#: Real brokers: 4.9.3 has no constructor by which its JSON library could read the second one; 4.9.4 to 5.5.0 do.
 CURSOR_FILES: tuple[CursorFile, ...] = (
     CursorFile("consumerOffset.json", "enableLmq=false", ALWAYS),
-    CursorFile("lmqConsumerOffset.json", "enableLmq=true", (4, 9, 4), (4, 9, 3)),
+    CursorFile("lmqConsumerOffset.json", "enableLmq=true", LIGHT_CURSORS_LOADED.since, LIGHT_CURSORS_WRITTEN.since),
 )

@@ -11,37 +11,54 @@ from collections.abc import Iterator
 from typing import Any
 
 from readers.model.errors import BadText, UnreadableFile
+from readers.model.releases import (
+    CHECKPOINT_CONFIRMED,
+    CHECKPOINT_OF_MASTER,
+    CHECKPOINT_OF_QUEUES,
+    CONSUMER_FILTER,
+    CURSORS_HAVE_VERSION,
+    DISCARD_COPY,
+    HALF_TOPIC_DESIGN,
+    KEY_TOPIC_AGAIN,
+    KEY_TOPIC_OF_4_3_0,
+    LAST_OF_3,
+    LAST_OF_3_1,
+    LAST_OF_4,
+    LAST_OF_FIRST_JSON,
+    PROCESS_IN_ABORT,
+    REPLY_TOPIC,
+    ROCKSDB_TRANSACTIONS,
+    SCHEDULE_TOPIC_DECLARED,
+    STATE_TABLE,
+    STORE_LOCK,
+    SYSTEM_TOPICS,
+    TOPIC_FLAGS,
+    Version,
+)
 from readers.store.checkpoint import checkpoint_values
 from readers.store.cursor_files import Chosen, chosen_cursor_file
 from readers.store.fastjson import read_config, read_text
-from readers.store.paths import CURSOR_FILES, PATHS, Version
+from readers.store.paths import CURSOR_FILES, PATHS
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
 
-DISCARD_COPY_SINCE: Version = (4, 5, 2)
-#: What 4.3.0 alone called the topic that new ones are modelled on; before and after it was TBW102.
+#: See `KEY_TOPIC_OF_4_3_0`.
 _KEY_TOPIC_4_3_0 = "AUTO_CREATE_TOPIC_KEY"
 #: Files and directories that brokers make from some version on, whatever is in them.
 VERSION_MARKS: dict[str, Version] = {
     **{one.path: one.since for one in PATHS if one.is_mark},
-    f"consumequeue/{DISCARD_TOPIC}": DISCARD_COPY_SINCE,
-    f"consumequeue/{HALF_TOPIC}": (4, 3, 0),
+    f"consumequeue/{DISCARD_TOPIC}": DISCARD_COPY.since,
+    f"consumequeue/{HALF_TOPIC}": HALF_TOPIC_DESIGN.since,
 }
 #: Marks of the brokers before 4.3. Seen: 3.1.4 has the state table; 3.2.6 puts topicSysFlag into topics.json, 3.1.4
 #: does not; both misspell the time of a dataVersion, 4.2.0 does not; 4.2.0 makes the files, 3.2.6 does not.
 _OLD_MARKS: dict[str, Version] = {
-    "transaction/statetable": (3, 0, 0),
-    "transaction/redolog": (3, 0, 0),
-    "config/consumerFilter.json": (4, 0, 0),
+    "transaction/statetable": STATE_TABLE.since,
+    "transaction/redolog": STATE_TABLE.since,
+    "config/consumerFilter.json": CONSUMER_FILTER.since,
 }
-_TOPIC_FLAG, _TOPIC_FLAG_SINCE = "topicSysFlag", (3, 2, 0)
+_TOPIC_FLAG = "topicSysFlag"
 #: A word in config/topics.json of brokers before 4.0.
 MISSPELT_TIME = "timestatmp"
-#: The last releases before what follows them changed.
-_LAST_3_1: Version = (3, 1, 9)
-_LAST_3: Version = (3, 9, 9)
-_LAST_4: Version = (4, 9, 8)
-#: The last release whose JSON library is the first fastjson.
-_LAST_OF_FIRST_JSON: Version = (5, 3, 4)
 
 
 def at_least(store: Store) -> Iterator[tuple[Version, str]]:
@@ -56,16 +73,17 @@ def at_least(store: Store) -> Iterator[tuple[Version, str]]:
         if store.has(*name.split("/")):
             yield since, name
     if store.size_bytes("lock"):  # an empty one is what rmqtx leaves in a store that had none
-        yield (4, 0, 0), "lock"
+        yield STORE_LOCK.since, "lock"
     for file in CURSOR_FILES:
         if file.written_since and store.has("config", file.name):
             yield file.written_since, f"config/{file.name}"
     if _has_topic_flags(store):
-        yield _TOPIC_FLAG_SINCE, "config/topics.json"
+        yield TOPIC_FLAGS.since, "config/topics.json"
     values = checkpoint_values(store)
     # a zero says nothing: brokers on their own (no controller, no slave) leave these at zero
     for name, since in {
-        "master_flushed_offset": (5, 0, 0), "confirm_offset": (5, 1, 1), "logics_offset": (5, 5, 0),
+        "master_flushed_offset": CHECKPOINT_OF_MASTER.since, "confirm_offset": CHECKPOINT_CONFIRMED.since,
+        "logics_offset": CHECKPOINT_OF_QUEUES.since,
     }.items():  # fmt: skip
         if values.get(name):
             yield since, "checkpoint"
@@ -78,9 +96,9 @@ def rewritten_since(store: Store) -> Iterator[tuple[Version, str]]:
     """The same, of files that every broker rewrites while it runs: no older one has run since."""
     chosen = chosen_cursor_file(store)
     if isinstance(chosen.config.value, dict) and "dataVersion" in chosen.config.value:
-        yield (5, 0, 0), f"config/{chosen.file.name}"
+        yield CURSORS_HAVE_VERSION.since, f"config/{chosen.file.name}"
     if store.size_bytes("abort"):
-        yield (5, 0, 0), "abort"
+        yield PROCESS_IN_ABORT.since, "abort"
 
 
 def at_most(store: Store) -> Iterator[tuple[Version, str]]:
@@ -90,32 +108,32 @@ def at_most(store: Store) -> Iterator[tuple[Version, str]]:
     """
     chosen = chosen_cursor_file(store)
     if _has_no_version(chosen):
-        yield _LAST_4, f"config/{chosen.file.name}"
+        yield LAST_OF_4, f"config/{chosen.file.name}"
     if store.size_bytes("abort") == 0:
-        yield _LAST_4, "abort"
+        yield LAST_OF_4, "abort"
     data_version = _object(store, "topics.json").get("dataVersion")
     if isinstance(data_version, dict) and MISSPELT_TIME in data_version:
-        yield _LAST_3 if _has_topic_flags(store) else _LAST_3_1, "config/topics.json"
+        yield LAST_OF_3 if _has_topic_flags(store) else LAST_OF_3_1, "config/topics.json"
     topics = _topics(store)
     if _KEY_TOPIC_4_3_0 in topics and "TBW102" not in topics:
-        yield (4, 3, 0), "config/topics.json"
+        yield KEY_TOPIC_OF_4_3_0.since, "config/topics.json"
 
 
 def _topics_since(topics: set[str]) -> Iterator[Version]:
     """What topics that brokers make by themselves say."""
     if ROCKSDB_HALF_TOPIC in topics:
-        yield 5, 4, 0
+        yield ROCKSDB_TRANSACTIONS.since
     if any(topic.startswith(("rmq_sys_REVIVE_LOG_", "rmq_sys_SYNC_BROKER_MEMBER_")) for topic in topics):
-        yield 5, 0, 0
+        yield SYSTEM_TOPICS.since
     if SCHEDULE_TOPIC in topics:
-        yield 4, 7, 1
+        yield SCHEDULE_TOPIC_DECLARED.since
     suffix = "_REPLY_TOPIC"  # of the cluster, which has a topic too
     if any(topic.endswith(suffix) and topic.removesuffix(suffix) in topics for topic in topics):
-        yield 4, 6, 0
+        yield REPLY_TOPIC.since
     if DISCARD_TOPIC in topics:
-        yield DISCARD_COPY_SINCE
+        yield DISCARD_COPY.since
     if HALF_TOPIC in topics and "TBW102" in topics and _KEY_TOPIC_4_3_0 not in topics:
-        yield 4, 3, 1
+        yield KEY_TOPIC_AGAIN.since
 
 
 def _object(store: Store, name: str) -> dict[str, Any]:
@@ -139,12 +157,12 @@ def set_back(store: Store, once: Version) -> tuple[Version, str] | None:
     another JSON library, which puts the first queue of a group behind its brace. Of a broker that was killed it may
     still be the file of the one before it; then what the younger one made must be older than the file.
     """
-    if once <= _LAST_4:
+    if once <= LAST_OF_4:
         return None
     if any(store.has("config", name, "CURRENT") for name in ("consumerOffsets", "metadata", "rdb")):
         return None  # a broker that keeps its cursors there leaves the file as it was
     chosen = chosen_cursor_file(store)
-    high = _LAST_4 if _has_no_version(chosen) else _LAST_OF_FIRST_JSON if _is_of_first_json(store, chosen) else None
+    high = LAST_OF_4 if _has_no_version(chosen) else LAST_OF_FIRST_JSON if _is_of_first_json(store, chosen) else None
     if high is None or high >= once or any(since > high for since, _ in rewritten_since(store)):
         return None
     if (store.aborted or store.in_use) and not _are_older(store, high, chosen):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from readers.model.errors import RmqtxError
-from readers.store.broker_settings import Version, parse_version
+from readers.model.releases import Version, parse_version
 from remoting.connections.client import Client
 from remoting.connections.connection import Request, Value
 from remoting.protocol.answers import Answer, ClientConnection, Pulled, QueueSlot, QueueSlots

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from readers.model.releases import PREPARED_NEVER_ASKED
 from remoting.live.queues import OpsUnreadable
 from remoting.live.store_facts import LiveStore
 from remoting.live.witnesses import LiveWitnesses
 from verdicts.check.check_rules import check_rules, supposed_version
 from verdicts.deadlines.foretelling import of_window
 from verdicts.model.foretold import ASKED_FOR_EVER, NEVER_ASKED, SLAVE, Foretold, Why
-from verdicts.transactions.design_tables import NEVER_ASK_SINCE
 
 IN_ROCKSDB = Why(
     "how often it was asked stands in the broker's RocksDB table, which no request reads", is_known=False
@@ -25,7 +25,8 @@ def foretold_of_live(facts: LiveStore, source: LiveWitnesses) -> Foretold:
     Raises: Unreachable, NoAnswer, Refused.
     """
     if not facts.has_half_topic:
-        asks = (facts.settings.version_low or NEVER_ASK_SINCE) < NEVER_ASK_SINCE
+        low = facts.settings.version_low
+        asks = low is not None and not PREPARED_NEVER_ASKED.holds(low)
         return Foretold(is_running=True, why=ASKED_FOR_EVER if asks else NEVER_ASKED)
     if facts.is_slave:
         return Foretold(is_running=True, why=SLAVE)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from readers.model.errors import BadRequest
 from readers.model.findings import Finding
-from readers.store.broker_settings import BrokerSettings, Version, settings_of_broker
+from readers.model.releases import ANY_QUERY_SPAN, HALF_TOPIC_DESIGN, ROCKSDB_TRANSACTIONS, Version
+from readers.store.broker_settings import BrokerSettings, settings_of_broker
 from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC
 from remoting.connections.broker import Broker
 from remoting.live.queues import first_kept
@@ -19,11 +20,7 @@ from verdicts.model.verdict_inputs import ForeignDecision, MissingRange, StoreVi
 _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
 #: How long after its start a broker may still be recovering.
 _START_MS = 60_000
-_ROCKSDB_TRANSACTIONS_SINCE = (5, 4, 0)
 _EVERYWHERE = (0, (1 << 63) - 1)
-#: Brokers from here on have half and op topics; asking earlier ones for them makes queues of these in their memory.
-HALF_TOPIC_SINCE: Version = (4, 3, 0)
-_ANY_QUERY_SPAN_SINCE: Version = (3, 2, 0)
 _QUERY_SPAN_HOURS = 73
 
 
@@ -76,7 +73,7 @@ class LiveStore:
     @property
     def has_half_topic(self) -> bool:
         """Whether its version keeps half messages in a queue; earlier ones have prepared records, which are in none."""
-        return (self.settings.version_low or HALF_TOPIC_SINCE) >= HALF_TOPIC_SINCE
+        return self.settings.version_low is None or HALF_TOPIC_DESIGN.holds(self.settings.version_low)
 
     @property
     def is_slave(self) -> bool:
@@ -121,7 +118,8 @@ def live_store(broker: Broker) -> LiveStore:
     """
     half_cursor = op_cursor = None
     half_begin = half_end = op_begin = 0
-    has_half_topic = broker.version() >= HALF_TOPIC_SINCE
+    # asking earlier brokers for half and op topics makes queues of these in their memory
+    has_half_topic = HALF_TOPIC_DESIGN.holds(broker.version())
     if has_half_topic:
         half_cursor = broker.consumer_offset(CHECK_GROUP, HALF_TOPIC)
         op_cursor = broker.consumer_offset(CHECK_GROUP, OP_TOPIC)
@@ -175,7 +173,7 @@ def rocksdb_range(broker: Broker, version: Version | None, topic: str, *, is_nee
     Units:  queue offsets, the second excluded.
     Raises: Refused, Unreachable, NoAnswer.
     """
-    if version is not None and version < _ROCKSDB_TRANSACTIONS_SINCE:
+    if version is not None and not ROCKSDB_TRANSACTIONS.holds(version):
         return 0, 0
     try:
         begin, end = broker.min_offset(topic), broker.max_offset(topic)
@@ -194,7 +192,7 @@ def _log_file_bytes(conf: dict[str, str]) -> int:
 
 def _query_span_ms(conf: dict[str, str], settings: BrokerSettings) -> int | None:
     """3.1.4 refuses to look for a key over more than queryMessageMaxTimeSpan hours; 3.2.6 and later take any time."""
-    if (settings.version_low or HALF_TOPIC_SINCE) >= _ANY_QUERY_SPAN_SINCE:
+    if settings.version_low is None or ANY_QUERY_SPAN.holds(settings.version_low):
         return None
     hours = conf.get("queryMessageMaxTimeSpan", "")
     return (int(hours) if hours.isdecimal() and int(hours) else _QUERY_SPAN_HOURS) * 3_600_000

@@ -21,6 +21,7 @@ from readers.log.properties import TRANSACTION_ID
 from readers.log.record_block import Block
 from readers.log.transaction_records import is_delayed_half, ops_of
 from readers.model.findings import Finding
+from readers.model.releases import TIMERS
 from readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
@@ -46,7 +47,6 @@ from verdicts.model.witnesses import Witnesses
 
 #: Identity → real topic, as `verdicts.audit.lookups` has it.
 Named = dict[str, str | None]
-_TIMER_SINCE = (5, 0, 0)
 
 
 class LiveWitnesses:
@@ -378,7 +378,8 @@ class LiveWitnesses:
             if topic is not None and topic not in (HALF_TOPIC, ROCKSDB_HALF_TOPIC):
                 by_topic[topic].append(name)
         waiting = {SCHEDULE_TOPIC: set(self._facts.scheduled)} if self._facts.scheduled else {}
-        if (self._facts.settings.version_low or _TIMER_SINCE) >= _TIMER_SINCE:
+        low = self._facts.settings.version_low
+        if low is None or TIMERS.holds(low):
             waiting[TIMER_TOPIC] = {0}
         for topic, names in by_topic.items():
             self._reads.read_topic(topic, places[topic], names, since_ms)

@@ -17,7 +17,7 @@ from typing import Any
 from readers.cursors.cursors import check_cursors
 from readers.model.errors import RmqtxError
 from readers.model.findings import Finding
-from readers.store.broker_settings import Version
+from readers.model.releases import PREPARED_NEVER_ASKED, PROCESS_IN_ABORT
 from readers.store.store import OWN_ABORT, Store
 from remoting.producer.unique_keys import UniqueKeys
 from remoting.protocol.answers import Answer
@@ -49,9 +49,7 @@ from repairs.records.record_writer import (
 from repairs.records.rocksdb_records import checks_in_table, rocksdb_final_of, rocksdb_half_of, rocksdb_op_of
 from verdicts.audit.lookups import lookup
 from verdicts.evidence.store_facts import SettingsOf
-from verdicts.transactions.design_tables import NEVER_ASK_SINCE
 
-_PROCESS_IN_ABORT_SINCE: Version = (5, 0, 0)
 _PROPERTY_CRC = "enabledAppendPropCRC"
 
 
@@ -97,9 +95,9 @@ class FileMedium:
         self._topics = topic_table(store)
         self._version = version
         # A 5.x broker writes its process into the file, a 4.x one nothing; that it is there is all that counts.
-        abort: bytes | None = OWN_ABORT if version >= _PROCESS_IN_ABORT_SINCE else b""
+        abort: bytes | None = OWN_ABORT if PROCESS_IN_ABORT.holds(version) else b""
         #: Whether what is appended is entered into queues and tables here, and not by the broker when it starts.
-        self._enters_itself = version < NEVER_ASK_SINCE and not store.aborted
+        self._enters_itself = not PREPARED_NEVER_ASKED.holds(version) and not store.aborted
         if self._enters_itself:
             abort = None
         self._tail = LogTail(
@@ -293,7 +291,7 @@ class FileMedium:
         steps = self._tail.change_set().steps
         if self._enters_itself:
             steps += (Barrier(), *entering_steps(self._store, self._tail.placed, self._conf))
-        elif self._version < NEVER_ASK_SINCE:
+        elif not PREPARED_NEVER_ASKED.holds(self._version):
             steps += (Barrier(), *slot_states(self._store, self._tail.placed))
         return ChangeSet(steps)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from readers.model.errors import FormatError, StoreInUse, UnsafeStore
-from readers.store.broker_settings import BrokerSettings, Version, broker_settings
+from readers.model.releases import STORE_LOCK, Version
+from readers.store.broker_settings import BrokerSettings, broker_settings
 from readers.store.fastjson import read_config
 from readers.store.store import (
     DISCARD_TOPIC,
@@ -20,7 +21,7 @@ from readers.store.store import (
     Store,
 )
 from repairs.acts.situation import Situation
-from repairs.changes.brokers_without_lock import LOCK_SINCE, require_not_mapped
+from repairs.changes.brokers_without_lock import require_not_mapped
 from repairs.changes.in_progress_mark import require_nothing_begun
 from repairs.receipts.plan_file import ACTIONS
 from repairs.records.prepared_records import commit_record_of
@@ -39,7 +40,7 @@ def require_changeable(store: Store, settings: BrokerSettings, conf: Mapping[str
     """
     require_stopped_master(store, settings, conf)
     version = _version(store, settings)
-    if min(version, broker_settings(store).version_low or version) < LOCK_SINCE:
+    if not STORE_LOCK.holds(min(version, broker_settings(store).version_low or version)):
         require_not_mapped(store)
     return version
 

@@ -6,20 +6,14 @@ Each takes the situation as it is now and what is wished.
 from __future__ import annotations
 
 from readers.log.record_layout import COMPRESSED
+from readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, RESUME_BREAKS_COMPRESSED, RESUME_REQUEST, dotted
 from repairs.acts.request import Wish
 from repairs.acts.rocksdb_halves import is_in_rocksdb, offset_marks
 from repairs.acts.situation import Situation
-from verdicts.transactions.design_tables import REFUSE_PREPARED_SINCE
 from verdicts.transactions.states_and_advice import OPEN_OR_DROPPED
 
 Found = tuple[str, str] | None
 
-#: Where a resume does not answer, and where it breaks what is compressed. Source: docs/formats/half_and_op.md#resume.
-RESUME_SINCE = (4, 5, 2)
-RESUME_KEEPS_COMPRESSED_SINCE = (5, 3, 2)
-#: The same of the check, as it puts copies back. Source: docs/formats/half_and_op.md#check,
-#: docs/formats/half_and_op.md#inflated-copy.
-CHECK_KEEPS_COMPRESSED_SINCE = (4, 6, 0)
 _HOUR_MS = 3_600_000
 
 
@@ -63,12 +57,12 @@ def prepared_record(situation: Situation, wish: Wish) -> Found:
             "nothing to do: a second decision changes nothing in the broker's table",
         )
     version = situation.around.version
-    if situation.around.is_of_files or version is None or version < REFUSE_PREPARED_SINCE:
+    if situation.around.is_of_files or version is None or not HALF_TOPIC_DESIGN.holds(version):
         return None  # of a plan made from files its broker is asked when it is applied
-    dotted = ".".join(map(str, version))
     return (
-        f"{what}, and broker {dotted} cannot decide those: a commit ends in a NumberFormatException (no REAL_QID), a "
-        f"rollback would write an op message with number {record.queue_offset}, which hides another half message",
+        f"{what}, and broker {dotted(version)} cannot decide those: a commit ends in a NumberFormatException "
+        f"(no REAL_QID), a rollback would write an op message with number {record.queue_offset}, which hides "
+        "another half message",
         f"stop it and act on its files: rmqtx {wish.action} {identity} --store STORE --to DIR",
     )
 
@@ -285,11 +279,11 @@ def _resumes(situation: Situation, wish: Wish) -> bool:
 def resume_unanswered(situation: Situation, wish: Wish) -> Found:
     """The broker never answers a resume."""
     version = situation.around.version
-    if not _resumes(situation, wish) or version is None or version >= RESUME_SINCE or situation.around.is_stopped:
+    if not _resumes(situation, wish) or version is None or RESUME_REQUEST.holds(version) or situation.around.is_stopped:
         return None  # a half copy that is appended offline needs no broker that knows the request
-    dotted = ".".join(map(str, version))
     return (
-        f"broker {dotted} does not know RESUME_CHECK_HALF_MESSAGE (4.5.2 and later do) and never answers it",
+        f"broker {dotted(version)} does not know RESUME_CHECK_HALF_MESSAGE "
+        f"({dotted(RESUME_REQUEST.since)} and later do) and never answers it",
         "commit or rollback name the last half copy instead",
     )
 
@@ -300,16 +294,16 @@ def resume_compressed(situation: Situation, wish: Wish) -> Found:
     if not _resumes(situation, wish) or record is None or not record.sys_flag & COMPRESSED:
         return None
     is_stopped = situation.around.is_stopped
-    if version is None or version >= (CHECK_KEEPS_COMPRESSED_SINCE if is_stopped else RESUME_KEEPS_COMPRESSED_SINCE):
+    breaks = CHECK_INFLATES if is_stopped else RESUME_BREAKS_COMPRESSED
+    if version is None or breaks.until is None or not breaks.holds(version):
         return None
     if is_stopped:
-        dotted = ".".join(map(str, version))
         return (
-            f"its body is compressed, and the check of broker {dotted} (before 4.6.0) would put it back so that "
-            "nobody can read it", f"rmqtx commit {situation.transaction_id} delivers it whole",
+            f"its body is compressed, and the check of broker {dotted(version)} (before {dotted(breaks.until)}) would "
+            "put it back so that nobody can read it", f"rmqtx commit {situation.transaction_id} delivers it whole",
         )
     return (
-        f"its body is compressed, and broker {'.'.join(map(str, version))} (before 5.3.2) would store it so that "
+        f"its body is compressed, and broker {dotted(version)} (before {dotted(breaks.until)}) would store it so that "
         "nobody can read it",
         f"rmqtx commit {situation.transaction_id} names its last half copy and delivers it whole",
     )

@@ -13,11 +13,10 @@ import numpy as np
 from readers.log.properties import CHECK_TIMES, UNIQ_KEY
 from readers.log.record_block import Block
 from readers.model.findings import Finding
-from readers.store.broker_settings import Version
+from readers.model.releases import HALF_TOPIC_DESIGN, OP_LISTS, QUEUE_LIMIT, Version
 from readers.store.store import CHECK_GROUP, HALF_TOPIC
 from remoting.connections.broker import Broker
 from remoting.live.lookups import lookup
-from remoting.live.store_facts import HALF_TOPIC_SINCE
 from remoting.producer.producer import our_client_id
 from remoting.protocol.answers import Answer, BrokerAddresses
 from remoting.protocol.codes import ROLLBACK
@@ -38,7 +37,6 @@ _WATCH_SECONDS = 0.5
 _QUEUE_WAIT = "waitTimeMillsInTransactionQueue"  # as RocketMQ spells it
 _QUEUE_WAIT_MS = 3_000
 #: Brokers before this keep every request until they come to it.
-_QUEUE_LIMIT_SINCE: Version = (4, 0, 0)
 _OP_BATCH = "transactionOpBatchInterval"
 
 
@@ -189,8 +187,8 @@ class LiveMedium:
         if root not in self._facts:
             broker = self._brokers[root]
             conf, version = broker.config(), broker.version()
-            has_half_topic = version >= HALF_TOPIC_SINCE
-            limits_by_default = "true" if version >= _QUEUE_LIMIT_SINCE else "false"
+            has_half_topic = HALF_TOPIC_DESIGN.holds(version)
+            limits_by_default = "true" if QUEUE_LIMIT.holds(version) else "false"
             self._facts[root] = _Facts(
                 version=version,
                 is_slave=conf.get("brokerRole") == "SLAVE" or broker.broker_id != 0,
@@ -229,7 +227,7 @@ class LiveMedium:
             for root, names in sorted(groups.items()):
                 self._claims[root] = stack.enter_context(claimed(self._brokers[root], names, self._client_id))
                 self._log_ends[root] = _number(self._brokers[root].runtime().get("commitLogMaxOffset"))
-                if self._facts_of(root).version >= HALF_TOPIC_SINCE:
+                if HALF_TOPIC_DESIGN.holds(self._facts_of(root).version):
                     self._half_ends[root] = self._brokers[root].max_offset(HALF_TOPIC)
             yield {group: names for claims in self._claims.values() for group, names in claims.rivals.items()}
         self._claims = {}
@@ -271,7 +269,7 @@ def settle_ms(conf: dict[str, str], version: Version) -> int:
     batch (5.1.0+). Source: BrokerFastFailure, TransactionalOpBatchService; docs/formats/cursors.md#settings.
     """
     queue_ms = int(conf.get(_QUEUE_WAIT, _QUEUE_WAIT_MS))
-    batch_ms = int(conf.get(_OP_BATCH, 0)) if version >= (5, 1, 0) else 0
+    batch_ms = int(conf.get(_OP_BATCH, 0)) if OP_LISTS.holds(version) else 0
     return queue_ms + _OP_BATCH_LOOKS * batch_ms + _MARGIN_MS
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from readers.log.record_block import Block
-from readers.store.broker_settings import Version
+from readers.model.releases import Version
 from readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
 
 #: Topics of half copies that are no prepared records.

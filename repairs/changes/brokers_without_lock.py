@@ -12,13 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from readers.model.errors import StoreInUse, UnsafeStore
-from readers.store.broker_settings import Version
 from readers.store.store import Store
 
-__all__ = ["LOCK_SINCE", "require_not_mapped"]
-
-#: Brokers from here on lock the file `lock` while they run. Seen: 4.2.0 does, 3.1.4 and 3.2.6 do not.
-LOCK_SINCE: Version = (4, 0, 0)
 _PROCESSES = Path("/proc")
 _Identity = tuple[int, int, int]
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from readers.model.releases import HALF_TOPIC_DESIGN
 from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC
 from remoting.connections.broker import Broker
-from remoting.live.store_facts import HALF_TOPIC_SINCE
 from repairs.acts.situation import NamedRecord, Situation
 from repairs.receipts.planner import PLACE, WITNESSES, step_of
 
@@ -41,7 +41,7 @@ def live_plan_store(broker: Broker) -> dict[str, Any]:
     Shape: a row of PLAN_STORES without segments: nobody sees a live broker's files.
     Raises: Unreachable, NoAnswer, Refused.
     """
-    has_half_topic = broker.version() >= HALF_TOPIC_SINCE
+    has_half_topic = HALF_TOPIC_DESIGN.holds(broker.version())
 
     def cursor(topic: str) -> list[dict[str, int]] | None:
         offset = broker.consumer_offset(CHECK_GROUP, topic) if has_half_topic else None

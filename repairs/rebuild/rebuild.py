@@ -16,6 +16,7 @@ from readers.log.record_block import Block
 from readers.model.errors import BadRequest, NotAStore, StoreInUse
 from readers.model.findings import Finding
 from readers.model.reading import Coverage
+from readers.model.releases import INDEX_TAGS
 from readers.old_tables.redo_log import DIRECTORY as REDO_DIRECTORY
 from readers.old_tables.state_table import DIRECTORY as TABLE_DIRECTORY
 from readers.queues.slot_files import BATCH, SIMPLE
@@ -40,7 +41,6 @@ PARTS = (QUEUES, INDEX, CHECKPOINT)
 STATE_TABLE, REDO_LOG = "statetable", "redolog"
 OLD_PARTS = (STATE_TABLE, REDO_LOG)
 TABLES = TABLE_DIRECTORY[0]
-_TAGS_SINCE = (5, 5, 0)
 
 
 @dataclass(slots=True)
@@ -149,8 +149,9 @@ class DerivedBuilder:
 def index_has_tags(store: Store, settings: BrokerSettings) -> bool:
     """Whether a store's broker puts tags into the index (5.5.0): by its version, else by the newest entries."""
     is_exact = settings.version_low is not None and settings.version_low == settings.version_high
-    if is_exact or (settings.version_high is not None and settings.version_high < _TAGS_SINCE):
-        return settings.version_low is not None and settings.version_low >= _TAGS_SINCE
+    known = INDEX_TAGS.between(settings.version_low, settings.version_high)
+    if is_exact or known is False:
+        return known is True
     return newest_entries_have_tags(store)
 
 

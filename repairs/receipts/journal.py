@@ -37,7 +37,10 @@ _LINE = Form(
 
 
 def state_directory() -> Path:
-    """Where receipts are kept: RMQTX_STATE_DIR, else rmqtx below XDG_STATE_HOME, which is ~/.local/state by default."""
+    """Where receipts are kept, and what `check` and `verify` leave for their next runs.
+
+    That is RMQTX_STATE_DIR, else rmqtx below XDG_STATE_HOME, which is ~/.local/state by default.
+    """
     own = os.environ.get("RMQTX_STATE_DIR")
     if own:
         return Path(own).absolute()

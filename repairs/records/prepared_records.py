@@ -15,9 +15,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from readers.log.record_layout import AT, COMMIT, ROLLBACK, TRANSACTION_MASK
-from readers.store.broker_settings import Version
+from readers.model.releases import PREPARED_NEVER_ASKED, Version
 from repairs.records.record_writer import Draft, draft_of
-from verdicts.transactions.design_tables import NEVER_ASK_SINCE
 
 __all__ = ["commit_record_of", "rollback_record_of"]
 
@@ -39,7 +38,7 @@ def rollback_record_of(prepared: bytes, version: Version) -> Draft:
     Raises: FormatError where its body is damaged.
     Source: broker/processor/EndTransactionProcessor.java (3.1.4 to 4.2.0); store/CommitLog.java doAppend.
     """
-    number = _integer(prepared, "queue_offset") if version < NEVER_ASK_SINCE else 0
+    number = _integer(prepared, "queue_offset") if not PREPARED_NEVER_ASKED.holds(version) else 0
     return replace(_end_of(prepared, ROLLBACK), body=b"", queue_offset=number)
 
 

@@ -31,7 +31,8 @@ from readers.log.record_layout import (
     signed,
 )
 from readers.model.errors import BadRequest, FormatError
-from readers.store.broker_settings import BrokerSettings, Version
+from readers.model.releases import DESTINATION_LEFT_OUT, DISCARD_COPY, LAST_END_LEFT_OUT, OP_LISTS, Change, dotted
+from readers.store.broker_settings import BrokerSettings
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 
 PROPERTY_CRC = b"__CRC32#"
@@ -41,12 +42,6 @@ _TOPIC_BYTES_MAX_V1 = 127
 _PROPERTIES_BYTES_MAX = 32_767
 _OP_PROPERTIES = b"WAIT\x01true\x02TAGS\x01d\x02"
 _IPV4_HOST_BYTES = 8
-
-#: What came, or went, with which version.
-_OP_LISTS_SINCE: Version = (5, 1, 0)
-_DISCARD_COPY_SINCE: Version = (4, 5, 2)
-_DESTINATION_LEFT_OUT_SINCE: Version = (5, 4, 0)
-_LAST_END_LEFT_OUT: tuple[Version, Version] = ((4, 9, 1), (5, 2, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +69,22 @@ def writing_rules(settings: BrokerSettings, *, has_property_crc: bool) -> Writin
     """
     low, high = settings.version_low, settings.version_high
 
-    def since(version: Version) -> bool:
-        if low is not None and low >= version:
-            return True
-        if high is not None and high < version:
-            return False
-        raise BadRequest(
-            f"the store's broker is {settings.version}: brokers before and from {'.'.join(map(str, version))} write "
-            "other records", advice="say --broker-version",
-        )
+    def does(change: Change) -> bool:
+        border = change.border_between(low, high)
+        known = change.between(low, high)
+        if known is None and border is not None:
+            raise BadRequest(
+                f"the store's broker is {settings.version}: brokers before and from {dotted(border)} write "
+                "other records", advice="say --broker-version",
+            )
+        return known is True
 
-    first, last = _LAST_END_LEFT_OUT
     return WritingRules(
-        ops_are_lists=since(_OP_LISTS_SINCE),
-        finals_name_destination=not since(_DESTINATION_LEFT_OUT_SINCE),
-        properties_are_closed=since(last) or not since(first),
+        ops_are_lists=does(OP_LISTS),
+        finals_name_destination=not does(DESTINATION_LEFT_OUT),
+        properties_are_closed=not does(LAST_END_LEFT_OUT),
         has_property_crc=has_property_crc,
-        writes_discard_copy=since(_DISCARD_COPY_SINCE),
+        writes_discard_copy=does(DISCARD_COPY),
     )
 
 

@@ -1,17 +1,21 @@
-"""The byte diagrams of docs/formats/: every declared structure, drawn where a page has its block."""
+"""What is made in docs/formats/: each declared structure drawn where a page has its block, each change of a release."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
+from readers.model import releases
 from readers.model.layout import Layout
+from readers.model.releases import ALWAYS, Change, dotted
 from rmqtx_cli.pages.glossary import LAYOUT_MODULES, WIRE_MODULES, structures
 
 #: A block that `filled` writes: the name of a structure, then its drawing and its fields.
 BLOCK = re.compile(r"<!-- layout: (?P<name>\S+) -->\n.*?<!-- end -->", re.DOTALL)
+_RELEASES = re.compile(r"<!-- releases -->\n.*?<!-- end -->", re.DOTALL)
 _ROW_BYTES = 8
 _CELL_WIDTH = 12
 
@@ -33,20 +37,44 @@ def filled(text: str) -> str:
         lines = ["```", *drawing(layout), "```", "", *_fields(layout)]
         return "\n".join([f"<!-- layout: {layout.name} -->", *lines, "<!-- end -->"])
 
+    text = _RELEASES.sub(lambda _: "\n".join(["<!-- releases -->", *_changes(), "<!-- end -->"]), text)
     return BLOCK.sub(block, text)
+
+
+def _changes() -> Iterator[str]:
+    yield "| releases | what they do | known from |"
+    yield "|---|---|---|"
+    changes = [value for value in vars(releases).values() if isinstance(value, Change)]
+    for change in sorted(changes, key=lambda one: (one.since, one.until or ALWAYS)):
+        yield f"| {_span(change)} | {change.what} | {change.source} |"
+
+
+def _span(change: Change) -> str:
+    """Which releases do it, as people say it."""
+    words = "before " + dotted(change.until) if change.until else ""
+    if change.since != ALWAYS:
+        words = f"from {dotted(change.since)}" + (f", {words}" if words else "")
+    return words + "".join(f", but not {dotted(version)}" for version in change.but)
 
 
 def drawing(layout: Layout) -> Iterator[str]:
     """Rows of eight bytes; a field that goes over the end of a row goes on as `…`, what has no fixed size follows."""
     yield " " * 4 + "".join(f"{number:<{_CELL_WIDTH}}" for number in range(_ROW_BYTES)).rstrip()
+    above: list[int] = []
     for begin in range(0, layout.size_bytes, _ROW_BYTES):
         cells = list(_cells(layout, begin))
-        border = "    " + "".join("+" + "-" * (width - 1) for _, width in cells) + "+"
-        yield border
+        edges = [0, *accumulate(width for _, width in cells)]
+        yield _border([*above, *edges])
         yield f"{begin:>3} " + "".join(f"| {label}".ljust(width) for label, width in cells) + "|"
-    yield border
+        above = edges
+    yield _border(above)
     if layout.variable:
         yield "  + " + ", ".join(f"{part.name} ({part.size})" for part in layout.variable)
+
+
+def _border(edges: list[int]) -> str:
+    """A line with a corner at each edge of the cells above and below it."""
+    return "    " + "".join("+" if column in edges else "-" for column in range(max(edges) + 1))
 
 
 def _cells(layout: Layout, begin: int) -> Iterator[tuple[str, int]]:

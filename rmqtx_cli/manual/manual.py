@@ -39,7 +39,8 @@ _ENVIRONMENT = {
     "RMQTX_TLS_KEY_PASSWORD": "the password of the key that --tls-key names, if it is encrypted",
     "RMQTX_STORE": "the store to read where none is named; a path, a URI or a name in the configuration file",
     "RMQTX_CONFIG": "the configuration file; else rmqtx/config.toml in XDG_CONFIG_HOME, which is ~/.config by default",
-    "XDG_STATE_HOME": "where rmqtx check keeps what it compares with, in rmqtx/; ~/.local/state by default",
+    "RMQTX_STATE_DIR": "where receipts are kept, and what rmqtx check and rmqtx verify leave for their next runs",
+    "XDG_STATE_HOME": "where that is, in rmqtx/, without RMQTX_STATE_DIR; ~/.local/state by default",
     "COLUMNS": "width of tables and help texts on a terminal, if it is not the terminal's own",
 }
 _CONFIGURATION = (

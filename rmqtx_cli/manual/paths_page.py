@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from readers.store.paths import ALWAYS, CURSOR_FILES, PATHS, StorePath, Version
+from readers.model.releases import ALWAYS, Version, dotted
+from readers.store.paths import CURSOR_FILES, PATHS, StorePath
 
 
 def filled(text: str) -> str:
@@ -39,7 +40,7 @@ def _row(one: StorePath) -> str:
 
 
 def _dotted(version: Version) -> str:
-    return "all" if version == ALWAYS else ".".join(map(str, version))
+    return "all" if version == ALWAYS else dotted(version)
 
 
 if __name__ == "__main__":

@@ -35,12 +35,6 @@ _MEMORY = Form(
 )
 
 
-def default_directory() -> Path:
-    """Where the memory is kept: $XDG_STATE_HOME/rmqtx, else ~/.local/state/rmqtx."""
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "rmqtx"
-
-
 def memory_file(directory: Path, stores: list[str]) -> Path:
     """The file for a set of stores: each set has its own, whatever order they are given in."""
     names = "\0".join(sorted(identity_of(store) for store in stores))

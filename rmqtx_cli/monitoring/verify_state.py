@@ -25,11 +25,11 @@ _FORM = 1
 def state_file(stores: list[Store]) -> Path:
     """The file for a set of stores, whatever order they are given in."""
     from readers.storage.places import identity_of
-    from rmqtx_cli.monitoring.memory import default_directory
+    from repairs.receipts.journal import state_directory
 
     names = "\0".join(sorted(identity_of(store.root) for store in stores))
     digest = hashlib.sha256(names.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return default_directory() / f"verify-{digest}.json"
+    return state_directory() / f"verify-{digest}.json"
 
 
 def recall(file: Path) -> dict[str, int]:
@@ -74,7 +74,7 @@ def within_budget(
     stores: list[Store],
     engine: Engine,
     text: str,
-    state: Path | None,
+    file: Path,
     voice: Voice,
     progress: Progress | None,
 ) -> Reading:
@@ -85,7 +85,6 @@ def within_budget(
     from verdicts.verify.time_budget import verify_within
 
     milliseconds = parse_duration_ms(text)
-    file = state or state_file(stores)
     partial = verify_within(
         job, stores, milliseconds / 1000, recall(file), engine.results, split_bytes=engine.split_bytes_for(stores),
         progress=progress,

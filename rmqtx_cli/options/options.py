@@ -78,10 +78,32 @@ BrokerConfOption = Annotated[
     Path | None,
     typer.Option("--broker-conf", metavar="FILE", help="The broker's configuration; without it defaults are assumed."),
 ]
+
+
+def _say_treated_as(context: typer.Context, text: str | None) -> str | None:
+    """Say of a release that is not known what it is treated as. What is no version is refused where it is used."""
+    if text is None or context.resilient_parsing:
+        return text
+    from readers.model.errors import BadRequest
+    from readers.model.releases import dotted, parse_version, release_before, release_text
+    from rmqtx_cli.words.say import Voice
+
+    try:
+        given = parse_version(text)
+    except BadRequest:
+        return text
+    known = release_before(given)
+    if known is not None and known != given:
+        voice = Voice(quiet=bool(context.params.get("quiet")))
+        voice.note(f"{dotted(given)} is not known: treated as {release_text(known)}")
+    return text
+
+
 BrokerVersionOption = Annotated[
     str | None,
     typer.Option(
-        "--broker-version", metavar="X.Y.Z", help="The broker's version; without it the store's own signs decide."
+        "--broker-version", metavar="X.Y.Z", callback=_say_treated_as,
+        help="The broker's version; without it the store's own signs decide.",
     ),
 ]
 AtOption = Annotated[
@@ -190,4 +212,5 @@ WithMetaOption = Annotated[
     ),
 ]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Say every finding and every assumption.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+#: Eager: what another option has to say is said once this is known.
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", is_eager=True, help="Say nothing but errors.")]

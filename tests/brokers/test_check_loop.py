@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from readers.cursors.cursors import check_cursors
-from readers.store.broker_settings import parse_version
+from readers.model.releases import parse_version
 from readers.store.store import open_store
 from tests.brokers import maven
 from tests.brokers.histories import IMMUNITY

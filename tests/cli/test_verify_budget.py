@@ -99,6 +99,25 @@ def test_wrong_questions(rmqtx: Run, store: Path, state: Path) -> None:
 def test_the_state_is_kept_outside_the_store(
     rmqtx: Run, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("RMQTX_STATE_DIR")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
     assert rmqtx("verify", store, "--max-duration", "10m").status == 0
     assert len(list((tmp_path / "xdg" / "rmqtx").glob("verify-*.json"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [(("verify", "--max-duration", "10m"), "verify-*.json"), (("check", "--store"), "check-*.json")],
+)
+def test_the_state_directory_that_is_set_is_where_all_is_kept(
+    rmqtx: Run, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], kept: str
+) -> None:
+    monkeypatch.setenv("RMQTX_STATE_DIR", str(tmp_path / "own"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
+    rmqtx(*command, store)
+    assert len(list((tmp_path / "own").glob(kept))) == 1
+    assert not (tmp_path / "xdg").exists()
+    monkeypatch.setenv("RMQTX_STATE_DIR", str(store / "state"))
+    inside = rmqtx(*command, store)
+    assert "lies inside the store" in inside.out + inside.err
+    assert not (store / "state").exists()

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from readers.model.errors import BadRequest, BadText, RmqtxError, UnreadableFile
+from readers.model.releases import parse_version
 from readers.store.broker_conf import read_broker_conf
-from readers.store.broker_settings import BrokerSettings, broker_settings, parse_version
+from readers.store.broker_settings import BrokerSettings, broker_settings
 from readers.store.checkpoint import CHECKPOINT_FIELDS
 from readers.store.store import open_store
 from tests.brokers import corpus

@@ -8,7 +8,7 @@ import pytest
 
 from readers.log.record_layout import COMMIT, COMPRESSED, PREPARED, ROLLBACK, TRANSACTION_MASK
 from readers.model.errors import FormatError
-from readers.store.broker_settings import Version, parse_version
+from readers.model.releases import Version, parse_version
 from readers.store.store import Store, open_store
 from repairs.records.prepared_records import commit_record_of, rollback_record_of
 from repairs.records.record_writer import WritingRules, draft_of

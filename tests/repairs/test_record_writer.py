@@ -10,7 +10,8 @@ import pytest
 from readers.log.properties import CHECK_TIMES, UNIQ_KEY
 from readers.log.record_layout import COMMIT, COMPRESSED, TRANSACTION_MASK
 from readers.model.errors import BadRequest, FormatError
-from readers.store.broker_settings import broker_settings, parse_version
+from readers.model.releases import parse_version
+from readers.store.broker_settings import broker_settings
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, WAITING_TOPICS, open_store
 from repairs.records.record_writer import (
     Draft,

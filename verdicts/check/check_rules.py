@@ -9,9 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from readers.store.broker_settings import BrokerSettings, Version
-
-NEWEST: Version = (5, 5, 0)
+from readers.model.releases import (
+    AGE_MAY_EQUAL,
+    CHECK_INFLATES,
+    DISCARD_COPY,
+    END_IS_ILLEGAL,
+    LAST_END_LEFT_OUT,
+    NEWEST_READ,
+    OP_LISTS,
+    OPS_DONE_AT_ONCE,
+    OVERFLOW_TO_BEGIN,
+    UNREADABLE_IS_PASSED,
+    Version,
+    dotted,
+)
+from readers.store.broker_settings import BrokerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +36,7 @@ class CheckRules:
            cannot be read (before 4.6.0). `unreadable_ends_round`: a half that cannot be read ends the round, and no
            cursor is kept (before 4.9.5, and 5.0.0). `reads_lists`: ops hold several numbers, a wrong tag is no
            hindrance, and an empty pull of ops costs a second (5.1.0+). `age_may_equal`: a half exactly as old as its
-           time is still too young (5.4.0+). `writes_discard_copy`: 4.5.2+. `ends_properties`: the last property has
+           time is still too young (5.3.4+). `writes_discard_copy`: 4.5.2+. `ends_properties`: the last property has
            an end mark too (to 4.9.0, and 5.2.0+). `overflow_to_begin`: an offset behind the end of a queue that
            begins at 0 is corrected to 0 (before 4.9.4), not to the end.
     """
@@ -45,15 +57,15 @@ def check_rules(version: Version) -> CheckRules:
     """The rules of a version."""
     return CheckRules(
         version=version,
-        marks_done_at_once=version >= (4, 6, 0),
-        end_is_illegal=version < (4, 6, 0),
-        inflates=version < (4, 6, 0),
-        unreadable_ends_round=version < (4, 9, 5) or version == (5, 0, 0),
-        reads_lists=version >= (5, 1, 0),
-        age_may_equal=version >= (5, 4, 0),
-        writes_discard_copy=version >= (4, 5, 2),
-        ends_properties=version <= (4, 9, 0) or version >= (5, 2, 0),
-        overflow_to_begin=version < (4, 9, 4),
+        marks_done_at_once=OPS_DONE_AT_ONCE.holds(version),
+        end_is_illegal=END_IS_ILLEGAL.holds(version),
+        inflates=CHECK_INFLATES.holds(version),
+        unreadable_ends_round=not UNREADABLE_IS_PASSED.holds(version),
+        reads_lists=OP_LISTS.holds(version),
+        age_may_equal=AGE_MAY_EQUAL.holds(version),
+        writes_discard_copy=DISCARD_COPY.holds(version),
+        ends_properties=not LAST_END_LEFT_OUT.holds(version),
+        overflow_to_begin=OVERFLOW_TO_BEGIN.holds(version),
     )
 
 
@@ -63,7 +75,7 @@ def supposed_version(settings: BrokerSettings) -> tuple[Version, str | None]:
     if low is not None and low == high:
         return low, None
     if low is None and high is None:
-        return NEWEST, "no sign of the broker's version: the rules of 5.5.0 are supposed (--broker-version)"
-    chosen = NEWEST if high is None else high
-    dotted = ".".join(map(str, chosen))
-    return chosen, f"the broker is {settings.version}: the rules of {dotted} are supposed (--broker-version)"
+        words = f"the rules of {dotted(NEWEST_READ)} are supposed (--broker-version)"
+        return NEWEST_READ, f"no sign of the broker's version: {words}"
+    chosen = NEWEST_READ if high is None else high
+    return chosen, f"the broker is {settings.version}: the rules of {dotted(chosen)} are supposed (--broker-version)"

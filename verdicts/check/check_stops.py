@@ -21,19 +21,18 @@ from readers.log.record_at import block_at
 from readers.log.record_block import Block
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
+from readers.model.releases import HALF_TOPIC_DESIGN, LAST_TO_STOP_ALIKE, NEWEST_READ, Version, dotted
 from readers.queues.consume_queue import open_queue
-from readers.store.broker_settings import BrokerSettings, Version
+from readers.store.broker_settings import BrokerSettings
 from readers.store.fastjson import read_config
 from readers.store.store import HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, Store
-from verdicts.check.check_rules import NEWEST, CheckRules, check_rules
+from verdicts.check.check_rules import CheckRules, check_rules
 from verdicts.check.half_queue_check import ROUND_LIMIT_MS, play_round
 from verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings
 from verdicts.check.steps import Action, Stop
 from verdicts.check.window import CheckWindow, CheckWindows, StoredHalves, StoredOps
 from verdicts.model.check_stop import CheckStop
 
-#: Of each way in which versions stop, the last one that does; what a store does not say of its broker leaves several.
-_LAST_OF_THEIR_KIND: tuple[Version, ...] = ((4, 5, 2), (4, 9, 4), (5, 0, 0), NEWEST)
 #: Nothing is too young, immune, spent or expired: a century later, with limits that nothing reaches.
 _LATE_MS = 100 * 365 * 86_400_000
 _ENDLESS = CheckSettings(0, 1 << 40, 1, 1 << 60)
@@ -139,22 +138,18 @@ def _stop_of_queue(
 
 def _candidates(settings: BrokerSettings) -> list[Version]:
     """Versions that the broker can be of, one of each way to stop."""
-    low, high = settings.version_low or (4, 3, 0), settings.version_high or NEWEST
+    low, high = settings.version_low or HALF_TOPIC_DESIGN.since, settings.version_high or NEWEST_READ
     if low == high:
         return [low]
-    kinds = [version for version in _LAST_OF_THEIR_KIND if low <= version <= high]
+    kinds = [version for version in LAST_TO_STOP_ALIKE if low <= version <= high]
     return kinds if high in kinds else [*kinds, high]
 
 
 def blamed(stop: CheckStop, settings: BrokerSettings, version: Version) -> CheckStop:
     """The same with who stops there: a broker that goes by the rules of a version."""
     if settings.version_low == settings.version_high is not None:
-        return replace(stop, why=f"broker {_dotted(version)} {stop.why}")
-    return replace(stop, why=f"a broker of {_dotted(version)} {stop.why}, and this may be one: --broker-version")
-
-
-def _dotted(version: Version) -> str:
-    return ".".join(map(str, version))
+        return replace(stop, why=f"broker {dotted(version)} {stop.why}")
+    return replace(stop, why=f"a broker of {dotted(version)} {stop.why}, and this may be one: --broker-version")
 
 
 def where_it_stops(root: str, window: CheckWindow, rules: CheckRules) -> CheckStop | None:

@@ -24,6 +24,7 @@ from readers.log.record_block import Block
 from readers.log.transaction_records import parse_op_bodies
 from readers.model.columns import Bools, Int64s, integers
 from readers.model.findings import Finding, as_text
+from readers.model.releases import DELAYED_HALVES_DROPPED, TIMERS
 from readers.queues.consume_queue import open_queue
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.check.check_rules import CheckRules
@@ -222,7 +223,8 @@ def _are_diverted(block: Block, rules: CheckRules) -> Bools:
 
     From 4.6.1 on a delay level is taken out of the property before; timers came with 5.0.0.
     """
-    names = (_DELAY_LEVEL,) if rules.version < (4, 6, 1) else _TIMERS if rules.version >= (5, 0, 0) else ()
+    delays = not DELAYED_HALVES_DROPPED.holds(rules.version)
+    names = (_DELAY_LEVEL,) if delays else _TIMERS if TIMERS.holds(rules.version) else ()
     found = np.zeros(len(block), np.bool_)
     for name in names:
         found |= block.properties.locate(name)[2]

@@ -20,6 +20,7 @@ from readers.cursors.cursors import CheckCursors
 from readers.log.designs import HALF_TOPIC_DESIGN, PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
 from readers.model.columns import Bools, Int64s
 from readers.model.errors import SourceError
+from readers.model.releases import ALWAYS, PREPARED_NEVER_ASKED
 from readers.store.broker_settings import BrokerSettings
 from readers.store.store import HALF_TOPIC, Store
 from verdicts.check.check_rules import CheckRules, check_rules, supposed_version
@@ -47,7 +48,6 @@ from verdicts.model.foretold import (
 from verdicts.simulation.simulation import Simulated, SimulatedCheck, transaction_rows
 from verdicts.simulation.simulation_setup import half_queues
 from verdicts.simulation.simulation_without_queue import BesideSimulated, beside_tables
-from verdicts.transactions.design_tables import NEVER_ASK_SINCE
 
 #: What the check may add to the properties of a copy.
 _GROWTH_BYTES = 128
@@ -85,7 +85,7 @@ def _foretold(
     designs = [seen.word for seen in designs_of(store)]
     why = NOT_BEFORE
     if STATE_TABLE in designs or PREPARED_RECORDS in designs:
-        asks = STATE_TABLE in designs and (settings.version_low or (0, 0, 0)) < NEVER_ASK_SINCE
+        asks = STATE_TABLE in designs and not PREPARED_NEVER_ASKED.holds(settings.version_low or ALWAYS)
         why = ASKED_FOR_EVER if asks else NEVER_ASKED
     parts: list[Foretold] = []
     if ROCKSDB in designs:

@@ -22,6 +22,7 @@ from readers.log.record_layout import PREPARED
 from readers.log.transaction_records import JUDGED_HALVES, halves_of
 from readers.model.columns import Int64s, int64s
 from readers.model.findings import Finding
+from readers.model.releases import PREPARED_NEVER_ASKED
 from readers.model.tables import HALVES
 from readers.old_tables.redo_log import redo_entries
 from readers.old_tables.state_table import DIRECTORY, STATE_SLOT, state_slots
@@ -30,7 +31,6 @@ from readers.rocksdb.rocksdb_transactions import rocksdb_entries
 from readers.store.broker_settings import BrokerSettings, conf_integer
 from readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 from verdicts.check.timers_without_copies import AskingRound, AskingSettings, OpenRecord, rocksdb_passes, timer_runs
-from verdicts.transactions.design_tables import NEVER_ASK_SINCE
 
 #: How often a timer of 3.0 and 3.1 runs, and how many slots a file has, if its broker was not told.
 TIMER_INTERVAL_KEY, _TIMER_INTERVAL_MS = "checkTransactionMessageTimerInterval", 60_000
@@ -114,7 +114,7 @@ def beside_tables(store: Store, settings: BrokerSettings, conf: Mapping[str, str
     """
     found = BesideTables(store, tuple(seen.word for seen in designs_of(store)))
     low = settings.version_low
-    asks = low is None or low < NEVER_ASK_SINCE
+    asks = low is None or not PREPARED_NEVER_ASKED.holds(low)
     if PREPARED_RECORDS in found.designs or (STATE_TABLE in found.designs and not asks):
         found.notes.append(
             f"{store.root}: nobody is ever asked for its prepared records: brokers from 3.2 on have no check for them"

@@ -14,11 +14,11 @@ from typing import NamedTuple
 from readers.cursors.cursors import CheckCursors, check_cursors, cursors_of_file
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
+from readers.model.releases import ALWAYS, NEWEST_READ, Version, dotted
 from readers.queues.consume_queue import open_queue
 from readers.store.broker_settings import BrokerSettings
-from readers.store.paths import ALWAYS, CURSOR_FILES, CursorFile, Version
+from readers.store.paths import CURSOR_FILES, CursorFile
 from readers.store.store import HALF_TOPIC, Store
-from verdicts.check.check_rules import NEWEST
 
 _SWITCH = "enableLmq"
 
@@ -44,7 +44,7 @@ def starting_cursors(
     place = store.place("config", wanted.name)
     if version < wanted.loaded_since:
         started = replace(cursors, half={}, op={}, file=None)
-        return Start(started, f"broker {_dotted(version)} does not read {place} when it starts: {begin}")
+        return Start(started, f"broker {dotted(version)} does not read {place} when it starts: {begin}")
     if wanted is file:
         return Start(cursors, None)
     started = cursors_of_file(store, wanted)
@@ -71,7 +71,7 @@ def not_read(
 
     None where each of them goes on there.
     """
-    low, high = settings.version_low or ALWAYS, settings.version_high or NEWEST
+    low, high = settings.version_low or ALWAYS, settings.version_high or NEWEST_READ
     starts = [starting_cursors(store, cursors, version, conf) for version in sorted({low, high})]
     others = [start for start in starts if start.why is not None]
     return (others[0], len(others) == len(starts)) if others else None
@@ -106,7 +106,3 @@ def _halves_between(store: Store, begin: int | None, end: int | None) -> int:
         return 0
     first, past = (low if one is None else max(low, min(one, high)) for one in (begin, end))
     return past - first
-
-
-def _dotted(version: Version) -> str:
-    return ".".join(map(str, version))

@@ -10,12 +10,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from readers.log.record_layout import MAGIC_V1, MAGIC_V2
-from readers.store.broker_settings import BrokerSettings, Version
-
-#: The last release of each family, and those between which a rule changed: enough where only bounds are known.
-_FAMILIES: tuple[Version, ...] = (
-    (4, 3, 0), (4, 4, 0), (4, 5, 2), (4, 9, 8), (5, 0, 0), (5, 1, 4), (5, 3, 3), (5, 3, 4), (5, 5, 0),
+from readers.model.releases import (
+    DIRECTORIES_SKIPPED,
+    EMPTY_LAST_DELETED,
+    ENTERS_BEHIND_QUEUES,
+    ENTERS_PAST_QUEUES,
+    FILES_BACK_BOUNDED,
+    IPV6_HOSTS,
+    LAST_TO_START_ALIKE,
+    LENGTHS_BOUNDED,
+    LONG_TOPICS,
+    MISMATCHED_COUNTED,
+    OTHER_SIZES_REFUSED,
+    QUEUE_MAXIMUM_IS_END,
+    QUEUES_CUT_AFTER_CLEAN_STOP,
+    QUEUES_DESTROYED,
+    QUEUES_READ_AGAIN,
+    STARTS_AT_QUEUES_OFFSET,
+    THREE_FILES_BACK,
+    Version,
+    dotted,
 )
+from readers.store.broker_settings import BrokerSettings
+
 _FILES_BACK_MAX = 10
 
 
@@ -54,35 +71,35 @@ class RecoveryRules:
     @property
     def name(self) -> str:
         """The version as people write it."""
-        return ".".join(map(str, self.version))
+        return dotted(self.version)
 
 
 def rules_of(version: Version, conf: Mapping[str, str] | None = None) -> RecoveryRules:
     """The rules of a version; `conf`: its configuration where that is known."""
     rechecks = (conf or {}).get("recheckReputOffsetFromCq", "").lower() == "true"
-    if version >= (5, 3, 2):
+    if ENTERS_PAST_QUEUES.holds(version):
         dispatches = "past_queues"
-    elif (4, 5, 0) <= version < (5, 0, 0) or rechecks:
+    elif ENTERS_BEHIND_QUEUES.holds(version) or rechecks:
         dispatches = "behind_queues"
     else:
         dispatches = "nothing"
     return RecoveryRules(
         version=version,
-        refuses_other_sizes=version >= (4, 5, 0) and version != (4, 9, 2),
-        skips_directories=version >= (5, 1, 0),
-        deletes_empty_last=version >= (5, 1, 3),
-        magics=(MAGIC_V1, MAGIC_V2) if version >= (5, 1, 0) else (MAGIC_V1,),
-        knows_ipv6=version >= (4, 6, 0),
-        bounds_lengths=version >= (5, 3, 2),
-        counts_mismatched=version < (4, 3, 2),
-        starts_three_files_back=version < (5, 3, 2),
-        starts_at_queues_offset=version >= (5, 5, 0),
-        queue_maximum_is_end=version >= (4, 5, 0),
-        cuts_queues_after_clean_stop=version >= (4, 3, 2),
-        destroys_queues_without_log=version >= (4, 5, 0),
+        refuses_other_sizes=OTHER_SIZES_REFUSED.holds(version),
+        skips_directories=DIRECTORIES_SKIPPED.holds(version),
+        deletes_empty_last=EMPTY_LAST_DELETED.holds(version),
+        magics=(MAGIC_V1, MAGIC_V2) if LONG_TOPICS.holds(version) else (MAGIC_V1,),
+        knows_ipv6=IPV6_HOSTS.holds(version),
+        bounds_lengths=LENGTHS_BOUNDED.holds(version),
+        counts_mismatched=MISMATCHED_COUNTED.holds(version),
+        starts_three_files_back=THREE_FILES_BACK.holds(version),
+        starts_at_queues_offset=STARTS_AT_QUEUES_OFFSET.holds(version),
+        queue_maximum_is_end=QUEUE_MAXIMUM_IS_END.holds(version),
+        cuts_queues_after_clean_stop=QUEUES_CUT_AFTER_CLEAN_STOP.holds(version),
+        destroys_queues_without_log=QUEUES_DESTROYED.holds(version),
         dispatches=dispatches,
-        reads_queues_again=version >= (5, 3, 4),
-        files_back_max=_files_back_max(conf or {}) if version >= (5, 4, 0) else None,
+        reads_queues_again=QUEUES_READ_AGAIN.holds(version),
+        files_back_max=_files_back_max(conf or {}) if FILES_BACK_BOUNDED.holds(version) else None,
     )
 
 
@@ -97,7 +114,7 @@ def possible_rules(settings: BrokerSettings, conf: Mapping[str, str] | None = No
     low, high = settings.version_low, settings.version_high
     versions = [
         version
-        for version in _FAMILIES
+        for version in LAST_TO_START_ALIKE
         if (low is None or version >= low) and (high is None or version <= high)
     ]
     versions = sorted({*versions, *(version for version in (low, high) if version is not None)})

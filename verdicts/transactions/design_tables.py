@@ -17,18 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.model.columns import Bools, Int64s, int64s
+from readers.model.releases import HALF_TOPIC_DESIGN, PREPARED_NEVER_ASKED
 from readers.old_tables.beside_log import END_ENTRY, NONE, OPEN_SLOT, REDO_LOG, ROCKSDB, STATE_TABLE
-from readers.store.broker_settings import Version
 from readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
 from verdicts.transactions.chains import Chains
 
 if TYPE_CHECKING:
     from verdicts.model.verdict_inputs import StoreView
 
-#: Brokers from here on neither read the state table nor ask for prepared records.
-NEVER_ASK_SINCE: Version = (3, 2, 0)
-#: Brokers from here on refuse to commit a prepared record (NumberFormatException at REAL_QID; seen on 4.3.0).
-REFUSE_PREPARED_SINCE: Version = (4, 3, 0)
 _KEY_SEPARATOR = "@"
 
 
@@ -89,12 +85,12 @@ class OtherDesigns:
 
     def _look_into_state_table(self, rows: Int64s, view: StoreView) -> None:
         low = view.settings.version_low
-        self.never_asks[rows] = low is not None and low >= NEVER_ASK_SINCE
-        self.refuses_commit[rows] = low is not None and low >= REFUSE_PREPARED_SINCE
+        self.never_asks[rows] = low is not None and PREPARED_NEVER_ASKED.holds(low)
+        self.refuses_commit[rows] = low is not None and HALF_TOPIC_DESIGN.holds(low)
         self.has_tables[rows] = bool(view.beside.kinds & {STATE_TABLE, REDO_LOG})
         self.is_remade[rows] = view.is_interrupted
         high = view.settings.version_high
-        self.may_ask[rows] = high is not None and high < NEVER_ASK_SINCE
+        self.may_ask[rows] = high is not None and not PREPARED_NEVER_ASKED.holds(high)
         asked, entries = view.beside.rows_of(self._offsets[rows])
         self.is_uncounted[rows[asked]] = True
         found = view.beside.taken(entries)

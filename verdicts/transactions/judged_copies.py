@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.model.columns import Bools, Int64s
+from readers.model.releases import DELAYED_HALVES_DROPPED
 from readers.old_tables.beside_log import NONE
 from readers.store.store import HALF_TOPIC, SCHEDULE_TOPIC
 from verdicts.model.verdict_inputs import StoreView
@@ -93,7 +94,7 @@ class JudgedCopies:
         if coming.any():
             drops = [
                 name for name, view in self.views.items()
-                if view.settings.version_low is not None and view.settings.version_low >= (4, 6, 1)
+                if view.settings.version_low is not None and DELAYED_HALVES_DROPPED.holds(view.settings.version_low)
             ]
             scheduled = np.asarray(pc.equal(halves.table["topic"], SCHEDULE_TOPIC))
             dropped = scheduled & np.asarray(pc.is_in(halves.table["store"], value_set=pa.array(drops, pa.string())))

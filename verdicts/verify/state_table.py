@@ -15,6 +15,7 @@ from readers.model.columns import Bools, Int64s
 from readers.model.finding_limits import one_by_one
 from readers.model.findings import Finding
 from readers.model.ranges import LogRanges
+from readers.model.releases import PREPARED_NEVER_ASKED
 from readers.old_tables.redo_log import FILES as REDO_FILES
 from readers.old_tables.redo_log import (
     PREPARED_TAGS,
@@ -30,8 +31,6 @@ from readers.storage.segments import Segment
 from readers.store.broker_settings import BrokerSettings
 from readers.store.store import Store
 
-#: Brokers from here on neither read nor write these files. Seen: 3.2.6 on a store of 3.1.4.
-_LEFTOVER_SINCE = (3, 2, 0)
 _NO_TYPE = 0
 #: What was expected and what is there, by row.
 _Words = Callable[[int], tuple[str, str]]
@@ -75,7 +74,7 @@ class _Comparison:
         self._later = records.chosen(later)
         low = settings.version_low
         #: Whether a broker that keeps no table has written on: what is open in the table is asked for by nobody.
-        self._is_leftover = low is not None and low >= _LEFTOVER_SINCE
+        self._is_leftover = low is not None and PREPARED_NEVER_ASKED.holds(low)
         if entries is not None and len(entries) and is_whole and not store.in_use and not store.aborted:
             self._is_leftover |= int(entries.offsets[-1]) == self._last_known and _is_of_later_broker(self._later)
         self._is_behind = store.in_use or store.aborted or self._is_leftover

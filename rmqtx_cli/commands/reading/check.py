@@ -78,7 +78,7 @@ StateDirectoryOption = Annotated[
     Path | None,
     typer.Option(
         "--state-dir", metavar="DIR",
-        help="Where a run leaves what the next one compares with; $XDG_STATE_HOME/rmqtx by default.",
+        help="Where a run leaves what the next one compares with; else in $RMQTX_STATE_DIR or $XDG_STATE_HOME/rmqtx.",
     ),
 ]
 TextfileOption = Annotated[
@@ -119,8 +119,9 @@ def command(
     lost or discarded, a check cursor that stands still, commits without op, and a log that reaches less far. --deadline
     is for the time before: the broker discards what gets no answer, and says nothing.
     """
+    from repairs.receipts import journal
     from rmqtx_cli.monitoring.judge import Thresholds, judge
-    from rmqtx_cli.monitoring.memory import default_directory, memory_file, recall, remember
+    from rmqtx_cli.monitoring.memory import memory_file, recall, remember
     from rmqtx_cli.monitoring.say_outcome import as_json, nagios_line, outcome_text, performance, prometheus_text
     from rmqtx_cli.output.streams import written_whole
     from rmqtx_cli.sources.live_reading import refuse_with_live, refuse_without_live
@@ -132,6 +133,7 @@ def command(
     _refuse_reversed(thresholds.warning_age_ms, thresholds.critical_age_ms, "--warning", "--critical")
     _refuse_reversed(warning_count, critical_count, "--warning-count", "--critical-count")
     timeout_ms = parse_duration_ms(timeout)
+    directory = state_directory or journal.state_directory()
     if live.instead_of(store or [], "rmqtx check STORE, or rmqtx check -n HOST:PORT"):
         refuse_with_live({
             "--commitlog": commit_log, "--broker-conf": broker_conf, "--broker-version": broker_version,
@@ -140,12 +142,12 @@ def command(
     else:
         refuse_without_live(rate)
         opening = functools.partial(
-            _stores, store or [], commit_log, broker_conf, broker_version, (textfile, state_directory)
+            _stores, store or [], commit_log, broker_conf, broker_version, (textfile, directory)
         )
     now_ms = time.time_ns() // 1_000_000
     try:
         with _within(timeout_ms, timeout), opening() as measured:
-            memory = memory_file(state_directory or default_directory(), measured.names)
+            memory = memory_file(directory, measured.names)
             before = recall(memory)
             numbers = measured.measure(now_ms)
             became = _what_became(measured, numbers, before, timeout)

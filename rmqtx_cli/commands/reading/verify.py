@@ -77,7 +77,8 @@ StateOption = Annotated[
     Path | None,
     typer.Option(
         "--state", metavar="FILE",
-        help="Where a run with --max-duration keeps which file was checked when; in $XDG_STATE_HOME/rmqtx by default.",
+        help="Where a run with --max-duration keeps which file was checked when; else in $RMQTX_STATE_DIR or "
+        "$XDG_STATE_HOME/rmqtx.",
     ),
 ]
 
@@ -119,10 +120,10 @@ def command(
     truncate, skip or delete, by the rules of its version (--broker-version, else what the store tells of it). Exits
     with 1 where any of it is an error or a warning, or with --fail-on where a row fulfils that; notes are no failure.
     """
+    from readers.model.releases import parse_version
     from readers.model.tables import FINDINGS
     from readers.store.broker_conf import read_broker_conf
-    from readers.store.broker_settings import parse_version
-    from rmqtx_cli.monitoring.verify_state import within_budget
+    from rmqtx_cli.monitoring.verify_state import state_file, within_budget
     from rmqtx_cli.output.accounting import accounting
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import VIEWS, View
@@ -149,7 +150,9 @@ def command(
     listing = Listing(FINDINGS, view, output_format, output, fields, where, fail_on, limit, voice, with_meta)
     opened = open_stores(store, commit_log)
     refuse_inside(output, opened.stores)
-    refuse_inside(state, opened.stores)
+    state = state or state_file(opened.stores)
+    if max_duration is not None:
+        refuse_inside(state, opened.stores)
     for one in opened.stores:
         voice.note(f"{one.root}: {consistency(one)}")
     counted = _Counted()

@@ -9,9 +9,9 @@ from pathlib import Path
 from readers.jobs.job_runner import Tally
 from readers.log.splits import plan_splits
 from readers.model.reading import Reading
+from readers.model.releases import parse_version
 from readers.model.tables import FINDINGS
 from readers.queues.slot_files import topic_text
-from readers.store.broker_settings import parse_version
 from readers.store.store import Store, open_store
 from remoting.connections.broker import Broker
 from remoting.connections.client import Client

@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from readers.store.broker_settings import Version
+from readers.model.releases import Version
 from verdicts.check.check_rules import check_rules
 from verdicts.check.half_queue_check import play_round, play_rounds
 from verdicts.check.state import CheckSettings, CheckState, HalfCopy, Op
@@ -87,6 +87,12 @@ def test_giving_up_leaves_a_copy_from_4_5_2_on(version: Version, has_copy: bool)
     played = play_round(state([half(0, checks=3)]), check_rules(version), SETTINGS, NOW_MS)
     assert did(played) == [("discarded", 0)]
     assert (played.steps[0].written_bytes > 0) == has_copy
+
+
+@pytest.mark.parametrize(("version", "acts"), [((5, 3, 3), [("checked", 0)]), ((5, 3, 4), []), ((5, 4, 0), [])])
+def test_exactly_as_old_as_its_time_is_too_young_from_5_3_4_on(version: Version, acts: list[tuple[str, int]]) -> None:
+    before = state([half(0, age_ms=SETTINGS.time_out_ms)])
+    assert did(play_round(before, check_rules(version), SETTINGS, NOW_MS)) == acts
 
 
 def test_older_than_the_reserved_time() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from readers.cursors.cursors import check_cursors
-from readers.store.broker_settings import parse_version
+from readers.model.releases import parse_version
 from tests.brokers import corpus
 from tests.brokers.rig import HALF_TOPIC, OP_TOPIC
 from tests.forge.stores import opened

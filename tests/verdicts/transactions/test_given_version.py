@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from readers.model.errors import BadRequest
-from readers.store.broker_settings import broker_settings, parse_version, release_before
+from readers.model.releases import parse_version, release_before
+from readers.store.broker_settings import broker_settings
 from readers.store.store import open_store
 from tests.brokers import corpus
 from tests.representatives import each_store
