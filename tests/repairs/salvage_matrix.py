@@ -311,8 +311,11 @@ def _noughtless(records: Places, data: bytes) -> int:
 
 
 def _claims_less(row: Row, now: Row) -> bool:
-    """Whether a row is the same with fewer flags."""
-    return now == row | {"flags": now["flags"], "reason": now["reason"]} and {*now["flags"]} < {*row["flags"]}
+    """Whether a row is the same with fewer flags, or without the number of its deliveries: a COMMIT may be lost."""
+    more = {"deliveries_count": None} if now["deliveries_count"] is None else {}
+    if {*now["flags"]} < {*row["flags"]}:
+        more |= {"flags": now["flags"], "reason": now["reason"]}
+    return bool(more) and now == row | more
 
 
 def compare(
