@@ -19,7 +19,7 @@ from tests.forge.stores import copy_of, opened, settings_of, with_several_segmen
 from tests.representatives import rest_is_slow
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import lookup, open_rows, pending, show
-from verdicts.claims.segment_joins import JOINS_MAX, broken_join, unseen_joins
+from verdicts.claims.segment_joins import broken_join
 
 Deed = Callable[[bytes], bytes]
 
@@ -92,7 +92,6 @@ def test_a_record_that_the_index_knows_by_another_key(tmp_path: Path) -> None:
 def test_undamaged_logs_join() -> None:
     for name in with_several_segments():
         assert broken_join(opened(name)) is None
-        assert unseen_joins(opened(name)) == max(0, len(opened(name).commit_log) - JOINS_MAX)
 
 
 @pytest.mark.parametrize("name", ["busystop-4.9.7", "killed-5.3.3", "multipath-5.5.0", "delayed-5.1.4"])

@@ -18,8 +18,8 @@ from readers.log.splits import plan_splits
 from readers.model.errors import BadRequest, BadText, UnwritableFile
 from readers.model.tables import ALL_TABLES
 from readers.store.store import Store, open_store
+from tests.custody_read import custody_of
 from tests.forge.stores import contents, copy_of, opened, unpacked, with_several_segments
-from verdicts.audit.provenance import custody_of
 from verdicts.export import export, export_manifest, partition_files
 from verdicts.export.export import EXPORTED, ExportJob
 from verdicts.export.export_manifest import STATE_DIRECTORY, Done, Range, opened_directory
