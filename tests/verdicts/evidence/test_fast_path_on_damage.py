@@ -43,7 +43,7 @@ DEEDS: dict[str, Deed] = {
 @pytest.mark.parametrize(
     ("name", "place"),
     rest_is_slow([
-        ("killed-5.3.3", 4), ("upgraded-4.2.0-4.3.0", 0), ("common-4.9.7", 0), ("killed-5.3.3", -2),
+        ("common-4.9.7", 0), ("killed-5.3.3", 4), ("upgraded-4.2.0-4.3.0", 0), ("killed-5.3.3", -2),
         ("multipath-5.5.0", 1),
     ], quick=1),
 )
