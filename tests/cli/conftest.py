@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from rmqtx_cli.main import status_of
 from tests.brokers.corpus import unpack
+from tests.conftest import MODULES_WITH_A_MOMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,19 @@ def rmqtx(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
         return Result(status, captured.out.decode(), captured.err.decode())
 
     return run
+
+
+#: When these stores are read: what is pending comes near fileReservedTime as they grow old.
+READ_AT_NS = 1_795_327_200_000_000_000
+
+
+@pytest.fixture
+def read_soon_after_they_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores are read on the day on which the corpus was written: none of its files is about to expire."""
+    behind_ns = time.time_ns() - READ_AT_NS
+    monkeypatch.setattr("readers.store.store.time", SimpleNamespace(time_ns=lambda: time.time_ns() - behind_ns))
+    for module in MODULES_WITH_A_MOMENT:
+        monkeypatch.setattr(f"{module}.moment_ms", lambda store: store.taken_time_ms)
 
 
 @pytest.fixture(scope="session")
