@@ -13,7 +13,7 @@ import pytest
 
 from rmqtx_cli.main import status_of
 from tests.brokers.corpus import unpack
-from tests.conftest import MODULES_WITH_A_MOMENT
+from tests.conftest import READ_AT_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +51,11 @@ def rmqtx(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     return run
 
 
-#: When these stores are read: what is pending comes near fileReservedTime as they grow old.
-READ_AT_NS = 1_795_327_200_000_000_000
-
-
 @pytest.fixture
 def read_soon_after_they_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stores are read on the day on which the corpus was written: none of its files is about to expire."""
-    behind_ns = time.time_ns() - READ_AT_NS
+    """The clock of whoever opens a store shows the day on which the corpus was written: ages are those of that day."""
+    behind_ns = time.time_ns() - READ_AT_MS * 1_000_000
     monkeypatch.setattr("readers.store.store.time", SimpleNamespace(time_ns=lambda: time.time_ns() - behind_ns))
-    for module in MODULES_WITH_A_MOMENT:
-        monkeypatch.setattr(f"{module}.moment_ms", lambda store: store.taken_time_ms)
 
 
 @pytest.fixture(scope="session")

@@ -12,16 +12,9 @@ import pytest
 from readers.store.broker_settings import broker_settings
 from readers.store.store import open_store
 from tests.cli.conftest import Run
-from tests.conftest import MODULES_WITH_A_MOMENT as MODULES
 
 Stores = Callable[[str], Path]
-
-
-@pytest.fixture(autouse=True)
-def moments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These commands read their stores when they run, not at the one moment of other tests."""
-    for module in MODULES:
-        monkeypatch.setattr(f"{module}.moment_ms", lambda store: store.taken_time_ms)
+pytestmark = pytest.mark.usefixtures("at_the_real_moment")
 
 
 @pytest.fixture
