@@ -15,7 +15,7 @@ from readers.model.errors import EvidenceMissing
 from readers.model.reading import Reading
 from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from tests.forge.damage import flip_byte, log_files
-from tests.forge.stores import copy_of, opened, settings_of, with_several_segments
+from tests.forge.stores import WITH_SEVERAL_SEGMENTS, copy_of, opened, settings_of
 from tests.representatives import rest_is_slow
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import lookup, open_rows, pending, show
@@ -43,7 +43,7 @@ DEEDS: dict[str, Deed] = {
 @pytest.mark.parametrize(
     ("name", "place"),
     rest_is_slow([
-        ("killed-5.3.3", 4), ("upgraded-4.2.0-4.3.0", 0), ("common-4.9.7", 0), ("killed-5.3.3", -2),
+        ("common-4.9.7", 0), ("killed-5.3.3", 4), ("upgraded-4.2.0-4.3.0", 0), ("killed-5.3.3", -2),
         ("multipath-5.5.0", 1),
     ], quick=1),
 )
@@ -90,7 +90,7 @@ def test_a_record_that_the_index_knows_by_another_key(tmp_path: Path) -> None:
 
 
 def test_undamaged_logs_join() -> None:
-    for name in with_several_segments():
+    for name in WITH_SEVERAL_SEGMENTS:
         assert broken_join(opened(name)) is None
 
 
