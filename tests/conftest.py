@@ -40,12 +40,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
     return OneSparkSession(config, log)
 
 
+#: Who asks for the moment of reading.
+MODULES_WITH_A_MOMENT = (
+    "verdicts.audit.local_audit", "verdicts.audit.lookups", "verdicts.evidence.store_facts", "spark_tasks.jobs.audit",
+)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _one_moment() -> Iterator[None]:
-    """What a stopped broker would discard depends on when it starts: here all stores are read at one moment."""
+    """What expires soon and what a broker would discard depend on the clock: all stores are read at one moment."""
     now_ms = time.time_ns() // 1_000_000
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("verdicts.audit.local_audit", "verdicts.audit.lookups", "spark_tasks.jobs.audit"):
+        for module in MODULES_WITH_A_MOMENT:
             patch.setattr(f"{module}.moment_ms", lambda _store: now_ms)
         yield
 

@@ -110,6 +110,13 @@ def one_of_each_design(names: Iterable[str | Any]) -> list[Any]:
     return parameters
 
 
+def few_or_all(names: Iterable[str]) -> list[Any]:
+    """Two lists of stores that are read together: the first of each design in `make test`, all of them when slow."""
+    every = tuple(names)
+    few = tuple(str(one.values[0]) for one in one_of_each_design(every) if not one.marks)
+    return [pytest.param(few, id="few"), pytest.param(every, id="all", marks=pytest.mark.slow)]
+
+
 def rest_is_slow(values: Iterable[Any], quick: int = 2) -> list[Any]:
     """Parameters of a matrix of one kind, such as seeds: the first `quick` of them run in `make test`."""
     return [pytest.param(*(value if isinstance(value, tuple) else (value,)),

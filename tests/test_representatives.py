@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.brokers import corpus
+from tests.forge.stores import WITH_SEVERAL_SEGMENTS, has_several_segments
 from tests.representatives import REPRESENTATIVES, each_store, family_of
 
 
@@ -33,3 +36,8 @@ def test_no_store_is_left_out_and_the_others_are_slow() -> None:
     assert [parameter.values[0] for parameter in parameters] == corpus.all_names()
     slow = {parameter.values[0] for parameter in parameters if [mark.name for mark in parameter.marks] == ["slow"]}
     assert slow == set(corpus.all_names()) - set(REPRESENTATIVES)
+
+
+@pytest.mark.slow
+def test_these_have_several_segments() -> None:
+    assert [name for name in corpus.corpus_names() if has_several_segments(name)] == list(WITH_SEVERAL_SEGMENTS)

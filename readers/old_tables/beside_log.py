@@ -99,11 +99,6 @@ class BesideLog:
         """Some of the entries, as rows of STATE_ENTRIES."""
         return self.entries.take(pa.array(rows)).cast(STATE_ENTRIES)
 
-    def of_kind(self, kind: str) -> pa.Table:
-        """The entries of one kind, by half copy."""
-        is_chosen = pc.equal(self.entries["kind"].cast(pa.string()), kind)
-        return self.entries.filter(is_chosen).cast(STATE_ENTRIES)
-
     def digest(self) -> str:
         """Another text where anything in the tables is another."""
         remade = None if self.remade is None else self.remade.tolist()

@@ -62,11 +62,6 @@ class TableAddress:
         return "://" not in self.location
 
     @property
-    def is_server(self) -> bool:
-        """Whether reaching it hands user and password to another program, which may be on another host."""
-        return not self.is_file and not self.location.startswith(SQLITE)
-
-    @property
     def name(self) -> str:
         """What people call it."""
         return self.location if self.is_file else f"{self.location}, table {self.table}"
@@ -76,15 +71,13 @@ class TableAddress:
 class TransactionTable:
     """The rows of a table, each offset once.
 
-    Shape:  `rows` are those of TABLE_ROWS. `findings`: values that are no offset, offsets that stand twice;
-            `repeated` are the latter.
+    Shape:  `rows` are those of TABLE_ROWS. `findings`: values that are no offset, offsets that stand twice.
     Order:  offset.
     """
 
     name: str
     rows: pa.Table
     findings: tuple[Finding, ...] = field(default=())
-    repeated: frozenset[int] = field(default=frozenset())
 
     @property
     def offsets(self) -> Int64s:
@@ -142,7 +135,7 @@ def table_of(name: str, offsets: list[str | None], groups: list[str | None], sto
     ordered = sorted(rows)
     table = pa.table([pa.array(ordered, pa.int64()), pa.array([rows[one] for one in ordered], pa.string())],
                      schema=TABLE_ROWS)  # fmt: skip
-    return TransactionTable(name, table, tuple(findings), frozenset(twice))
+    return TransactionTable(name, table, tuple(findings))
 
 
 def _told(store: str, name: str, expected: str, values: list[str]) -> Iterator[Finding]:

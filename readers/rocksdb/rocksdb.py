@@ -66,11 +66,6 @@ class Database:
             self.close()
             raise
 
-    @property
-    def families(self) -> tuple[str, ...]:
-        """The column families. Order: name."""
-        return tuple(sorted(self._handles))
-
     def items(self, family: str, begin: bytes = b"", end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Keys from `begin` to before `end`, with their values; none of a family that does not exist.
 

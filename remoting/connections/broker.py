@@ -178,14 +178,8 @@ class Broker:
 
     def producer_connections(self, group: str) -> list[ClientConnection]:
         """The producers of a group that are connected; one that has not sent since its start is not among them."""
-        return self._connections(Request(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": group}))
-
-    def consumer_connections(self, group: str) -> list[ClientConnection]:
-        """The consumers of a group that are connected."""
-        return self._connections(Request(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group}))
-
-    def _connections(self, request: Request) -> list[ClientConnection]:
-        frame = self._call(request, ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR, ResponseCode.CONSUMER_NOT_ONLINE)
+        request = Request(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": group})
+        frame = self._call(request, ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
         if frame.code != ResponseCode.SUCCESS:
             return []
         value = parsed_json(frame.body)

@@ -33,20 +33,6 @@ class NameServers:
             cluster_of = _clusters(value)
             return sorted((_broker(entry, cluster_of) for entry in entries), key=_order)
 
-    def route(self, topic: str) -> list[BrokerAddresses]:
-        """The brokers that have a topic.
-
-        Raises: Refused (17 where no broker has it), Unreachable.
-        """
-        request = Request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": True})
-        value = parsed_json(self._call(request).body)
-        with understood("the name server's route"):
-            entries = value.get("brokerDatas") or []
-            cluster_of = {}
-            if any("cluster" not in entry for entry in entries):
-                cluster_of = {broker.name: broker.cluster for broker in self.brokers()}
-            return sorted((_broker(entry, cluster_of) for entry in entries), key=_order)
-
     def _call(self, request: Request) -> Frame:
         """The answer of the first that answers.
 

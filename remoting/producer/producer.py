@@ -135,19 +135,8 @@ class Member:
 
         Raises: Unreachable (nothing was sent), NoAnswer (it may be there: look for its unique key), Refused.
         """
-        marks = {HALF_MARK: "true", PRODUCER_GROUP: self.groups[0]}
-        return self._send(message, marks, _PREPARED, timeout_ms)
-
-    def send(self, message: Message, timeout_ms: int | None = None) -> Sent:
-        """Send an ordinary message. Sent once.
-
-        Raises: Unreachable (nothing was sent), NoAnswer (it may be there: look for its unique key), Refused.
-        """
-        return self._send(message, {}, 0, timeout_ms)
-
-    def _send(self, message: Message, marks: Mapping[str, str], sys_flag: int, timeout_ms: int | None) -> Sent:
-        properties = {**message.properties, "WAIT": "true", UNIQUE_KEY: message.unique_key, **marks}
-        fields = _send_fields(self.groups[0], message, properties, sys_flag)
+        marks = {"WAIT": "true", UNIQUE_KEY: message.unique_key, HALF_MARK: "true", PRODUCER_GROUP: self.groups[0]}
+        fields = _half_fields(self.groups[0], message, {**message.properties, **marks})
         request = Request(RequestCode.SEND_MESSAGE_V2, fields, message.body)
         return sent(self._call(request, timeout_ms, _STORED), message.unique_key)
 
@@ -183,12 +172,10 @@ def parsed_check(frame: Frame, address: str) -> Check | None:
     )
 
 
-def _send_fields(
-    group: str, message: Message, properties: Mapping[str, str], sys_flag: int
-) -> dict[str, Value]:
+def _half_fields(group: str, message: Message, properties: Mapping[str, str]) -> dict[str, Value]:
     # defaultTopic (c) names the topic itself, so that no broker creates it after TBW102 because of us.
     return {
-        "a": group, "b": message.topic, "c": message.topic, "d": 0, "e": message.queue_id, "f": sys_flag,
+        "a": group, "b": message.topic, "c": message.topic, "d": 0, "e": message.queue_id, "f": _PREPARED,
         "g": time.time_ns() // 1_000_000, "h": 0, "i": properties_text(properties), "j": 0, "k": False, "l": 0,
         "m": False,
     }  # fmt: skip

@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Any
 
 from readers.model.layout import Field, Layout, VariablePart
-from remoting.protocol.codes import IS_ONEWAY, IS_RESPONSE, LANGUAGES
+from remoting.protocol.codes import IS_RESPONSE, LANGUAGES
 from remoting.protocol.errors import BadFrame
 
 #: What the broker's decoder accepts (com.rocketmq.remoting.frameMaxLength) and more than it ever sends us.
@@ -86,11 +86,6 @@ class Frame:
     def is_response(self) -> bool:
         """Whether it answers a request."""
         return bool(self.flag & IS_RESPONSE)
-
-    @property
-    def is_oneway(self) -> bool:
-        """Whether no response is wanted."""
-        return bool(self.flag & IS_ONEWAY)
 
 
 def encoded(frame: Frame) -> bytes:

@@ -27,21 +27,6 @@ def with_namespace(name: str, namespace: str | None) -> str:
     return name if rest.startswith(f"{namespace}{SEPARATOR}") else f"{mark}{namespace}{SEPARATOR}{rest}"
 
 
-def without_namespace(name: str, namespace: str | None) -> str:
-    """The name as its application has it; one of another namespace stays as it is."""
-    mark, rest = _split(name)
-    if not namespace or not rest.startswith(f"{namespace}{SEPARATOR}"):
-        return name
-    return f"{mark}{rest[len(namespace) + 1 :]}"
-
-
-def namespace_of(name: str) -> str | None:
-    """The namespace that a name is in; None where it is in none."""
-    _, rest = _split(name)
-    namespace, separator, _ = rest.partition(SEPARATOR)
-    return namespace if separator and namespace and not _is_system(name) else None
-
-
 def _split(name: str) -> tuple[str, str]:
     mark = next((mark for mark in _MARKS if name.startswith(mark)), "")
     return mark, name[len(mark) :]

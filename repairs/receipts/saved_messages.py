@@ -83,15 +83,6 @@ def message_of(record: bytes) -> dict[str, Any]:
     }
 
 
-def read_saved(file: Path) -> tuple[bytes, dict[str, Any]]:
-    """The record that was kept and what it says, decoded from its bytes again; `file` is either of the two files.
-
-    Raises: FormatError, OSError.
-    """
-    record = file.with_suffix(".record").read_bytes()
-    return record, message_of(record)
-
-
 def block_of(record: bytes) -> Block:
     """One record as a block of one.
 

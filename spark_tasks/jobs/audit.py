@@ -44,9 +44,9 @@ from spark_tasks.session.schemas import spark_schema
 from spark_tasks.session.sizes import sizes_for
 from spark_tasks.session.tasks import in_tasks, results
 from verdicts.audit.local_audit import tied_partitions
-from verdicts.deadlines.foretelling import foretold_of_files, moment_ms
+from verdicts.deadlines.foretelling import foretold_of_files
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
-from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
+from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
 from verdicts.evidence.witness_scan import Scanned
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.foretold import Foretold

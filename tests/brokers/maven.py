@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 VERSIONS = ("4.3.0", "4.4.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
@@ -42,6 +43,7 @@ def cache_directory() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "rmqtx" / "brokers"
 
 
+@cache
 def why_not() -> str | None:
     """The reason why no broker can be run here, in one sentence; None where everything is there."""
     for tool, package in (("java", "a JDK"), ("javac", "a JDK"), ("mvn", "Maven")):

@@ -12,7 +12,7 @@ import pytest
 from readers.store.broker_settings import broker_settings
 from readers.store.store import open_store
 from tests.cli.conftest import Run
-from verdicts.deadlines import foretelling
+from tests.conftest import MODULES_WITH_A_MOMENT as MODULES
 
 Stores = Callable[[str], Path]
 
@@ -20,8 +20,8 @@ Stores = Callable[[str], Path]
 @pytest.fixture(autouse=True)
 def moments(monkeypatch: pytest.MonkeyPatch) -> None:
     """These commands read their stores when they run, not at the one moment of other tests."""
-    for module in ("local_audit", "lookups"):
-        monkeypatch.setattr(f"verdicts.audit.{module}.moment_ms", foretelling.moment_ms)
+    for module in MODULES:
+        monkeypatch.setattr(f"{module}.moment_ms", lambda store: store.taken_time_ms)
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from tests.brokers.corpus import unpack
 from tests.cli import transcripts
 from tests.cli.conftest import Run
 from tests.cli.test_transcripts import ROOT, check
+from tests.custody_read import custody_of
 from tests.forge.stores import contents
-from verdicts.audit.provenance import custody_of
 
 PAGE = ROOT / "docs" / "forensics.md"
 RESULTS = {"custody.jsonl", "findings.parquet", "verdicts.parquet", "reconciled.parquet", "plan.json", "again.parquet"}

@@ -19,8 +19,8 @@ from tests import ledgers
 from tests.brokers import corpus
 from tests.brokers.corpus import unpack
 from tests.cli.conftest import Run
+from tests.custody_read import custody_of
 from tests.forge.stores import contents
-from verdicts.audit.provenance import custody_of
 from verdicts.ledger.reconcile import OUTCOMES
 
 ASKED = ("--match", ledgers.MATCH, "--done", ledgers.DONE, "--not-done", ledgers.NOT_DONE)

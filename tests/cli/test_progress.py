@@ -34,7 +34,7 @@ def screen(text: str) -> list[str]:
 
 @pytest.mark.parametrize("verb", ["pending", "audit"])
 def test_no_bar_is_left_on_the_line_of_a_table(common: Path, verb: str) -> None:
-    status, text = on_terminal([*RMQTX, verb, str(common)])
+    status, text = on_terminal([*RMQTX, verb, str(common), "--wide"])
     assert status == 0
     assert "━" in text, "there was a bar"
     lines = screen(text)

@@ -105,11 +105,12 @@ def test_the_source_is_untouched(
     rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path, name: str, verb: str
 ) -> None:
     store = corpus_store(name)
+    fields = ("--fields", "transaction_id,keys", "--where", "keys is not null", "--limit", "1")
+    identity, keys = rmqtx("audit", store, "--format", "csv", *fields, "-q").out.splitlines()[1].split(",")
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as ledger:
         ledger.execute("create table orders (order_id text, status text)")
-        ledger.execute("insert into orders values ('ORDER-1', 'PAID')")
+        ledger.execute("insert into orders values (?, 'PAID')", [keys.split()[0]])
         ledger.commit()
-    identity = rmqtx("audit", store, "--format", "csv", "--fields", "transaction_id", "-q").out.split()[1]
     before = fingerprint(store)
     statuses: list[int] = []
     for line in (READS | ACTS)[verb]:

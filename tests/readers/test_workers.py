@@ -13,7 +13,7 @@ from readers.jobs.workers import Workers
 
 PROGRAM = """
 import os, sys, time
-from readers.workers import Workers
+from readers.jobs.workers import Workers
 
 def pid(_):
     time.sleep(0.2)

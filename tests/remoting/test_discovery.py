@@ -15,7 +15,7 @@ from remoting.connections.name_servers import NameServers
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.errors import BadFrame, Unreachable
 from remoting.protocol.frames import Frame
-from remoting.protocol.namespaces import namespace_of, with_namespace, without_namespace
+from remoting.protocol.namespaces import with_namespace
 from remoting.protocol.settings import RemotingSettings
 from tests.remoting.fake import Answer, FakeServer, response
 
@@ -73,16 +73,13 @@ def test_every_master_of_every_cluster_in_order() -> None:
 def test_a_name_server_of_3_1_says_the_clusters_in_a_table_of_their_own() -> None:
     table = {"broker-a": {"brokerName": "broker-a", "brokerAddrs": {"0": "10.0.0.1:10911"}}}
     value = {"brokerAddrTable": table, "clusterAddrTable": {"c1": ["broker-a"]}}
-    route = {"brokerDatas": list(table.values())}
 
     def answer(request: Frame) -> Answer:
-        is_list = request.code == RequestCode.GET_BROKER_CLUSTER_INFO
-        return response(request, body=json.dumps(value if is_list else route).encode())
+        return response(request, body=json.dumps(value).encode())
 
     with FakeServer(answer) as server, Client(SETTINGS) as client:
-        servers = NameServers(client, [server.address])
-        for brokers in (servers.brokers(), servers.route("orders")):
-            assert [(broker.cluster, broker.name) for broker in brokers] == [("c1", "broker-a")]
+        brokers = NameServers(client, [server.address]).brokers()
+    assert [(broker.cluster, broker.name) for broker in brokers] == [("c1", "broker-a")]
 
 
 def test_an_address_needs_no_name_server_and_says_itself_who_it_is() -> None:
@@ -162,15 +159,10 @@ def test_answers_that_are_none(body: bytes) -> None:
         NameServers(client, [server.address]).brokers()
 
 
-def test_names_go_into_namespaces_and_out() -> None:
+def test_names_go_into_namespaces_once() -> None:
     assert with_namespace("shop", "NS") == with_namespace("NS%shop", "NS") == "NS%shop"
     assert with_namespace("%RETRY%shop", "NS") == "%RETRY%NS%shop"
     assert with_namespace("%DLQ%NS%shop", "NS") == "%DLQ%NS%shop"
     assert with_namespace("shop", None) == "shop"
     for name in (HALF_TOPIC, "TOOLS_CONSUMER", CHECK_GROUP, TIMER_TOPIC):
         assert with_namespace(name, "NS") == name
-        assert namespace_of(name) is None
-    assert without_namespace("%RETRY%NS%shop", "NS") == "%RETRY%shop"
-    assert without_namespace("OTHER%shop", "NS") == "OTHER%shop"
-    assert namespace_of("%RETRY%NS%shop") == namespace_of("NS%shop") == "NS"
-    assert namespace_of("shop") is namespace_of("%shop") is None

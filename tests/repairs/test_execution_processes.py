@@ -19,9 +19,9 @@ from tests.repairs.small_store import ROLL_OVER, SCATTERED, lay_out_store
 FOREIGN = """
 import os, sys
 from pathlib import Path
-from readers.errors import UnwritableFile
-from repairs.change_sets import ChangeSet, CreateFile, ReplaceFile, WriteAt
-from repairs.execution import execute
+from readers.model.errors import UnwritableFile
+from repairs.changes.change_sets import ChangeSet, CreateFile, ReplaceFile, WriteAt
+from repairs.changes.execution import execute
 os.setgroups([])
 os.setegid(65534)
 os.seteuid(65534)
@@ -65,8 +65,8 @@ def test_what_root_makes_belongs_to_the_broker(store: Path, kept: Path) -> None:
 KILLED = """
 import sys, time
 from pathlib import Path
-from repairs.execution import execute
-from repairs.file_operations import FileOperations
+from repairs.changes.execution import execute
+from repairs.changes.file_operations import FileOperations
 from tests.repairs.small_store import SCATTERED
 
 class Slow(FileOperations):
@@ -103,8 +103,8 @@ def test_a_killed_process_leaves_no_lock_and_a_way_on(
 
 BACK_AND_FORTH = """
 import sys
-from readers.errors import StoreInUse
-from repairs.execution import resume, undo
+from readers.model.errors import StoreInUse
+from repairs.changes.execution import resume, undo
 done = refused = 0
 while done < 8:
     try:

@@ -16,7 +16,7 @@ from readers.log.record_layout import COMPRESSED
 from readers.model.errors import FormatError, UnwritableFile
 from readers.store.store import Store, open_store
 from repairs.receipts.receipts import new_receipt_id
-from repairs.receipts.saved_messages import read_saved, save_message
+from repairs.receipts.saved_messages import message_of, save_message
 from tests.brokers import corpus
 from tests.brokers.corpus import unpack
 from verdicts.audit.local_audit import audit
@@ -48,8 +48,9 @@ def test_every_half_of_a_real_broker_can_be_kept_and_read_again(store: Store, tm
     compressed = 0
     for row, record in records(store):
         file = save_message(record, new_receipt_id(), tmp_path)
-        again, facts = read_saved(file)
+        again = file.with_suffix(".record").read_bytes()
         assert again == record
+        facts = message_of(again)
         written = json.loads(file.read_text())
         assert {name: written[name] for name in facts} == facts
         assert written["transaction_id"] == row["transaction_id"]

@@ -13,7 +13,7 @@ import pytest
 
 from readers.store.store import open_store
 from spark_tasks.jobs.audit import audit
-from tests.forge.stores import copy_of, opened, settings_of, with_several_segments
+from tests.forge.stores import WITH_SEVERAL_SEGMENTS, copy_of, opened, settings_of
 from tests.spark.test_audit import told
 from verdicts.audit import local_audit
 
@@ -47,7 +47,7 @@ def test_a_killed_executor() -> None:
 
 
 def test_a_segment_that_is_removed_after_the_snapshot(spark: SparkSession, tmp_path: Path) -> None:
-    name = with_several_segments()[0]
+    name = WITH_SEVERAL_SEGMENTS[0]
     root = copy_of(name, tmp_path)
     before = told(local_audit.audit([open_store(root)], settings_of(name)))
     store = open_store(root)

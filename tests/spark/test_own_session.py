@@ -106,6 +106,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpack("common-5.3.3", tmp_path_factory.mktemp("common"))
 
 
+@pytest.mark.slow
 def test_an_audit_is_quiet_and_leaves_nothing(place: Place, store: Path) -> None:
     audit = ["-m", "rmqtx_cli.main", "audit", str(store), "--format", "jsonl", "--quiet"]
     process = place.start(*audit, "--engine", "spark", "--master", "local[2]", "--split-size", "64KiB", *CONF)

@@ -6,6 +6,8 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from readers.jobs.job_runner import run_job
 from readers.jobs.scan_job import ScanJob
 from readers.jobs.search import Search
@@ -18,6 +20,7 @@ from spark_tasks.jobs import scan
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.stores import copy_of, opened
+from tests.representatives import few_or_all, rest_is_slow
 from verdicts.verify.verify import FULL, Verify
 
 if TYPE_CHECKING:
@@ -47,14 +50,16 @@ def require_same(spark: SparkSession, job: ScanJob, stores: list[Store]) -> list
     return wanted
 
 
-def test_every_store_of_the_corpus_is_verified_alike(spark: SparkSession) -> None:
-    stores = [opened(name) for name in corpus.corpus_names()]
+@pytest.mark.parametrize("names", few_or_all(corpus.corpus_names()))
+def test_every_store_of_the_corpus_is_verified_alike(spark: SparkSession, names: tuple[str, ...]) -> None:
+    stores = [opened(name) for name in names]
     assert require_same(spark, Verify(FULL), stores)
 
 
-def test_damaged_stores_are_verified_alike(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", rest_is_slow([4, 1], quick=1))
+def test_damaged_stores_are_verified_alike(spark: SparkSession, tmp_path: Path, every: int) -> None:
     stores = []
-    for number, (name, wound) in enumerate(damage.RANDOM.items()):
+    for number, (name, wound) in list(enumerate(damage.RANDOM.items()))[::every]:
         root = copy_of(("killed-5.1.4", "common-5.3.3", "multipath-4.9.7")[number % 3], tmp_path / f"{number}")
         wound(root, random.Random(name))
         stores.append(open_store(root))
@@ -62,7 +67,8 @@ def test_damaged_stores_are_verified_alike(spark: SparkSession, tmp_path: Path) 
     assert len(found) > len(stores)
 
 
-def test_every_store_of_the_corpus_is_searched_alike(spark: SparkSession) -> None:
-    stores = [opened(name) for name in corpus.corpus_names()]
+@pytest.mark.parametrize("names", few_or_all(corpus.corpus_names()))
+def test_every_store_of_the_corpus_is_searched_alike(spark: SparkSession, names: tuple[str, ...]) -> None:
+    stores = [opened(name) for name in names]
     conditions = Conditions(topic="orders", properties=(("case", "late*"),), body_regex=rb'"sku":"[A-F]')
     assert require_same(spark, Search(conditions, COLUMNS, inflates=True), stores)

@@ -29,9 +29,9 @@ from readers.model.reading import Note, NoteKind
 from readers.model.tables import MARKS, TRANSACTIONS
 from readers.store.store import Store
 from verdicts.deadlines.discard_times import with_discard_times
-from verdicts.deadlines.foretelling import foretold_of_files, moment_ms
+from verdicts.deadlines.foretelling import foretold_of_files
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
-from verdicts.evidence.store_facts import SettingsOf, store_facts
+from verdicts.evidence.store_facts import SettingsOf, moment_ms, store_facts
 from verdicts.evidence.witness_scan import IDENTIFIED, Scanned, are_of_half_topic, column, scan_witnesses
 from verdicts.model.foretold import Foretold
 from verdicts.model.reading import VerdictReading

@@ -21,10 +21,10 @@ from readers.store.store import Store
 from verdicts.audit.local_audit import audit
 from verdicts.audit.not_found import not_found
 from verdicts.deadlines.discard_times import is_open_row, with_discard_times
-from verdicts.deadlines.foretelling import foretold_of_files, moment_ms
+from verdicts.deadlines.foretelling import foretold_of_files
 from verdicts.evidence.derived_trust import Untrusted, sound_blocks
 from verdicts.evidence.indexed_lookup import DerivedFiles, offset_of
-from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
+from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
 from verdicts.model.reading import VerdictReading
 from verdicts.model.witnesses import Witnesses
 from verdicts.transactions.judge import judge

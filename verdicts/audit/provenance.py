@@ -139,15 +139,6 @@ def with_custody(schema: pa.Schema, facts: Mapping[str, Any]) -> pa.Schema:
     return schema.with_metadata({**(schema.metadata or {}), METADATA_KEY: as_json(facts).encode()})
 
 
-def custody_of(schema: pa.Schema) -> dict[str, Any] | None:
-    """The custody that a schema carries; None where it carries none."""
-    text = (schema.metadata or {}).get(METADATA_KEY)
-    if text is None:
-        return None
-    facts: dict[str, Any] = json.loads(text)
-    return facts
-
-
 def segment_digest(segment: Segment, *, hash_all: bool = False, is_open_ended: bool = True) -> str:
     """`sha256:` and the digest of a segment: of its length, its first and its last EDGE_BYTES, or of all its bytes.
 

@@ -51,11 +51,6 @@ class LogClaims:
     has_unasked_queues: bool = False
 
     @property
-    def furthest(self) -> LogClaim | None:
-        """The claim that reaches furthest; one without a place where there is no other."""
-        return self.newest[0] if self.newest else None
-
-    @property
     def note(self) -> str | None:
         """What to say of queues that were not asked."""
         if not self.has_unasked_queues:

@@ -23,7 +23,7 @@ _END_BYTES_MAX = 64 << 20
 def broken_join(store: Store) -> str | None:
     """Where the files of a log do not join, in words; None where those that were looked at do.
 
-    Shape:  the newest JOINS_MAX files with data; `unseen_joins` says how many are left.
+    Shape:  the newest JOINS_MAX files with data are looked at.
     Raises: UnreadableFile, FileChanged.
     """
     last = last_with_data(store.commit_log)
@@ -34,12 +34,6 @@ def broken_join(store: Store) -> str | None:
         if segment.base_offset < last and not _is_full(segment):
             return f"{segment.file} is not full of records to its end"
     return None
-
-
-def unseen_joins(store: Store) -> int:
-    """How many files of a log are older than those whose ends `broken_join` looks at."""
-    last = last_with_data(store.commit_log)
-    return sum(segment.base_offset <= last for segment in store.commit_log) - len(_looked_at(store, last))
 
 
 def _looked_at(store: Store, last: int) -> list[Segment]:

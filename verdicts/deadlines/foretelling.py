@@ -74,11 +74,6 @@ def foretold_of_files(
         return Foretold(is_running=store.in_use, why=Why(error.message, is_known=False))
 
 
-def moment_ms(store: Store) -> int:
-    """The moment from which on the rounds of a store's check are foretold: that of reading."""
-    return store.taken_time_ms
-
-
 def _foretold(
     store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int, windows: CheckWindows
 ) -> Foretold:

@@ -33,6 +33,11 @@ FLUSH_LAG_MS_MAX = 10_000
 SettingsOf = Callable[[Store], BrokerSettings]
 
 
+def moment_ms(store: Store) -> int:
+    """The moment that "now" means for a store: that of reading. From it on the rounds of its check are foretold."""
+    return store.taken_time_ms
+
+
 @dataclass(slots=True)
 class StoreFacts:
     """One store on its way to a verdict. `findings` and `missing` grow while its records are read.
@@ -78,7 +83,7 @@ class StoreFacts:
             log_begin_offset=self.store.log_begin_offset,
             reference_time_ms=self.reference_time_ms if at_ms is None else min(at_ms, self.reference_time_ms),
             at_ms=at_ms,
-            now_ms=self.store.taken_time_ms if at_ms is None else at_ms,
+            now_ms=moment_ms(self.store) if at_ms is None else at_ms,
             checks_seen_max=self.checks_seen_max,
             later_hashes=self.later_hashes,
             missing=tuple(self.missing),

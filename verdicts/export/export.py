@@ -45,14 +45,12 @@ EXPORTED = pa.schema(
         column("file", pa.string(), "the file, relative to the export's directory"),
     ]
 )
-#: Tables of which a log only ever gets more rows.
-LOG_TABLES = ("records", "halves", "ops")
 _BATCH_RECORDS_MAX = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """Export a table of LOG_TABLES (a ScanJob). Its rows, EXPORTED, are the files that it wrote.
+    """Export records, halves or ops (a ScanJob). Its rows, EXPORTED, are the files that it wrote.
 
     `columns`: those of the table that the files get. `decompress`: bodies as the producer made them. `custody` is what
     each file says it was made from, beside its own range. A range at the end of a log gets its files when all splits

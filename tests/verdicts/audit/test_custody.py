@@ -10,13 +10,13 @@ import pytest
 from readers.model.tables import TRANSACTIONS
 from readers.storage.segments import Segment
 from readers.store.store import open_store
+from tests.custody_read import custody_of
 from tests.forge.stores import copy_of, opened
 from verdicts.audit.provenance import (
     EDGE_BYTES,
     Engine,
     as_json,
     custody,
-    custody_of,
     file_custody,
     segment_digest,
     store_custody,

@@ -18,8 +18,8 @@ from readers.log.splits import plan_splits
 from readers.model.errors import BadRequest, BadText, UnwritableFile
 from readers.model.tables import ALL_TABLES
 from readers.store.store import Store, open_store
-from tests.forge.stores import contents, copy_of, opened, unpacked, with_several_segments
-from verdicts.audit.provenance import custody_of
+from tests.custody_read import custody_of
+from tests.forge.stores import WITH_SEVERAL_SEGMENTS, contents, copy_of, opened, unpacked
 from verdicts.export import export, export_manifest, partition_files
 from verdicts.export.export import EXPORTED, ExportJob
 from verdicts.export.export_manifest import STATE_DIRECTORY, Done, Range, opened_directory
@@ -55,7 +55,7 @@ def same(found: pa.Table, expected: pa.Table) -> bool:
     return bool(found.cast(expected.schema).equals(expected))
 
 
-@pytest.mark.parametrize("name", [*with_several_segments()[:3], "common-5.3.3", "longtopic-5.3.3"])
+@pytest.mark.parametrize("name", [*WITH_SEVERAL_SEGMENTS[:3], "common-5.3.3", "longtopic-5.3.3"])
 def test_every_record_is_exported_once(name: str, tmp_path: Path) -> None:
     store = opened(name)
     before = contents(unpacked(name))
@@ -113,7 +113,7 @@ def cut(root: Path, at: int) -> None:
                 file.truncate(segment.size_bytes)
 
 
-@pytest.mark.parametrize("name", [with_several_segments()[0], "common-5.3.3"])
+@pytest.mark.parametrize("name", [WITH_SEVERAL_SEGMENTS[0], "common-5.3.3"])
 @pytest.mark.parametrize("split_bytes", [20_000, 1 << 30])
 def test_a_later_run_adds_only_what_the_log_has_grown_by(name: str, split_bytes: int, tmp_path: Path) -> None:
     whole = wanted(opened(name))
@@ -152,7 +152,7 @@ class Killed(BaseException):
 def test_a_killed_export_goes_on_where_it_stopped(
     place: str, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = opened(with_several_segments()[0])
+    store = opened(WITH_SEVERAL_SEGMENTS[0])
     written = 0
     real = export_manifest.write_manifest if place == "before the names" else export_manifest.write_json
 

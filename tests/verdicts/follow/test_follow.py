@@ -134,7 +134,7 @@ def test_histories_over_many_files(seed: int, tmp_path: Path) -> None:
     assert len(followed.database.of_store(0, "view")["foreign"]) > 1
 
 
-@pytest.mark.parametrize("seed", rest_is_slow(range(2), quick=1))
+@pytest.mark.parametrize("seed", rest_is_slow(range(2), quick=0))
 def test_while_its_broker_runs_time_alone_changes_verdicts(seed: int, tmp_path: Path) -> None:
     growing = Growing(rolling(tmp_path / "whole", seed), tmp_path / "copy")
     used = open_store(growing.whole).taken_time_ms
@@ -210,6 +210,7 @@ def test_queues_that_come_later_than_the_log(seed: int, tmp_path: Path) -> None:
     followed.assert_current()
 
 
+@pytest.mark.slow
 def test_what_expired_is_forgotten(tmp_path: Path) -> None:
     growing = Growing(rolling(tmp_path / "whole", 1), tmp_path / "copy")
     followed = Followed([growing.root], tmp_path / "checkpoint", by_default)

@@ -17,7 +17,7 @@ from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, open_store
 from tests.forge.damage import flip_byte
 from tests.forge.stores import copy_of, settings_of
 from tests.fuzz.holes import overwritten
-from tests.representatives import one_of_each_design
+from tests.representatives import one_of_each_design, rest_is_slow
 from tests.verdicts.truth import audited
 from verdicts.audit.local_audit import audit
 
@@ -219,7 +219,7 @@ def test_a_discard_copy_in_a_damaged_topic_is_no_final(name: str, tmp_path: Path
         flip_byte(Path(record["file"]), place + 5, 1)
 
 
-@pytest.mark.parametrize("name", ["delayed-4.3.0", "delayed-5.3.3"])
+@pytest.mark.parametrize("name", rest_is_slow(["delayed-4.3.0", "delayed-5.3.3"], quick=1))
 def test_a_half_in_a_damaged_topic_is_no_final(name: str, tmp_path: Path) -> None:
     """The commit of a half that a delay diverted goes to the half topic: elsewhere it looks like a final."""
     root = copy_of(name, tmp_path)

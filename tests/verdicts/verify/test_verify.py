@@ -212,8 +212,9 @@ def test_a_running_broker_is_ahead_of_what_was_read(copy: Path) -> None:
     assert [row["code"] for row in rows if row["code"].startswith("slot")] == ["slot-pending"]
 
 
-def test_whatever_is_damaged_is_no_error(tmp_path: Path) -> None:
-    for number, (name, wound) in enumerate(damage.RANDOM.items()):
+@pytest.mark.parametrize("every", rest_is_slow([4, 1], quick=1))
+def test_whatever_is_damaged_is_no_error(tmp_path: Path, every: int) -> None:
+    for number, (name, wound) in list(enumerate(damage.RANDOM.items()))[::every]:
         root = copy_of("killed-5.1.4", tmp_path / f"{number}")
         wound(root, random.Random(name))
         for level in LEVELS:

@@ -13,6 +13,7 @@ from readers.store.store import HALF_TOPIC, OP_TOPIC
 from tests.forge import damage
 from tests.forge.damage import queue_files
 from tests.forge.stores import copy_of
+from tests.representatives import rest_is_slow
 from tests.verdicts.verifying import findings, the_one, worse_than_notes
 
 
@@ -109,13 +110,18 @@ def test_slots_of_other_queues(name: str, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["common-4.3.0", "common-5.5.0", "killed-5.1.4", "delayed-5.1.4"])
-def test_any_byte_of_any_slot(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "count"),
+    rest_is_slow([
+        ("killed-5.1.4", 20), ("killed-5.1.4", 60), ("common-4.3.0", 60), ("common-5.5.0", 60), ("delayed-5.1.4", 60),
+    ], quick=1),
+)
+def test_any_byte_of_any_slot(name: str, count: int, tmp_path: Path) -> None:
     """One wrong byte of a slot is one finding, there."""
     root = copy_of(name, tmp_path)
     chance = random.Random(name)
     files = used_queues(root)
-    for _ in range(60):
+    for _ in range(count):
         file = chance.choice(files)
         data = file.read_bytes()
         used = -(-len(data.rstrip(b"\0")) // 20)
