@@ -12,11 +12,13 @@ from readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, RESUME_BRE
 from repairs.acts.request import Wish
 from repairs.acts.rocksdb_halves import is_in_rocksdb, offset_marks
 from repairs.acts.situation import Situation
-from verdicts.transactions.states_and_advice import OPEN_OR_DROPPED
+from verdicts.transactions.reason_codes import REASONS
 
 Found = tuple[str, str] | None
 
 _HOUR_MS = 3_600_000
+#: The reason of what nobody decided, where the table that would tell whether it is asked for was not read.
+_OPEN_OR_DROPPED = "rocksdb_table_unread"
 
 
 def slave(situation: Situation, _: Wish) -> Found:
@@ -31,14 +33,15 @@ def rocksdb(situation: Situation, wish: Wish) -> Found:
     if wish.action != "resume" or not _is_open_or_dropped(situation):
         return None
     return (
-        f"nothing decided it, and {OPEN_OR_DROPPED}: it may still be asked for, and a second half committed besides",
+        f"nothing decided it, and {REASONS[_OPEN_OR_DROPPED].sentence}: it may still be asked for, and a second half "
+        "committed besides",
         f"commit it or roll it back, the broker takes either, open or dropped: rmqtx commit {situation.transaction_id}",
     )
 
 
 def _is_open_or_dropped(situation: Situation) -> bool:
     """Whether all that is not known of it is whether the broker's table still has its half."""
-    return situation.state == "UNDECIDABLE" and str(situation.row["reason"]).startswith(OPEN_OR_DROPPED)
+    return bool(situation.row["reason_code"] == _OPEN_OR_DROPPED)
 
 
 def prepared_record(situation: Situation, wish: Wish) -> Found:

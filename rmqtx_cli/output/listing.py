@@ -207,9 +207,10 @@ class Listing:
 
         Findings of severity error mean that evidence is missing or damaged.
         """
+        from readers.model.reading import NoteKind
+
         for note in dict.fromkeys(reading.notes):
-            # A reading that had to go another way than planned says why; the rest only --verbose asks for.
-            (self.voice.note if " because " in note else self.voice.detail)(note)
+            (self.voice.note if note.kind is NoteKind.WHY else self.voice.detail)(note.text)
         self.voice.findings(reading.findings)
         if any(finding.kind.severity == "error" for finding in reading.findings):
             return exit_status.INCOMPLETE

@@ -178,12 +178,9 @@ def _lines(
 
 
 def _say_hidden(rows: pa.Table, voice: Voice) -> None:
-    from verdicts.transactions.reasons import PERHAPS_ASKED
-
-    reasons = rows["reason"].to_pylist()
-    perhaps = sum(reason.endswith(PERHAPS_ASKED) for reason in reasons)
+    perhaps = rows["reason_code"].to_pylist().count("commit_record_table_unread")
     never = sum("never_asked" in flags for flags in rows["flags"].to_pylist())
-    if surely := len(reasons) - perhaps - never:
+    if surely := rows.num_rows - perhaps - never:
         voice.note(f"{surely} more are decided, but the broker will ask again (--all-open)")
     if never:
         voice.note(f"{never} more are decided, and the stopped check does not come to them: the broker will ask for "
