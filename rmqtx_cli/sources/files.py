@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqtx_cli.options.options import StoreOptions
-from rmqtx_cli.sources.opening import Opened, consistency, open_stores, refuse_inside, say_header
+from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_consistency, say_header
 from rmqtx_cli.sources.transaction_tables import DatabaseOptions, with_entries
 from rmqtx_cli.words.say import Voice
 
@@ -191,6 +191,5 @@ class FileTables:
         stores = open_stores(self.door.places, self.door.options).stores
         for file in self.written:
             refuse_inside(file, stores)
-        for store in stores:
-            self.door.voice.note(f"{store.root}: {consistency(store)}")
+        say_consistency(stores, self.door.voice)
         return stores
