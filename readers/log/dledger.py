@@ -17,7 +17,7 @@ from readers.log.commit_log import scan_segments
 from readers.log.record_block import Block
 from readers.model.findings import Finding
 from readers.model.layout import Field, Layout, VariablePart
-from readers.model.reading import Reading
+from readers.model.reading import Note, NoteKind, Reading
 from readers.model.tables import DLEDGER_ENTRIES
 from readers.storage.segments import DLEDGER_FRAME_BYTES, Segment
 from readers.store.store import LEFT_OUT_TOPIC, Store
@@ -57,7 +57,7 @@ def scan_entries(store: Store, *, from_offset: int | None = None, to_offset: int
     """
     reading = Reading(DLEDGER_ENTRIES, (), findings=list(store.findings))
     if not store.is_dledger:
-        reading.notes.append(f"{store.root} has no DLedger log (dledger-*/data)")
+        reading.notes.append(Note(NoteKind.HOW, f"{store.root} has no DLedger log (dledger-*/data)"))
     reading.batches = _batches(store, reading, from_offset, to_offset)
     return reading
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol
 
 import pyarrow as pa
@@ -53,6 +54,21 @@ class Coverage:
         return self.size_bytes - self.decoded_bytes - self.filler_bytes - self.damaged_bytes
 
 
+class NoteKind(Enum):
+    """What a note is for: HOW something was read is a detail; WHY it was read otherwise, or is not there, is not."""
+
+    HOW = "how"
+    WHY = "why"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One sentence beside the rows of a reading."""
+
+    kind: NoteKind
+    text: str
+
+
 @dataclass(slots=True)
 class Reading:
     """Batches of one table, to be iterated once; all that is said beside them is complete when it has ended."""
@@ -61,7 +77,7 @@ class Reading:
     batches: Iterable[pa.RecordBatch]
     findings: list[Finding] = field(default_factory=list)
     coverage: list[Coverage] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return iter(self.batches)

@@ -240,6 +240,7 @@ TRANSACTIONS = pa.schema(
             "how often it was put where consumers read: its COMMIT records; null where it is UNDECIDABLE, or where one "
             "may be in a part of the log that is missing or gone",
         ),
+        column("reason_code", pa.string(), "the reason as a stable word", words="reasons"),
     ]
 )
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from readers.model.columns import Bools, Int64s
 from readers.model.findings import Finding
 from readers.model.layout import Field, Layout
-from readers.model.reading import Reading
+from readers.model.reading import Note, NoteKind, Reading
 from readers.model.tables import REDO_LOG
 from readers.old_tables.beside_log import END_ENTRY
 from readers.old_tables.unit_files import AllUnits, UnitFiles, Units, place_columns, said_of_halves
@@ -89,7 +89,8 @@ def scan_redo_log(store: Store) -> Reading:
     reading = Reading(REDO_LOG, ())
     reading.batches = _batches(store, reading)
     if not FILES.exist(store):
-        reading.notes.append(f"{store.root} has no transaction/redolog, because only brokers of 3.0 and 3.1 keep one")
+        why = f"{store.root} has no transaction/redolog, because only brokers of 3.0 and 3.1 keep one"
+        reading.notes.append(Note(NoteKind.WHY, why))
     return reading
 
 

@@ -18,7 +18,7 @@ from readers.log.record_layout import COMMIT, PREPARED, ROLLBACK
 from readers.model.columns import Bools, Int64s
 from readers.model.findings import Finding
 from readers.model.layout import Field, Layout
-from readers.model.reading import Reading
+from readers.model.reading import Note, NoteKind, Reading
 from readers.model.tables import STATE_TABLE
 from readers.old_tables.unit_files import AllUnits, UnitFiles, Units, place_columns, said_of_halves
 from readers.queues.consume_queue import PRE_BLANK_LENGTH, Slots
@@ -81,7 +81,8 @@ def scan_state_table(store: Store) -> Reading:
     reading = Reading(STATE_TABLE, ())
     reading.batches = _batches(store, reading)
     if not FILES.exist(store):
-        reading.notes.append(f"{store.root} has no transaction/statetable, because masters of 3.0 and 3.1 keep it")
+        why = f"{store.root} has no transaction/statetable, because masters of 3.0 and 3.1 keep it"
+        reading.notes.append(Note(NoteKind.WHY, why))
     return reading
 
 

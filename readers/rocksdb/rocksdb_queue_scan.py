@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from readers.model.errors import SourceError
 from readers.model.findings import as_text
-from readers.model.reading import Reading
+from readers.model.reading import Note, NoteKind, Reading
 from readers.model.tables import QUEUE_SLOTS
 from readers.queues.consume_queue_scan import scan_slots
 from readers.rocksdb.rocksdb import open_database, unread
@@ -78,7 +78,7 @@ def _scan(
                 for slots in queues.slots(topic, queue_id, *bounds):
                     yield _rows(store, database.directory, slots)
                 if (note := _how_old(store, queues.taken_in_offset())) is not None:
-                    reading.notes.append(note)
+                    reading.notes.append(Note(NoteKind.WHY, note))
         except SourceError as error:
             reading.findings.append(unread(store, store.place(name), error))
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from readers.model.errors import SourceError, UnreadableFile
 from readers.model.findings import Finding
 from readers.model.layout import Field, Layout, VariablePart
-from readers.model.reading import Reading
+from readers.model.reading import Note, NoteKind, Reading
 from readers.model.tables import ROCKSDB_TRANSACTIONS
 from readers.rocksdb.rocksdb import CURRENT, has_database, open_database, unread
 from readers.store.store import Store
@@ -136,7 +136,8 @@ def read_rocksdb_transactions(store: Store) -> Reading:
     """
     reading = Reading(ROCKSDB_TRANSACTIONS, ())
     if not store.has(DIRECTORY):
-        reading.notes.append(f"{store.root} has no {DIRECTORY}: brokers before 5.4.0 make none")
+        why = f"{store.root} has no {DIRECTORY}: brokers before 5.4.0 make none"
+        reading.notes.append(Note(NoteKind.HOW, why))
         return reading
     found = _read(store)
     assert found.entries is not None
@@ -145,12 +146,12 @@ def read_rocksdb_transactions(store: Store) -> Reading:
     return reading
 
 
-def _how_old(store: Store, found: RocksdbEntries) -> str:
+def _how_old(store: Store, found: RocksdbEntries) -> Note:
     upto = "no half yet" if found.last_offset < 0 else f"halves to commit-log offset {found.last_offset}"
     if found.is_complete:
-        return f"the database is complete: it has taken in {upto}"
+        return Note(NoteKind.HOW, f"the database is complete: it has taken in {upto}")
     why = "the broker is running" if store.in_use else "the broker did not stop cleanly"
-    return f"the database is as old as its last flush, {upto}, because {why}"
+    return Note(NoteKind.WHY, f"the database is as old as its last flush, {upto}, because {why}")
 
 
 def _entry(key: bytes, value: bytes) -> dict[str, object]:

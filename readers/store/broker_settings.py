@@ -90,6 +90,10 @@ class BrokerSettings:
         """Whether transaction_check_max was given, not assumed."""
         return self.origin.get("transaction_check_max") in (FROM_CONF, FROM_BROKER)
 
+    def is_default(self, name: str) -> bool:
+        """Whether the value of a field is what releases have where nothing is given."""
+        return self.origin.get(name, FROM_CONF) not in (FROM_CONF, FROM_BROKER)
+
     @property
     def version(self) -> str:
         """The version as people write it, or what is known of it."""

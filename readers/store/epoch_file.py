@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from readers.model.errors import BadText, UnreadableFile
 from readers.model.findings import Finding
-from readers.model.reading import Reading
+from readers.model.reading import Note, NoteKind, Reading
 from readers.model.tables import EPOCHS
 from readers.store.fastjson import read_text
 from readers.store.store import Store
@@ -50,9 +50,8 @@ def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
         reading.findings.append(Finding(store.root, "epochs-damaged", place, actual=error.message))
         return
     if text is None:
-        reading.notes.append(
-            f"{store.root} has no {FILE_NAME}: no controller manages it, or storePathEpochFile has it elsewhere"
-        )
+        why = f"{store.root} has no {FILE_NAME}: no controller manages it, or storePathEpochFile has it elsewhere"
+        reading.notes.append(Note(NoteKind.HOW, why))
         return
     lines = text.splitlines()
     entries = [match for line in lines[2:] if (match := _ENTRY.fullmatch(line.strip()))]

@@ -28,6 +28,7 @@ class StorePath(NamedTuple):
 
     Shape: `setting`: what has a broker keep it; empty where every broker does. `is_mark`: that it is there shows that
            such a broker ran here once. `moved_by`: the setting that has it elsewhere.
+           `is_cursor_database`: that the cursors are in it, in RocksDB.
     """
 
     path: str
@@ -37,6 +38,7 @@ class StorePath(NamedTuple):
     moved_by: str = ""
     is_mark: bool = False
     until: Version | None = None
+    is_cursor_database: bool = False
 
 
 PATHS: tuple[StorePath, ...] = (
@@ -92,11 +94,11 @@ PATHS: tuple[StorePath, ...] = (
     StorePath("config/topics/, config/subscriptionGroups/", (5, 1, 4), "RocksDB: topics, groups",
               "storeType=defaultRocksDB"),
     StorePath("config/consumerOffsets/", (5, 1, 4), "RocksDB: the cursors, enableLmq or not",
-              "storeType=defaultRocksDB"),
+              "storeType=defaultRocksDB", is_cursor_database=True),
     StorePath("config/metadata", (5, 3, 4), "RocksDB: topics, groups and cursors in one database",
-              "useSingleRocksDBForAllConfigs=true", is_mark=True),
+              "useSingleRocksDBForAllConfigs=true", is_mark=True, is_cursor_database=True),
     StorePath("config/rdb", (5, 3, 2), "RocksDB: topics, groups and cursors, second version", "configManagerVersion=v2",
-              is_mark=True),
+              is_mark=True, is_cursor_database=True),
 )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ _OF_ROCKSDB = "rocksdbstore"
 #: A broker that did not stop cleanly numbers its slots anew, out of the whole redo log.
 _OF_REDO_LOG = "transaction/redolog"
 #: What a verdict may have from a table that is left out.
-COLUMNS = ("state", "flags", "reason", "advice", "checks_count", "state_entries", "deliveries_count")
+COLUMNS = ("state", "flags", "reason", "advice", "checks_count", "state_entries", "deliveries_count", "reason_code")
 
 
 def planned_tables(selection: Selection, redactor: Redactor | None) -> Iterator[PlannedFile]:

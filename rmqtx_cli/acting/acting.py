@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from readers.model.errors import BadRequest
+from rmqtx_cli.acting.acted_on import ActedOn, acted_on
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.asking import agreed
-from rmqtx_cli.options.identities import identities
-from rmqtx_cli.options.live import LiveOptions, open_live, with_live_options
-from rmqtx_cli.options.options import FieldsOption, FormatOption, OutputOption, QuietOption, VerboseOption
-from rmqtx_cli.sources.offline import OfflineOptions, resolved_in_files, with_offline_options
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.options.options import OutputOptions, VoiceOptions
+from rmqtx_cli.sources.offline import OfflineOptions
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import age_text, parse_duration_ms
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, escaped, stored_text
 
 if TYPE_CHECKING:
-    from remoting.connections.broker import Broker
-    from repairs.acts.medium import Medium
-    from repairs.acts.orders import Conduct, Deed, Order
+    from repairs.acts.orders import Conduct, Deed
     from repairs.receipts.journal import Journal
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
 
 #: More than this at once need a plan, which somebody can review.
 AT_ONCE_MAX = 20
-LIVE_WARNING = "a live act has no undo"
 #: Statuses by outcome; what is worse wins over what is better.
 _STATUS = {
     "proved": exit_status.DONE, "refused_by_guard": exit_status.REFUSED_BY_GUARD,
@@ -81,34 +79,48 @@ PerSecondOption = Annotated[
 ]
 
 
-def conduct_of(
-    *, override: Sequence[str] | None, reason: str | None, wait: bool, wait_for: str | None, settle: str | None,
-    max_per_second: float | None,
-) -> Conduct:
-    """How orders are carried out, from what the command line says.
+@dataclass(frozen=True, slots=True)
+class ActOptions:
+    """How it is acted."""
 
-    Raises: BadRequest for a guard that there is not, or an override without a reason.
-    """
-    from repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES
-    from repairs.acts.orders import Conduct
-    from rmqtx_cli.words.near import did_you_mean
+    dry_run: DryRunOption = False
+    yes: YesOption = False
+    wait: WaitOption = True
+    wait_for: WaitForOption = None
+    settle: SettleOption = None
+    max_per_second: PerSecondOption = None
 
-    for name in override or ():
-        if name not in GUARD_NAMES:
-            raise BadRequest(f"no guard {name!r}", advice=did_you_mean(name, list(GUARD_NAMES)))
-        if name in ABSOLUTE_GUARDS:
-            raise BadRequest(f"guard {name} cannot be overridden", advice="leave that transaction out")
-    if override and not (reason or "").strip():
-        raise BadRequest("--override needs --reason TEXT: who lets a guard pass says why")
-    if max_per_second is not None and max_per_second <= 0:
-        raise BadRequest("--max-per-second must be more than 0")
-    if wait_for is not None and not wait:
-        raise BadRequest("--no-wait and --wait-for contradict each other")
-    return Conduct(
-        overrides=tuple(dict.fromkeys(override or ())), prove=wait,
-        settle_ms=None if settle is None else parse_duration_ms(settle),
-        watch_ms=0 if wait_for is None else parse_duration_ms(wait_for), max_per_second=max_per_second,
-    )
+    @property
+    def live_only(self) -> dict[str, Any]:
+        """What only makes sense with a live broker, by what it is called."""
+        return {"--settle": self.settle, "--wait-for": self.wait_for, "--max-per-second": self.max_per_second}
+
+    def conduct(self, override: Sequence[str] | None, reason: str | None) -> Conduct:
+        """How orders are carried out.
+
+        Raises: BadRequest for a guard that there is not, or an override without a reason.
+        """
+        from repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES
+        from repairs.acts.orders import Conduct
+        from rmqtx_cli.words.near import did_you_mean
+
+        for name in override or ():
+            if name not in GUARD_NAMES:
+                raise BadRequest(f"no guard {name!r}", advice=did_you_mean(name, list(GUARD_NAMES)))
+            if name in ABSOLUTE_GUARDS:
+                raise BadRequest(f"guard {name} cannot be overridden", advice="leave that transaction out")
+        if override and not (reason or "").strip():
+            raise BadRequest("--override needs --reason TEXT: who lets a guard pass says why")
+        if self.max_per_second is not None and self.max_per_second <= 0:
+            raise BadRequest("--max-per-second must be more than 0")
+        if self.wait_for is not None and not self.wait:
+            raise BadRequest("--no-wait and --wait-for contradict each other")
+        return Conduct(
+            overrides=tuple(dict.fromkeys(override or ())), prove=self.wait,
+            settle_ms=None if self.settle is None else parse_duration_ms(self.settle),
+            watch_ms=0 if self.wait_for is None else parse_duration_ms(self.wait_for),
+            max_per_second=self.max_per_second,
+        )
 
 
 def acting_command(action: str, text: str) -> Callable[..., Any]:
@@ -120,89 +132,50 @@ def acting_command(action: str, text: str) -> Callable[..., Any]:
         copy: CopyOption = None,
         reason: ReasonOption = None,
         override: OverrideOption = None,
-        dry_run: DryRunOption = False,
-        yes: YesOption = False,
-        wait: WaitOption = True,
-        wait_for: WaitForOption = None,
-        settle: SettleOption = None,
-        max_per_second: PerSecondOption = None,
-        fields: FieldsOption = None,
-        output_format: FormatOption = None,
-        output: OutputOption = None,
-        verbose: VerboseOption = False,
-        quiet: QuietOption = False,
-        offline: OfflineOptions = OfflineOptions(),  # noqa: B008 -- frozen, and always given by the decorators
-        live: LiveOptions = LiveOptions(),  # noqa: B008
+        *,
+        act: ActOptions,
+        output: OutputOptions,
+        voice: VoiceOptions,
+        offline: OfflineOptions,
+        live: LiveOptions,
     ) -> int:
-        from repairs.acts.live_medium import LiveMedium
+        from repairs.acts.carry_out import prepared
         from repairs.acts.orders import Order
         from repairs.acts.request import Wish
         from repairs.receipts.journal import Journal
 
-        voice = Voice(verbose, quiet)
-        conduct = conduct_of(
-            override=override, reason=reason, wait=wait, wait_for=wait_for, settle=settle, max_per_second=max_per_second
-        )
+        conduct = act.conduct(override, reason)
         if len(set(ids)) > AT_ONCE_MAX:
             advice = f"more than {AT_ONCE_MAX} need a plan: rmqtx plan, rmqtx apply"
             raise BadRequest(f"{len(set(ids))} transactions at once", advice=advice)
         if copy is not None and len(set(ids)) > 1:
             raise BadRequest("--copy names one half copy, and several transactions are given")
-        unfit = {"--settle": settle, "--wait-for": wait_for, "--max-per-second": max_per_second}
-        if offline.instead_of(live, unfit):
-            medium, opened = offline.open(voice)
-            wish = Wish(action, group, copy)
-            orders = [Order(name, wish, reason) for name in resolved_in_files(opened, ids)]
-            status = carry_out_orders(
-                orders, medium, Journal(), conduct, voice, dry_run=dry_run, yes=yes, output=output,
-                output_format=output_format, fields=fields, warning=offline.warning,
-            )
-            offline.say_result(medium, voice)
+        with acted_on(live, offline, act.live_only, voice) as found:
+            wish = Wish(action, found.group_of(group), copy)
+            orders = [Order(name, wish, reason) for name in found.resolved(ids)]
+            journal = Journal()
+            listing = receipts_listing(output, voice)
+            deeds = prepared(orders, found.medium, conduct)
+            for deed in deeds:
+                say_deed(deed, voice)
+            status = carry_out_deeds(deeds, found, journal, conduct, act, listing)
+            found.say_result(voice)
             return status
-        with open_live(live) as brokers:
-            names = resolved(brokers.brokers, ids)
-            wish = Wish(action, None if group is None else live.full_name(group), copy)
-            orders = [Order(name, wish, reason) for name in names]
-            return carry_out_orders(
-                orders, LiveMedium(brokers.brokers, brokers.members), Journal(), conduct, voice, dry_run=dry_run,
-                yes=yes, output=output, output_format=output_format, fields=fields,
-            )
 
     command.__doc__ = text
-    return with_live_options(with_offline_options(command))
+    return with_option_groups(command)
 
 
-def resolved(brokers: Sequence[Broker], ids: Sequence[str]) -> list[str]:
-    """The transaction ids that some ids, message ids or keys name at live brokers; see `identities`."""
-    from remoting.live.lookups import show
-
-    where = f"at {', '.join(broker.root for broker in brokers)}"
-    return identities(ids, lambda name: show(brokers, name), where)
-
-
-def carry_out_orders(
-    orders: Sequence[Order], medium: Medium, journal: Journal, conduct: Conduct, voice: Voice, *, dry_run: bool,
-    yes: bool, output: Path | None, output_format: Any, fields: str | None, warning: str = LIVE_WARNING,
-) -> int:
-    """Show what will be done, ask, do it, print the receipts; gives the exit status.
-
-    `warning`: what somebody who is asked should know.
-    Raises: BadRequest where nobody can be asked; UnwritableFile where no receipt can be written.
-    """
-    from repairs.acts.carry_out import prepared
+def receipts_listing(output: OutputOptions, voice: Voice) -> Listing:
+    """How the receipts of what is done are listed."""
     from repairs.receipts.receipts import RECEIPTS
     from rmqtx_cli.output.listing import Listing
 
-    listing = Listing(RECEIPTS, receipts_view(), output_format, output, fields, voice=voice)
-    deeds = prepared(orders, medium, conduct)
-    for deed in deeds:
-        say_deed(deed, voice)
-    return carry_out_deeds(deeds, medium, journal, conduct, voice, listing, dry_run=dry_run, yes=yes, warning=warning)
+    return Listing(RECEIPTS, receipts_view(), output, voice=voice)
 
 
 def carry_out_deeds(
-    deeds: Sequence[Deed], medium: Medium, journal: Journal, conduct: Conduct, voice: Voice, listing: Listing, *,
-    dry_run: bool, yes: bool, warning: str = LIVE_WARNING,
+    deeds: Sequence[Deed], found: ActedOn, journal: Journal, conduct: Conduct, act: ActOptions, listing: Listing
 ) -> int:
     """Ask, do what was prepared and shown, print the receipts; gives the exit status.
 
@@ -211,14 +184,15 @@ def carry_out_deeds(
     from repairs.acts.carry_out import carry_out
     from repairs.receipts.receipts import table
 
+    voice = listing.voice
     allowed = [deed for deed in deeds if deed.is_allowed]
-    if dry_run:
+    if act.dry_run:
         voice.note(f"nothing was done: --dry-run ({count(len(allowed), 'transaction')} would be acted on)")
         return _refused_status(len(deeds), len(allowed))
-    if allowed and not yes and not _agreed(allowed, warning):
+    if allowed and not act.yes and not _agreed(allowed, found.warning):
         say.line("rmqtx: nothing was done")
         return exit_status.INTERRUPTED
-    carry_out(deeds, medium, journal, conduct, voice.note)
+    carry_out(deeds, found.medium, journal, conduct, voice.note)
     receipts = [deed.receipt for deed in deeds if deed.receipt is not None]
     listing.write(iter(table(receipts).to_batches()))
     for deed in allowed:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.options.live import LiveOptions, open_live
+from rmqtx_cli.options.options import StoreOptions
 
 if TYPE_CHECKING:
     import typer
@@ -48,6 +49,14 @@ class PlanSource(Protocol):
         """Rows of PLAN_STORES, and the custody."""
 
 
+def plan_source(stores: Sequence[str], files: StoreOptions, live: LiveOptions, advice: str) -> PlanSource:
+    """Where transactions are read from, of which exactly one must be named.
+
+    Raises: BadRequest, with the advice where both or neither is named.
+    """
+    return FromBrokers(live) if live.instead_of(stores, advice) else FromFiles(stores, files)
+
+
 class FromBrokers:
     """Live brokers."""
 
@@ -70,7 +79,7 @@ class FromBrokers:
     def named(self, ids: Sequence[str]) -> VerdictReading:
         """See `PlanSource`."""
         from remoting.live.lookups import lookup
-        from rmqtx_cli.acting.acting import resolved
+        from rmqtx_cli.acting.acted_on import resolved
 
         return lookup(self._live.brokers, resolved(self._live.brokers, ids), members=self._live.members)
 
@@ -108,15 +117,14 @@ class FromBrokers:
 class FromFiles:
     """Stores, by their files."""
 
-    def __init__(
-        self, paths: list[str], commit_log: list[str] | None, broker_conf: Path | None, broker_version: str | None
-    ) -> None:
-        from rmqtx_cli.sources.opening import open_stores
-
-        self._opened = open_stores(paths, commit_log, broker_conf, broker_version)
+    def __init__(self, paths: Sequence[str], files: StoreOptions) -> None:
+        self._paths, self._files = paths, files
         self._reading: VerdictReading | None = None
 
     def __enter__(self) -> Self:
+        from rmqtx_cli.sources.opening import open_stores
+
+        self._opened = open_stores(self._paths, self._files)
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -15,6 +15,7 @@ from rmqtx_cli.pages.glossary import RESULT_TABLES, TERMS, meaning_of, structure
 from verdicts.ledger.reconcile import OUTCOMES, WORDS
 from verdicts.transactions.diff import CHANGES
 from verdicts.transactions.flags import FLAGS
+from verdicts.transactions.reason_codes import REASONS
 from verdicts.transactions.states_and_advice import ADVICE, NONE_YET, STATES
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ def _lines() -> Iterator[str]:
     for word, meaning in ADVICE.items():
         yet = f" Where the state is UNDECIDABLE: {NONE_YET}." if word == "none" else ""
         yield from item(word, f"{meaning}.{yet}")
+    yield from heading("REASONS")
+    for code, reason in REASONS.items():
+        yield from item(f"{code} ({reason.state})", f"{reason.meaning}.")
     yield from heading("FINDINGS")
     for code, kind in KINDS.items():
         advice = f" Advice: {kind.advice}." if kind.advice else ""

@@ -28,7 +28,7 @@ def _cursors() -> list[str]:
         written, read = _dotted(file.written_since or ALWAYS), _dotted(file.loaded_since)
         lines.append(f"| `config/{file.name}` | `{file.setting}` | {written} | {read} |")
     for one in PATHS:
-        if one.what.startswith("RocksDB") and "cursors" in one.what:
+        if one.is_cursor_database:
             lines.append(f"| `{one.path}` | `{one.setting}` | {_dotted(one.since)} | {_dotted(one.since)} |")
     return lines
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmqtx_cli.monitoring.judge import CRITICAL, NAMES, UNKNOWN, WARNING, Outcome, Thresholds
+from rmqtx_cli.monitoring.prometheus import Gauge, as_text, of_run
 from rmqtx_cli.words.durations import duration_text
-from rmqtx_cli.words.text import count, escaped
+from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
@@ -104,31 +105,16 @@ def _flight_json(flight: Flight) -> dict[str, Any]:
 
 
 def prometheus_text(flights: Sequence[Flight], status: int, now_ms: int) -> str:
-    """Prometheus text for node_exporter's textfile collector; without flights only that the probe has failed."""
-    lines = [
-        "# HELP rmqtx_probe_status Outcome of the last probe: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
-        "# TYPE rmqtx_probe_status gauge",
-        f"rmqtx_probe_status {status}",
-        "# HELP rmqtx_probe_timestamp_seconds When the last probe ran.",
-        "# TYPE rmqtx_probe_timestamp_seconds gauge",
-        f"rmqtx_probe_timestamp_seconds {now_ms / 1000:.3f}",
-    ]
+    """What was seen, for Prometheus; without flights only that the probe has failed."""
+    gauges = of_run("probe", status, now_ms)
     if flights:
-        lines += [
-            "# HELP rmqtx_probe_proved Whether every step was proved at this broker.",
-            "# TYPE rmqtx_probe_proved gauge",
-            *(f"rmqtx_probe_proved{{{_label('store', flight.store)}}} {int(flight.is_proved)}" for flight in flights),
-            "# HELP rmqtx_probe_step_seconds How long a step of the last probe took.",
-            "# TYPE rmqtx_probe_step_seconds gauge",
+        proved = [({"store": flight.store}, int(flight.is_proved)) for flight in flights]
+        steps = [
+            ({"store": step.store, "scenario": step.scenario, "step": step.step}, f"{step.duration_ms / 1000:.3f}")
+            for flight in flights for step in flight.steps
+        ]  # fmt: skip
+        gauges += [
+            Gauge("rmqtx_probe_proved", "Whether every step was proved at this broker.", proved),
+            Gauge("rmqtx_probe_step_seconds", "How long a step of the last probe took.", steps),
         ]
-        for step in (step for flight in flights for step in flight.steps):
-            labels = ",".join(
-                (_label("store", step.store), _label("scenario", step.scenario), _label("step", step.step))
-            )
-            lines.append(f"rmqtx_probe_step_seconds{{{labels}}} {step.duration_ms / 1000:.3f}")
-    return "\n".join(lines) + "\n"
-
-
-def _label(name: str, value: str) -> str:
-    text = escaped(value).replace("\\", "\\\\").replace('"', '\\"')
-    return f'{name}="{text}"'
+    return as_text(gauges)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,14 @@ from readers.queues.consume_queue import open_queue
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC
 from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
 from rmqtx_cli.pages.check_alive import check_sentence, next_command
-from verdicts.audit.lookups import pending
+from rmqtx_cli.sources.brokers import BrokerSource
+from rmqtx_cli.sources.files import FileSource
 from verdicts.deadlines.discard_times import deadline_of
 
 if TYPE_CHECKING:
     from readers.store.broker_settings import BrokerSettings
     from readers.store.store import Store
+    from rmqtx_cli.sources.source import Source
     from verdicts.model.foretold import Foretold
     from verdicts.model.reading import VerdictReading
 
@@ -26,15 +29,38 @@ REMEMBERED_AGE_MS = 60_000
 REMEMBERED_MAX = 1_000
 
 
-def measure(stores: list[Store], settings_of: Callable[[Store], BrokerSettings], now_ms: int) -> Numbers:
-    """The numbers of the stores, by the fast path.
+@functools.singledispatch
+def _queue_numbers(source: Source) -> list[StoreNumbers]:
+    """Where the cursors stand, and how far log and queues go, of each store or broker."""
+    raise NotImplementedError(type(source))
 
-    Raises: SourceError if a store cannot be read at all.
+
+@_queue_numbers.register
+def _of_files(source: FileSource) -> list[StoreNumbers]:
+    return [_numbers_of_store(store, source.opened.settings_of) for store in source.stores]
+
+
+@_queue_numbers.register
+def _of_brokers(source: BrokerSource) -> list[StoreNumbers]:
+    return [
+        StoreNumbers(
+            fact.root, is_in_use=True, half_next_offset=fact.half_cursor, half_max_offset=fact.half_end,
+            discard_max_offset=max(0, fact.broker.max_offset(DISCARD_TOPIC)),
+            check_interval_ms=fact.settings.transaction_check_interval_ms,
+        )
+        for fact in source.facts
+    ]  # fmt: skip
+
+
+def measure(source: Source, now_ms: int) -> Numbers:
+    """The numbers of stores or brokers, by the fast path.
+
+    Raises: SourceError if a store cannot be read at all; Unreachable, NoAnswer, Refused.
     """
-    return measured([_queue_numbers(store, settings_of) for store in stores], pending(stores, settings_of), now_ms)
+    return _measured(_queue_numbers(source), source.pending(), now_ms, source.live)
 
 
-def measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, live: str | None = None) -> Numbers:
+def _measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, live: str | None = None) -> Numbers:
     """The numbers, where cursors and queues are known: counts what is pending into them.
 
     `live`: the options that lead to the brokers again, None for files.
@@ -95,7 +121,7 @@ def _count_deadline(
     one.first_discard_ms = min(one.first_discard_ms or time_ms, time_ms)
 
 
-def _queue_numbers(store: Store, settings_of: Callable[[Store], BrokerSettings]) -> StoreNumbers:
+def _numbers_of_store(store: Store, settings_of: Callable[[Store], BrokerSettings]) -> StoreNumbers:
     one = StoreNumbers(store.root, store.in_use, check_interval_ms=settings_of(store).transaction_check_interval_ms)
     cursors = check_cursors(store)
     one.half_next_offset = None if cursors.half is None else cursors.half.get(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,11 @@ from readers.log.properties import UNIQ_KEY
 from readers.log.record_at import block_at
 from readers.model.errors import SourceError
 from rmqtx_cli.monitoring.numbers import Place
-from verdicts.audit.lookups import lookup
+from rmqtx_cli.sources.files import FileSource
 
 if TYPE_CHECKING:
     from readers.store.store import Store
-    from verdicts.evidence.store_facts import SettingsOf
+    from rmqtx_cli.sources.source import Source
 
 
 @dataclass(slots=True)
@@ -39,12 +40,20 @@ def remembered_places(before: Mapping[str, Any] | None) -> dict[str, Place | Non
     return {identity: known.get(identity) for identity in before["hanging"]}
 
 
-def what_became_of(gone: Mapping[str, Place | None], stores: list[Store], settings_of: SettingsOf) -> Became:
-    """What became of some transactions: one read for each where it stood, and one look-up for all that are there.
+@functools.singledispatch
+def what_became_of(source: Source, gone: Mapping[str, Place | None]) -> Became:
+    """What became of some transactions: one look-up for all, but in files none for those that do not stand there.
 
-    Raises: SourceError if a store cannot be read any more.
+    Raises: SourceError if a store cannot be read any more; Unreachable, NoAnswer, Refused.
     """
-    became = Became()
+    rows = source.lookup(list(gone)).table()
+    return Became(dict(zip(rows["transaction_id"].to_pylist(), rows["state"].to_pylist(), strict=True)))
+
+
+@what_became_of.register
+def _in_files(source: FileSource, gone: Mapping[str, Place | None]) -> Became:
+    """One read for each where it stood, before the look-up."""
+    became, stores = Became(), source.stores
     by_root = {store.root: store for store in stores}
     left = []
     for identity, place in gone.items():
@@ -54,7 +63,7 @@ def what_became_of(gone: Mapping[str, Place | None], stores: list[Store], settin
         elif (offset := place["commit_log_offset"]) >= store.log_begin_offset:  # else its half message has expired
             (left if _stands_at(store, offset, identity) else became.vanished).append(identity)
     if left:
-        rows = lookup(stores, settings_of, left).table()
+        rows = source.lookup(left).table()
         became.states = dict(zip(rows["transaction_id"].to_pylist(), rows["state"].to_pylist(), strict=True))
     if not any(store.log_begin_offset for store in stores):  # nothing has expired yet
         became.vanished += [identity for identity in left if identity not in became.states]

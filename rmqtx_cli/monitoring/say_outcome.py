@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 from rmqtx_cli.monitoring.judge import NAMES, Outcome, Thresholds
 from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
+from rmqtx_cli.monitoring.prometheus import Gauge, as_text, gauge, of_run
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import escaped
 from rmqtx_cli.words.times import time_text
@@ -110,6 +110,7 @@ def as_json(numbers: Numbers, outcome: Outcome) -> str:
     )
 
 
+_SINCE = "Since the last check."
 _METRICS = {
     "rmqtx_pending_transactions": "Transactions that the broker still has before it.",
     "rmqtx_oldest_pending_seconds": "Age of the oldest pending transaction; 0 if none is pending.",
@@ -124,44 +125,32 @@ _METRICS = {
 
 
 def prometheus_text(numbers: Numbers | None, status: int, now_ms: int, outcome: Outcome | None = None) -> str:
-    """Prometheus text for node_exporter's textfile collector; without numbers only that the check has failed."""
-    lines = [
-        "# HELP rmqtx_check_status Outcome of the last check: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
-        "# TYPE rmqtx_check_status gauge",
-        f"rmqtx_check_status {status}",
-        "# HELP rmqtx_check_timestamp_seconds When the last check ran.",
-        "# TYPE rmqtx_check_timestamp_seconds gauge",
-        f"rmqtx_check_timestamp_seconds {now_ms / 1000:.3f}",
-    ]
+    """What was counted, for Prometheus; without numbers only that the check has failed."""
+    gauges = of_run("check", status, now_ms)
     if numbers is not None and outcome is not None:
-        for name, value in (
-            ("rmqtx_newly_lost_transactions", len(outcome.newly.get("LOST", []))),
-            ("rmqtx_newly_discarded_transactions", outcome.newly_discarded_count),
-            ("rmqtx_newly_vanished_transactions", len(outcome.newly_vanished)),
-        ):
-            lines += [f"# HELP {name} Since the last check.", f"# TYPE {name} gauge", f"{name} {value}"]
-        lines += _store_lines(numbers)
-    return "\n".join(lines) + "\n"
+        gauges += [
+            gauge("rmqtx_newly_lost_transactions", _SINCE, len(outcome.newly.get("LOST", []))),
+            gauge("rmqtx_newly_discarded_transactions", _SINCE, outcome.newly_discarded_count),
+            gauge("rmqtx_newly_vanished_transactions", _SINCE, len(outcome.newly_vanished)),
+        ]
+        counted = {store.store: _values(numbers, store) for store in numbers.stores}
+        for name, meaning in _METRICS.items():
+            found = [(store, values[name]) for store, values in counted.items()]
+            gauges.append(
+                Gauge(name, meaning, [({"store": store}, value) for store, value in found if value is not None])
+            )
+    return as_text(gauges)
 
 
-def _store_lines(numbers: Numbers) -> Iterator[str]:
-    for name, meaning in _METRICS.items():
-        yield f"# HELP {name} {meaning}"
-        yield f"# TYPE {name} gauge"
-        for store in numbers.stores:
-            value: float | None = {
-                "rmqtx_pending_transactions": store.pending_count,
-                "rmqtx_oldest_pending_seconds": (store.oldest_pending_ms or 0) / 1000,
-                "rmqtx_commit_without_op_transactions": store.commit_without_op_count,
-                "rmqtx_never_asked_transactions": store.never_asked_count,
-                "rmqtx_check_stopped": int(store.check_stopped is not None),
-                "rmqtx_half_queue_next_offset": store.half_next_offset,
-                "rmqtx_half_queue_max_offset": store.half_max_offset,
-                "rmqtx_discard_queue_max_offset": store.discard_max_offset,
-                "rmqtx_seconds_until_first_discard": _seconds_left(numbers, store),
-            }[name]
-            if value is not None:
-                label = escaped(store.store).replace("\\", "\\\\").replace('"', '\\"')
-                yield f'{name}{{store="{label}"}} {value}'
-
-
+def _values(numbers: Numbers, store: StoreNumbers) -> dict[str, float | None]:
+    return {
+        "rmqtx_pending_transactions": store.pending_count,
+        "rmqtx_oldest_pending_seconds": (store.oldest_pending_ms or 0) / 1000,
+        "rmqtx_commit_without_op_transactions": store.commit_without_op_count,
+        "rmqtx_never_asked_transactions": store.never_asked_count,
+        "rmqtx_check_stopped": int(store.check_stopped is not None),
+        "rmqtx_half_queue_next_offset": store.half_next_offset,
+        "rmqtx_half_queue_max_offset": store.half_max_offset,
+        "rmqtx_discard_queue_max_offset": store.discard_max_offset,
+        "rmqtx_seconds_until_first_discard": _seconds_left(numbers, store),
+    }

@@ -31,6 +31,12 @@ def _advice() -> Iterable[str]:
     return ADVICE
 
 
+def _reasons() -> Iterable[str]:
+    from verdicts.transactions.reason_codes import REASONS
+
+    return REASONS
+
+
 def _findings() -> Iterable[str]:
     from readers.model.findings import KINDS
 
@@ -39,7 +45,7 @@ def _findings() -> Iterable[str]:
 
 #: The lists that a column names by `words`; what a column holds by `values` stands beside it.
 LISTS: dict[str, Callable[[], Iterable[str]]] = {
-    "states": _states, "flags": _flags, "advice": _advice, "findings": _findings,
+    "states": _states, "flags": _flags, "advice": _advice, "reasons": _reasons, "findings": _findings,
 }  # fmt: skip
 
 

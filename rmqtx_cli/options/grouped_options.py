@@ -1,42 +1,70 @@
-"""Options that several commands share, and that a command is given together as one argument."""
+"""Options that belong together: a dataclass whose fields are options, which a command is given as one argument."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
-
-#: The argument that stays behind all others: the options of live brokers end every help text.
-_LAST = "live"
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import Any, get_type_hints
 
 
-def with_grouped_options(
-    command: Callable[..., Any], name: str, options: Mapping[str, Any], gathered: Callable[[dict[str, Any]], Any]
-) -> Callable[..., Any]:
-    """A command with options after its own, which it is given together as its argument `name`.
+def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command each of whose arguments that is a dataclass is made of options, which stand where the argument stood.
 
-    `options`: annotations by the options' names; one that the command has itself stays its own. `gathered`: makes the
-    argument of their values.
+    A field gives its option's name, what it is (its annotation) and its default; one that is a dataclass is made of its
+    own fields. A field that the command has an option for under the same name keeps its default: the command's own
+    option means something else.
     """
     signature = inspect.signature(command, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != name]
-    taken = {one: options[one] for one in options if one not in {parameter.name for parameter in own}}
-    added = [
-        inspect.Parameter(
-            one, inspect.Parameter.KEYWORD_ONLY, default=False if annotation.__origin__ is bool else None,
-            annotation=annotation,
-        )
-        for one, annotation in taken.items()
-    ]
+    taken = {one.name for one in signature.parameters.values() if not _is_group(one.annotation)}
+    groups: dict[str, _Group] = {}
+    parameters: list[inspect.Parameter] = []
+    for one in signature.parameters.values():
+        if _is_group(one.annotation):
+            groups[one.name] = _group(one.annotation, taken, parameters)
+        else:
+            parameters.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY))
 
     @functools.wraps(command)
-    def wrapped(*arguments: Any, **named: Any) -> Any:
-        values = {one: named.pop(one, None) for one in taken}
-        return command(*arguments, **named, **{name: gathered(values)})
+    def wrapped(**named: Any) -> Any:
+        gathered = {name: group.made(named) for name, group in groups.items()}
+        return command(**{one: named[one] for one in taken if one in named}, **gathered)
 
-    last = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own if parameter.name == _LAST]
-    parameters = [*(parameter for parameter in own if parameter.name != _LAST), *added, *last]
     wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapped
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A dataclass, the names of its fields that are options, and its fields that are dataclasses themselves."""
+
+    kind: Callable[..., Any]
+    options: tuple[str, ...]
+    groups: Mapping[str, _Group]
+
+    def made(self, named: Mapping[str, Any]) -> Any:
+        values = {name: named[name] for name in self.options if name in named}
+        return self.kind(**values, **{name: group.made(named) for name, group in self.groups.items()})
+
+
+def _is_group(annotation: Any) -> bool:
+    return isinstance(annotation, type) and is_dataclass(annotation)
+
+
+def _group(kind: Any, taken: set[str], parameters: list[inspect.Parameter]) -> _Group:
+    """How a dataclass is made; its options are added to the parameters."""
+    annotations = get_type_hints(kind, include_extras=True)
+    options, groups = [], {}
+    for one in fields(kind):
+        annotation = annotations[one.name]
+        if _is_group(annotation):
+            groups[one.name] = _group(annotation, taken, parameters)
+        elif one.name not in taken:
+            options.append(one.name)
+            default = inspect.Parameter.empty if one.default is MISSING else one.default
+            parameters.append(
+                inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            )
+    return _Group(kind, tuple(options), groups)

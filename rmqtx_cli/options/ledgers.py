@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -157,12 +158,12 @@ class Comparison:
             of = count(self.fit.rows_count, "row")
             yield f"ledger: {left} of {of} are of no transaction in the stores: {shown}{more}"
 
-    def next_line(self, plan: str | None) -> str | None:
-        """The next command, where there is something to act on; `plan`: the file that was written, in shell quotes."""
+    def next_line(self, plan: Path | None) -> str | None:
+        """The next command, where there is something to act on; `plan`: the file that was written."""
         if not self.outcomes["act"]:
             return None
         if plan is not None:
-            return f"next: rmqtx plan show {plan}"
+            return f"next: rmqtx plan show {shlex.quote(str(plan))}"
         return "next: the same with --plan plan.json, then rmqtx plan show plan.json"
 
 

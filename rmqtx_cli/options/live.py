@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.options.configuration import own_name_servers
-from rmqtx_cli.options.grouped_options import with_grouped_options
 from rmqtx_cli.words import say
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.text import stored_text
@@ -89,18 +88,18 @@ class LiveOptions:
     Units: milliseconds. Order of the fields: that of the help text.
     """
 
-    namesrv: str | None = None
-    broker: Sequence[str] = ()
-    cluster: str | None = None
-    namespace: str | None = None
-    credentials: Path | None = None
-    tls: bool = False
-    tls_ca: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    tls_server_name: str | None = None
-    tls_insecure: bool = False
-    timeout: int | None = None
+    namesrv: NameServersOption = None
+    broker: BrokerOption = None
+    cluster: ClusterOption = None
+    namespace: NamespaceOption = None
+    credentials: CredentialsOption = None
+    tls: TlsOption = False
+    tls_ca: TlsCaOption = None
+    tls_cert: TlsCertificateOption = None
+    tls_key: TlsKeyOption = None
+    tls_server_name: TlsServerNameOption = None
+    tls_insecure: TlsInsecureOption = False
+    timeout: TimeoutOption = None
 
     @property
     def is_explicit(self) -> bool:
@@ -146,23 +145,8 @@ class LiveOptions:
 
     def _given(self) -> list[str]:
         """The live options that the command line has, as they are written there."""
-        return [f"--{name.replace('_', '-')}" for name in _OPTIONS if getattr(self, name) not in (None, (), [], False)]
-
-
-_OPTIONS: dict[str, Any] = {
-    "namesrv": NameServersOption, "broker": BrokerOption, "cluster": ClusterOption, "namespace": NamespaceOption,
-    "credentials": CredentialsOption, "tls": TlsOption, "tls_ca": TlsCaOption, "tls_cert": TlsCertificateOption,
-    "tls_key": TlsKeyOption, "tls_server_name": TlsServerNameOption, "tls_insecure": TlsInsecureOption,
-    "timeout": TimeoutOption,
-}  # fmt: skip
-
-
-def with_live_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command with the live options after its own, which it is given together as its argument `live`."""
-    # `check` has a timeout of its own, for all it does
-    return with_grouped_options(
-        command, "live", _OPTIONS, lambda values: LiveOptions(**{**values, "broker": tuple(values["broker"] or ())})
-    )
+        names = (one.name for one in fields(self))
+        return [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) not in (None, [], False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +183,7 @@ def open_live(live: LiveOptions) -> Iterator[Live]:
         raise BadRequest("no live broker is given", advice="-n HOST:PORT names a name server, --broker a broker")
     with Client(_settings(live)) as client:
         name_servers = NameServers(client, addresses) if addresses else None
-        brokers, members = chosen_brokers(client, name_servers, names=live.broker, cluster=live.cluster)
+        brokers, members = chosen_brokers(client, name_servers, names=live.broker or (), cluster=live.cluster)
         yield Live(client, name_servers, brokers, members)
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from readers.model.errors import BadRequest
 from rmqtx_cli.options import completion
-from rmqtx_cli.words.sizes import parse_size_bytes
-from rmqtx_cli.words.text import size, stored_text
-
-#: The least that a task of a scan reads.
-SPLIT_BYTES_MIN = 64 << 10
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import stored_text
 
 
 class OutputFormat(StrEnum):
@@ -34,14 +31,6 @@ class BodyForm(StrEnum):
     NONE = "none"
     RAW = "raw"
     TEXT = "text"
-
-
-class EngineName(StrEnum):
-    """What reads a whole store."""
-
-    AUTO = "auto"
-    LOCAL = "local"
-    SPARK = "spark"
 
 
 StoreArguments = Annotated[
@@ -86,7 +75,6 @@ def _say_treated_as(context: typer.Context, text: str | None) -> str | None:
         return text
     from readers.model.errors import BadRequest
     from readers.model.releases import dotted, parse_version, release_before, release_text
-    from rmqtx_cli.words.say import Voice
 
     try:
         given = parse_version(text)
@@ -156,48 +144,6 @@ TopicOption = Annotated[
 GroupOption = Annotated[
     str | None, typer.Option("--group", parser=stored_text, metavar="GROUP", help="Only this producer group.")
 ]
-EngineOption = Annotated[
-    EngineName,
-    typer.Option("--engine", help="Processes of this machine, or Spark; auto decides by size and says so."),
-]
-MasterOption = Annotated[
-    str | None,
-    typer.Option("--master", metavar="URL", help="Spark's master: local[4], spark://HOST:7077, yarn, k8s://..."),
-]
-RemoteOption = Annotated[
-    str | None,
-    typer.Option("--remote", metavar="URL", help="A Spark Connect server: sc://HOST:15002; SPARK_REMOTE says it too."),
-]
-ConfOption = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeat it for several."),
-]
-def parse_split_bytes(text: str) -> int:
-    """The bytes of a log that one task reads.
-
-    Raises: BadRequest for what is no size, or so small that tasks would cost more than what they read.
-    """
-    split_bytes = parse_size_bytes(text)
-    if split_bytes < SPLIT_BYTES_MIN:
-        raise BadRequest(f"--split-size {text} is too small: a task each costs more than it reads",
-                         advice=f"at least {size(SPLIT_BYTES_MIN)}")  # fmt: skip
-    return split_bytes
-
-
-SplitSizeOption = Annotated[
-    int | None,
-    typer.Option(
-        "--split-size", parser=parse_split_bytes, metavar="SIZE",
-        help="How much of a log one task reads: 64KiB, 128MiB. The rows are the same whatever it is.",
-    ),
-]
-ProcessesOption = Annotated[
-    int | None,
-    typer.Option("--processes", min=1, metavar="N", help="At most so many on this machine; one per core by default."),
-]
-TemporaryOption = Annotated[
-    Path | None, typer.Option("--temp-dir", metavar="DIR", help="Where intermediate rows of large stores go.")
-]
 FindingsOption = Annotated[
     bool, typer.Option("--findings", help="List what is wrong with the files instead of their rows.")
 ]
@@ -214,3 +160,37 @@ WithMetaOption = Annotated[
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Say every finding and every assumption.")]
 #: Eager: what another option has to say is said once this is known.
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", is_eager=True, help="Say nothing but errors.")]
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceOptions(Voice):
+    """What a command says beside its results."""
+
+    verbose: VerboseOption = False
+    quiet: QuietOption = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """How rows are written, and where to."""
+
+    fields: FieldsOption = None
+    output_format: FormatOption = None
+    output: OutputOption = None
+
+
+@dataclass(frozen=True, slots=True)
+class CustodyOptions:
+    """What a result says of what it was made from."""
+
+    hash_all: HashOption = False
+    with_meta: WithMetaOption = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """What a command line says of stores in files, beside where they are."""
+
+    commit_log: CommitLogOption = None
+    broker_conf: BrokerConfOption = None
+    broker_version: BrokerVersionOption = None

@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.options.columns import chosen_columns
 from rmqtx_cli.options.filters import Filter, parse_filter
-from rmqtx_cli.options.options import OutputFormat
+from rmqtx_cli.options.options import OutputFormat, OutputOptions
 from rmqtx_cli.options.row_options import SORT
 from rmqtx_cli.output.derived_columns import Derived, derived_columns, part_of, with_derived
 from rmqtx_cli.output.ordering import Order, ordered, parse_orders
@@ -40,6 +39,7 @@ _WITH_METADATA = (OutputFormat.PARQUET, OutputFormat.ARROW)
 class Listing:
     """What was asked of the rows of one table, understood before anything is read.
 
+    `asked`: columns, format and place, as they were typed.
     `meta`: the custody of the rows, for formats that carry one; it is set before anything is written.
     `now_ms`: what ages count to.
     `rows_count` were written; `found_count` fulfil the condition, all of them where the rows are read to the end.
@@ -48,9 +48,7 @@ class Listing:
 
     schema: pa.Schema
     view: View
-    format: OutputFormat | None = None
-    output: Path | None = None
-    fields: str | None = None
+    asked: OutputOptions = field(default_factory=OutputOptions)
     where: str | None = None
     fail_on: str | None = None
     limit: int | None = None
@@ -61,6 +59,7 @@ class Listing:
     rows_count: int = 0
     found_count: int = 0
     has_failed: bool = False
+    format: OutputFormat = field(init=False)
     columns: list[str] = field(init=False)
     _derived: dict[str, Derived] = field(init=False, default_factory=dict)
     _where: Filter | None = field(init=False, default=None)
@@ -70,15 +69,15 @@ class Listing:
     def __post_init__(self) -> None:
         import pyarrow as pa
 
-        self.format = chosen_format(self.format, self.output)
+        self.format = chosen_format(self.asked.output_format, self.asked.output)
         if self.with_meta and self.format not in (*_WITH_METADATA, OutputFormat.JSONL):
             raise BadRequest(f"--with-meta: {self.format} has no place for it", advice="use jsonl, parquet or arrow")
         default = self.view.sources if self.format is OutputFormat.TABLE else list(self.schema.names)
         derived = derived_columns(self.schema)
         heads = self.view.heads
-        self.columns = chosen_columns(self.fields, self.schema, default, heads, derived)
+        self.columns = chosen_columns(self.asked.fields, self.schema, default, heads, derived)
         sortable = self.view.sortable
-        if self.fields is not None:
+        if self.asked.fields is not None:
             self.view = plain_view(self.columns)
         self.view = replace(self.view, is_quiet=self.voice.quiet)
         wider = pa.schema([*self.schema, *(one.field for one in derived.values())])
@@ -128,9 +127,8 @@ class Listing:
             from verdicts.audit.provenance import with_custody
 
             chosen = with_custody(chosen, self.meta)
-        assert self.format is not None
         is_table = self.format is OutputFormat.TABLE
-        with open_port(self.format, self.output, chosen, self.view) as port:
+        with open_port(self.format, self.asked.output, chosen, self.view) as port:
             rows = self._chosen(batches, to_the_end=to_the_end)
             held, is_all = _held(rows) if is_table and answer is not None else ([], False)
             if is_all and answer is not None:
@@ -204,16 +202,17 @@ class Listing:
         if self.rows_count < self.found_count:
             self.voice.note(f"{self.rows_count} of {count(self.found_count, noun)} listed (--limit)")
 
-    def conclude(self, reading: Reading) -> int:
+    def conclude(self, reading: Reading, *, has_undecidable: bool = False) -> int:
         """Say what was wrong; gives the exit status.
 
-        Findings of severity error mean that evidence is missing or damaged.
+        Findings of severity error mean that evidence is missing or damaged; so does a transaction that is UNDECIDABLE.
         """
+        from readers.model.reading import NoteKind
+
         for note in dict.fromkeys(reading.notes):
-            # A reading that had to go another way than planned says why; the rest only --verbose asks for.
-            (self.voice.note if " because " in note else self.voice.detail)(note)
+            (self.voice.note if note.kind is NoteKind.WHY else self.voice.detail)(note.text)
         self.voice.findings(reading.findings)
-        if any(finding.kind.severity == "error" for finding in reading.findings):
+        if has_undecidable or any(finding.kind.severity == "error" for finding in reading.findings):
             return exit_status.INCOMPLETE
         return exit_status.FINDINGS if self.has_failed else exit_status.DONE
 

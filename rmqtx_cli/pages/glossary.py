@@ -41,6 +41,7 @@ from verdicts.ledger.reconcile import OUTCOMES, RECONCILED, WORDS
 from verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
 from verdicts.transactions.diff import CHANGES, DIFFERENCES
 from verdicts.transactions.flags import FLAGS
+from verdicts.transactions.reason_codes import REASONS
 from verdicts.transactions.states_and_advice import ADVICE, NONE_YET, STATES
 
 #: Where structures on disk are declared; a test finds any that is missing here.
@@ -112,16 +113,22 @@ def _advice_texts(word: str) -> tuple[str, ...]:
     return (ADVICE[word], f"where the state is UNDECIDABLE: {NONE_YET}") if word == "none" else (ADVICE[word],)
 
 
+def _reason_texts(word: str) -> tuple[str, ...]:
+    reason = REASONS[word]
+    return f"{reason.meaning}.", f"state: {reason.state}"
+
+
 def entries(views: Iterable[View]) -> list[Entry]:
     """Everything that can be explained; `views` are all printed tables, whose heads are explained too.
 
-    Order: states, flags, advice, findings, outcomes, guards, terms, tables, columns, structures and their fields,
-           response codes, exit statuses.
+    Order: states, flags, advice, reasons, findings, outcomes, guards, terms, tables, columns, structures and their
+           fields, response codes, exit statuses.
     """
     return [
         *(Entry(word, "state of a transaction", (text,)) for word, text in STATES.items()),
         *(Entry(word, "flag of a transaction", (text,)) for word, text in FLAGS.items()),
         *(Entry(word, "advice", _advice_texts(word)) for word in ADVICE),
+        *(Entry(word, "reason of a state", _reason_texts(word)) for word in REASONS),
         *_findings(),
         *(Entry(word, "word of a ledger", (text,)) for word, text in WORDS.items()),
         *(Entry(word, "outcome of a comparison with a ledger", (text,)) for word, text in OUTCOMES.items()),

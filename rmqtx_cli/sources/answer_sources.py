@@ -3,34 +3,111 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import count
+from rmqtx_cli.words.text import count, stored_text
 
 if TYPE_CHECKING:
     from repairs.stand_in.answer_source import Words
 
 
-def answer_words(
-    plan: Path | None, ledger: str | None, table: str | None, match: str | None, done: str | None, not_done: str | None,
-    missing_is_not_done: bool, voice: Voice,
-) -> tuple[Words, dict[str, str] | None]:
-    """Who says what to answer, a plan or a ledger; and how receipts name the plan.
+PlanOption = Annotated[
+    Path | None,
+    typer.Option("--plan", metavar="FILE", help="Answer what this plan commits or rolls back, and nothing else."),
+]
+LedgerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger", metavar="PLACE", help="Answer what this ledger settles: a Parquet or CSV file, or sqlite:///FILE."
+    ),
+]
+LedgerTableOption = Annotated[
+    str | None, typer.Option("--ledger-table", metavar="NAME", help="The table or view, if the ledger is a database.")
+]
+MatchOption = Annotated[
+    str | None,
+    typer.Option(
+        "--match", parser=stored_text, metavar="EXPR",
+        help="Which row of the ledger a transaction is about: \"keys = order_id\".",
+    ),
+]
+DoneOption = Annotated[
+    str | None,
+    typer.Option("--done", parser=stored_text, metavar="EXPR", help="The row says that it was done: answer commit."),
+]
+NotDoneOption = Annotated[
+    str | None,
+    typer.Option(
+        "--not-done", parser=stored_text, metavar="EXPR", help="The row says that it was not done: answer rollback."
+    ),
+]
+MissingOption = Annotated[
+    bool,
+    typer.Option(
+        "--missing-is-not-done",
+        help="A transaction without a row was not done: only if no row is ever written, or removed, otherwise.",
+    ),
+]
 
-    Raises: BadRequest; what reading the plan or the ledger raises.
-    """
-    if (plan is None) == (ledger is None):
-        raise BadRequest("who says what to answer?", advice="--plan FILE or --ledger PLACE, one of them")
-    if plan is not None:
-        return _plan_words(plan, voice)
-    assert ledger is not None
-    missing = [name for name, value in (("--match", match), ("--done", done), ("--not-done", not_done)) if not value]
-    if missing:
-        raise BadRequest(f"--ledger needs {', '.join(missing)}", advice="which row is meant, and what it says")
-    return _ledger_words(ledger, table, match or "", done or "", not_done or "", missing_is_not_done), None
+
+@dataclass(frozen=True, slots=True)
+class AnswerOptions:
+    """Who says what to answer."""
+
+    plan: PlanOption = None
+    ledger: LedgerOption = None
+    ledger_table: LedgerTableOption = None
+    match: MatchOption = None
+    done: DoneOption = None
+    not_done: NotDoneOption = None
+    missing_is_not_done: MissingOption = False
+
+    def words(self, voice: Voice) -> tuple[Words, dict[str, str] | None]:
+        """What a plan or a ledger says; and how receipts name the plan.
+
+        Raises: BadRequest; what reading the plan or the ledger raises.
+        """
+        if (self.plan is None) == (self.ledger is None):
+            raise BadRequest("who says what to answer?", advice="--plan FILE or --ledger PLACE, one of them")
+        if self.plan is not None:
+            return _plan_words(self.plan, voice)
+        needed = {"--match": self.match, "--done": self.done, "--not-done": self.not_done}
+        if missing := [name for name, value in needed.items() if not value]:
+            raise BadRequest(f"--ledger needs {', '.join(missing)}", advice="which row is meant, and what it says")
+        return self._ledger_words(), None
+
+    def _ledger_words(self) -> Words:
+        from readers.ledger.ledger import open_ledger
+        from repairs.stand_in.answer_source import LedgerWords
+        from rmqtx_cli.options.ledgers import Question
+        from verdicts.ledger.join import reconcile
+
+        question = Question(
+            self.ledger or "", self.ledger_table, self.match or "", self.done or "", self.not_done or ""
+        )
+        if question.is_jdbc:
+            raise BadRequest(
+                "--ledger jdbc: is read by Spark, which is too slow for answers",
+                advice="rmqtx reconcile --plan FILE, then --plan FILE here",
+            )
+        understood = question.understood(
+            open_ledger(question.location, question.table, question.text_columns).schema
+        )
+
+        def compare(batches: Any) -> Iterator[Any]:
+            ledger = open_ledger(question.location, question.table, question.text_columns)  # as it is now
+            return reconcile(
+                batches, ledger, understood.match, understood.done.mask, understood.not_done.mask, understood.columns,
+                missing_is_not_done=self.missing_is_not_done,
+            )
+
+        return LedgerWords(compare, question.name)
 
 
 def _plan_words(file: Path, voice: Voice) -> tuple[Words, dict[str, str]]:
@@ -42,29 +119,3 @@ def _plan_words(file: Path, voice: Voice) -> tuple[Words, dict[str, str]]:
     if words.others_count:
         voice.note(f"{file}: {count(words.others_count, 'step')} of it no answer can carry out: rmqtx apply does that")
     return words, {"file": str(file), "digest": digest_of(file.read_bytes())}
-
-
-def _ledger_words(
-    location: str, table: str | None, match: str, done: str, not_done: str, missing_is_not_done: bool
-) -> Words:
-    from readers.ledger.ledger import open_ledger
-    from repairs.stand_in.answer_source import LedgerWords
-    from rmqtx_cli.options.ledgers import Question
-    from verdicts.ledger.join import reconcile
-
-    question = Question(location, table, match, done, not_done)
-    if question.is_jdbc:
-        raise BadRequest(
-            "--ledger jdbc: is read by Spark, which is too slow for answers",
-            advice="rmqtx reconcile --plan FILE, then --plan FILE here",
-        )
-    understood = question.understood(open_ledger(location, table, question.text_columns).schema)
-
-    def compare(batches: Any) -> Iterator[Any]:
-        ledger = open_ledger(location, table, question.text_columns)  # as it is now
-        return reconcile(
-            batches, ledger, understood.match, understood.done.mask, understood.not_done.mask, understood.columns,
-            missing_is_not_done=missing_is_not_done,
-        )
-
-    return LedgerWords(compare, question.name)

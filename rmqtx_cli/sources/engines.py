@@ -10,11 +10,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from readers.model.errors import BadRequest
-from rmqtx_cli.options.options import EngineName
+from rmqtx_cli.options.engine import EngineName, EngineOptions
 from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import size
@@ -37,47 +35,6 @@ _Result = TypeVar("_Result")
 
 #: Commit-log bytes from which `auto` takes Spark: below, this machine's processes are done before a cluster has begun.
 SPARK_BYTES_MIN = 64 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """The options that choose an engine and set it up, as they were given.
-
-    Units: `split_bytes` of a commit log. Shape: `conf` are KEY=VALUE.
-    Raises: BadRequest, for a setting without a value, and for options that contradict each other.
-    """
-
-    engine: EngineName = EngineName.AUTO
-    master: str | None = None
-    remote: str | None = None
-    conf: Sequence[str] | None = None
-    split_bytes: int | None = None
-    processes: int | None = None
-    temporary: Path | None = None
-
-    def __post_init__(self) -> None:
-        if self.master and self.remote:
-            raise BadRequest("--master starts a driver here and --remote asks another one: give one of them")
-        if self.remote and not self.remote.startswith("sc://"):
-            raise BadRequest(f"--remote {self.remote!r} is no Spark Connect server: write it like sc://HOST:15002")
-        if self.engine is EngineName.LOCAL and (self.master or self.remote or self.conf):
-            raise BadRequest("--master, --remote and --conf are for Spark, and --engine local was asked for")
-        for text in self.conf or ():
-            if not text.partition("=")[0].strip() or "=" not in text:
-                raise BadRequest(f"--conf {text!r} is not KEY=VALUE")
-        if self.temporary is not None and not self.temporary.is_dir():
-            raise BadRequest(f"--temp-dir {str(self.temporary)!r} is not a directory")
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """The settings of Spark, by name; the last of a name counts."""
-        parts = (text.partition("=") for text in self.conf or ())
-        return {name.strip(): value for name, _, value in parts}
-
-    @property
-    def temporary_directory(self) -> str | None:
-        """Where intermediate files go, as the engines take it."""
-        return None if self.temporary is None else str(self.temporary)
 
 
 class Engine(Protocol):

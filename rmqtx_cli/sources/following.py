@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from readers.model.errors import BadRequest, SourceError
-from rmqtx_cli.options.options import EngineName, OutputFormat
+from rmqtx_cli.options.engine import EngineName
+from rmqtx_cli.options.options import OutputFormat
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.text import count, size
 from rmqtx_cli.words.times import time_text
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from readers.model.findings import Finding
+    from rmqtx_cli.options.engine import EngineOptions
+    from rmqtx_cli.options.options import StoreOptions
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.sources.engines import EngineOptions
     from rmqtx_cli.sources.opening import Opened
     from rmqtx_cli.words.say import Voice
     from verdicts.follow.checkpoint_db import FollowDatabase
@@ -53,9 +55,7 @@ class Following:
 
     places: Sequence[str]
     engine_options: EngineOptions
-    commit_log: Sequence[str] | None
-    broker_conf: Path | None
-    broker_version: str | None
+    files: StoreOptions
     checkpoint: Path | None
     interval_ms: int
     until_idle: bool
@@ -105,7 +105,7 @@ class Following:
     def _open(self) -> Opened:
         from rmqtx_cli.sources.opening import open_stores
 
-        return open_stores(self.places, self.commit_log, self.broker_conf, self.broker_version)
+        return open_stores(self.places, self.files)
 
     def _status(self, listing: Listing, states: dict[str, int]) -> int:
         findings = self._last.findings if self._last is not None else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from readers.model.errors import BadRequest, FormatError, RmqtxError, UnreadableFile, UnsafeStore
-from rmqtx_cli.options.grouped_options import with_grouped_options
 from rmqtx_cli.options.identities import identities
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import BrokerConfOption, BrokerVersionOption, CommitLogOption
+from rmqtx_cli.options.options import BrokerConfOption, BrokerVersionOption, CommitLogOption, StoreOptions
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
     from readers.model.reading import Reading
     from readers.store.store import Store
     from repairs.acts.file_medium import FileMedium
-    from repairs.acts.medium import Medium
     from repairs.changes.destinations import Destination
-    from repairs.receipts.receipts import Receipt
     from rmqtx_cli.sources.opening import Opened
     from verdicts.evidence.store_facts import SettingsOf
 
@@ -49,15 +46,15 @@ UndoOption = Annotated[
 class OfflineOptions:
     """What a command line says of a stopped broker's files. Order of the fields: that of the help text."""
 
-    store: str | None = None
-    to: Path | None = None
-    in_place: bool = False
-    undo: Path | None = None
-    commit_log: Sequence[str] | None = None
-    broker_conf: Path | None = None
-    broker_version: str | None = None
+    store: StoreOption = None
+    to: ToOption = None
+    in_place: InPlaceOption = False
+    undo: UndoOption = None
+    commit_log: CommitLogOption = None
+    broker_conf: BrokerConfOption = None
+    broker_version: BrokerVersionOption = None
 
-    def instead_of(self, live: LiveOptions, unfit: dict[str, Any]) -> bool:
+    def instead_of(self, live: LiveOptions, unfit: Mapping[str, Any]) -> bool:
         """Whether files are acted on and no live broker, exactly one of which must be given.
 
         `unfit`: options that only make sense with a live broker, by what they are called.
@@ -131,7 +128,7 @@ class OfflineOptions:
 
         # Receipts name it, and are read from elsewhere.
         place = str(self.store) if is_uri(str(self.store)) else str(Path(str(self.store)).absolute())
-        opened = open_stores([place], self.commit_log, self.broker_conf, self.broker_version)
+        opened = open_stores([place], StoreOptions(self.commit_log, self.broker_conf, self.broker_version))
         if len(opened.stores) != 1:
             raise BadRequest(f"--store names {len(opened.stores)} stores", advice="one at a time is acted on")
         for result in (self.to, self.undo):
@@ -145,17 +142,6 @@ class OfflineOptions:
         if self.in_place:
             return f"the store is changed where it is (rmqtx undo {self.undo} takes it back)"
         return f"the store stays as it is, {self.to} becomes the changed copy"
-
-    def earlier(self, receipts: Sequence[Receipt], roots: Sequence[str]) -> list[Receipt]:
-        """Those of some receipts that say what was done to what is acted on now: another copy is another store."""
-        if self.store is None:
-            return [receipt for receipt in receipts if not receipt.is_of_files]
-        return [receipt for receipt in receipts if receipt.is_of_files and receipt.store in roots]
-
-    def say_result(self, medium: Medium, voice: Voice) -> None:
-        """Where the changed store is, if one was changed."""
-        if self.store is not None and not medium.is_untouched:
-            self.say_where(voice)
 
     def say_where(self, voice: Voice) -> None:
         """Where the changed store is."""
@@ -178,20 +164,6 @@ def _undo_file_is_there(file: Path) -> RmqtxError:
     if state in (APPLYING, UNDOING):
         return UnsafeStore(what, file=file, advice=way_on(file))
     return BadRequest(what, advice="--undo names a new file; what receipts say was done is left out")
-
-
-_OPTIONS: dict[str, Any] = {
-    "store": StoreOption, "to": ToOption, "in_place": InPlaceOption, "undo": UndoOption,
-    "commit_log": CommitLogOption, "broker_conf": BrokerConfOption, "broker_version": BrokerVersionOption,
-}  # fmt: skip
-
-
-def with_offline_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command with the offline options after its own, which it is given together as its argument `offline`."""
-    return with_grouped_options(
-        command, "offline", _OPTIONS,
-        lambda values: OfflineOptions(**{**values, "in_place": bool(values["in_place"])}),
-    )
 
 
 def resolved_in_files(opened: Opened, ids: Sequence[str]) -> list[str]:

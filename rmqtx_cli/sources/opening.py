@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from readers.model.errors import BadRequest
+from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.words import say
 from rmqtx_cli.words.times import time_text
 
@@ -39,12 +40,7 @@ class Opened:
         return " ".join(f"--store {shlex.quote(store.root)}" for store in self.stores)
 
 
-def open_stores(
-    paths: Sequence[str | os.PathLike[str]],
-    commit_logs: Sequence[str] | None = None,
-    broker_conf: Path | None = None,
-    broker_version: str | None = None,
-) -> Opened:
+def open_stores(paths: Sequence[str | os.PathLike[str]], files: StoreOptions | None = None) -> Opened:
     """The stores at the paths, URIs and patterns, each once.
 
     Raises: NotAStore, UnreadableFile for the first that is none; BadRequest for `--commitlog` with several stores.
@@ -55,18 +51,19 @@ def open_stores(
     from readers.store.broker_settings import broker_settings
     from readers.store.store import open_store
 
-    directories = tuple(commit_logs or ())
+    files = files or StoreOptions()
+    directories = tuple(files.commit_log or ())
     places = expand(paths)
     if directories and len(places) > 1:
         raise BadRequest("--commitlog says where one store's log is, and several stores are given")
     distinct = {identity_of(place): place for place in places}
     stores = [open_store(place, directories) for place in distinct.values()]
-    conf = None if broker_conf is None else read_broker_conf(broker_conf)
+    conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
     found: dict[str, BrokerSettings] = {}
 
     def settings_of(store: Store) -> BrokerSettings:
         if store.root not in found:
-            found[store.root] = broker_settings(store, conf=conf, version=broker_version)
+            found[store.root] = broker_settings(store, conf=conf, version=files.broker_version)
         return found[store.root]
 
     return Opened(stores, settings_of)
@@ -85,6 +82,12 @@ def consistency(store: Store) -> str:
     if store.aborted:
         return "its broker did not stop cleanly"
     return "stopped cleanly" if store.commit_log else "there is no commit log, so no transaction can be seen"
+
+
+def say_consistency(stores: Sequence[Store], voice: say.Voice) -> None:
+    """One line per store, for what asks no broker's settings."""
+    for store in stores:
+        voice.note(f"{store.root}: {consistency(store)}")
 
 
 def say_header(opened: Opened, voice: say.Voice) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from readers.model.errors import BadRequest
-from rmqtx_cli.options.grouped_options import with_grouped_options
 from rmqtx_cli.options.logins import JDBC, PASSWORD_VARIABLE, USER_VARIABLE, holds_login, login
 
 if TYPE_CHECKING:
@@ -17,7 +16,8 @@ if TYPE_CHECKING:
 
     from readers.old_tables.transaction_table import TableAddress, TransactionTable
     from readers.store.store import Store
-    from rmqtx_cli.sources.engines import Engine, EngineOptions
+    from rmqtx_cli.options.engine import EngineOptions
+    from rmqtx_cli.sources.engines import Engine
 
 TransactionTableOption = Annotated[
     str | None,
@@ -37,20 +37,15 @@ GroupColumnOption = Annotated[
     str | None,
     typer.Option("--group-column", metavar="NAME", help="Its column of producer groups, if it is not producerGroup."),
 ]
-_OPTIONS: dict[str, Any] = {
-    "transaction_table": TransactionTableOption, "table": TableOption, "offset_column": OffsetColumnOption,
-    "group_column": GroupColumnOption,
-}  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class DatabaseOptions:
     """What a command line says of a table."""
 
-    transaction_table: str | None = None
-    table: str | None = None
-    offset_column: str | None = None
-    group_column: str | None = None
+    transaction_table: TransactionTableOption = None
+    table: TableOption = None
+    offset_column: OffsetColumnOption = None
+    group_column: GroupColumnOption = None
 
     @property
     def address(self) -> TableAddress | None:
@@ -90,7 +85,7 @@ class DatabaseOptions:
         """
         from dataclasses import replace
 
-        from rmqtx_cli.options.options import EngineName
+        from rmqtx_cli.options.engine import EngineName
 
         if not self.is_jdbc:
             return options
@@ -131,8 +126,3 @@ def with_entries(batches: Iterable[pa.RecordBatch], table: TransactionTable | No
 
     for batch in batches:
         yield batch if table is None else with_database_entries(batch, table)
-
-
-def with_database_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command with these options after its own, which it is given together as its argument `database`."""
-    return with_grouped_options(command, "database", _OPTIONS, lambda values: DatabaseOptions(**values))

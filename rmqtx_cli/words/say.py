@@ -18,8 +18,14 @@ SEVERITIES = ("error", "warning", "note")
 
 def line(text: str) -> None:
     """One line on stderr; a closed or failing stderr is no reason to stop."""
+    prompt(f"{text}\n")
+
+
+def prompt(text: str) -> None:
+    """The same without its end, unless the text has one."""
+    end = "\n" if text.endswith("\n") else ""
     try:
-        sys.stderr.write(f"{escaped(text)}\n")
+        sys.stderr.write(f"{escaped(text.removesuffix(end))}{end}")
         sys.stderr.flush()
     except (OSError, ValueError):
         pass

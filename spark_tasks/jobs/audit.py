@@ -22,6 +22,7 @@ from readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed
 from readers.log.splits import SplitPlan
 from readers.model.columns import Int64s
 from readers.model.identities import identities, identity_hashes, partition_of
+from readers.model.reading import Note, NoteKind
 from readers.model.tables import TRANSACTIONS
 from readers.store.store import Store
 from spark_tasks.jobs.verdicts import JUDGED, Form, HandedOver, Judge, as_rows
@@ -142,7 +143,7 @@ class _Audit:
         self.partitions_count = PARTITIONS_MIN
         self.coverage: list[Any] = []
         self.findings: list[Any] = []
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
         self.check_stops: list[CheckStop] = []
         self.foretold: dict[str, Foretold] = {}
 
@@ -162,7 +163,7 @@ class _Audit:
     def judged(self, form: Form, schema: Any) -> DataFrame:
         """The verdicts in some form, not computed yet; the scan is."""
         facts, plan = self._begin()
-        self.notes += [f"{fact.store.root}: {fact.claims.note}" for fact in facts if fact.claims.note]
+        self.notes += [note for fact in facts for note in fact.notes]
         if self._at_ms is None:
             self.check_stops += [stop for fact in facts for stop in fact.check_stops]
         scan = self._scan_splits(plan)
@@ -200,7 +201,7 @@ class _Audit:
         from pyspark import StorageLevel
 
         fast = self._total_bytes >= ACCELERATED_BYTES_MIN and is_accelerator_installed()
-        self.notes.append(f"scanned by {'the accelerator' if fast else 'the reference path'}")
+        self.notes.append(Note(NoteKind.HOW, f"scanned by {'the accelerator' if fast else 'the reference path'}"))
         task = ScanForWitnesses(plan, self.partitions_count, self._at_ms, fast)
         # On disk, so that its size never takes the memory that tasks need.
         self._scan = in_tasks(self.spark, task, len(plan), COLUMNS).persist(StorageLevel.DISK_ONLY)

@@ -77,7 +77,7 @@ def test_a_bug_is_unknown_too(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a | bar\nand a line")
 
-    monkeypatch.setattr("rmqtx_cli.monitoring.measure.pending", fail)
+    monkeypatch.setattr("verdicts.audit.lookups.pending", fail)
     result = rmqtx("check", common, "--state-dir", memory)
     assert result.status == UNKNOWN
     assert LINE.fullmatch(result.out)
@@ -213,11 +213,11 @@ def test_two_at_once_do_not_collide(fifteen: Path, memory: Path) -> None:
 
 def test_a_read_that_never_returns_is_left_behind(common: Path, memory: Path) -> None:
     program = (
-        "import readers.queues.consume_queue, rmqtx_cli.monitoring.measure as measure, signal, time\n"
+        "import readers.queues.consume_queue, verdicts.audit.lookups as lookups, signal, time\n"
         "def hang(*_, **__):\n"
         "    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n"
         "    time.sleep(6_000)\n"
-        "measure.pending = hang\n"
+        "lookups.pending = hang\n"
         "from rmqtx_cli.main import status_of\n"
         f"raise SystemExit(status_of(['check', {str(common)!r}, '--state-dir', {str(memory)!r}, '--timeout', '1s']))"
     )

@@ -13,7 +13,6 @@ import pytest
 
 from readers.index.index_search import Index
 from readers.model.errors import UnreadableFile
-from rmqtx_cli.monitoring import remembered
 from rmqtx_cli.monitoring.judge import CRITICAL, OK, UNKNOWN
 from tests.cli.conftest import Run
 from tests.forge.damage import log_files, zero_bytes
@@ -180,7 +179,7 @@ def test_a_look_up_that_fails_is_unknown_once(
 ) -> None:
     check()
     change_memory(tmp_path, hanging=["GONE"], places={})
-    monkeypatch.setattr(remembered, "lookup", failure)
+    monkeypatch.setattr(lookups, "lookup", failure)
     outcome = check()
     assert outcome["exit_status"] == UNKNOWN
     assert why in reasons(outcome)

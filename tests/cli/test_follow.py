@@ -24,7 +24,7 @@ def rows_of(text: str) -> list[dict[str, Any]]:
 
 
 #: What changes with the clock, or with when a decision was first seen.
-NOT_FOLLOWED = {"reason": None, "discard_at_ms": None, "discard_at": None}
+NOT_FOLLOWED = {"reason": None, "reason_code": None, "discard_at_ms": None, "discard_at": None}
 
 
 def sorted_rows(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,8 @@ import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.main import app, status_of
-from rmqtx_cli.options.live import LiveOptions, open_live, with_live_options
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.live import LiveOptions, open_live
 
 ADVICE = "give one"
 
@@ -19,10 +21,10 @@ ADVICE = "give one"
 def test_a_command_gets_its_own_and_the_live_ones() -> None:
     seen: dict[str, Any] = {}
 
-    @with_live_options
+    @with_option_groups
     def command(
-        context: typer.Context, ids: Annotated[list[str], typer.Argument()], live: LiveOptions,
-        reason: Annotated[str | None, typer.Option("--reason")] = None,
+        context: typer.Context, ids: Annotated[list[str], typer.Argument()],
+        reason: Annotated[str | None, typer.Option("--reason")] = None, *, live: LiveOptions,
     ) -> None:  # fmt: skip
         """Do it."""
         seen.update(ids=ids, reason=reason, live=live, command=context.info_name)
@@ -34,10 +36,39 @@ def test_a_command_gets_its_own_and_the_live_ones() -> None:
     assert seen["ids"] == ["A", "B"]
     assert seen["reason"] == "x"
     assert seen["command"] == "do"
-    assert seen["live"] == LiveOptions("h:1", ("b", "c:2"), timeout=3000, tls=True)
+    assert seen["live"] == LiveOptions("h:1", ["b", "c:2"], timeout=3000, tls=True)
     assert list(inspect.signature(command).parameters)[:4] == ["context", "ids", "reason", "namesrv"]
     assert "live" not in inspect.signature(command).parameters
     assert command.__doc__ == "Do it."
+
+
+@dataclass(frozen=True)
+class Inner:
+    deep: Annotated[int, typer.Option("--deep")] = 1
+
+
+@dataclass(frozen=True)
+class Outer:
+    needed: Annotated[str, typer.Option("--needed")]
+    inner: Inner = field(default_factory=Inner)
+    timeout: Annotated[int, typer.Option("--other-timeout")] = 3
+
+
+def test_groups_stand_where_they_are_asked_for_and_leave_alone_what_a_command_has_itself() -> None:
+    seen: dict[str, Any] = {}
+
+    @with_option_groups
+    def command(
+        first: Annotated[bool, typer.Option("--first")] = False, *, outer: Outer,
+        timeout: Annotated[int, typer.Option("--timeout")] = 5,
+    ) -> None:  # fmt: skip
+        seen.update(first=first, outer=outer, timeout=timeout)
+
+    assert list(inspect.signature(command).parameters) == ["first", "needed", "deep", "timeout"]
+    own = typer.Typer()
+    own.command()(command)
+    own(["--needed", "x", "--deep", "2", "--timeout", "7"], prog_name="do", standalone_mode=False)
+    assert seen == {"first": False, "outer": Outer("x", Inner(2)), "timeout": 7}
 
 
 def test_a_store_wins_over_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,14 +77,14 @@ def test_a_store_wins_over_the_variable(monkeypatch: pytest.MonkeyPatch) -> None
     assert LiveOptions().instead_of([], ADVICE) is True
     assert LiveOptions(namesrv="h:2").name_server_addresses == ["h:2"]
     assert LiveOptions().name_server_addresses == ["h:1"]
-    assert LiveOptions(broker=("127.0.0.1:1",)).name_server_addresses == []
-    assert LiveOptions(broker=("name",)).name_server_addresses == ["h:1"]
+    assert LiveOptions(broker=["127.0.0.1:1"]).name_server_addresses == []
+    assert LiveOptions(broker=["name"]).name_server_addresses == ["h:1"]
 
 
 @pytest.mark.parametrize(
     ("live", "option"),
     [
-        (LiveOptions(namesrv="h:1"), "--namesrv"), (LiveOptions(broker=("b",)), "--broker"),
+        (LiveOptions(namesrv="h:1"), "--namesrv"), (LiveOptions(broker=["b"]), "--broker"),
         (LiveOptions(tls_ca=Path("x")), "--tls-ca"), (LiveOptions(credentials=Path("x")), "--credentials"),
         (LiveOptions(timeout=5), "--timeout"), (LiveOptions(cluster="c"), "--cluster"),
     ],

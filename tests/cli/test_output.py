@@ -83,7 +83,7 @@ def test_the_contract_of_pending_and_audit(rmqtx: Run, common: Path) -> None:
                 "keys", "born_time_ms", "born_time", "half_store_time_ms", "half_store_time", "decided_time_ms",
                 "decided_time", "checks_count", "half_copies", "op_marks", "final_records", "discard_copies",
                 "discard_at_ms", "discard_at", "deliveries_count",
-                "state_entries",
+                "state_entries", "reason_code",
             } == set(row)
             assert row["transaction_id"]
             for name, fields in evidence.items():

@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rmqtx_cli.sources.engines import EngineOptions, SparkEngine
+from rmqtx_cli.options.engine import EngineOptions
+from rmqtx_cli.sources.engines import SparkEngine
 from tests.cli.conftest import Run
 from tests.forge.stores import copy_of, unpacked
 

@@ -15,6 +15,7 @@ from rmqtx_cli.manual.roff import escape
 from rmqtx_cli.pages.glossary import LAYOUT_MODULES
 from rmqtx_cli.words.exit_status import CHECK_MEANINGS, MEANINGS
 from verdicts.transactions.flags import FLAGS
+from verdicts.transactions.reason_codes import REASONS
 from verdicts.transactions.states_and_advice import ADVICE, STATES
 
 MAN = Path(__file__).resolve().parents[2] / "man"
@@ -36,7 +37,8 @@ def test_every_exit_status_is_in_the_first_page() -> None:
 
 def test_every_word_is_in_the_store_page() -> None:
     text = (MAN / "rmqtx-store.5").read_text("utf-8")
-    for word in [*STATES, *FLAGS, *ADVICE, *ALL_TABLES, *(f"{code} ({kind.severity})" for code, kind in KINDS.items())]:
+    findings = [f"{code} ({kind.severity})" for code, kind in KINDS.items()]
+    for word in [*STATES, *FLAGS, *ADVICE, *REASONS, *ALL_TABLES, *findings]:
         assert escape(word) in text, word
 
 

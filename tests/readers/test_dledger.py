@@ -147,7 +147,7 @@ def test_records_in_front_of_a_dledger_log_are_no_entries(tmp_path: Path) -> Non
 def test_a_store_without_dledger_says_so() -> None:
     reading = scan_entries(opened("common-5.1.4"))
     assert reading.table() == pa.Table.from_batches([], schema=reading.schema)
-    assert "no DLedger log" in reading.notes[0]
+    assert "no DLedger log" in reading.notes[0].text
 
 
 @pytest.mark.parametrize("name", NAMES[:1])

@@ -70,4 +70,4 @@ def test_no_file_is_no_finding(tmp_path: Path) -> None:
     reading = read_epochs(open_store(tmp_path))
     assert list(reading) == []
     assert reading.findings == []
-    assert "no controller" in reading.notes[0]
+    assert "no controller" in reading.notes[0].text

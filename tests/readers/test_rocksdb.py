@@ -109,7 +109,7 @@ def test_after_a_kill_the_database_is_that_of_the_last_clean_stop(name: str, tmp
     places = {line["commit_log_offset"] for line in later} & offsets_of_halves(name)
     assert places
     assert found.last_offset < min(places)
-    assert "did not stop cleanly" in read_rocksdb_transactions(unpacked(name, tmp_path)).notes[0]
+    assert "did not stop cleanly" in read_rocksdb_transactions(unpacked(name, tmp_path)).notes[0].text
 
 
 def restart_times(name: str) -> tuple[int, int]:

@@ -98,7 +98,7 @@ def test_after_a_kill_what_was_not_flushed_is_said_to_be_missing(name: str) -> N
     assert set(slots(name)) < claims(name)
     reading = scan_rocksdb_slots(opened(name))
     assert reading.table().num_rows < len(claims(name))
-    assert "did not stop cleanly" in reading.notes[0]
+    assert "did not stop cleanly" in reading.notes[0].text
 
 
 @pytest.mark.parametrize("name", WITH_CURSORS)

@@ -22,7 +22,7 @@ from tests.remoting.store_broker import StoreBroker
 from tests.remoting.test_live_questions import Row, Served
 from tests.verdicts.transactions.test_forged_designs import InRocksdb
 from verdicts.audit.local_audit import audit
-from verdicts.transactions.states_and_advice import OPEN_OR_DROPPED
+from verdicts.transactions.reason_codes import REASONS
 
 NAMES = ("rocksdb-5.4.0", "rocksdb-5.5.0", "rocksdb-killed-5.5.0", "rocksdb-both-5.5.0")
 DECIDED = ("COMMITTED", "ROLLED_BACK")
@@ -69,7 +69,7 @@ def test_the_rows_are_those_of_the_files_without_the_table(
             key for key, row in live.items() if row["state"] == "PENDING" or row["advice"] == "close"
         }
         told = [str(found.actual) for found in reading.findings if found.code == "undecidable"]
-        assert all(OPEN_OR_DROPPED in one for one in told)
+        assert all(REASONS["rocksdb_table_unread"].sentence in one for one in told)
         unknown = sum(row["state"] == "UNDECIDABLE" for row in live.values())
         assert sum(int(one.split(",")[0]) for one in told) == unknown
         assert "rocksdb-transactions" in {found.code for found in reading.findings}

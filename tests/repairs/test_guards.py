@@ -14,12 +14,11 @@ from repairs.acts.request import Wish
 from repairs.acts.situation import Situation
 from repairs.receipts.plan_file import ACTIONS
 from tests.repairs.forge import NOW_MS, around, final, mark, place, record, row, situation
-from verdicts.transactions.states_and_advice import OPEN_OR_DROPPED
 
 DISCARDED = row("DISCARDED", advice="resume", discard_copies=[place(0, 999)])
 #: A half in RocksDB as a live broker shows it once its checks may be over.
 IN_ROCKSDB = situation(
-    row("UNDECIDABLE", reason=f"{OPEN_OR_DROPPED}; resumed"), half_copy=replace(record(), topic=ROCKSDB_HALF_TOPIC)
+    row("UNDECIDABLE", reason_code="rocksdb_table_unread"), half_copy=replace(record(), topic=ROCKSDB_HALF_TOPIC)
 )
 #: The op message of another half of it.
 OTHER_HALF = {**mark(0), "half_queue_offset": None}
@@ -131,7 +130,7 @@ ALLOWED: list[tuple[Situation, str]] = [
     *((IN_ROCKSDB, action) for action in ("commit", "rollback", "discard")),
     (replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "op_marks": [OTHER_HALF]}), "rollback"),
     (
-        replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "state": "DISCARDED", "born_time_ms": NOW_MS - 73 * 3_600_000}),
+        replace(IN_ROCKSDB, row=row("DISCARDED", reason_code="rocksdb_dropped", born_time_ms=NOW_MS - 73 * 3_600_000)),
         "resume",
     ),
     *(

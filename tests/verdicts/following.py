@@ -30,7 +30,7 @@ def _without_deadlines(rows: pa.Table) -> pa.Table:
 
 def _without_reason(row: dict[str, Any]) -> dict[str, Any]:
     """What was told of a verdict does not keep up with the cursor that its reason says."""
-    return row if row["state"] == "UNDECIDABLE" else row | {"reason": None}
+    return row if row["state"] == "UNDECIDABLE" else row | {"reason": None, "reason_code": None}
 
 
 @dataclass

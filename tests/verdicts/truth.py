@@ -92,4 +92,4 @@ def require_judged_as_any_store(name: str) -> list[str]:
     assert reading.table().to_pylist() == [
         row for row in rows if row["state"] == "PENDING" or row["advice"] in ("close", "wait")
     ]
-    return reading.notes
+    return [note.text for note in reading.notes]

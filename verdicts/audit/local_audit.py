@@ -25,6 +25,7 @@ from readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed,
 from readers.log.splits import SPLIT_BYTES, Split, SplitPlan, plan_splits
 from readers.model.columns import Int64s
 from readers.model.identities import identities, identity_hashes, partition_of
+from readers.model.reading import Note, NoteKind
 from readers.model.tables import MARKS, TRANSACTIONS
 from readers.store.store import Store
 from verdicts.deadlines.discard_times import with_discard_times
@@ -204,14 +205,14 @@ def _audit(
         root: foretold_of_files(fact.store, fact.settings, fact.cursors, moment_ms(fact.store), at_ms, fact.windows)
         for root, fact in facts.items()
     }
-    reading.notes += [f"{root}: {fact.claims.note}" for root, fact in facts.items() if fact.claims.note]
+    reading.notes += [note for fact in facts.values() for note in fact.notes]
     if at_ms is None:
         reading.check_stops += [stop for fact in facts.values() for stop in fact.check_stops]
     total = sum(log_bytes(store.commit_log) for store in stores)
     workers = processes or os.cpu_count() or 1
     is_small = total <= ONE_PROCESS_BYTES_MAX
     fast = total >= ACCELERATED_BYTES_MIN * workers and is_accelerator_installed()
-    reading.notes.append(f"scanned by {'the accelerator' if fast else 'the reference path'}")
+    reading.notes.append(Note(NoteKind.HOW, f"scanned by {'the accelerator' if fast else 'the reference path'}"))
     with tempfile.TemporaryDirectory(prefix="rmqtx-", dir=temporary_directory) as name:
         directory = None if is_small else Path(name)
         count = 1 if is_small else max(2, -(-total // PARTITION_BYTES))

@@ -15,6 +15,7 @@ from readers.log.commit_log import written_end_offset
 from readers.model.columns import rows_where
 from readers.model.errors import UnreadableFile
 from readers.model.findings import Finding
+from readers.model.reading import Note, NoteKind
 from readers.model.tables import TRANSACTIONS
 from readers.store.store import Store
 from verdicts.audit.local_audit import audit
@@ -100,7 +101,7 @@ def show(
 
     table = None if scan or at_ms is not None else _by_derived_files(reading, facts, by_name)
     if table is not None and _rests_on_most_checks(table, facts):
-        reading.notes.append("the log is scanned, because the most checks that any half copy shows decide it")
+        reading.notes.append(_scanned_for("the most checks that any half copy shows decide it"))
         table = None
     if table is not None and _is_damaged_behind(table, reading, facts, _SHOWN_BYTES_MAX):
         table = None
@@ -198,16 +199,17 @@ def _is_damaged_behind(rows: pa.Table, reading: VerdictReading, facts: dict[str,
         begin = min(copies)
         length = written_end_offset(fact.store.commit_log) - begin
         if fact.store.is_remote or length > bytes_max:
-            reading.notes.append(
+            reading.notes.append(Note(
+                NoteKind.HOW,
                 f"the log behind the first open copy ({length} bytes) was not read from end to end: damage in the "
-                "middle of a file does not show; --scan reads it"
-            )
+                "middle of a file does not show; --scan reads it",
+            ))
             continue
         try:
             for _ in sound_blocks(fact, begin, None):
                 pass
         except (Untrusted, UnreadableFile) as reason:
-            reading.notes.append(f"the log is scanned, because {reason.message}")
+            reading.notes.append(_scanned_for(reason.message))
             return True
     return False
 
@@ -224,7 +226,7 @@ def _by_derived_files(
     except (Untrusted, UnreadableFile) as reason:
         if isinstance(reason, UnreadableFile) and any(fact.store.is_remote for fact in facts.values()):
             raise  # the scan would ask the same place for all of it
-        reading.notes.append(f"the log is scanned, because {reason.message}")
+        reading.notes.append(_scanned_for(reason.message))
         return None
     witnesses = Witnesses(
         *(
@@ -232,7 +234,7 @@ def _by_derived_files(
             for kind in ("halves", "marks", "finals", "discards", "offset_marks")
         )
     )
-    reading.notes.append("read by cursors, queues and index")
+    reading.notes.append(Note(NoteKind.HOW, "read by cursors, queues and index"))
     for fact in facts.values():
         reading.findings.extend(fact.findings)
         reading.check_stops.extend(fact.check_stops)
@@ -288,10 +290,14 @@ def is_short_for(part: str, identity: str) -> bool:
     return len(part) >= SHORT_ID_LENGTH_MIN and (whole.startswith(short) or whole.endswith(short))
 
 
-def short_note(part: str, identities: Sequence[str]) -> str:
+def _scanned_for(why: str) -> Note:
+    return Note(NoteKind.WHY, f"the log is scanned, because {why}")
+
+
+def short_note(part: str, identities: Sequence[str]) -> Note:
     """Which ids a text was taken for."""
     ids = ", ".join(identities[:_SHORT_IDS_TOLD_MAX])
-    return f"{part} is short for {ids}, because nothing has that name"
+    return Note(NoteKind.WHY, f"{part} is short for {ids}, because nothing has that name")
 
 
 def _rows_of_short_id(rows: pa.Table, part: str) -> pa.Table:

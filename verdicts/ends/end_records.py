@@ -30,7 +30,6 @@ from readers.log.transaction_records import (
     are_halves,
     finals_of,
     halves_of,
-    is_delayed_half,
     is_final,
     witnesses_of,
 )
@@ -42,7 +41,7 @@ from readers.storage.segments import SegmentedLog
 from readers.store.store import DISCARD_TOPIC, ROCKSDB_OP_TOPIC, Store
 from verdicts.ends.decided_numbers import PossibleNumbers, doubtful_number
 from verdicts.ends.end_candidates import EndCandidates
-from verdicts.ends.foreign_decisions import foreign_decision
+from verdicts.ends.foreign_decisions import can_be_decided, foreign_decision
 from verdicts.ends.named_halves import naming_of
 from verdicts.model.verdict_inputs import DoubtfulEnd, ForeignDecision, MissingRange
 
@@ -159,7 +158,7 @@ class _Examination:
         is_copy = is_half or bool(named.topic_is(DISCARD_TOPIC)[0])
         if is_copy:  # a chain may join them by the place, where nothing else bears the end's id
             self._add_tie(named, end, kind)
-        is_known = is_copy or bool(is_final(named)[0] | is_delayed_half(named)[0])
+        is_known = is_half or bool(can_be_decided(named)[0])
         if not is_known or not words.is_of_same(other) or (_is_of_old_design(end) and not is_half):
             self._add_nothing(end, kind, named_offset, f"what begins there is {_described(named)}")
             return

@@ -2,13 +2,79 @@
 
 END_TRANSACTION does not test the record's topic (to 5.3.3): naming a discard copy or a final writes an op with *that*
 record's queue offset, which may hide a half message that never was decided (docs/formats/end_transaction.md#repeats;
-seen on 4.9.7 and 5.3.3).
+seen on 4.9.7 and 5.3.3). A scan meets every such decision (`end_records.py`); where records are looked up, in files or
+at a broker, the op marks tell which records may have been decided so.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.named_offsets import named_offsets
+from readers.log.properties import REAL_TOPIC, UNIQ_KEY
 from readers.log.record_block import Block
+from readers.log.transaction_records import is_delayed_half, is_final
+from readers.model.columns import Bools, int64s
+from readers.store.store import DISCARD_TOPIC
 from verdicts.model.verdict_inputs import ForeignDecision
+from verdicts.model.witnesses import Witnesses
+
+
+class RecordLookup(Protocol):
+    """Where single records are looked up."""
+
+    def numbered(self, numbers: Sequence[int]) -> Iterator[Block]:
+        """Records with one of some queue offsets in queue 0 of any topic but those of halves and ops, one a block."""
+
+    def namesakes(self, named: Sequence[Block]) -> Iterator[Block]:
+        """Records that stand behind one of these and have one of its `names_of`, one a block; others may come along."""
+
+
+def foreign_decisions(store: str, kept: Witnesses, lookup: RecordLookup) -> list[ForeignDecision]:
+    """The decisions on other records that may explain an op mark on one of some transactions' half copies.
+
+    Order: the decision's place in the log.
+    """
+    numbers = unexplained_numbers(kept)
+    if not numbers:
+        return []
+    named = {
+        int(block.commit_log_offsets[0]): block for block in lookup.numbered(numbers) if can_be_decided(block)[0]
+    }
+    found = {
+        foreign_decision(store, named[place], final)
+        for final in lookup.namesakes(list(named.values()))
+        if (place := int(named_offsets(final)[0])) in named
+    }
+    return sorted(found, key=lambda decision: decision.final_offset)
+
+
+def unexplained_numbers(kept: Witnesses) -> list[int]:
+    """The half queue offsets that an op names, but for those of half copies with one op, which a final names too.
+
+    That final wrote the op (`judged_copies.py` takes no mark of such a copy for a foreign one).
+    """
+    own = pa.array(int64s(kept.finals["prepared_transaction_offset"]))
+    explained = kept.halves.filter(pc.is_in(kept.halves["commit_log_offset"], value_set=own))
+    marks = Counter(kept.marks["half_queue_offset"].to_pylist())
+    return sorted(marks.keys() - {number for number in explained["queue_offset"].to_pylist() if marks[number] == 1})
+
+
+def can_be_decided(block: Block) -> Bools:
+    """Which records outside the half topic a broker takes for a half: copies of one, with its words."""
+    return block.topic_is(DISCARD_TOPIC) | is_final(block) | is_delayed_half(block)
+
+
+def names_of(named: Block) -> list[tuple[str, str]]:
+    """The topics and the id under which an index has a record that was decided, and what decided it."""
+    name = named.properties.text(UNIQ_KEY)[0].as_py()
+    topics = {named.properties.text(REAL_TOPIC)[0].as_py(), named.topic_texts()[0].as_py()} - {None}
+    return [] if name is None else [(topic, name) for topic in sorted(topics)]
 
 
 def foreign_decision(store: str, named: Block, final: Block) -> ForeignDecision:

@@ -28,7 +28,7 @@ from readers.model.java_hashes import key_hashes
 from readers.queues.consume_queue import open_queue
 from readers.store.fastjson import read_config
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, WAITING_TOPICS
-from verdicts.ends.foreign_decisions import foreign_decision
+from verdicts.ends.foreign_decisions import foreign_decisions, names_of
 from verdicts.evidence.derived_trust import (
     Untrusted,
     require_agreement,
@@ -40,7 +40,6 @@ from verdicts.evidence.derived_trust import (
 )
 from verdicts.evidence.store_facts import StoreFacts
 from verdicts.evidence.witness_collector import Gathered, incomplete_chains
-from verdicts.model.verdict_inputs import ForeignDecision
 from verdicts.model.witnesses import Witnesses
 
 #: A window larger than this is read faster by a scan of the log.
@@ -164,7 +163,7 @@ class DerivedFiles:
             [*self._half_queue.findings, *self._op_queue.findings, *self._index.findings]
         )
         kept = self._gathered.kept(named)
-        self._find_foreign(kept)
+        self._facts.foreign_decisions.extend(foreign_decisions(self._store.root, kept, self))
         return kept
 
     # -- what may be trusted --------------------------------------------------------------------------------------
@@ -350,47 +349,36 @@ class DerivedFiles:
 
     # -- op numbers of other records ------------------------------------------------------------------------------
 
-    def _find_foreign(self, kept: Witnesses) -> None:
-        """Decisions that named a discard copy or a final with the queue offset of a marked half.
-
-        Source: docs/formats/end_transaction.md#repeats.
-        """
-        numbers = pc.unique(kept.marks["half_queue_offset"]).to_pylist()
-        found: list[ForeignDecision] = []
-        queues = ((topic, 0) for topic in (self._decidable_topics() if numbers else []))
-        for topic, _ in self._store.prepared_queues(queues):
-            with open_queue(self._store, topic, 0) as queue:
-                for number in numbers:
-                    if queue.first_offset <= number < queue.max_offset:
-                        for offset in queue.read(number, number + 1)[1].tolist():
-                            found.extend(self._decisions_on(offset))
-        self._facts.foreign_decisions.extend(sorted(set(found), key=lambda decision: decision.final_offset))
-
-    def _decidable_topics(self) -> list[str]:
+    def numbered(self, numbers: Sequence[int]) -> Iterator[Block]:
+        """Records with some queue offsets in queue 0 of any topic but those of halves and ops: what queues lead to."""
         topics = [topic for topic, queue_id in self._store.queues() if queue_id == 0]
         topics = [topic for topic in topics if topic not in (HALF_TOPIC, OP_TOPIC) and not topic.startswith("%")]
         if len(topics) > _TOPICS_MAX:
             raise Untrusted(f"{len(topics)} topics: a decision on another record is looked for by scanning")
-        return topics
+        for topic, _ in self._store.prepared_queues((topic, 0) for topic in topics):
+            with open_queue(self._store, topic, 0) as queue:
+                for number in numbers:
+                    if queue.first_offset <= number < queue.max_offset:
+                        places = queue.read(number, number + 1)[1].tolist()
+                        yield from (block for place in places if (block := block_at(self._log, place)) is not None)
 
-    def _decisions_on(self, offset: int) -> list[ForeignDecision]:
-        """The finals that name the record at an offset."""
-        named = block_at(self._log, offset)
-        if named is None:
-            return []
-        name = named.properties.text("UNIQ_KEY").to_pylist()[0]
-        topics = {named.properties.text("REAL_TOPIC").to_pylist()[0], named.topic_texts().to_pylist()[0]} - {None}
-        if name is None:
-            return []
-        _, hits = self._index.find([f"{topic}#{name}".encode() for topic in sorted(topics)])
-        found: list[ForeignDecision] = []
-        for hit in np.unique(hits[hits > offset]).tolist():
-            block = block_at(self._log, hit)
-            if block is not None and int(named_offsets(block)[0]) == offset:
-                found.append(foreign_decision(self._store.root, named, block))
-            elif block is not None and is_final(block)[0] and not self._names_its_own(block, name):
-                raise Untrusted(f"the COMMIT record at commit-log offset {hit} names nothing of its own")
-        return found
+    def namesakes(self, named: Sequence[Block]) -> Iterator[Block]:
+        """Records behind some others that the index has by the same id.
+
+        Raises: Untrusted if one of them is a COMMIT record that names nothing of its own.
+        """
+        for block in named:
+            names = names_of(block)
+            if not names:
+                continue
+            _, hits = self._index.find([f"{topic}#{name}".encode() for topic, name in names])
+            for hit in np.unique(hits[hits > block.commit_log_offsets[0]]).tolist():
+                found = block_at(self._log, hit)
+                if found is None:
+                    continue
+                if is_final(found)[0] and not self._names_its_own(found, names[0][1]):
+                    raise Untrusted(f"the COMMIT record at commit-log offset {hit} names nothing of its own")
+                yield found
 
     def _names_its_own(self, final: Block, name: str) -> bool:
         """Whether a COMMIT record of a transaction names a record of it, or one that has left the log."""

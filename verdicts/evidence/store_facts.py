@@ -15,6 +15,7 @@ from readers.log.segment_scan import SegmentScan
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
 from readers.model.identities import UInt64s
+from readers.model.reading import Note, NoteKind
 from readers.old_tables.beside_log import BesideLog
 from readers.old_tables.beside_tables import beside_log, may_have_rocksdb_halves
 from readers.queues.consume_queue import open_queue
@@ -64,6 +65,12 @@ class StoreFacts:
 
     def __post_init__(self) -> None:
         self.windows = CheckWindows(self.store)
+
+    @property
+    def notes(self) -> list[Note]:
+        """What is to be said of the store beside its findings."""
+        why = self.claims.note
+        return [Note(NoteKind.HOW, f"{self.store.root}: {why}")] if why else []
 
     def view(self, at_ms: int | None) -> StoreView:
         """The same as the verdict takes it."""

@@ -35,11 +35,13 @@ from verdicts.model.verdict_inputs import ForeignDecision
 from verdicts.model.witnesses import Witnesses
 
 #: Another number is another form of the file.
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 _APPLICATION_ID = 0x524D5154  # "RMQT"
 _HEAD = b"SQLite format 3\0"
 
-_VERDICT_TEXTS = ("transaction_id", "state", "flags", "reason", "advice", "producer_group", "topic", "keys")
+_VERDICT_TEXTS = (
+    "transaction_id", "state", "flags", "reason", "advice", "producer_group", "topic", "keys", "reason_code",
+)  # fmt: skip
 #: The columns of `verdicts`: those of TRANSACTIONS without lists, and what is kept of the lists.
 VERDICT_COLUMNS = (
     "hash",

@@ -37,7 +37,10 @@ _EVIDENCE = ("half_copies", "op_marks", "final_records", "discard_copies")
 #: Odd numbers that keep one list's offsets apart from another's in the digest.
 _MIXERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
 _Verdict = tuple[Any, ...]
-_REASON, _STATE = VERDICT_COLUMNS.index("reason"), VERDICT_COLUMNS.index("state")
+_STATE = VERDICT_COLUMNS.index("state")
+#: Why a verdict is what it is: the check cursor moves on, or past another copy, under what stays as it is.
+_WHY = ("reason", "reason_code")
+_BUT_WHY = [place for place, name in enumerate(VERDICT_COLUMNS) if name not in _WHY]
 _KEY = tuple(VERDICT_COLUMNS.index(name) for name in ("hash", "transaction_id", "producer_group", "topic"))
 
 
@@ -260,5 +263,5 @@ def evidence_digests(verdicts: pa.Table) -> Int64s:
 
 
 def _visible(row: _Verdict) -> _Verdict:
-    """What of a verdict is worth telling: the reason says the cursor, which moves on under what stays as it is."""
-    return row if row[_STATE] == "UNDECIDABLE" else (*row[:_REASON], *row[_REASON + 1 :])
+    """What of a verdict is worth telling."""
+    return row if row[_STATE] == "UNDECIDABLE" else tuple(row[place] for place in _BUT_WHY)

@@ -55,6 +55,8 @@ DIFFERENCES = pa.schema(
 _NARROW = (
     "store", "transaction_id", "producer_group", "topic", "keys", "half_store_time_ms", "state", "flags", "reason",
 )  # fmt: skip
+#: The columns of TRANSACTIONS that a comparison needs.
+NEEDED = pa.schema([field for field in TRANSACTIONS if field.name in (*_NARROW, *EVIDENCE)])
 NARROW = pa.schema(
     [*(TRANSACTIONS.field(name) for name in _NARROW), *(pa.field(f"{name}_count", pa.int64()) for name in EVIDENCE)]
 )
@@ -67,7 +69,7 @@ _ORDERED_ROWS_MAX = 200_000
 def differences(
     before: Iterable[pa.RecordBatch], after: Iterable[pa.RecordBatch], *, temporary_directory: str | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of DIFFERENCES between two audits: batches of TRANSACTIONS, each read to its end.
+    """The rows of DIFFERENCES between two audits: batches with the columns of NEEDED, each read to its end.
 
     Order: of the first half copy's time, then id; where there are very many, only within parts of the transactions.
     """
@@ -101,7 +103,7 @@ def _in_order(parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
 
 
 def narrowed(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of TRANSACTIONS without what is not compared: rows of NARROW."""
+    """Rows of NEEDED without what is not compared: rows of NARROW."""
     counts = [pc.fill_null(pc.list_value_length(rows[name]), 0).cast(pa.int64()) for name in EVIDENCE]
     return pa.RecordBatch.from_arrays([*(rows[name] for name in _NARROW), *counts], schema=NARROW)
 

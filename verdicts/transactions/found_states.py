@@ -58,6 +58,7 @@ class FoundStates(JudgedCopies):
         own = ~self.is_foreign_mark
         named = self.chains.named_finals
         self.marks_count = marks.count_of(own)
+        self.first_own_mark = marks.lowest(np.arange(len(marks)), len(marks), own)
         records = self.chains.offset_marks
         self.has_rollback_record = records.any_of(~np.asarray(is_rocksdb_mark(records.table)))
         self.commits_count = finals.count_of(named & ~self.chains.is_replica)

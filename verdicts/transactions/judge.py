@@ -20,7 +20,9 @@ from verdicts.transactions.check_reach import CheckReach
 from verdicts.transactions.design_tables import state_entries_of
 from verdicts.transactions.flags import flags_of
 from verdicts.transactions.judgement import Judgement
-from verdicts.transactions.reasons import reasons_of
+from verdicts.transactions.reason_choice import chosen_codes
+from verdicts.transactions.reason_codes import REASONS
+from verdicts.transactions.reasons import sentences
 
 _HIGHEST = np.iinfo(np.int64).max
 
@@ -94,6 +96,7 @@ def _rows(judged: Judgement) -> pa.Table:
     halves, finals = judged.halves, judged.finals
     reach = CheckReach(judged)
     flags = flags_of(judged, reach)
+    codes = chosen_codes(judged)
     topic = judged.real_topics()
     half_topics = pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC])
     is_lost = pc.is_in(topic, value_set=half_topics)  # a diverted half message forgets where it was for
@@ -108,7 +111,7 @@ def _rows(judged: Judgement) -> pa.Table:
         "transaction_id": judged.identity(),
         "state": pa.array(judged.state),
         "flags": _flag_lists(flags),
-        "reason": reasons_of(judged, flags, reach),
+        "reason": sentences(judged, codes, flags, reach),
         "advice": _advice(judged, reach, flags["masked"]),
         "producer_group": judged.first_of("producer_group"),
         "topic": pc.if_else(is_lost, pa.scalar(None, pa.string()), topic),
@@ -122,5 +125,6 @@ def _rows(judged: Judgement) -> pa.Table:
         "state_entries": state_entries_of(judged.chains, judged.views, TRANSACTIONS.field("state_entries").type),
         "discard_at_ms": pa.nulls(judged.chains.count, pa.int64()),
         "deliveries_count": _deliveries(judged),
+        "reason_code": pa.array(list(REASONS), pa.string()).take(pa.array(codes)),
     }
     return pa.Table.from_arrays([columns[name] for name in TRANSACTIONS.names], schema=TRANSACTIONS)

@@ -20,7 +20,7 @@ from verdicts.model.verdict_inputs import StoreView
 from verdicts.transactions.chains import Chains
 from verdicts.transactions.found_states import FoundStates
 from verdicts.transactions.missing_rule import MissingRule
-from verdicts.transactions.states_and_advice import OPEN_OR_DROPPED
+from verdicts.transactions.reason_codes import NO_CODE, NUMBERS
 
 
 class Judgement(FoundStates):
@@ -40,7 +40,9 @@ class Judgement(FoundStates):
         count = self.chains.count
         cursor_known = np.ones(count, np.bool_)
         cursor_known[halves.number[~self.cursor_is_known_per_copy]] = False
-        self.undecidable_reason = np.full(count, "", object)
+        self.undecidable_codes = np.full(count, NO_CODE, np.int8)
+        #: What an UNDECIDABLE one lacks, where the sentence of its code says it.
+        self.undecidable_what: npt.NDArray[np.object_] = np.full(count, "", np.object_)
 
         newest_after_discard = halves.has & (self.newest_half_rank > self.last_discard_rank)
         only_cursor = ~is_committed & ~is_marked & newest_after_discard
@@ -48,39 +50,34 @@ class Judgement(FoundStates):
         for name, view in self.views.items():
             if view.half_cursors is None:
                 why = view.cursor_doubt or "no config/consumerOffset.json"
-                self._undecide(only_cursor & ~cursor_known, f"the check cursor is unknown ({why})")
+                self._undecide(only_cursor & ~cursor_known, "cursor_unknown", why)
             if view.at_ms is not None:
                 past |= np.asarray(pc.equal(self.store, name))
         self._undecide(
             only_cursor & past & ~self.is_waiting & halves.any_of(others.is_dropped),
-            "the RocksDB table has no history: as of a past time only it could decide it",
+            "rocksdb_in_the_past",
         )
         self._undecide(
             only_cursor & ~self.is_waiting & halves.any_of(others.is_slaves_drop),
-            "it is not in the RocksDB table of this slave, which drops what its master may still ask for",
+            "rocksdb_of_slave",
         )
         # Cursors only move forward in a running broker: what is still before the check now was so then.
-        self._undecide(
-            only_cursor & past & ~self.is_waiting,
-            "cursors have no history: as of a past time only they could decide it",
-        )
+        self._undecide(only_cursor & past & ~self.is_waiting, "cursor_in_the_past")
         self._undecide_where_log_begins_later(states)
         doubtful = self.marks.any_of(self.is_doubtful_mark) & ~is_committed & ~is_marked
-        self._undecide(doubtful, "its op number may as well belong to a decision on another record")
+        self._undecide(doubtful, "op_doubtful")
         self._undecide_where_bytes_are_missing()
         self._undecide_where_ends_name_nothing(states)
         self._undecide_where_the_index_knows_other_ids(states)
-        self._undecide(
-            halves.any_of(others.is_ended_beside) & (states == "PENDING"),
-            "the state table or the redo log says that a record ended it, and the log has no such record",
-        )
+        self._undecide(halves.any_of(others.is_ended_beside) & (states == "PENDING"), "ended_beside_log")
         # Last, so that nothing else is missing where this is the reason: then it is known that nobody decided it.
-        self._undecide(self.is_unread & ~is_committed & ~self.is_reopened & ~self.is_waiting, OPEN_OR_DROPPED)
-        self.state = np.where(self.undecidable_reason == "", states, "UNDECIDABLE")
+        self._undecide(self.is_unread & ~is_committed & ~self.is_reopened & ~self.is_waiting, "rocksdb_table_unread")
+        self.state = np.where(self.undecidable_codes == NO_CODE, states, "UNDECIDABLE")
 
-    def _undecide(self, rows: Bools, reason: str) -> None:
-        rows = rows & (self.undecidable_reason == "")
-        self.undecidable_reason[rows] = reason
+    def _undecide(self, rows: Bools, code: str, what: str = "") -> None:
+        rows = rows & (self.undecidable_codes == NO_CODE)
+        self.undecidable_codes[rows] = NUMBERS[code]
+        self.undecidable_what[rows] = what
 
     def _undecide_where_log_begins_later(self, states: npt.NDArray[np.str_]) -> None:
         begin = self.log_begin
@@ -91,7 +88,7 @@ class Judgement(FoundStates):
         first_is_copy &= ~self.has_rollback_record
         self.may_begin_earlier = (begin > 0) & first_is_copy
         rows = self.may_begin_earlier & (states != "COMMITTED")
-        self._undecide(rows, "the log begins later: earlier copies and what may have decided them are gone")
+        self._undecide(rows, "log_begins_later")
 
     def _undecide_where_bytes_are_missing(self) -> None:
         missing = [one for view in self.views.values() for one in view.missing]
@@ -99,7 +96,7 @@ class Judgement(FoundStates):
         self.may_lack_op, self.may_lack_final = (np.zeros(self.chains.count, np.bool_) for _ in range(2))
         for one in missing:
             assert rule is not None
-            self._undecide(rule.concerned(one), f"bytes of the log are missing: {one.what}")
+            self._undecide(rule.concerned(one), "log_missing", one.what)
             self.may_lack_op |= rule.may_lack_op(one)
             self.may_lack_final |= rule.may_lack_final(one)
 
@@ -120,10 +117,10 @@ class Judgement(FoundStates):
             for one in view.doubtful_ids:
                 mine = np.logical_or.reduce([group.any_of(rows == one.commit_log_offset) for group, rows in pairs])
                 what = f"the record at commit-log offset {one.commit_log_offset}, which the index knows by another id"
-                self._undecide(mine & ~has_other, f"only {what}, is of it: that id is damaged")
+                self._undecide(mine & ~has_other, "id_damaged", what)
                 keys = key_hashes([f"{one.topic}#{name}".encode() for name in names]).astype(np.int64)
                 meant = np.isin(keys, np.array(one.key_hashes, np.int64)) & (states != "COMMITTED")
-                self._undecide(meant & has_other, f"it may be what {what}, is of")
+                self._undecide(meant & has_other, "id_perhaps_damaged", what)
 
     def _undecide_where_ends_name_nothing(self, states: npt.NDArray[np.str_]) -> None:
         """What an end with a damaged name may have ended: only a COMMIT takes back a rollback, and nothing a COMMIT."""
@@ -140,7 +137,7 @@ class Judgement(FoundStates):
                     is_of_group = pc.fill_null(pc.equal(self.first_of("producer_group"), end.producer_group), True)
                     hit = halves.any_of(offsets < end.commit_log_offset) & np.asarray(is_of_group)
                 could_turn = (states != "COMMITTED") & (end.is_commit | (states != "ROLLED_BACK"))
-                self._undecide(here & hit & could_turn, end.what)
+                self._undecide(here & hit & could_turn, "end_damaged", end.what)
 
     def _find_open_copies(self) -> None:
         halves, others = self.halves, self.others

@@ -31,10 +31,6 @@ NONE_YET = (
     "damage), then ask again; or ask the application what became of it"
 )
 
-#: Why a half in RocksDB is UNDECIDABLE though nothing but the broker's table is missing.
-OPEN_OR_DROPPED = "only the RocksDB table tells open from dropped, and it is not there to be read"
-
-
 
 def advice_sentence(advice: str, state: str) -> str:
     """What to do, in a sentence: without evidence there is nothing to do yet, which is not nothing to do."""

@@ -56,8 +56,9 @@ def lost_ops_words(judged: Judgement) -> pa.Array:
 
 
 def _words(view: StoreView) -> str:
-    is_assumed = view.settings.origin.get("transaction_op_batch_interval_ms", "").startswith("default")
-    name = f"transactionOpBatchInterval{', by default' if is_assumed else ''}"
+    settings = view.settings
+    is_default = settings.batches_ops is True and settings.is_default("transaction_op_batch_interval_ms")
+    name = f"transactionOpBatchInterval{', by default' if is_default else ''}"
     where = "were only in its broker's memory" if _is_cut(view) else "are lost when a broker is killed"
     return f"; it may have been rolled back: ops of the last {_held_ms(view) / 1000:g} s ({name}) {where}"
 

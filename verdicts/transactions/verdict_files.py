@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from readers.model.errors import BadText, UnreadableFile
-from readers.model.tables import TRANSACTIONS
+from verdicts.transactions.diff import NEEDED
 
 SUFFIXES = (".parquet", ".arrow", ".feather")
 
 
 def read_verdicts(file: Path) -> Iterator[pa.RecordBatch]:
-    """The rows of TRANSACTIONS in a file that an audit wrote with all its columns.
+    """The rows of NEEDED in a file that an audit wrote with all the columns of its release.
 
     Raises: BadText for a file that lacks columns; UnreadableFile.
     """
@@ -29,8 +29,8 @@ def read_verdicts(file: Path) -> Iterator[pa.RecordBatch]:
 def _of_parquet(file: Path) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(file) as opened:
         _require_columns(opened.schema_arrow, file)
-        for batch in opened.iter_batches(columns=TRANSACTIONS.names):
-            yield batch.select(TRANSACTIONS.names).cast(TRANSACTIONS)
+        for batch in opened.iter_batches(columns=NEEDED.names):
+            yield batch.select(NEEDED.names).cast(NEEDED)
 
 
 def _of_arrow(file: Path) -> Iterator[pa.RecordBatch]:
@@ -44,11 +44,11 @@ def _of_arrow(file: Path) -> Iterator[pa.RecordBatch]:
             )
         _require_columns(reader.schema, file)
         for batch in reader:
-            yield batch.select(TRANSACTIONS.names).cast(TRANSACTIONS)
+            yield batch.select(NEEDED.names).cast(NEEDED)
 
 
 def _require_columns(schema: pa.Schema, file: Path) -> None:
-    lacking = [name for name in TRANSACTIONS.names if name not in schema.names]
+    lacking = [name for name in NEEDED.names if name not in schema.names]
     if lacking:
         raise BadText(
             f"{file} holds no whole result of an audit: column {lacking[0]} is missing", file=file,

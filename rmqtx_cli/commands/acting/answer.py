@@ -6,16 +6,21 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
-from rmqtx_cli.options.live import LiveOptions, with_live_options
-from rmqtx_cli.options.options import FieldsOption, FormatOption, OutputOption, QuietOption, VerboseOption
-from rmqtx_cli.sources.answer_sources import answer_words
+from rmqtx_cli.options.asking import answered
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.options.options import (
+    OutputOptions,
+    VoiceOptions,
+)
+from rmqtx_cli.sources.answer_sources import AnswerOptions
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import duration_text, parse_duration_ms
 from rmqtx_cli.words.say import Voice
@@ -23,9 +28,11 @@ from rmqtx_cli.words.text import count, stored_text
 
 if TYPE_CHECKING:
     from repairs.acts.group_watch import GroupWatch, Others
+    from repairs.acts.live_medium import LiveMedium
+    from repairs.receipts.journal import Journal
     from repairs.stand_in.answer_source import Words
     from repairs.stand_in.answer_table import Task
-    from repairs.stand_in.stand_in import StandIn
+    from repairs.stand_in.stand_in import StandIn, StandInConduct
     from rmqtx_cli.options.live import Live
     from rmqtx_cli.output.listing import Listing
 
@@ -46,43 +53,6 @@ EXAMPLES = (
 
 GroupOption = Annotated[
     str, typer.Option("--group", parser=stored_text, metavar="GROUP", help="The producer group to stand in for.")
-]
-PlanOption = Annotated[
-    Path | None,
-    typer.Option("--plan", metavar="FILE", help="Answer what this plan commits or rolls back, and nothing else."),
-]
-LedgerOption = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger", metavar="PLACE", help="Answer what this ledger settles: a Parquet or CSV file, or sqlite:///FILE."
-    ),
-]
-LedgerTableOption = Annotated[
-    str | None, typer.Option("--ledger-table", metavar="NAME", help="The table or view, if the ledger is a database.")
-]
-MatchOption = Annotated[
-    str | None,
-    typer.Option(
-        "--match", parser=stored_text, metavar="EXPR",
-        help="Which row of the ledger a transaction is about: \"keys = order_id\".",
-    ),
-]
-DoneOption = Annotated[
-    str | None,
-    typer.Option("--done", parser=stored_text, metavar="EXPR", help="The row says that it was done: answer commit."),
-]
-NotDoneOption = Annotated[
-    str | None,
-    typer.Option(
-        "--not-done", parser=stored_text, metavar="EXPR", help="The row says that it was not done: answer rollback."
-    ),
-]
-MissingOption = Annotated[
-    bool,
-    typer.Option(
-        "--missing-is-not-done",
-        help="A transaction without a row was not done: only if no row is ever written, or removed, otherwise.",
-    ),
 ]
 ForOption = Annotated[
     str | None, typer.Option("--for", metavar="DURATION", help="End after this long; else with Ctrl-C.")
@@ -107,17 +77,11 @@ RateOption = Annotated[
 ]
 
 
-@with_live_options
+@with_option_groups
 def command(
-    live: LiveOptions,
     group: GroupOption,
-    plan: PlanOption = None,
-    ledger: LedgerOption = None,
-    ledger_table: LedgerTableOption = None,
-    match: MatchOption = None,
-    done: DoneOption = None,
-    not_done: NotDoneOption = None,
-    missing_is_not_done: MissingOption = False,
+    *,
+    source: AnswerOptions,
     duration: ForOption = None,
     until_done: UntilDoneOption = False,
     override: OverrideOption = None,
@@ -125,11 +89,9 @@ def command(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     max_per_second: RateOption = None,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    output: OutputOptions,
+    voice: VoiceOptions,
+    live: LiveOptions,
 ) -> int:
     """Stand in for a producer group whose processes are gone: hear the broker's checks, answer commit or rollback.
 
@@ -138,61 +100,95 @@ def command(
     are connected. Discarded transactions, and those that the check has passed, are not asked about: commit and rollback
     reach them.
     """
-    from readers.store.store import CHECK_GROUP, HALF_TOPIC
-    from remoting.live.lookups import pending
-    from repairs.acts.group_watch import GroupWatch
-    from repairs.acts.live_medium import LiveMedium
-    from repairs.receipts.journal import Journal
-    from repairs.stand_in.answer_source import LedgerWords
     from repairs.stand_in.answer_table import ANSWERS
-    from repairs.stand_in.stand_in import StandIn, StandInConduct
+    from repairs.stand_in.stand_in import StandInConduct
     from rmqtx_cli.options.live import open_live
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import answers_view
-    from rmqtx_cli.sources.interrupting import interruptible
 
-    voice = Voice(verbose, quiet)
     group = live.full_name(group)
     for_ms = None if duration is None else parse_duration_ms(duration)
     overrides = _overrides(override, reason)
-    listing = Listing(ANSWERS, answers_view(with_outcome=not dry_run), output_format, output, fields, voice=voice)
-    words, reference = answer_words(plan, ledger, ledger_table, match, done, not_done, missing_is_not_done, voice)
+    listing = Listing(ANSWERS, answers_view(with_outcome=not dry_run), output, voice=voice)
+    words, reference = source.words(voice)
+    conduct = StandInConduct(group, reason, overrides, reference, max_per_second=max_per_second)
     with open_live(live) as given:
+        desk = _Desk.of(given, conduct, words, voice)
+        tasks = desk.proposed()
+        others = desk.watch.look()
+        if dry_run:
+            _write(listing, tasks)
+            _say_proposal(tasks, group, words, voice)
+            return _refused(others, conduct)
+        _show(tasks, group, words, voice)
+        if (status := _refused(others, conduct)) != exit_status.DONE:
+            return status
+        if not yes and not _agreed(group, given, tasks):
+            voice.note("nothing was done")
+            return exit_status.DONE
+        desk.answer(for_ms, until_done=until_done)
+        _write(listing, list(desk.stand_in.tasks.values()))
+    return _conclude(desk.stand_in, voice, is_bounded=until_done)
+
+
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """A stand-in at some brokers, and what it looks at and writes into."""
+
+    live: Live
+    stand_in: StandIn
+    watch: GroupWatch
+    medium: LiveMedium
+    journal: Journal
+    voice: Voice
+
+    @classmethod
+    def of(cls, live: Live, conduct: StandInConduct, words: Words, voice: Voice) -> _Desk:
+        """One that has not begun."""
+        from readers.store.store import CHECK_GROUP, HALF_TOPIC
+        from repairs.acts.group_watch import GroupWatch
+        from repairs.acts.live_medium import LiveMedium
+        from repairs.receipts.journal import Journal
+        from repairs.stand_in.answer_source import LedgerWords
+        from repairs.stand_in.stand_in import StandIn
+
         if isinstance(words, LedgerWords):
-            words.bearing = lambda key: _bearing(given, key)
-        watch = GroupWatch(given.client, given.members, group)
-        medium = LiveMedium(given.brokers, given.members)
-        conduct = StandInConduct(group, reason, overrides, reference, max_per_second=max_per_second)
-        journal = Journal()
-        roots = {broker.root: broker for broker in given.brokers}
+            words.bearing = lambda key: _bearing(live, key)
+        watch = GroupWatch(live.client, live.members, conduct.group)
+        medium, journal = LiveMedium(live.brokers, live.members), Journal()
+        roots = {broker.root: broker for broker in live.brokers}
 
         def check_cursor(root: str) -> int | None:
             return roots[root].consumer_offset(CHECK_GROUP, HALF_TOPIC)
 
         stand_in = StandIn(conduct, medium, check_cursor, words, journal, watch, voice.note)
+        return cls(live, stand_in, watch, medium, journal, voice)
+
+    @property
+    def group(self) -> str:
+        """The group that it stands in for."""
+        return self.stand_in.conduct.group
+
+    def proposed(self) -> list[Task]:
+        """What would be answered about what is pending now."""
+        from remoting.live.lookups import pending
+
         rows = [
-            row for row in pending(given.brokers).table().to_pylist()
-            if row["producer_group"] == group and row["state"] == "PENDING"
+            row for row in pending(self.live.brokers).table().to_pylist()
+            if row["producer_group"] == self.group and row["state"] == "PENDING"
         ]  # fmt: skip
-        tasks = stand_in.propose(rows)
-        others = watch.look()
-        if dry_run:
-            _write(listing, tasks)
-            _say_proposal(tasks, group, words, voice)
-            return _refused(others, overrides, group)
-        _show(tasks, group, words, voice)
-        if (status := _refused(others, overrides, group)) != exit_status.DONE:
-            return status
-        if not yes and not _agreed(group, given, tasks):
-            voice.note("nothing was done")
-            return exit_status.DONE
-        journal.prepare()
+        return self.stand_in.propose(rows)
+
+    def answer(self, for_ms: int | None, *, until_done: bool) -> None:
+        """Answer until the time is over, all is settled where that is asked, or it is interrupted."""
+        from rmqtx_cli.sources.interrupting import interruptible
+
+        self.journal.prepare()
         with interruptible() as interrupted:
-            is_over = _end(for_ms, stand_in if until_done else None, interrupted.is_set)
-            medium.remember_log_ends()  # what the dead processes decided at last must be in queues and index by then
-            _listen(stand_in, watch, given, group, is_over, voice)
-        _write(listing, list(stand_in.tasks.values()))
-    return _conclude(stand_in, group, voice, is_bounded=until_done)
+            is_over = _end(for_ms, self.stand_in if until_done else None, interrupted.is_set)
+            # What the dead processes decided at last must be in queues and index by then.
+            self.medium.remember_log_ends()
+            _listen(self.stand_in, self.watch, self.live, self.group, is_over, self.voice)
 
 
 # -- before it starts -------------------------------------------------------------------------------------------------
@@ -222,29 +218,17 @@ def _bearing(live: Live, key: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _refused(others: Others, overrides: tuple[str, ...], group: str) -> int:
+def _refused(others: Others, conduct: StandInConduct) -> int:
     """Say that others are connected; gives the exit status."""
-    from repairs.stand_in.stand_in import ANOTHER_RMQTX, PRODUCER_CONNECTED
-
     if others.unknown is not None:
-        say.error(f"evidence-incomplete: whether group {group} has members of its own is not known: {others.unknown}")
+        whether = f"whether group {conduct.group} has members of its own is not known"
+        say.error(f"evidence-incomplete: {whether}: {others.unknown}")
         return exit_status.UNREACHABLE
-    if others.members and PRODUCER_CONNECTED not in overrides:
-        say.error(
-            f"producer-connected: group {group} has members of its own ({_few(others.members)}), which answer checks, "
-            "and nothing can undo a second decision - stop them first, or let them answer"
-        )
-        return exit_status.REFUSED_BY_GUARD
-    if others.rivals and ANOTHER_RMQTX not in overrides:
-        say.error(
-            f"another-rmqtx: another rmqtx acts on group {group} ({_few(others.rivals)}) - wait until it has ended"
-        )
-        return exit_status.REFUSED_BY_GUARD
-    return exit_status.DONE
-
-
-def _few(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    refusal = conduct.refusal_of(others)
+    if refusal is None:
+        return exit_status.DONE
+    say.error(str(refusal))
+    return exit_status.REFUSED_BY_GUARD
 
 
 def _show(tasks: list[Task], group: str, words: Words, voice: Voice) -> None:
@@ -276,15 +260,12 @@ def _agreed(group: str, live: Live, tasks: list[Task]) -> bool:
 
     Raises: BadRequest if there is none.
     """
-    if not sys.stdin.isatty():
-        advice = "--dry-run shows what would be done, --yes does it"
-        raise BadRequest("nobody is at the terminal to agree", advice=advice)
-    sys.stderr.write(
+    advice = "--dry-run shows what would be done, --yes does it"
+    return answered(
         f"Join group {group} at {live.names} and answer {sum(task.word.action is not None for task in tasks)} of "
-        f"{len(tasks)}, and what comes? There is no undo. [y/N] "
+        f"{len(tasks)}, and what comes? There is no undo. [y/N] ",
+        BadRequest("nobody is at the terminal to agree", advice=advice),
     )
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 # -- while it runs ----------------------------------------------------------------------------------------------------
@@ -329,7 +310,7 @@ def _write(listing: Listing, tasks: list[Task]) -> None:
     listing.write(iter(answers_table(tasks).to_batches()))
 
 
-def _conclude(stand_in: StandIn, group: str, voice: Voice, *, is_bounded: bool) -> int:
+def _conclude(stand_in: StandIn, voice: Voice, *, is_bounded: bool) -> int:
     """The summary, and the exit status."""
     tasks = list(stand_in.tasks.values())
     outcomes = Counter(task.outcome for task in tasks if task.outcome is not None)
@@ -341,7 +322,7 @@ def _conclude(stand_in: StandIn, group: str, voice: Voice, *, is_bounded: bool) 
     if stand_in.strangers_count:
         voice.note(f"{count(stand_in.strangers_count, 'check')} of others got no answer: the broker goes on asking")
     if stand_in.stopped_by is not None:
-        return _refused(stand_in.stopped_by, stand_in.conduct.overrides, group)
+        return _refused(stand_in.stopped_by, stand_in.conduct)
     if outcomes["unknown"]:
         return exit_status.UNKNOWN_OUTCOME
     bad = outcomes["refused_by_guard"] + outcomes["refused_by_broker"] + outcomes["not_sent"] + outcomes["contradicted"]

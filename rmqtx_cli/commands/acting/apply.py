@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from readers.model.errors import UnreadableFile
+from rmqtx_cli.acting.acted_on import ActedOn, acted_on
 from rmqtx_cli.acting.acting import (
-    LIVE_WARNING,
-    DryRunOption,
+    ActOptions,
     OverrideOption,
-    PerSecondOption,
     ReasonOption,
-    SettleOption,
-    WaitForOption,
-    WaitOption,
-    YesOption,
     carry_out_deeds,
-    conduct_of,
-    receipts_view,
+    receipts_listing,
     say_deed,
 )
 from rmqtx_cli.commands import Example
-from rmqtx_cli.options.live import LiveOptions, open_live, with_live_options
-from rmqtx_cli.options.options import FieldsOption, FormatOption, OutputOption, QuietOption, VerboseOption
-from rmqtx_cli.sources.offline import OfflineOptions, with_offline_options
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.options.options import (
+    OutputOptions,
+    VoiceOptions,
+)
+from rmqtx_cli.sources.offline import OfflineOptions
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
-    from repairs.acts.medium import Medium
+    from repairs.acts.orders import Conduct
     from repairs.plans.apply_plan import Application
+    from repairs.receipts.journal import Journal
     from repairs.receipts.plan_file import Plan
+    from rmqtx_cli.output.listing import Listing
 
 NAME = "apply"
 SHORT = "carry out a plan: every step guarded, proved, with a receipt"
@@ -62,27 +60,19 @@ SkipStaleOption = Annotated[
 ]
 
 
-@with_live_options
-@with_offline_options
+@with_option_groups
 def command(
     plan: PlanArgument,
-    live: LiveOptions,
-    offline: OfflineOptions,
     reason: ReasonOption = None,
     override: OverrideOption = None,
     exact: ExactOption = False,
     skip_stale: SkipStaleOption = False,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    wait: WaitOption = True,
-    wait_for: WaitForOption = None,
-    settle: SettleOption = None,
-    max_per_second: PerSecondOption = None,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    *,
+    act: ActOptions,
+    output: OutputOptions,
+    voice: VoiceOptions,
+    offline: OfflineOptions,
+    live: LiveOptions,
 ) -> int:
     """Carry out a plan: show it, ask, act on each transaction, prove each effect, write the receipts.
 
@@ -94,27 +84,20 @@ def command(
     from repairs.plans.draft_plan import digest_of
     from repairs.receipts.journal import Journal
     from repairs.receipts.plan_file import parse_plan
-    from repairs.receipts.receipts import RECEIPTS
-    from repairs.receipts.recheck import write_down
-    from rmqtx_cli.output.listing import Listing
 
-    voice = Voice(verbose, quiet)
-    conduct = conduct_of(
-        override=override, reason=reason, wait=wait, wait_for=wait_for, settle=settle, max_per_second=max_per_second
-    )
-    listing = Listing(RECEIPTS, receipts_view(), output_format, output, fields, voice=voice)
+    conduct = act.conduct(override, reason)
+    listing = receipts_listing(output, voice)
     text = _text(plan)
     wanted = parse_plan(text, str(plan))
     journal = Journal()
-    unfit = {"--settle": settle, "--wait-for": wait_for, "--max-per-second": max_per_second}
-    with _medium(live, offline, unfit, voice) as (medium, roots):
-        missing = missing_stores(wanted, roots)
+    with acted_on(live, offline, act.live_only, voice) as place:
+        missing = missing_stores(wanted, place.roots)
         if missing:
-            say.error(f"the plan is stale: {', '.join(missing)} is not among what is asked ({', '.join(roots)})")
+            say.error(f"the plan is stale: {', '.join(missing)} is not among what is asked ({', '.join(place.roots)})")
             return exit_status.STALE_PLAN
         found = application(
-            wanted, {"file": str(plan), "digest": digest_of(text)},
-            offline.earlier(journal.read().receipts, roots), medium, conduct, reason=reason, is_exact=exact,
+            wanted, {"file": str(plan), "digest": digest_of(text)}, place.earlier(journal.read().receipts),
+            place.medium, conduct, reason=reason, is_exact=exact,
         )
         _show(wanted, found, voice)
         if found.stale and not skip_stale:
@@ -123,38 +106,26 @@ def command(
                 "it again, or say --skip-stale"
             )
             return exit_status.STALE_PLAN
-        if not dry_run:
-            for receipt, standing in (*found.settled, *found.disputed):
-                write_down(journal, receipt, standing)
-        status = exit_status.DONE
-        if found.deeds:
-            status = carry_out_deeds(
-                found.deeds, medium, journal, conduct, voice, listing, dry_run=dry_run, yes=yes,
-                warning=LIVE_WARNING if offline.store is None else offline.warning,
-            )
-            offline.say_result(medium, voice)
-        else:
-            listing.write(iter(()))
-            voice.note("nothing is left to do")
+        status = _carried_out(found, place, journal, conduct, act, listing)
     return _status(status, found)
 
 
-@contextmanager
-def _medium(
-    live: LiveOptions, offline: OfflineOptions, unfit: dict[str, Any], voice: Voice
-) -> Iterator[tuple[Medium, list[str]]]:
-    """What is acted on, and the brokers or the store that it is.
+def _carried_out(
+    found: Application, place: ActedOn, journal: Journal, conduct: Conduct, act: ActOptions, listing: Listing
+) -> int:
+    """Do what is left to do, and write down what became of what was done before; gives the status."""
+    from repairs.receipts.recheck import write_down
 
-    Raises: BadRequest, StoreInUse, UnsafeStore, SourceError, RemotingError.
-    """
-    from repairs.acts.live_medium import LiveMedium
-
-    if offline.instead_of(live, unfit):
-        medium, opened = offline.open(voice)
-        yield medium, [store.root for store in opened.stores]
-        return
-    with open_live(live) as brokers:
-        yield LiveMedium(brokers.brokers, brokers.members), [broker.root for broker in brokers.brokers]
+    if not act.dry_run:
+        for receipt, standing in (*found.settled, *found.disputed):
+            write_down(journal, receipt, standing)
+    if not found.deeds:
+        listing.write(iter(()))
+        listing.voice.note("nothing is left to do")
+        return exit_status.DONE
+    status = carry_out_deeds(found.deeds, place, journal, conduct, act, listing)
+    place.say_result(listing.voice)
+    return status
 
 
 def _text(file: Path) -> bytes:

@@ -13,19 +13,18 @@ import typer
 from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
-from rmqtx_cli.options.live import LiveOptions, with_live_options
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import (
-    BrokerConfOption,
-    BrokerVersionOption,
-    CommitLogOption,
     FieldsOption,
     FormatOption,
     GroupOption,
     LimitOption,
     OutputFormat,
-    QuietOption,
+    OutputOptions,
+    StoreOptions,
     TopicOption,
-    VerboseOption,
+    VoiceOptions,
     WhereOption,
 )
 from rmqtx_cli.words import exit_status, say
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from readers.model.reading import Reading
     from repairs.acts.situation import Situation
     from repairs.plans.draft_plan import Draft
+    from repairs.receipts.plan_file import Plan
     from rmqtx_cli.acting.plan_sources import PlanSource
 
 NAME = "plan"
@@ -89,29 +89,34 @@ StoreOption = Annotated[
 ]
 
 
-@with_live_options
+@dataclass(frozen=True, slots=True)
+class AskedOptions:
+    """Which transactions a plan is to be about."""
+
+    ids: IdArguments = None
+    group: GroupOption = None
+    topic: TopicOption = None
+    older_than: OlderThanOption = None
+    where: WhereOption = None
+    limit: LimitOption = None
+    every: AllOption = False
+
+
+@with_option_groups
 def command(
     context: typer.Context,
     action: ActionArgument,
-    live: LiveOptions,
     output: FileOption = None,
     reason: ReasonOption = None,
-    ids: IdArguments = None,
-    group: GroupOption = None,
-    topic: TopicOption = None,
-    older_than: OlderThanOption = None,
-    where: WhereOption = None,
-    limit: LimitOption = None,
-    every: AllOption = False,
+    *,
+    asked: AskedOptions,
     force: ForceOption = False,
     store: StoreOption = None,
     fields: FieldsOption = None,
     output_format: FormatOption = None,
-    commit_log: CommitLogOption = None,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    files: StoreOptions,
+    voice: VoiceOptions,
+    live: LiveOptions,
 ) -> int:
     """Write a plan: for each transaction the record to name, the proof relied on, and while what it holds.
 
@@ -120,19 +125,49 @@ def command(
     asked for with close, of what the broker gave up with resume.
     """
     from repairs.acts.request import Wish
-    from repairs.plans.draft_plan import drafted, plan_of
-    from repairs.receipts.plan_file import ACTIONS, PLAN_STEPS
+    from repairs.plans.draft_plan import drafted
+    from repairs.receipts.plan_file import PLAN_STEPS
     from repairs.receipts.receipts import whoever
-    from rmqtx_cli.acting.plan_sources import FromBrokers, FromFiles
+    from rmqtx_cli.acting.plan_sources import plan_source
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.words.near import did_you_mean
-    from rmqtx_cli.words.unknown_names import say_unknown_names
 
-    voice = Voice(verbose, quiet)
+    shown = OutputOptions(fields, output_format)
     if action == SHOW:
         if output is not None or reason is not None:
             raise BadRequest("plan show writes no plan", advice="leave -o and --reason out")
-        return _shown(ids or [], output_format, fields, voice)
+        return _shown(asked.ids or [], shown, voice)
+    output, reason = _needed(action, output, reason)
+    _refuse_file(output, force=force)
+    source = plan_source(store or [], files, live, f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE")
+    wanted = _Asked(action, asked)
+    listing = Listing(PLAN_STEPS, steps_view(), shown, voice=voice)
+    with source:
+        source.refuse_inside(output)
+        reading, situations = wanted.found(source, voice)
+        draft = drafted(situations, Wish(action, asked.group), reason, whoever())
+        _tell_refused(draft, voice)
+        if not draft.steps:
+            say.error(f"no plan is written: {_why_empty(situations, draft)}")
+            return exit_status.REFUSED_BY_GUARD if draft.refused else exit_status.NO_SUCH_TRANSACTION
+        plan = _plan(context, draft, source)
+    _write(plan.text(), output)
+    listing.write(iter(plan.table().to_batches()))
+    _tell_producers(situations, voice)
+    voice.note(f"{output}: a plan of {count(len(plan.steps), 'step')}; rmqtx apply {output} carries it out")
+    status = listing.conclude(reading)
+    if status == exit_status.DONE and draft.refused and asked.ids:
+        return exit_status.SOME_REFUSED
+    return status
+
+
+def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path, str]:
+    """File and reason of a plan.
+
+    Raises: BadRequest where one is not given, or where there is no such action.
+    """
+    from repairs.receipts.plan_file import ACTIONS
+    from rmqtx_cli.words.near import did_you_mean
+
     if action not in ACTIONS:
         raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, [*ACTIONS, SHOW]))
     for option, value in (("--output", output), ("--reason", reason)):
@@ -140,42 +175,18 @@ def command(
             raise BadRequest(f"{option} is needed", advice="rmqtx plan --help")
     assert output is not None
     assert reason is not None
-    _refuse_file(output, force=force)
-    is_live = live.instead_of(store or (), f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE")
-    asked = _Asked(action, ids or [], group, topic, older_than, where, every)
-    listing = Listing(PLAN_STEPS, steps_view(), output_format, None, fields, voice=voice)
-    with (
-        FromBrokers(live) if is_live else FromFiles(store or [], commit_log, broker_conf, broker_version)
-    ) as source:
-        source.refuse_inside(output)
-        reading = asked.reading(source)
-        read = reading.table()
-        found = asked.chosen(read)
-        if not ids:
-            say_unknown_names(read, {"--topic": ("topic", topic), "--group": ("producer_group", group)}, voice)
-        if limit is not None and limit < found.num_rows:
-            voice.note(f"{limit} of {count(found.num_rows, 'transaction')} looked at (--limit)")
-        rows = found.slice(0, limit).to_pylist()
-        situations = source.situations(rows)
-        draft = drafted(situations, Wish(action, group), reason, whoever())
-        _tell_refused(draft, voice)
-        if not draft.steps:
-            say.error(f"no plan is written: {_why_empty(rows, draft)}")
-            return exit_status.REFUSED_BY_GUARD if draft.refused else exit_status.NO_SUCH_TRANSACTION
-        named = {root for step in draft.steps for root in step["stores"]}
-        stores, made_from = source.facts(context, named)
-        plan = plan_of(draft, stores, made_from, time.time_ns() // 1_000_000)
-    _write(plan.text(), output)
-    listing.write(iter(plan.table().to_batches()))
-    _tell_producers(situations, voice)
-    voice.note(f"{output}: a plan of {count(len(plan.steps), 'step')}; rmqtx apply {output} carries it out")
-    status = listing.conclude(reading)
-    if status == exit_status.DONE and draft.refused and ids:
-        return exit_status.SOME_REFUSED
-    return status
+    return output, reason
 
 
-def _shown(files: list[str], output_format: Any, fields: str | None, voice: Voice) -> int:
+def _plan(context: typer.Context, draft: Draft, source: PlanSource) -> Plan:
+    """The plan of a draft, with what is known of the stores that it names."""
+    from repairs.plans.draft_plan import plan_of
+
+    stores, made_from = source.facts(context, {root for step in draft.steps for root in step["stores"]})
+    return plan_of(draft, stores, made_from, time.time_ns() // 1_000_000)
+
+
+def _shown(files: list[str], shown: OutputOptions, voice: Voice) -> int:
     """Print a plan for people to read, or its steps as rows."""
     from repairs.receipts.plan_file import PLAN_STEPS, read_plan
     from rmqtx_cli.output.listing import Listing
@@ -185,9 +196,9 @@ def _shown(files: list[str], output_format: Any, fields: str | None, voice: Voic
     if len(files) != 1:
         raise BadRequest("plan show takes one file", advice="rmqtx plan show plan.json")
     file = Path(files[0])
-    listing = Listing(PLAN_STEPS, steps_view(), output_format, None, fields, voice=voice)
+    listing = Listing(PLAN_STEPS, steps_view(), shown, voice=voice)
     plan = read_plan(file)
-    if listing.format is OutputFormat.TABLE and fields is None:
+    if listing.format is OutputFormat.TABLE and shown.fields is None:
         with open_stream(None) as stream:
             stream.write("".join(f"{line}\n" for line in plan_lines(plan, file)).encode())
     listing.write(iter(plan.table().to_batches()))
@@ -199,65 +210,81 @@ def _shown(files: list[str], output_format: Any, fields: str | None, voice: Voic
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Which transactions a plan is to be about.
+    """Which transactions a plan is to be about, for which action.
 
     Raises: BadRequest where neither ids nor conditions say so.
     """
 
     action: str
-    ids: list[str]
-    group: str | None
-    topic: str | None
-    older_than: str | None
-    where: str | None
-    every: bool
+    options: AskedOptions
 
     def __post_init__(self) -> None:
-        has_condition = any(one is not None for one in (self.group, self.topic, self.older_than, self.where))
-        if not (self.ids or has_condition or self.every):
+        asked = self.options
+        has_condition = any(one is not None for one in (asked.group, asked.topic, asked.older_than, asked.where))
+        if not (asked.ids or has_condition or asked.every):
             raise BadRequest(
                 "which transactions?", advice="give ids, --group, --topic, --older-than or --where; or --all"
             )
-        if self.every and (self.ids or has_condition):
+        if asked.every and (asked.ids or has_condition):
             raise BadRequest("--all and ids or conditions contradict each other", advice="leave --all out")
 
-    def reading(self, source: PlanSource) -> Reading:
+    def found(self, source: PlanSource, voice: Voice) -> tuple[Reading, list[Situation]]:
+        """The reading that they are in, and what is known of each."""
+        from rmqtx_cli.words.unknown_names import say_unknown_names
+
+        asked = self.options
+        reading = self._reading(source)
+        read = reading.table()
+        found = self._chosen(read)
+        if not asked.ids:
+            named = {"--topic": ("topic", asked.topic), "--group": ("producer_group", asked.group)}
+            say_unknown_names(read, named, voice)
+        if asked.limit is not None and asked.limit < found.num_rows:
+            voice.note(f"{asked.limit} of {count(found.num_rows, 'transaction')} looked at (--limit)")
+        return reading, source.situations(found.slice(0, asked.limit).to_pylist())
+
+    def _reading(self, source: PlanSource) -> Reading:
         """The rows that can be among them."""
-        if self.ids:
-            return source.named(self.ids)
+        if self.options.ids:
+            return source.named(self.options.ids)
         return source.everything() if self.action == "resume" else source.open()
 
-    def chosen(self, rows: pa.Table) -> pa.Table:
+    def _chosen(self, rows: pa.Table) -> pa.Table:
         """The rows that are."""
-        import pyarrow as pa
         import pyarrow.compute as pc
 
-        from rmqtx_cli.options.filters import parse_filter
-        from rmqtx_cli.output.derived_columns import derived_columns, with_derived
-        from rmqtx_cli.output.views import transactions_view
-
-        if not self.ids:
+        asked = self.options
+        if not asked.ids:
             column, value = {"close": ("advice", "close"), "resume": ("state", "DISCARDED")}.get(
                 self.action, ("state", "PENDING")
             )
             rows = rows.filter(pc.equal(rows[column], value))
         # Of named ones a wrong group is refused by its guard, with a sentence.
-        if self.group is not None and not self.ids:
-            rows = rows.filter(pc.equal(rows["producer_group"], self.group))
-        if self.topic is not None:
-            rows = rows.filter(pc.equal(rows["topic"], self.topic))
-        if self.older_than is not None:
-            before_ms = time.time_ns() // 1_000_000 - parse_duration_ms(self.older_than)
+        if asked.group is not None and not asked.ids:
+            rows = rows.filter(pc.equal(rows["producer_group"], asked.group))
+        if asked.topic is not None:
+            rows = rows.filter(pc.equal(rows["topic"], asked.topic))
+        if asked.older_than is not None:
+            before_ms = time.time_ns() // 1_000_000 - parse_duration_ms(asked.older_than)
             rows = rows.filter(pc.less_equal(rows["half_store_time_ms"], before_ms))
-        if self.where:
-            now_ms = time.time_ns() // 1_000_000
-            derived = derived_columns(rows.schema).values()
-            wider = pa.schema([*rows.schema, *(one.field for one in derived)])
-            heads = transactions_view(now_ms, with_state=True, with_store=True).heads
-            condition = parse_filter(self.where, wider, heads=heads)
-            kept = [condition.apply(with_derived(batch, derived, now_ms)) for batch in rows.to_batches()]
-            rows = pa.Table.from_batches([batch.select(rows.schema.names) for batch in kept], rows.schema)
-        return rows
+        return _fulfilling(rows, asked.where) if asked.where else rows
+
+
+def _fulfilling(rows: pa.Table, where: str) -> pa.Table:
+    """The rows that fulfil a condition, which may name what a table shows of them."""
+    import pyarrow as pa
+
+    from rmqtx_cli.options.filters import parse_filter
+    from rmqtx_cli.output.derived_columns import derived_columns, with_derived
+    from rmqtx_cli.output.views import transactions_view
+
+    now_ms = time.time_ns() // 1_000_000
+    derived = derived_columns(rows.schema).values()
+    wider = pa.schema([*rows.schema, *(one.field for one in derived)])
+    heads = transactions_view(now_ms, with_state=True, with_store=True).heads
+    condition = parse_filter(where, wider, heads=heads)
+    kept = [condition.apply(with_derived(batch, derived, now_ms)) for batch in rows.to_batches()]
+    return pa.Table.from_batches([batch.select(rows.schema.names) for batch in kept], rows.schema)
 
 
 # -- what is said and written -----------------------------------------------------------------------------------------
@@ -287,7 +314,7 @@ def _tell_refused(draft: Draft, voice: Voice) -> None:
         say.line(f"rmqtx: not planned: {count(len(draft.refused), 'transaction')} ({counted})")
 
 
-def _why_empty(rows: list[dict[str, Any]], draft: Draft) -> str:
+def _why_empty(rows: Sequence[Situation], draft: Draft) -> str:
     if draft.refused:
         return f"a guard refuses {'it' if len(rows) == 1 else f'all {len(rows)}'}"
     return "no transaction fulfils the conditions - rmqtx pending lists what hangs"

@@ -14,8 +14,11 @@ import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
-from rmqtx_cli.options.live import LiveOptions, with_live_options
-from rmqtx_cli.options.options import QuietOption, VerboseOption
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.options.options import (
+    VoiceOptions,
+)
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import stored_text
@@ -78,9 +81,8 @@ ProbeFormatOption = Annotated[
 ]
 
 
-@with_live_options
+@with_option_groups
 def command(
-    live: LiveOptions,
     topic: TopicOption,
     group: GroupOption,
     without_check: WithoutCheckOption = False,
@@ -88,8 +90,9 @@ def command(
     critical: CriticalOption = "30s",
     textfile: TextfileOption = None,
     output_format: ProbeFormatOption = ProbeFormat.TABLE,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    *,
+    voice: VoiceOptions,
+    live: LiveOptions,
 ) -> int:
     """Send real transactions through every broker and prove each step: half, decision, delivery, op, broker's check.
 
@@ -111,7 +114,6 @@ def command(
     thresholds = Thresholds(warning_ms, critical_ms)
     scenarios = tuple(name for name in SCENARIOS if name != "check" or not without_check)
     plan = FlightPlan(live.full_name(topic), live.full_name(group), scenarios, critical_ms)
-    voice = Voice(verbose, quiet)
     now_ms = time.time_ns() // 1_000_000
     flights: list[Flight] = []
     outcome = Outcome()

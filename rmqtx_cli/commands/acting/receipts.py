@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,18 +12,17 @@ import typer
 
 from readers.model.errors import BadRequest, NoSuchTransaction
 from rmqtx_cli.commands import Example
-from rmqtx_cli.options.live import LiveOptions, with_live_options
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import (
     BrokerConfOption,
     BrokerVersionOption,
     FailOnOption,
-    FieldsOption,
-    FormatOption,
     LimitOption,
     OutputFormat,
-    OutputOption,
-    QuietOption,
-    VerboseOption,
+    OutputOptions,
+    StoreOptions,
+    VoiceOptions,
     WhereOption,
 )
 from rmqtx_cli.words import exit_status
@@ -34,9 +34,12 @@ from rmqtx_cli.words.times import asked_time_ms
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from readers.model.reading import Reading
     from repairs.receipts.receipts import Receipt
     from repairs.receipts.recheck import Standing
+    from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
+    from rmqtx_cli.sources.source import Door, Source
 
 NAME = "receipts"
 SHORT = "what was done to transactions, by whom and why, and whether it still stands"
@@ -81,27 +84,62 @@ JournalOption = Annotated[
 ]
 
 
-@with_live_options
+@dataclass(frozen=True, slots=True)
+class ChosenOptions:
+    """Which receipts are asked for."""
+
+    name: NameArgument = None
+    action: ActionOption = None
+    outcome: OutcomeOption = None
+    since: SinceOption = None
+
+    def chosen(self, voice: Voice) -> _Chosen:
+        """The same, understood.
+
+        Raises: BadRequest.
+        """
+        since_ms = None if self.since is None else _since_ms(self.since, voice)
+        return _Chosen(self.name, self.action, self.outcome, since_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class RecheckOptions:
+    """Whether transactions are looked at again, and where."""
+
+    recheck: RecheckOption = False
+    record: RecordOption = False
+    store: StoreOption = None
+
+    def door(self, live: LiveOptions, files: StoreOptions, voice: Voice) -> Door | None:
+        """Where transactions are looked at again; None where that is not asked.
+
+        Raises: BadRequest for what contradicts itself.
+        """
+        from rmqtx_cli.sources.source import chosen_door
+
+        if self.recheck:
+            advice = "rmqtx receipts --recheck -n HOST:PORT, or --store STORE"
+            return chosen_door(self.store or (), live, files if self.store else StoreOptions(), voice, advice)
+        if self.record or self.store or live.is_explicit:
+            given = "--record" if self.record else "--store" if self.store else "-n or --broker"
+            raise BadRequest(f"{given} is for --recheck", advice="without it only the journal is read")
+        return None
+
+
+@with_option_groups
 def command(
-    live: LiveOptions,
-    name: NameArgument = None,
-    action: ActionOption = None,
-    outcome: OutcomeOption = None,
-    since: SinceOption = None,
+    *,
+    asked: ChosenOptions,
     where: WhereOption = None,
     limit: LimitOption = None,
-    recheck: RecheckOption = False,
-    record: RecordOption = False,
-    store: StoreOption = None,
+    again: RecheckOptions,
     journal: JournalOption = None,
     fail_on: FailOnOption = None,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
+    output: OutputOptions,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    voice: VoiceOptions,
+    live: LiveOptions,
 ) -> int:
     """List what was done to transactions, newest first, or show one receipt in full.
 
@@ -110,45 +148,29 @@ def command(
     """
     from readers.model.reading import Reading
     from repairs.receipts.journal import Journal
-    from repairs.receipts.receipts import RECEIPTS, table
+    from repairs.receipts.receipts import RECEIPTS
     from repairs.receipts.recheck import write_down
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.port import chosen_format
-    from rmqtx_cli.output.streams import open_stream
-    from rmqtx_cli.pages.receipts_page import draw_receipt
-    from rmqtx_cli.words.text import count
 
-    voice = Voice(verbose, quiet)
-    _refuse_contradictions(live, store, recheck=recheck, record=record)
-    chosen = _Chosen(name, action, outcome, None if since is None else _since_ms(since, voice))
-    schema = _rechecked_schema() if recheck else RECEIPTS
-    listing = Listing(
-        schema, view(with_standing=recheck), output_format, output, fields, where, fail_on, limit, voice
-    )
+    door = again.door(live, StoreOptions(None, broker_conf, broker_version), voice)
+    chosen = asked.chosen(voice)
+    schema = _rechecked_schema() if again.recheck else RECEIPTS
+    listing = Listing(schema, view(with_standing=again.recheck), output, where, fail_on, limit, voice)
     book = Journal(journal)
     found = book.read()
     receipts = [receipt for receipt in reversed(found.receipts) if chosen.takes(receipt)]
-    if name is not None and not receipts:
-        raise NoSuchTransaction(f"no receipt {name} in {book.path}", advice="rmqtx receipts lists all that there are")
+    if asked.name is not None and not receipts:
+        raise NoSuchTransaction(
+            f"no receipt {asked.name} in {book.path}", advice="rmqtx receipts lists all that there are"
+        )
     reading = Reading(schema, [], findings=found.findings)
     standings: dict[str, Standing] = {}
-    if recheck:
-        standings = _standings(receipts, live, store or [], broker_conf, broker_version, reading, voice)
-        if record:
+    if door is not None:
+        standings = _standings(receipts, door, reading, voice)
+        if again.record:
             for receipt in receipts:
                 write_down(book, receipt, standings[receipt.receipt_id])
-    rows = table(receipts)
-    if recheck:
-        rows = _with_standings(rows, schema, standings)
-    is_page = len(receipts) == 1 and name is not None and fields is None
-    if is_page and chosen_format(output_format, output) is OutputFormat.TABLE:
-        with open_stream(output) as stream:
-            draw_receipt(receipts[0], stream)
-        for standing in standings.values():
-            voice.note(f"looked at now: {standing.word}: {standing.reason}")
-    else:
-        listing.write(iter(rows.to_batches()))
-        voice.note(f"{count(listing.rows_count, 'receipt')} of {book.path}")
+    _print(receipts, standings, listing, book.path, is_one=asked.name is not None)
     _say_standings(standings, voice)
     status = listing.conclude(reading)
     if status == exit_status.DONE and any(one.word == "contradicted" for one in standings.values()):
@@ -156,14 +178,27 @@ def command(
     return status
 
 
-def _refuse_contradictions(
-    live: LiveOptions, store: list[str] | None, *, recheck: bool, record: bool
+def _print(
+    receipts: list[Receipt], standings: dict[str, Standing], listing: Listing, journal: Path, *, is_one: bool
 ) -> None:
-    if recheck:
-        live.instead_of(store or (), "rmqtx receipts --recheck -n HOST:PORT, or --store STORE")
-    elif record or store or live.is_explicit:
-        given = "--record" if record else "--store" if store else "-n or --broker"
-        raise BadRequest(f"{given} is for --recheck", advice="without it only the journal is read")
+    """One receipt as a page, several as a list."""
+    from repairs.receipts.receipts import table
+    from rmqtx_cli.output.streams import open_stream
+    from rmqtx_cli.pages.receipts_page import draw_receipt
+    from rmqtx_cli.words.text import count
+
+    rows = table(receipts)
+    if "standing" in listing.schema.names:
+        rows = _with_standings(rows, listing.schema, standings)
+    is_page = len(receipts) == 1 and is_one and listing.asked.fields is None
+    if is_page and listing.format is OutputFormat.TABLE:
+        with open_stream(listing.asked.output) as stream:
+            draw_receipt(receipts[0], stream)
+        for standing in standings.values():
+            listing.voice.note(f"looked at now: {standing.word}: {standing.reason}")
+        return
+    listing.write(iter(rows.to_batches()))
+    listing.voice.note(f"{count(listing.rows_count, 'receipt')} of {journal}")
 
 
 def _since_ms(text: str, voice: Voice) -> int | None:
@@ -203,59 +238,36 @@ class _Chosen:
 # -- looking again ----------------------------------------------------------------------------------------------------
 
 
-def _standings(
-    receipts: list[Receipt], live: LiveOptions, stores: list[str], broker_conf: Path | None,
-    broker_version: str | None, reading: Any, voice: Voice,
-) -> dict[str, Standing]:
+def _standings(receipts: list[Receipt], door: Door, reading: Reading, voice: Voice) -> dict[str, Standing]:
+    """What each transaction says of its receipt now; findings go into `reading`."""
     from repairs.receipts.recheck import rechecked
     from rmqtx_cli.words.progress import shown
 
     if not receipts:
         return {}
-    with shown("looking again", voice):
-        if stores:
-            look, cursors = _in_files(stores, broker_conf, broker_version, reading, voice)
-            return {receipt.receipt_id: standing for receipt, standing in rechecked(receipts, look, cursors)}
-        from remoting.live.lookups import lookup
-        from rmqtx_cli.options.live import open_live
+    with shown("looking again", voice), door.looked_up() as source:
+        def look(ids: list[str]) -> Iterable[Mapping[str, Any]]:
+            found = source.lookup(ids)
+            rows: list[Mapping[str, Any]] = found.table().to_pylist()
+            reading.findings.extend(found.findings)
+            return rows
 
-        with open_live(live) as brokers:
-            def at_brokers(ids: list[str]) -> Iterable[Mapping[str, Any]]:
-                found = lookup(brokers.brokers, ids)
-                rows: list[Mapping[str, Any]] = found.table().to_pylist()
-                reading.findings.extend(found.findings)
-                return rows
-
-            return {receipt.receipt_id: standing for receipt, standing in rechecked(receipts, at_brokers)}
+        again = rechecked(receipts, look, lambda: _cursors(source))
+        return {receipt.receipt_id: standing for receipt, standing in again}
 
 
-def _in_files(
-    paths: list[str], broker_conf: Path | None, broker_version: str | None, reading: Any, voice: Voice
-) -> tuple[Callable[[list[str]], Iterable[Mapping[str, Any]]], Callable[[], Mapping[str, int] | None]]:
+def _cursors(source: Source) -> Mapping[str, int] | None:
+    """Where the check stands, where it is known: in the files of one store."""
     from readers.cursors.cursors import check_cursors
     from readers.store.store import HALF_TOPIC, OP_TOPIC
-    from rmqtx_cli.sources.opening import open_stores, say_header
-    from verdicts.audit.lookups import lookup
 
-    opened = open_stores(paths, None, broker_conf, broker_version)
-    say_header(opened, voice)
-
-    def look(ids: list[str]) -> Iterable[Mapping[str, Any]]:
-        found = lookup(opened.stores, opened.settings_of, ids)
-        rows: list[Mapping[str, Any]] = found.table().to_pylist()
-        reading.findings.extend(found.findings)
-        return rows
-
-    def cursors() -> Mapping[str, int] | None:
-        if len(opened.stores) != 1:
-            return None
-        known = check_cursors(opened.stores[0])
-        if known.half is None or known.op is None:
-            return None
-        found = ((HALF_TOPIC, known.half.get(0)), (OP_TOPIC, known.op.get(0)))
-        return {topic: cursor for topic, cursor in found if cursor is not None}
-
-    return look, cursors
+    if len(source.stores) != 1:
+        return None
+    known = check_cursors(source.stores[0])
+    if known.half is None or known.op is None:
+        return None
+    found = ((HALF_TOPIC, known.half.get(0)), (OP_TOPIC, known.op.get(0)))
+    return {topic: cursor for topic, cursor in found if cursor is not None}
 
 
 def _say_standings(standings: dict[str, Standing], voice: Voice) -> None:

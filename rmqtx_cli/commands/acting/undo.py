@@ -13,7 +13,11 @@ from readers.model.findings import as_text
 from rmqtx_cli.acting.acting import DryRunOption, YesOption
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.asking import agreed
-from rmqtx_cli.options.options import FieldsOption, FormatOption, OutputOption, QuietOption, VerboseOption
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.options import (
+    OutputOptions,
+    VoiceOptions,
+)
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
@@ -47,6 +51,7 @@ IgnoreTimesOption = Annotated[
 ]
 
 
+@with_option_groups
 def command(
     file: FileArgument,
     store: StoreOption = None,
@@ -54,11 +59,9 @@ def command(
     ignore_times: IgnoreTimesOption = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    *,
+    output: OutputOptions,
+    voice: VoiceOptions,
 ) -> int:
     """Bring the files of a store back to what they were before rmqtx changed them in place.
 
@@ -70,12 +73,11 @@ def command(
     from repairs.changes.undo_table import EDITS, table
     from rmqtx_cli.output.listing import Listing
 
-    voice = Voice(verbose, quiet)
-    listing = Listing(EDITS, view(), output_format, output, fields, voice=voice)
+    listing = Listing(EDITS, view(), output, voice=voice)
     undo_file, differing = execution.standing(file, store, times=not ignore_times)
     root = as_text(os.path.realpath(store or undo_file.root))
     _say_standing(undo_file, root, voice)
-    for difference in differing if verbose else differing[:_SHOWN_MAX]:
+    for difference in differing if voice.verbose else differing[:_SHOWN_MAX]:
         say.error(f"changed since: {difference}")
     listing.write(iter(table(undo_file).to_batches()))
     if dry_run:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows, with_rows_options
-from rmqtx_cli.options.options import StoreArguments
+from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.options import StoreArguments, VoiceOptions
 
 NAME = "checkpoint"
 SHORT = "how far things were flushed"
@@ -13,9 +14,9 @@ EXAMPLES = (
 )
 
 
-@with_rows_options
-def command(store: StoreArguments, *, rows: RowsOptions) -> int:
+@with_option_groups
+def command(store: StoreArguments, *, rows: RowsOptions, voice: VoiceOptions) -> int:
     """Decode the checkpoint: how far log, queues and index were flushed."""
     from readers.store.checkpoint import read_checkpoint
 
-    return list_rows(rows.of(store), "checkpoint", lambda one, _columns: read_checkpoint(one))
+    return list_rows(rows.of(store, voice), "checkpoint", lambda one, _columns: read_checkpoint(one))

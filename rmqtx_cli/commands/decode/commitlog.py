@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.decode.shared import (
-    Asked,
     CoverageOption,
-    FromOption,
     QueueOption,
-    ToOption,
+    RangeOptions,
+    RowsOptions,
     list_rows,
-    parse_bounds,
 )
+from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
     BodyForm,
     CommitLogOption,
-    FieldsOption,
     FindingsOption,
-    FormatOption,
     LimitOption,
-    OutputOption,
-    QuietOption,
+    OutputOptions,
     StoreArguments,
     TopicOption,
-    VerboseOption,
+    VoiceOptions,
     WhereOption,
 )
-from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
     from readers.model.reading import Reading
@@ -53,46 +49,50 @@ DecompressOption = Annotated[bool, typer.Option("--decompress", help="Inflate bo
 CheckCrcOption = Annotated[bool, typer.Option("--check-crc", help="Compute each body's CRC and compare.")]
 
 
+@dataclass(frozen=True, slots=True)
+class ContentsOptions:
+    """What is read of bodies."""
+
+    body: BodyOption = BodyForm.NONE
+    decompress: DecompressOption = False
+    check_crc: CheckCrcOption = False
+
+
+@with_option_groups
 def command(
     store: StoreArguments,
-    begin: FromOption = None,
-    end: ToOption = None,
+    *,
+    within: RangeOptions,
     topic: TopicOption = None,
     queue: QueueOption = None,
     where: WhereOption = None,
     limit: LimitOption = None,
-    body: BodyOption = BodyForm.NONE,
-    decompress: DecompressOption = False,
-    check_crc: CheckCrcOption = False,
+    contents: ContentsOptions,
     coverage: CoverageOption = False,
     findings: FindingsOption = False,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
+    output: OutputOptions,
     commit_log: CommitLogOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    voice: VoiceOptions,
 ) -> int:
     """Decode the records of the commit log, damage stepped over and named."""
     from readers.log.commit_log import scan_records
     from readers.model.tables import RECORDS
     from rmqtx_cli.options.bodies import text_schema, with_text_bodies
 
-    bounds = parse_bounds(begin, end, Voice(verbose, quiet))
-    asked = Asked(
-        store, commit_log, where, fields, limit, output_format, output, coverage, findings, Voice(verbose, quiet)
-    )
-    with_body = body is not BodyForm.NONE or decompress or "body" in (fields or "")
-    with_crc = check_crc or "body_crc_matches" in (fields or "")
+    bounds = within.bounds(voice)
+    asked = RowsOptions(where, limit, coverage, findings, output).of(store, voice, commit_log)
+    fields = output.fields or ""
+    with_body = contents.body is not BodyForm.NONE or contents.decompress or "body" in fields
+    with_crc = contents.check_crc or "body_crc_matches" in fields
 
     def read(one: Store, columns: list[str]) -> Reading:
         return scan_records(
             one, columns=columns, from_offset=bounds.from_offset, to_offset=bounds.to_offset,
             from_time_ms=bounds.from_time_ms, to_time_ms=bounds.to_time_ms, topic=topic,
-            with_body=with_body, decompress=decompress, check_crc=with_crc,
+            with_body=with_body, decompress=contents.decompress, check_crc=with_crc,
         )
 
-    is_text = body is BodyForm.TEXT
+    is_text = contents.body is BodyForm.TEXT
     return list_rows(
         asked, "records", read,
         conditions=(None if queue is None else f"queue_id = {queue}",),

@@ -5,16 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import (
-    FromOption,
-    RowsOptions,
-    ToOption,
-    list_rows,
-    parse_bounds,
-    with_rows_options,
-)
-from rmqtx_cli.options.options import StoreArguments, TopicOption
-from rmqtx_cli.words.say import Voice
+from rmqtx_cli.commands.decode.shared import RangeOptions, RowsOptions, list_rows
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.options import StoreArguments, TopicOption, VoiceOptions
 
 if TYPE_CHECKING:
     from readers.model.reading import Reading
@@ -29,14 +22,14 @@ EXAMPLES = (
 )
 
 
-@with_rows_options
+@with_option_groups
 def command(
     store: StoreArguments,
-    begin: FromOption = None,
-    end: ToOption = None,
-    topic: TopicOption = None,
     *,
+    within: RangeOptions,
+    topic: TopicOption = None,
     rows: RowsOptions,
+    voice: VoiceOptions,
 ) -> int:
     """Decode the entries of dledger-*/data: the frame of each record in a DLedger commit log.
 
@@ -46,7 +39,7 @@ def command(
     from readers.model.errors import BadRequest
     from readers.model.tables import DLEDGER_ENTRIES
 
-    bounds = parse_bounds(begin, end, Voice(rows.verbose, rows.quiet))
+    bounds = within.bounds(voice)
     if bounds.from_time_ms is not None or bounds.to_time_ms is not None:
         raise BadRequest("an entry has no time: give --from and --to as commit-log offsets")
 
@@ -54,5 +47,5 @@ def command(
         return scan_entries(one, from_offset=bounds.from_offset, to_offset=bounds.to_offset)
 
     return list_rows(
-        rows.of(store), "dledger_entries", read, named={"--topic": ("topic", topic)}, schema=DLEDGER_ENTRIES
+        rows.of(store, voice), "dledger_entries", read, named={"--topic": ("topic", topic)}, schema=DLEDGER_ENTRIES
     )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows, with_uncovered_rows_options
-from rmqtx_cli.options.options import StoreArguments
+from rmqtx_cli.commands.decode.shared import UncoveredRowsOptions, list_rows
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.options import StoreArguments, VoiceOptions
 
 NAME = "epochs"
 SHORT = "epochs of a controller's replica (5.0.0+)"
 EXAMPLES = (Example("rmqtx decode epochs STORE", "from which offset on each master wrote"),)
 
 
-@with_uncovered_rows_options
-def command(store: StoreArguments, *, rows: RowsOptions) -> int:
+@with_option_groups
+def command(store: StoreArguments, *, rows: UncoveredRowsOptions, voice: VoiceOptions) -> int:
     """Decode epochFileCheckpoint: from which commit-log offset on each master of a replica's group wrote."""
     from readers.model.tables import EPOCHS
     from readers.store.epoch_file import read_epochs
 
-    return list_rows(rows.of(store), "epochs", lambda one, _columns: read_epochs(one), schema=EPOCHS)
+    return list_rows(rows.of(store, voice), "epochs", lambda one, _columns: read_epochs(one), schema=EPOCHS)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows, with_rows_options
-from rmqtx_cli.options.options import StoreArguments
+from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.options import StoreArguments, VoiceOptions
 
 NAME = "index"
 SHORT = "every entry of the index files"
@@ -13,9 +14,9 @@ EXAMPLES = (
 )
 
 
-@with_rows_options
-def command(store: StoreArguments, *, rows: RowsOptions) -> int:
+@with_option_groups
+def command(store: StoreArguments, *, rows: RowsOptions, voice: VoiceOptions) -> int:
     """Decode the index: which records a key's hash leads to."""
     from readers.index.index_scan import scan_entries
 
-    return list_rows(rows.of(store), "index_entries", lambda one, _columns: scan_entries(one))
+    return list_rows(rows.of(store, voice), "index_entries", lambda one, _columns: scan_entries(one))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows, with_rows_options
-from rmqtx_cli.options.options import StoreArguments
+from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.options import StoreArguments, VoiceOptions
 
 NAME = "redolog"
 SHORT = "entries of the redo log (3.0, 3.1)"
@@ -14,8 +15,8 @@ EXAMPLES = (
 )
 
 
-@with_rows_options
-def command(store: StoreArguments, *, rows: RowsOptions) -> int:
+@with_option_groups
+def command(store: StoreArguments, *, rows: RowsOptions, voice: VoiceOptions) -> int:
     """Decode transaction/redolog: an entry for each prepared, COMMIT or ROLLBACK record of a broker of 3.0 or 3.1.
 
     After a crash that broker makes its state table anew from these entries.
@@ -23,4 +24,4 @@ def command(store: StoreArguments, *, rows: RowsOptions) -> int:
     from readers.model.tables import REDO_LOG
     from readers.old_tables.redo_log import scan_redo_log
 
-    return list_rows(rows.of(store), "redo_log", lambda one, _columns: scan_redo_log(one), schema=REDO_LOG)
+    return list_rows(rows.of(store, voice), "redo_log", lambda one, _columns: scan_redo_log(one), schema=REDO_LOG)

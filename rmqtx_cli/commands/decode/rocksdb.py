@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows, with_uncovered_rows_options
-from rmqtx_cli.options.options import StoreArguments, TopicOption
+from rmqtx_cli.commands.decode.shared import UncoveredRowsOptions, list_rows
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.options import StoreArguments, TopicOption, VoiceOptions
 
 NAME = "rocksdb"
 SHORT = "open transactions in RocksDB (5.4.0+)"
@@ -14,8 +15,10 @@ EXAMPLES = (
 )
 
 
-@with_uncovered_rows_options
-def command(store: StoreArguments, topic: TopicOption = None, *, rows: RowsOptions) -> int:
+@with_option_groups
+def command(
+    store: StoreArguments, topic: TopicOption = None, *, rows: UncoveredRowsOptions, voice: VoiceOptions
+) -> int:
     """Decode the family trans of rocksdbstore/: the transactions that the database has before the broker.
 
     The database of a running or killed broker is old: pending goes by the commit log. Needs the extra rocksdb.
@@ -24,6 +27,6 @@ def command(store: StoreArguments, topic: TopicOption = None, *, rows: RowsOptio
     from readers.rocksdb.rocksdb_transactions import read_rocksdb_transactions
 
     return list_rows(
-        rows.of(store), "rocksdb_transactions", lambda one, _columns: read_rocksdb_transactions(one),
+        rows.of(store, voice), "rocksdb_transactions", lambda one, _columns: read_rocksdb_transactions(one),
         named={"--topic": ("topic", topic)}, schema=ROCKSDB_TRANSACTIONS,
     )  # fmt: skip

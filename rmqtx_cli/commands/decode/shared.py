@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.options.bounds import Bounds
-from rmqtx_cli.options.grouped_options import with_grouped_options
 from rmqtx_cli.options.options import (
-    FieldsOption,
     FindingsOption,
-    FormatOption,
     LimitOption,
-    OutputFormat,
-    OutputOption,
-    QuietOption,
-    VerboseOption,
+    OutputOptions,
+    StoreOptions,
     WhereOption,
 )
 from rmqtx_cli.output.accounting import accounting
@@ -59,16 +53,6 @@ CoverageOption = Annotated[
 ]
 
 
-def parse_bounds(begin: str | None, end: str | None, voice: Voice) -> Bounds:
-    """The range that `--from` and `--to` name.
-
-    Raises: BadRequest.
-    """
-    first = (None, None) if begin is None else parse_offset_or_time("--from", begin, voice)
-    last = (None, None) if end is None else parse_offset_or_time("--to", end, voice)
-    return Bounds(first[0], last[0], first[1], last[1])
-
-
 def equals(column: str, value: str | None) -> str | None:
     """An option's value as a condition on a column."""
     if value is None:
@@ -81,59 +65,65 @@ _NOTHING: Mapping[str, tuple[str, str | None]] = {}
 
 
 @dataclass(frozen=True, slots=True)
+class RangeOptions:
+    """From where to where is read, as offsets of the log or as times."""
+
+    begin: FromOption = None
+    end: ToOption = None
+
+    def bounds(self, voice: Voice) -> Bounds:
+        """The range that is named.
+
+        Raises: BadRequest.
+        """
+        first = (None, None) if self.begin is None else parse_offset_or_time("--from", self.begin, voice)
+        last = (None, None) if self.end is None else parse_offset_or_time("--to", self.end, voice)
+        return Bounds(first[0], last[0], first[1], last[1])
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
-    """The options that every decoding command has."""
+    """The rows that are listed, and of which stores."""
 
     stores: Sequence[str]
-    commit_logs: list[str] | None
+    voice: Voice
     where: str | None
-    fields: str | None
     limit: int | None
-    format: OutputFormat | None
-    output: Path | None
     coverage: bool
     findings: bool
-    voice: Voice
+    output: OutputOptions
+    files: StoreOptions = field(default_factory=StoreOptions)
 
 
 @dataclass(frozen=True, slots=True)
 class RowsOptions:
-    """What a command line says of the rows that are listed. Order of the fields: that of the help text."""
+    """What a command line says of the rows that are listed."""
 
-    where: str | None = None
-    limit: int | None = None
-    coverage: bool = False
-    findings: bool = False
-    fields: str | None = None
-    output_format: OutputFormat | None = None
-    output: Path | None = None
-    verbose: bool = False
-    quiet: bool = False
+    where: WhereOption = None
+    limit: LimitOption = None
+    coverage: CoverageOption = False
+    findings: FindingsOption = False
+    output: OutputOptions = field(default_factory=OutputOptions)
 
-    def of(self, stores: Sequence[str]) -> Asked:
+    def of(self, stores: Sequence[str], voice: Voice, commit_log: list[str] | None = None) -> Asked:
         """The same about some stores."""
         return Asked(
-            stores, None, self.where, self.fields, self.limit, self.output_format, self.output, self.coverage,
-            self.findings, Voice(self.verbose, self.quiet),
+            stores, voice, self.where, self.limit, self.coverage, self.findings, self.output, StoreOptions(commit_log)
         )
 
 
-_ROWS_OPTIONS: dict[str, Any] = {
-    "where": WhereOption, "limit": LimitOption, "coverage": CoverageOption, "findings": FindingsOption,
-    "fields": FieldsOption, "output_format": FormatOption, "output": OutputOption, "verbose": VerboseOption,
-    "quiet": QuietOption,
-}  # fmt: skip
-
-
-def with_rows_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command with the options of its rows after its own, which it is given together as its argument `rows`."""
-    return with_grouped_options(command, "rows", _ROWS_OPTIONS, lambda values: RowsOptions(**values))
-
-
-def with_uncovered_rows_options(command: Callable[..., Any]) -> Callable[..., Any]:
+@dataclass(frozen=True, slots=True)
+class UncoveredRowsOptions:
     """The same without `--coverage`, for what is no file of units."""
-    options = {name: option for name, option in _ROWS_OPTIONS.items() if name != "coverage"}
-    return with_grouped_options(command, "rows", options, lambda values: RowsOptions(**values))
+
+    where: WhereOption = None
+    limit: LimitOption = None
+    findings: FindingsOption = False
+    output: OutputOptions = field(default_factory=OutputOptions)
+
+    def of(self, stores: Sequence[str], voice: Voice) -> Asked:
+        """The same about some stores."""
+        return Asked(stores, voice, self.where, self.limit, coverage=False, findings=self.findings, output=self.output)
 
 
 def list_rows(
@@ -147,18 +137,41 @@ def list_rows(
     adapt: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
     schema: pa.Schema | None = None,
     extra: list[str] | None = None,
-    given: list[Reading] | None = None,
 ) -> int:
     """List a table of each store, or with `--coverage` or `--findings` what became of the bytes; gives the status.
 
     `read`: a store and the columns needed → its reading. `conditions`: what other options ask, as `--where` would;
     `named` the same by option: a column and the name that stands there. `topic`: of `--topic`, where `read` chooses.
     `adapt`: changes each batch into one of `schema`. `extra`: columns that a table shows beside its usual ones.
-    `given`: readings of something else than stores, which are listed instead.
     """
-    from readers.model.reading import Reading
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
+
+    rows = _rows_of(asked, table, conditions, named, schema, extra)
+    stores = open_stores(asked.stores, asked.files).stores
+    refuse_inside(asked.output.output, stores)
+    say_consistency(stores, asked.voice)
+    readings = [read(store, rows.columns) for store in stores]
+    return rows.listed(readings, adapt, topic, [name for store in stores for name in store.topics()] if topic else ())
+
+
+def list_readings(
+    asked: Asked, table: str, given: Callable[[], list[Reading]], *,
+    named: Mapping[str, tuple[str, str | None]] = _NOTHING,
+) -> int:
+    """List readings of one table, made once it is clear how they are listed; else see `list_rows`."""
+    rows = _rows_of(asked, table, (), named, None, None)
+    return rows.listed(given(), None, None, ())
+
+
+def _rows_of(
+    asked: Asked, table: str, conditions: tuple[str | None, ...], named: Mapping[str, tuple[str, str | None]],
+    schema: pa.Schema | None, extra: list[str] | None,
+) -> _Rows:
+    """How rows are listed.
+
+    Raises: BadRequest.
+    """
     from readers.model.tables import ALL_TABLES
-    from rmqtx_cli.sources.opening import consistency, open_stores, refuse_inside
 
     if asked.coverage and asked.findings:
         raise BadRequest("--coverage and --findings are two listings: ask for one")
@@ -172,33 +185,48 @@ def list_rows(
     if extra and not instead:
         view = View((*view.columns, *(plain(name, ALWAYS, may_be_cut=True) for name in extra)))
     listing = Listing(
-        ALL_TABLES[instead] if instead else rows_schema, view, asked.format, asked.output,
-        asked.fields, where or None, None, asked.limit, asked.voice,
+        ALL_TABLES[instead] if instead else rows_schema, view, asked.output, where or None, None, asked.limit,
+        asked.voice,
     )
-    columns = ["store"] if instead else listing.needed
-    if given is None:
-        stores = open_stores(asked.stores, asked.commit_logs).stores
-        refuse_inside(asked.output, stores)
-        for store in stores:
-            asked.voice.note(f"{store.root}: {consistency(store)}")
-        readings = [read(store, columns) for store in stores]
-    else:
-        readings = given
-    whole = Reading(rows_schema, ())
-    if instead:
-        for _ in _batches(whole, readings, None):
-            pass
-        listing.write(iter(_instead(whole, instead).to_batches()))
-    else:
-        batches, seen = _batches(whole, readings, adapt), NamesSeen(named)
-        listing.write(_seen_by(seen, batches))
-        batches.close()  # at a limit the rest stays unread, and what is known so far is said
-        if not listing.found_count:
-            seen.say("no row has it", asked.voice)
-            topics = [] if given is not None else [name for store in stores for name in store.topics()]
-            say_unknown_name("--topic", topic, topics, "no queue here is of this topic", asked.voice)
-    _account(whole, listing, asked.voice)
-    return listing.conclude(whole)
+    return _Rows(listing, rows_schema, instead, named)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """How rows of `schema` are listed. `instead`: coverage or findings, where that is listed instead of them."""
+
+    listing: Listing
+    schema: pa.Schema
+    instead: str | None
+    named: Mapping[str, tuple[str, str | None]]
+
+    @property
+    def columns(self) -> list[str]:
+        """What must be read."""
+        return ["store"] if self.instead else self.listing.needed
+
+    def listed(
+        self, readings: list[Reading], adapt: Callable[[pa.RecordBatch], pa.RecordBatch] | None, topic: str | None,
+        topics: Sequence[str],
+    ) -> int:
+        """List what the readings hold; gives the status. `topics`: of the stores, where `topic` is one."""
+        from readers.model.reading import Reading
+
+        listing, voice = self.listing, self.listing.voice
+        whole = Reading(self.schema, ())
+        if self.instead:
+            for _ in _batches(whole, readings, None):
+                pass
+            listing.write(iter(_instead(whole, self.instead).to_batches()))
+        else:
+            batches, seen = _batches(whole, readings, adapt), NamesSeen(self.named)
+            listing.write(_seen_by(seen, batches))
+            batches.close()  # at a limit the rest stays unread, and what is known so far is said
+            if not listing.found_count:
+                seen.say("no row has it", voice)
+                say_unknown_name("--topic", topic, topics, "no queue here is of this topic", voice)
+        _account(whole, listing, voice)
+        return listing.conclude(whole)
 
 
 def _seen_by(seen: NamesSeen, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

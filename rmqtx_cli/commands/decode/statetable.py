@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows, with_rows_options
-from rmqtx_cli.options.options import StoreArguments
+from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.options import StoreArguments, VoiceOptions
 
 NAME = "statetable"
 SHORT = "slots of the state table (3.0, 3.1)"
@@ -14,8 +15,8 @@ EXAMPLES = (
 )
 
 
-@with_rows_options
-def command(store: StoreArguments, *, rows: RowsOptions) -> int:
+@with_option_groups
+def command(store: StoreArguments, *, rows: RowsOptions, voice: VoiceOptions) -> int:
     """Decode transaction/statetable: one slot for each prepared record of a broker of 3.0 or 3.1.
 
     The commit log is the truth: a slot belongs to the prepared record at its commit-log offset, whatever its number.
@@ -23,4 +24,6 @@ def command(store: StoreArguments, *, rows: RowsOptions) -> int:
     from readers.model.tables import STATE_TABLE
     from readers.old_tables.state_table import scan_state_table
 
-    return list_rows(rows.of(store), "state_table", lambda one, _columns: scan_state_table(one), schema=STATE_TABLE)
+    return list_rows(
+        rows.of(store, voice), "state_table", lambda one, _columns: scan_state_table(one), schema=STATE_TABLE
+    )

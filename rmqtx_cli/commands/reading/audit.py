@@ -2,53 +2,39 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
-from rmqtx_cli.options.live import LiveOptions, with_live_options
+from rmqtx_cli.options.engine import EngineName, EngineOptions
+from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
     AtOption,
-    BrokerConfOption,
-    BrokerVersionOption,
-    CommitLogOption,
-    ConfOption,
-    EngineName,
-    EngineOption,
+    CustodyOptions,
     FailOnOption,
-    FieldsOption,
     FindingsOption,
-    FormatOption,
-    HashOption,
     LimitOption,
-    MasterOption,
     OptionalStoreArguments,
-    OutputOption,
-    ProcessesOption,
-    QuietOption,
-    RateOption,
-    RemoteOption,
-    SplitSizeOption,
-    TemporaryOption,
-    VerboseOption,
+    OutputOptions,
     WhereOption,
-    WithMetaOption,
 )
-from rmqtx_cli.sources.transaction_tables import DatabaseOptions, with_database_options, with_entries
-from rmqtx_cli.words import exit_status
+from rmqtx_cli.sources.source import SourceOptions
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.times import asked_time_ms
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from readers.model.findings import Finding
-    from readers.store.store import Store
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.sources.source import Door, Source
     from verdicts.model.reading import VerdictReading
 
 NAME = "audit"
@@ -85,148 +71,179 @@ UntilIdleOption = Annotated[
 ]
 
 
-@with_live_options
-@with_database_options
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """What is asked of an audit."""
+
+    where: WhereOption = None
+    flagged: FlaggedOption = False
+    limit: LimitOption = None
+    at: AtOption = None
+    summary: SummaryOption = False
+    follow: FollowOption = False
+    checkpoint: CheckpointOption = None
+    interval: IntervalOption = None
+    until_idle: UntilIdleOption = False
+    findings: FindingsOption = False
+    fail_on: FailOnOption = None
+
+    @property
+    def condition(self) -> str | None:
+        """What a row that is listed fulfils."""
+        texts = (self.where, "flags ~ ." if self.flagged else None)
+        return " and ".join(f"({text})" for text in texts if text) or None
+
+    def check(self) -> None:
+        """Refuse what contradicts itself.
+
+        Raises: BadRequest.
+        """
+        if not self.follow and (self.checkpoint is not None or self.interval is not None or self.until_idle):
+            raise BadRequest("--checkpoint, --interval and --until-idle belong to --follow")
+        if self.summary and self.findings:
+            raise BadRequest("--summary and --findings are two listings: ask for one")
+
+
+@with_option_groups
 def command(
     context: typer.Context,
     store: OptionalStoreArguments = None,
-    where: WhereOption = None,
-    flagged: FlaggedOption = False,
-    limit: LimitOption = None,
-    at: AtOption = None,
-    summary: SummaryOption = False,
-    follow: FollowOption = False,
-    checkpoint: CheckpointOption = None,
-    interval: IntervalOption = None,
-    until_idle: UntilIdleOption = False,
-    findings: FindingsOption = False,
-    fail_on: FailOnOption = None,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
-    engine: EngineOption = EngineName.AUTO,
-    master: MasterOption = None,
-    remote: RemoteOption = None,
-    conf: ConfOption = None,
-    split_bytes: SplitSizeOption = None,
-    processes: ProcessesOption = None,
-    temporary: TemporaryOption = None,
-    hash_all: HashOption = False,
-    with_meta: WithMetaOption = False,
-    commit_log: CommitLogOption = None,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
-    rate: RateOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
     *,
-    live: LiveOptions,
-    database: DatabaseOptions,
+    asked: AuditOptions,
+    output: OutputOptions,
+    engine: EngineOptions,
+    custody: CustodyOptions,
+    source: SourceOptions,
 ) -> int:
     """Judge every transaction of the stores: state, flags, reason, advice, and the evidence for each.
 
     Reads the whole log; of live brokers, all that their half queues still hold. Ends with a summary per group and
     topic, and the next safe command, on stderr.
     """
-    from readers.model.findings import findings_table
-    from readers.model.tables import FINDINGS, LIVE_TRANSACTIONS, TRANSACTIONS
-    from readers.storage.file_systems import expand
-    from rmqtx_cli.options.row_options import SORT
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.table import print_table
-    from rmqtx_cli.output.views import VIEWS, transactions_view
-    from rmqtx_cli.pages.summary import SUMMARY, SUMMARY_VIEW, Summary
-    from rmqtx_cli.sources.engines import EngineOptions, chosen_engine
-    from rmqtx_cli.sources.following import INTERVAL_MS, Following, refuse_with_follow
-    from rmqtx_cli.sources.live_reading import arguments, live_source, refuse_with_live, refuse_without_live
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
-    from rmqtx_cli.sources.provenance import take_custody
-    from rmqtx_cli.words.progress import shown
-
-    voice = Voice(verbose, quiet)
-    at_ms = asked_time_ms("--at", at, voice)
+    voice = source.voice
+    at_ms = asked_time_ms("--at", asked.at, voice)
     now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
-    is_live = live.instead_of(store or [], "rmqtx audit STORE, or rmqtx audit -n HOST:PORT")
-    if is_live:
-        refuse_with_live({
-            "--at": at, "--follow": follow, "--master": master, "--remote": remote, "--conf": conf, "--hash": hash_all,
-            "--split-size": split_bytes, "--processes": processes, "--temp-dir": temporary, "--with-meta": with_meta,
-            "--engine": engine is not EngineName.AUTO, "--commitlog": commit_log, "--broker-conf": broker_conf,
-            "--broker-version": broker_version, "--transaction-table": database.address,
-        })
-    else:
-        refuse_without_live(rate)
-    places = expand(store or [])
-    view = transactions_view(
-        now_ms, with_state=True, with_store=is_live or len(places) > 1, with_producers=is_live
-    )
-    condition = " and ".join(f"({text})" for text in (where, "flags ~ ." if flagged else None) if text) or None
-    if follow:
-        refuse_with_follow({
-            "--at": at, "--limit": limit, "--summary": summary, "--findings": findings, "--output": output,
-            "--hash": hash_all, "--with-meta": with_meta, "--split-size": split_bytes,
-            "--transaction-table": database.address, "--sort": SORT.get(),
-        })
-        view = dataclasses.replace(view, nothing="nothing is new, and nothing has changed")
-    elif condition is not None:
-        view = dataclasses.replace(view, nothing="no transaction fulfils the condition")
-    if not follow and (checkpoint is not None or interval is not None or until_idle):
-        raise BadRequest("--checkpoint, --interval and --until-idle belong to --follow")
-    if summary and findings:
-        raise BadRequest("--summary and --findings are two listings: ask for one")
-    rows_schema = LIVE_TRANSACTIONS if is_live else TRANSACTIONS
-    schema, view = (
-        (SUMMARY, SUMMARY_VIEW) if summary else (FINDINGS, VIEWS["findings"]) if findings else (rows_schema, view)
-    )
-    engine_options = database.engine_of(
-        EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
-    )
-    listing = Listing(
-        schema, view, output_format, output, fields, condition, fail_on, limit, voice, with_meta, now_ms=now_ms
-    )
-    if follow:
-        interval_ms = INTERVAL_MS if interval is None else parse_duration_ms(interval)
-        return Following(
-            places, engine_options, commit_log, broker_conf, broker_version, checkpoint, interval_ms, until_idle, voice
-        ).run(listing)
-    counted = Summary()
-    met: list[Finding] = []
+    files_only = {"--at": asked.at, "--follow": asked.follow, **_of_whole_stores(engine, custody)}
+    door = source.door(store or [], "rmqtx audit STORE, or rmqtx audit -n HOST:PORT", files_only)
+    if asked.follow:
+        _refuse_with_follow(asked, output, engine, custody, source)
+    asked.check()
+    engine = source.database.engine_of(engine)
+    listing = _listing(asked, output, custody, door, now_ms, voice)
+    if asked.follow:
+        return _followed(store or [], asked, engine, source, listing)
+    audit = _Audit(asked, listing)
+    with door.opened(output.output) as opened, opened.audited(context, listing, engine, custody, at_ms) as reading:
+        status = audit.written(reading, opened)
+    audit.say_rest(opened)
+    return status
 
-    def written(reading: VerdictReading, stores: list[Store], where_to_look: str, brokers: str | None) -> int:
+
+def _of_whole_stores(engine: EngineOptions, custody: CustodyOptions) -> dict[str, Any]:
+    """What only a reading of whole stores has, by what it is called."""
+    return {
+        "--master": engine.master, "--remote": engine.remote, "--conf": engine.conf, "--hash": custody.hash_all,
+        "--split-size": engine.split_bytes, "--processes": engine.processes, "--temp-dir": engine.temporary,
+        "--with-meta": custody.with_meta, "--engine": engine.engine is not EngineName.AUTO,
+    }  # fmt: skip
+
+
+def _refuse_with_follow(
+    asked: AuditOptions, output: OutputOptions, engine: EngineOptions, custody: CustodyOptions, source: SourceOptions
+) -> None:
+    """Refuse what only an audit with an end can have.
+
+    Raises: BadRequest.
+    """
+    from rmqtx_cli.options.row_options import SORT
+    from rmqtx_cli.sources.following import refuse_with_follow
+
+    refuse_with_follow({
+        "--at": asked.at, "--limit": asked.limit, "--summary": asked.summary, "--findings": asked.findings,
+        "--output": output.output, "--hash": custody.hash_all, "--with-meta": custody.with_meta,
+        "--split-size": engine.split_bytes, "--transaction-table": source.database.address, "--sort": SORT.get(),
+    })  # fmt: skip
+
+
+def _listing(
+    asked: AuditOptions, output: OutputOptions, custody: CustodyOptions, door: Door, now_ms: int, voice: Voice
+) -> Listing:
+    """What is listed: transactions, or the summary or the findings instead."""
+    from readers.model.tables import FINDINGS
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.output.views import VIEWS
+    from rmqtx_cli.pages.summary import SUMMARY, SUMMARY_VIEW
+
+    schema, view = door.schema, door.view(now_ms, with_state=True)
+    if asked.follow:
+        view = replace(view, nothing="nothing is new, and nothing has changed")
+    elif asked.condition is not None:
+        view = replace(view, nothing="no transaction fulfils the condition")
+    if asked.summary:
+        schema, view = SUMMARY, SUMMARY_VIEW
+    elif asked.findings:
+        schema, view = FINDINGS, VIEWS["findings"]
+    return Listing(
+        schema, view, output, asked.condition, asked.fail_on, asked.limit, voice, custody.with_meta, now_ms=now_ms
+    )
+
+
+def _followed(
+    stores: list[str], asked: AuditOptions, engine: EngineOptions, source: SourceOptions, listing: Listing
+) -> int:
+    from readers.storage.file_systems import expand
+    from rmqtx_cli.sources.following import INTERVAL_MS, Following
+
+    interval_ms = INTERVAL_MS if asked.interval is None else parse_duration_ms(asked.interval)
+    return Following(
+        expand(stores), engine, source.files, asked.checkpoint, interval_ms, asked.until_idle, source.voice
+    ).run(listing)
+
+
+class _Audit:
+    """An audit with an end: counts what it lists, and says what that comes to."""
+
+    def __init__(self, asked: AuditOptions, listing: Listing) -> None:
+        from rmqtx_cli.pages.summary import Summary
+
+        self.asked, self.listing = asked, listing
+        self.counted = Summary()
+        self._met: list[Finding] = []
+
+    def written(self, reading: VerdictReading, source: Source) -> int:
+        """Write the rows, and above them what they come to; gives the status."""
+
         def answer() -> Iterator[str]:
-            return counted.answer(stores, where_to_look, reading.findings, reading.check_stops, now_ms, brokers)
+            return self.counted.answer(
+                source.stores, source.arguments, reading.findings, reading.check_stops, self.listing.now_ms, source.live
+            )
 
-        batches = counted.watching(reading)
-        if findings or summary:
+        batches = self.counted.watching(reading)
+        if self._instead:
             for _ in batches:
                 pass
-            rows = counted.table() if summary else findings_table(reading.findings)
-            listing.write(iter(rows.to_batches()), to_the_end=True, answer=answer)
-        else:
-            listing.write(batches, to_the_end=True, answer=answer)
-        listing.say_limit("row" if findings or summary else "transaction")
-        met.extend(reading.findings)
-        return listing.conclude(reading)
+            batches = iter(self._rows_instead(reading).to_batches())
+        self.listing.write(batches, to_the_end=True, answer=answer)
+        self.listing.say_limit("row" if self._instead else "transaction")
+        self._met.extend(reading.findings)
+        return self.listing.conclude(reading, has_undecidable=self.counted.states["UNDECIDABLE"] > 0)
 
-    if is_live:
-        with live_source(live, voice, rate) as source:
-            status = written(source.audit(), [], arguments(live), arguments(live))
-        lines = counted.lines([], met)
-    else:
-        opened = open_stores(places, commit_log, broker_conf, broker_version)
-        refuse_inside(output, opened.stores)
-        say_header(opened, voice)
-        with chosen_engine(engine_options, opened.stores, voice) as given, shown("auditing", voice) as progress:
-            take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice)
-            table = database.read(opened.stores, given)
-            reading = given.audit(opened.stores, opened.settings_of, at_ms=at_ms, progress=progress)
-            reading.batches = with_entries(reading.batches, table)
-            status = written(reading, opened.stores, opened.arguments, None)
-        lines = counted.lines(opened.stores, met)
-    if not summary and not quiet:
-        print_table(counted.table(), SUMMARY_VIEW)
-    for line in lines:
-        voice.note(line)
-    if counted.states["UNDECIDABLE"] and status in (exit_status.DONE, exit_status.FINDINGS):
-        return exit_status.INCOMPLETE
-    return status
+    @property
+    def _instead(self) -> bool:
+        """Whether something else is listed than transactions."""
+        return self.asked.findings or self.asked.summary
+
+    def _rows_instead(self, reading: VerdictReading) -> pa.Table:
+        from readers.model.findings import findings_table
+
+        return self.counted.table() if self.asked.summary else findings_table(reading.findings)
+
+    def say_rest(self, source: Source) -> None:
+        """Say what stands below the rows: the counts, oddities, cost."""
+        from rmqtx_cli.output.table import print_table
+        from rmqtx_cli.pages.summary import SUMMARY_VIEW
+
+        if not self.asked.summary and not self.listing.voice.quiet:
+            print_table(self.counted.table(), SUMMARY_VIEW)
+        for line in self.counted.lines(source.stores, self._met):
+            self.listing.voice.note(line)

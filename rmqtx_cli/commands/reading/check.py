@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,20 +19,22 @@ import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
-from rmqtx_cli.options.live import LiveOptions, with_live_options
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import (
-    BrokerConfOption,
-    BrokerVersionOption,
-    CommitLogOption,
     OptionalStoreArguments,
     RateOption,
+    StoreOptions,
 )
 from rmqtx_cli.words.durations import parse_duration_ms
+from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import escaped
 
 if TYPE_CHECKING:
-    from rmqtx_cli.monitoring.numbers import Numbers, Place
+    from rmqtx_cli.monitoring.judge import Outcome, Thresholds
+    from rmqtx_cli.monitoring.numbers import Numbers
     from rmqtx_cli.monitoring.remembered import Became
+    from rmqtx_cli.sources.source import Source
 
 NAME = "check"
 SHORT = "one line for Nagios, Prometheus or JSON"
@@ -94,23 +95,43 @@ class _TimedOut(Exception):
     pass
 
 
-@with_live_options
+@dataclass(frozen=True, slots=True)
+class ThresholdOptions:
+    """What warns, and what is critical."""
+
+    warning: WarningOption = "10m"
+    critical: CriticalOption = "1h"
+    warning_count: WarningCountOption = None
+    critical_count: CriticalCountOption = None
+    deadline: DeadlineOption = None
+
+    def thresholds(self) -> Thresholds:
+        """The same, understood.
+
+        Raises: BadRequest.
+        """
+        from rmqtx_cli.monitoring.judge import Thresholds
+
+        found = Thresholds(
+            parse_duration_ms(self.warning), parse_duration_ms(self.critical), self.warning_count, self.critical_count,
+            None if self.deadline is None else parse_duration_ms(self.deadline),
+        )
+        _refuse_reversed(found.warning_age_ms, found.critical_age_ms, "--warning", "--critical")
+        _refuse_reversed(self.warning_count, self.critical_count, "--warning-count", "--critical-count")
+        return found
+
+
+@with_option_groups
 def command(
     store: OptionalStoreArguments = None,
-    warning: WarningOption = "10m",
-    critical: CriticalOption = "1h",
-    warning_count: WarningCountOption = None,
-    critical_count: CriticalCountOption = None,
-    deadline: DeadlineOption = None,
+    *,
+    limits: ThresholdOptions,
     state_directory: StateDirectoryOption = None,
     textfile: TextfileOption = None,
     output_format: CheckFormatOption = CheckFormat.NAGIOS,
     timeout: TimeoutOption = "60s",
-    commit_log: CommitLogOption = None,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
+    files: StoreOptions,
     rate: RateOption = None,
-    *,
     live: LiveOptions,
 ) -> int:
     """Check a store, or live brokers, for cron, Nagios and Prometheus: one line, and an exit status from 0 to 3.
@@ -120,115 +141,77 @@ def command(
     is for the time before: the broker discards what gets no answer, and says nothing.
     """
     from repairs.receipts import journal
-    from rmqtx_cli.monitoring.judge import Thresholds, judge
-    from rmqtx_cli.monitoring.memory import memory_file, recall, remember
-    from rmqtx_cli.monitoring.say_outcome import as_json, nagios_line, outcome_text, performance, prometheus_text
-    from rmqtx_cli.output.streams import written_whole
-    from rmqtx_cli.sources.live_reading import refuse_with_live, refuse_without_live
+    from rmqtx_cli.sources.source import chosen_door
 
-    thresholds = Thresholds(
-        parse_duration_ms(warning), parse_duration_ms(critical), warning_count, critical_count,
-        None if deadline is None else parse_duration_ms(deadline),
-    )
-    _refuse_reversed(thresholds.warning_age_ms, thresholds.critical_age_ms, "--warning", "--critical")
-    _refuse_reversed(warning_count, critical_count, "--warning-count", "--critical-count")
+    thresholds = limits.thresholds()
     timeout_ms = parse_duration_ms(timeout)
     directory = state_directory or journal.state_directory()
-    if live.instead_of(store or [], "rmqtx check STORE, or rmqtx check -n HOST:PORT"):
-        refuse_with_live({
-            "--commitlog": commit_log, "--broker-conf": broker_conf, "--broker-version": broker_version,
-        })
-        opening = functools.partial(_live, live, rate)
-    else:
-        refuse_without_live(rate)
-        opening = functools.partial(
-            _stores, store or [], commit_log, broker_conf, broker_version, (textfile, directory)
-        )
+    advice = "rmqtx check STORE, or rmqtx check -n HOST:PORT"
     now_ms = time.time_ns() // 1_000_000
     try:
-        with _within(timeout_ms, timeout), opening() as measured:
-            memory = memory_file(directory, measured.names)
-            before = recall(memory)
-            numbers = measured.measure(now_ms)
-            became = _what_became(measured, numbers, before, timeout)
-            outcome = judge(numbers, thresholds, before, became, str(memory))
-            remember(memory, numbers.as_memory(before))
+        with (
+            _within(timeout_ms, timeout),
+            chosen_door(store or [], live, files, Voice(quiet=True), advice, rate=rate).opened(
+                textfile, directory
+            ) as source,
+        ):
+            numbers, outcome = _judged(source, thresholds, directory, now_ms, timeout)
             if textfile is not None:
-                with written_whole(textfile) as stream:
-                    stream.write(prometheus_text(numbers, outcome.status, now_ms, outcome).encode())
+                _leave(textfile, outcome.status, now_ms, numbers, outcome)
     except BaseException as error:
         if textfile is not None and isinstance(error, Exception) and not isinstance(error, BadRequest):
-            _leave_failure(textfile, prometheus_text(None, _UNKNOWN, now_ms))
+            _leave_failure(textfile, now_ms)
         if isinstance(error, _TimedOut):
             return unknown(f"no answer within {timeout}")
         raise
-    if output_format is CheckFormat.JSON:
-        sys.stdout.write(as_json(numbers, outcome) + "\n")
-    else:
-        text, numbers_text = outcome_text(numbers, outcome), performance(numbers, thresholds, outcome)
-        sys.stdout.write(nagios_line(outcome.status, text, numbers_text) + "\n")
+    _print(output_format, numbers, thresholds, outcome)
     return outcome.status
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """What is checked: its names, its numbers at a time, and what became of some transactions."""
+def _judged(
+    source: Source, thresholds: Thresholds, directory: Path, now_ms: int, timeout: str
+) -> tuple[Numbers, Outcome]:
+    """What is counted now, judged beside what the last run left; leaves the same for the next one."""
+    from rmqtx_cli.monitoring.judge import judge
+    from rmqtx_cli.monitoring.measure import measure
+    from rmqtx_cli.monitoring.memory import memory_file, recall, remember
 
-    names: list[str]
-    measure: Callable[[int], Numbers]
-    what_became_of: Callable[[dict[str, Place | None]], Became]
+    memory = memory_file(directory, source.names)
+    before = recall(memory)
+    numbers = measure(source, now_ms)
+    became = _what_became(source, numbers, before, timeout)
+    outcome = judge(numbers, thresholds, before, became, str(memory))
+    remember(memory, numbers.as_memory(before))
+    return numbers, outcome
 
 
-def _what_became(measured: _Measured, numbers: Numbers, before: dict[str, Any] | None, timeout: str) -> Became:
+def _what_became(source: Source, numbers: Numbers, before: dict[str, Any] | None, timeout: str) -> Became:
     """What became of what hung at the last run. No failure here keeps this run from being remembered: else the next
     one, and each after it, would ask for the same and fail like this one.
     """
     from readers.model.errors import RmqtxError
-    from rmqtx_cli.monitoring.remembered import Became, remembered_places
+    from rmqtx_cli.monitoring.remembered import Became, remembered_places, what_became_of
 
     places = remembered_places(before)
     gone = {identity: place for identity, place in places.items() if identity not in numbers.pending_ids}
     if not gone:
         return Became()
     try:
-        return measured.what_became_of(gone)
+        return what_became_of(source, gone)
     except _TimedOut:
         return Became(unanswered=list(gone), why=f"there was no answer within {timeout}")
     except RmqtxError as error:
         return Became(unanswered=list(gone), why=error.message)
 
 
-@contextmanager
-def _stores(
-    paths: list[str], commit_log: list[str] | None, broker_conf: Path | None, broker_version: str | None,
-    written: tuple[Path | None, ...],
-) -> Iterator[_Measured]:
-    from rmqtx_cli.monitoring.measure import measure
-    from rmqtx_cli.monitoring.remembered import what_became_of
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside
+def _print(output_format: CheckFormat, numbers: Numbers, thresholds: Thresholds, outcome: Outcome) -> None:
+    from rmqtx_cli.monitoring.say_outcome import as_json, nagios_line, outcome_text, performance
 
-    opened = open_stores(paths, commit_log, broker_conf, broker_version)
-    for file in written:
-        refuse_inside(file, opened.stores)
-    yield _Measured(
-        [one.root for one in opened.stores],
-        lambda now_ms: measure(opened.stores, opened.settings_of, now_ms),
-        lambda gone: what_became_of(gone, opened.stores, opened.settings_of),
-    )
-
-
-@contextmanager
-def _live(options: LiveOptions, rate: float | None) -> Iterator[_Measured]:
-    from rmqtx_cli.monitoring.measure_live import measure_live, what_became_of_live
-    from rmqtx_cli.sources.live_reading import arguments, live_source
-    from rmqtx_cli.words.say import Voice
-
-    with live_source(options, Voice(quiet=True), rate) as source:
-        yield _Measured(
-            [f"rocketmq://{fact.root}" for fact in source.facts],
-            lambda now_ms: measure_live(source, now_ms, arguments(options)),
-            lambda gone: what_became_of_live(gone, source),
-        )
+    if output_format is CheckFormat.JSON:
+        sys.stdout.write(as_json(numbers, outcome) + "\n")
+        return
+    text, numbers_text = outcome_text(numbers, outcome), performance(numbers, thresholds, outcome)
+    sys.stdout.write(nagios_line(outcome.status, text, numbers_text) + "\n")
 
 
 def unknown(message: str) -> int:
@@ -243,14 +226,22 @@ def _refuse_reversed(warning: int | None, critical: int | None, warning_name: st
         raise BadRequest(f"{warning_name} is beyond {critical_name}: nothing could ever only warn")
 
 
-def _leave_failure(textfile: Path, text: str) -> None:
-    """A textfile that went on telling the numbers of the last good run would hide that the check has failed."""
-    from readers.model.errors import RmqtxError
+def _leave(
+    textfile: Path, status: int, now_ms: int, numbers: Numbers | None = None, outcome: Outcome | None = None
+) -> None:
+    from rmqtx_cli.monitoring.say_outcome import prometheus_text
     from rmqtx_cli.output.streams import written_whole
 
+    with written_whole(textfile) as stream:
+        stream.write(prometheus_text(numbers, status, now_ms, outcome).encode())
+
+
+def _leave_failure(textfile: Path, now_ms: int) -> None:
+    """A textfile that went on telling the numbers of the last good run would hide that the check has failed."""
+    from readers.model.errors import RmqtxError
+
     try:
-        with written_whole(textfile) as stream:
-            stream.write(text.encode())
+        _leave(textfile, _UNKNOWN, now_ms)
     except (RmqtxError, OSError):
         return  # the line on stdout says UNKNOWN anyway
 

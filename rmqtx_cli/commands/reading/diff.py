@@ -11,29 +11,20 @@ import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
+from rmqtx_cli.options.engine import EngineOptions
+from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
     AtOption,
     BrokerConfOption,
     BrokerVersionOption,
-    ConfOption,
-    EngineName,
-    EngineOption,
+    CustodyOptions,
     FailOnOption,
-    FieldsOption,
-    FormatOption,
-    HashOption,
     LimitOption,
-    MasterOption,
     OutputFormat,
-    OutputOption,
-    ProcessesOption,
-    QuietOption,
-    RemoteOption,
-    SplitSizeOption,
-    TemporaryOption,
-    VerboseOption,
+    OutputOptions,
+    StoreOptions,
+    VoiceOptions,
     WhereOption,
-    WithMetaOption,
 )
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
@@ -74,78 +65,6 @@ ExitCodeOption = Annotated[
 ]
 
 
-def command(
-    context: typer.Context,
-    sides: SidesArgument,
-    at: AtOption = None,
-    and_at: AndAtOption = None,
-    where: WhereOption = None,
-    limit: LimitOption = None,
-    exit_code: ExitCodeOption = False,
-    fail_on: FailOnOption = None,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
-    engine: EngineOption = EngineName.AUTO,
-    master: MasterOption = None,
-    remote: RemoteOption = None,
-    conf: ConfOption = None,
-    split_bytes: SplitSizeOption = None,
-    processes: ProcessesOption = None,
-    temporary: TemporaryOption = None,
-    hash_all: HashOption = False,
-    with_meta: WithMetaOption = False,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
-) -> int:
-    """List the transactions that two audits do not say the same of: what appeared, vanished, or changed its state.
-
-    Transactions are the same where id, producer group and topic are. State, flags and the number of witnesses are
-    compared; offsets are not, for a copy made by a restore or a slave may have others.
-    """
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.views import DIFFERENCES_VIEW
-    from rmqtx_cli.pages.differing import Differing
-    from rmqtx_cli.sources.engines import EngineOptions, chosen_engine
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
-    from rmqtx_cli.sources.provenance import take_custody
-    from rmqtx_cli.words.progress import shown
-    from verdicts.transactions.diff import DIFFERENCES
-
-    voice = Voice(verbose, quiet)
-    named = _sides(sides, at, and_at, voice)
-    options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
-    listing = Listing(
-        DIFFERENCES, DIFFERENCES_VIEW, output_format, output, fields, where, fail_on, limit, voice, with_meta
-    )
-    paths = list(dict.fromkeys(side.place for side in named if side.file is None))
-    opened = open_stores(paths, None, broker_conf, broker_version)
-    files = tuple(side.file for side in named if side.file is not None)
-    refuse_inside(output, opened.stores)
-    say_header(opened, voice)
-    counted = Differing()
-    is_whole_table = listing.format is OutputFormat.TABLE and not any((output, where, fail_on, fields, limit))
-    with chosen_engine(options, opened.stores, voice) as given, shown("comparing", voice) as progress:
-        take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice, inputs=files)
-        reading = _Task(given, opened, named, options.temporary_directory, progress, counted.sizes).reading()
-        rows = counted.begun(reading)
-        is_withheld = is_whole_table and counted.is_unrelated
-        if counted.is_unrelated:
-            _say_unrelated(named, is_withheld=is_withheld, voice=voice)
-        if is_withheld:
-            voice.note(counted.line())
-        else:
-            listing.write(rows, to_the_end=True, answer=counted.lines)
-            listing.say_limit("difference")
-    status = listing.conclude(reading)
-    if counted.undecidable_count and status in (exit_status.DONE, exit_status.FINDINGS):
-        return exit_status.INCOMPLETE
-    has_some = is_withheld or listing.rows_count > 0
-    return exit_status.FINDINGS if exit_code and has_some and status == exit_status.DONE else status
-
-
 @dataclass(frozen=True, slots=True)
 class _Side:
     """One of the two: a store as of a time, or a file of verdicts."""
@@ -162,6 +81,94 @@ class _Side:
         return path if path.suffix.lower() in SUFFIXES and not path.is_dir() else None
 
 
+@dataclass(frozen=True, slots=True)
+class SidesOptions:
+    """What is compared with what."""
+
+    sides: SidesArgument
+    at: AtOption = None
+    and_at: AndAtOption = None
+
+    def named(self, voice: Voice) -> tuple[_Side, _Side]:
+        """The two sides.
+
+        Raises: BadRequest.
+        """
+        places = self.sides
+        if len(places) == 1:
+            if self.at is None:
+                raise BadRequest(
+                    "one side alone", advice="give a second one, or --at TIME, and --and-at TIME if not now"
+                )
+            times = asked_time_ms("--at", self.at, voice), asked_time_ms("--and-at", self.and_at, voice)
+            sides = _Side(places[0], times[0]), _Side(places[0], times[1])
+            if sides[0].file is not None:
+                raise BadRequest(f"{places[0]} holds one audit: --at needs its store")
+            return sides
+        if len(places) != 2:
+            raise BadRequest(f"{len(places)} sides; two are compared")
+        if self.at is not None or self.and_at is not None:
+            raise BadRequest("--at and --and-at are two times of one store, and two sides are given")
+        return _Side(places[0]), _Side(places[1])
+
+
+@with_option_groups
+def command(
+    context: typer.Context,
+    *,
+    asked: SidesOptions,
+    where: WhereOption = None,
+    limit: LimitOption = None,
+    exit_code: ExitCodeOption = False,
+    fail_on: FailOnOption = None,
+    output: OutputOptions,
+    engine: EngineOptions,
+    custody: CustodyOptions,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    voice: VoiceOptions,
+) -> int:
+    """List the transactions that two audits do not say the same of: what appeared, vanished, or changed its state.
+
+    Transactions are the same where id, producer group and topic are. State, flags and the number of witnesses are
+    compared; offsets are not, for a copy made by a restore or a slave may have others.
+    """
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.output.views import DIFFERENCES_VIEW
+    from rmqtx_cli.pages.differing import Differing
+    from rmqtx_cli.sources.engines import chosen_engine
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
+    from rmqtx_cli.sources.provenance import take_custody
+    from rmqtx_cli.words.progress import shown
+    from verdicts.transactions.diff import DIFFERENCES
+
+    named = asked.named(voice)
+    listing = Listing(DIFFERENCES, DIFFERENCES_VIEW, output, where, fail_on, limit, voice, custody.with_meta)
+    paths = list(dict.fromkeys(side.place for side in named if side.file is None))
+    opened = open_stores(paths, StoreOptions(None, broker_conf, broker_version))
+    files = tuple(side.file for side in named if side.file is not None)
+    refuse_inside(output.output, opened.stores)
+    say_header(opened, voice)
+    counted = Differing()
+    is_chosen = any((output.output, where, fail_on, output.fields, limit))
+    is_whole_table = listing.format is OutputFormat.TABLE and not is_chosen
+    with chosen_engine(engine, opened.stores, voice) as given, shown("comparing", voice) as progress:
+        take_custody(context, listing, given, opened.stores, hash_all=custody.hash_all, voice=voice, inputs=files)
+        reading = _Task(given, opened, named, engine.temporary_directory, progress, counted.sizes).reading()
+        rows = counted.begun(reading)
+        is_withheld = is_whole_table and counted.is_unrelated
+        if counted.is_unrelated:
+            _say_unrelated(named, is_withheld=is_withheld, voice=voice)
+        if is_withheld:
+            voice.note(counted.line())
+        else:
+            listing.write(rows, to_the_end=True, answer=counted.lines)
+            listing.say_limit("difference")
+    status = listing.conclude(reading, has_undecidable=counted.undecidable_count > 0)
+    has_some = is_withheld or listing.rows_count > 0
+    return exit_status.FINDINGS if exit_code and has_some and status == exit_status.DONE else status
+
+
 def _say_unrelated(sides: tuple[_Side, _Side], *, is_withheld: bool, voice: Voice) -> None:
     """That the sides have no transaction in common, and whether their logs begin alike."""
     from readers.log.store_identity import first_record_of
@@ -174,22 +181,6 @@ def _say_unrelated(sides: tuple[_Side, _Side], *, is_withheld: bool, voice: Voic
         voice.note(f"their logs begin {how}")
     if is_withheld:
         voice.note("so every transaction of both is a difference, and none is listed here; --format csv lists them")
-
-
-def _sides(places: list[str], at: str | None, and_at: str | None, voice: Voice) -> tuple[_Side, _Side]:
-    if len(places) == 1:
-        if at is None:
-            raise BadRequest("one side alone", advice="give a second one, or --at TIME, and --and-at TIME if not now")
-        times = asked_time_ms("--at", at, voice), asked_time_ms("--and-at", and_at, voice)
-        sides = _Side(places[0], times[0]), _Side(places[0], times[1])
-        if sides[0].file is not None:
-            raise BadRequest(f"{places[0]} holds one audit: --at needs its store")
-        return sides
-    if len(places) != 2:
-        raise BadRequest(f"{len(places)} sides; two are compared")
-    if at is not None or and_at is not None:
-        raise BadRequest("--at and --and-at are two times of one store, and two sides are given")
-    return _Side(places[0]), _Side(places[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,38 +13,31 @@ import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
+from rmqtx_cli.options.engine import EngineOptions
+from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
-    BrokerConfOption,
-    BrokerVersionOption,
-    CommitLogOption,
-    ConfOption,
-    EngineName,
-    EngineOption,
+    CustodyOptions,
     FieldsOption,
-    HashOption,
-    MasterOption,
     OutputFormat,
-    ProcessesOption,
-    QuietOption,
-    RemoteOption,
-    SplitSizeOption,
     StoreArguments,
-    TemporaryOption,
-    VerboseOption,
-    WithMetaOption,
+    StoreOptions,
+    VoiceOptions,
 )
 from rmqtx_cli.options.row_options import HAS_TIMESTAMPS, IS_SAFE
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, size
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from readers.jobs.workers import Progress
     from readers.model.reading import Reading
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.sources.engines import Engine
     from rmqtx_cli.sources.opening import Opened
+    from verdicts.export.export import ExportJob
+    from verdicts.export.export_manifest import Done
+    from verdicts.export.partition_files import FileForm
 
 NAME = "export"
 SHORT = "a table as Parquet files by topic and day"
@@ -90,29 +83,55 @@ BodyOption = Annotated[
 ListOption = Annotated[bool, typer.Option("--list", help="List the files that were written, with what is in them.")]
 
 
+@dataclass(frozen=True, slots=True)
+class FilesOptions:
+    """What files are written."""
+
+    output_format: FormatOption = OutputFormat.PARQUET
+    fields: FieldsOption = None
+    body: BodyOption = Bodies.NONE
+
+    def check(self, to: str) -> None:
+        """Refuse what no export can be.
+
+        Raises: BadRequest.
+        """
+        from readers.storage.places import is_uri
+        from rmqtx_cli.output.forms import EXPORT_FORMATS
+
+        if self.output_format not in EXPORT_FORMATS:
+            raise BadRequest(f"an export cannot be {self.output_format}", advice=f"{', '.join(EXPORT_FORMATS)}")
+        if is_uri(to):
+            raise BadRequest(
+                "--to is no local directory", advice="files are renamed when complete; object stores cannot"
+            )
+
+    def settings(self, table: Table, columns: list[str], voice: Voice) -> dict[str, Any]:
+        """What must be the same where an export is continued."""
+        settings: dict[str, Any] = {
+            "table": table.value, "columns": columns, "format": self.output_format.value, "body": self.body.value,
+            "timestamps": HAS_TIMESTAMPS.get(),
+        }  # fmt: skip
+        if self.output_format is OutputFormat.CSV:
+            settings["csv_safe"] = IS_SAFE.get()
+            if not IS_SAFE.get():
+                voice.detail("text is written as it is; a spreadsheet runs what begins as formulas do: --csv-safe")
+        return settings
+
+
+@with_option_groups
 def command(
     context: typer.Context,
     table: TableArgument,
     store: StoreArguments,
     to: ToOption,
-    output_format: FormatOption = OutputFormat.PARQUET,
-    fields: FieldsOption = None,
-    body: BodyOption = Bodies.NONE,
+    *,
+    kind: FilesOptions,
     listed: ListOption = False,
-    engine: EngineOption = EngineName.AUTO,
-    master: MasterOption = None,
-    remote: RemoteOption = None,
-    conf: ConfOption = None,
-    split_bytes: SplitSizeOption = None,
-    processes: ProcessesOption = None,
-    temporary: TemporaryOption = None,
-    hash_all: HashOption = False,
-    with_meta: WithMetaOption = False,
-    commit_log: CommitLogOption = None,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    engine: EngineOptions,
+    custody: CustodyOptions,
+    files: StoreOptions,
+    voice: VoiceOptions,
 ) -> int:
     """Write a table to files below a directory: topic=T/day=YYYY-MM-DD/part-*.
 
@@ -120,65 +139,81 @@ def command(
     log has grown adds what is new: no row is ever there twice. Transactions change as the log grows: they are written
     anew, and replace what is there. The directory is one that every task can write to.
     """
-    from readers.storage.places import is_uri
-    from rmqtx_cli.output.forms import EXPORT_FORMATS, form_of
+    from rmqtx_cli.output.forms import form_of
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import VIEWS
-    from rmqtx_cli.sources.engines import EngineOptions, chosen_engine
-    from rmqtx_cli.sources.opening import consistency, open_stores, refuse_inside, say_header
+    from rmqtx_cli.sources.engines import chosen_engine
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside
     from rmqtx_cli.words.progress import shown
-    from verdicts.export.export import EXPORTED, ExportJob
+    from verdicts.export.export import EXPORTED
     from verdicts.export.export_manifest import opened_directory
-    from verdicts.export.export_snapshot import export_snapshot
 
-    voice = Voice(verbose, quiet)
-    if output_format not in EXPORT_FORMATS:
-        raise BadRequest(f"an export cannot be {output_format}", advice=f"{', '.join(EXPORT_FORMATS)}")
-    if is_uri(to):
-        raise BadRequest("--to is no local directory", advice="files are renamed when complete; object stores cannot")
+    kind.check(to)
     directory = Path(to).absolute()
-    columns = _columns(table, fields, with_body=body is not Bodies.NONE)
-    options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
+    columns = _columns(table, kind.fields, with_body=kind.body is not Bodies.NONE)
     listing = Listing(EXPORTED, VIEWS["exported"], voice=voice)
-    opened = open_stores(store, commit_log, broker_conf, broker_version)
+    opened = open_stores(store, files)
     refuse_inside(Path(to), opened.stores)
-    if table is Table.TRANSACTIONS:
-        say_header(opened, voice)
-    else:
-        for one in opened.stores:
-            voice.note(f"{one.root}: {consistency(one)}")
+    _say_stores(table, opened, voice)
     undecidable: Counter[str] = Counter()
-    settings: dict[str, Any] = {
-        "table": table.value, "columns": columns, "format": output_format.value, "body": body.value,
-        "timestamps": HAS_TIMESTAMPS.get(),
-    }  # fmt: skip
-    if output_format is OutputFormat.CSV:
-        settings["csv_safe"] = IS_SAFE.get()
-        if not IS_SAFE.get():
-            voice.detail("text is written as it is; a spreadsheet runs what begins as formulas do: --csv-safe")
     with (
-        opened_directory(directory, settings, opened.stores) as done,
-        chosen_engine(options, opened.stores, voice) as given,
+        opened_directory(directory, kind.settings(table, columns, voice), opened.stores) as done,
+        chosen_engine(engine, opened.stores, voice) as given,
         shown("exporting", voice) as progress,
     ):
-        reading: Reading
-        facts = _custody(context, given, opened, directory, hash_all=hash_all, voice=voice)
-        form = form_of(output_format, with_meta=with_meta)
+        facts = _custody(context, given, opened, directory, hash_all=custody.hash_all, voice=voice)
+        form = form_of(kind.output_format, with_meta=custody.with_meta)
+        task = _Task(table, columns, directory, form, facts)
         if table is Table.TRANSACTIONS:
-            reading = given.audit(opened.stores, opened.settings_of, progress=progress)
-            verdicts = _counting(reading.batches, undecidable)
-            reading.batches = export_snapshot(verdicts, table.value, tuple(columns), directory, form, facts)
+            reading: Reading = task.verdicts(given, opened, undecidable, progress)
         else:
-            job = ExportJob(
-                table.value, tuple(columns), str(directory), form, done, body is Bodies.INFLATED,
-                {name: facts[name] for name in ("custody_version", "made_by", "command")},
-            )
-            reading = given.run_job(job, opened.stores, progress=progress)
+            reading = given.run_job(task.job(done, kind.body), opened.stores, progress=progress)
         written = _Counted()
         _write(written.watching(reading), listing if listed else None)
     voice.note(f"{to}: {written.line()}")
-    status = listing.conclude(reading)
-    return exit_status.INCOMPLETE if undecidable.total() and status == exit_status.DONE else status
+    return listing.conclude(reading, has_undecidable=bool(undecidable.total()))
+
+
+def _say_stores(table: Table, opened: Opened, voice: Voice) -> None:
+    from rmqtx_cli.sources.opening import say_consistency, say_header
+
+    if table is Table.TRANSACTIONS:
+        say_header(opened, voice)
+    else:
+        say_consistency(opened.stores, voice)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What is written, and where to."""
+
+    table: Table
+    columns: list[str]
+    directory: Path
+    form: FileForm
+    facts: dict[str, Any]
+
+    def verdicts(
+        self, engine: Engine, opened: Opened, undecidable: Counter[str], progress: Progress | None
+    ) -> Reading:
+        """Verdicts on all transactions, which replace those that are there; counts UNDECIDABLE ones by store."""
+        from verdicts.export.export_snapshot import export_snapshot
+
+        reading = engine.audit(opened.stores, opened.settings_of, progress=progress)
+        verdicts = _counting(reading.batches, undecidable)
+        reading.batches = export_snapshot(
+            verdicts, self.table.value, tuple(self.columns), self.directory, self.form, self.facts
+        )
+        return reading
+
+    def job(self, done: Done, body: Bodies) -> ExportJob:
+        """Rows of the log, of which there are only ever more."""
+        from verdicts.export.export import ExportJob
+
+        return ExportJob(
+            self.table.value, tuple(self.columns), str(self.directory), self.form, done, body is Bodies.INFLATED,
+            {name: self.facts[name] for name in ("custody_version", "made_by", "command")},
+        )
 
 
 def _counting(verdicts: Iterable[pa.RecordBatch], undecidable: Counter[str]) -> Iterator[pa.RecordBatch]:

@@ -4,38 +4,36 @@ from __future__ import annotations
 
 import functools
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
-from rmqtx_cli.options.live import LiveOptions, with_live_options
+from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
     AtOption,
-    BrokerConfOption,
-    BrokerVersionOption,
-    CommitLogOption,
     FailOnOption,
-    FieldsOption,
-    FormatOption,
     GroupOption,
     LimitOption,
     OptionalStoreArguments,
-    OutputOption,
-    QuietOption,
-    RateOption,
+    OutputOptions,
     TopicOption,
-    VerboseOption,
     WhereOption,
 )
-from rmqtx_cli.sources.transaction_tables import DatabaseOptions, with_database_options, with_entries
+from rmqtx_cli.sources.source import SourceOptions
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.times import asked_time_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
+
+    from rmqtx_cli.sources.source import Source
+    from verdicts.model.reading import VerdictReading
 
 NAME = "pending"
 SHORT = "transactions that hang, oldest first"
@@ -64,137 +62,125 @@ AllOpenOption = Annotated[
 ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole log instead of following queues and index.")]
 
 
-@with_live_options
-@with_database_options
+@dataclass(frozen=True, slots=True)
+class HangingOptions:
+    """Which transactions are meant, as of when, and how they are looked for."""
+
+    older_than: OlderThanOption = None
+    group: GroupOption = None
+    topic: TopicOption = None
+    where: WhereOption = None
+    deadline_within: DeadlineWithinOption = None
+    limit: LimitOption = None
+    all_open: AllOpenOption = False
+    at: AtOption = None
+    scan: ScanOption = False
+
+
+@with_option_groups
 def command(
     context: typer.Context,
     store: OptionalStoreArguments = None,
-    older_than: OlderThanOption = None,
-    group: GroupOption = None,
-    topic: TopicOption = None,
-    where: WhereOption = None,
-    deadline_within: DeadlineWithinOption = None,
-    limit: LimitOption = None,
-    all_open: AllOpenOption = False,
-    at: AtOption = None,
-    scan: ScanOption = False,
-    fail_on: FailOnOption = None,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
-    commit_log: CommitLogOption = None,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
-    rate: RateOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
     *,
-    live: LiveOptions,
-    database: DatabaseOptions,
+    asked: HangingOptions,
+    fail_on: FailOnOption = None,
+    output: OutputOptions,
+    source: SourceOptions,
 ) -> int:
     """List the transactions that hang: the broker still has them before it.
 
     Each row carries the offsets that prove it. The cost grows with what is open, not with the log. Live brokers are
     also asked whether a producer of the group is connected, which would answer their checks.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    from readers.model.tables import LIVE_TRANSACTIONS, TRANSACTIONS
-    from readers.storage.file_systems import expand
-    from rmqtx_cli.options.row_options import SORT
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.ordering import names_of, oldest_first
-    from rmqtx_cli.output.views import transactions_view
-    from rmqtx_cli.pages.check_alive import never_asked_counts
-    from rmqtx_cli.pages.headlines import pending_lines
-    from rmqtx_cli.pages.summary import Summary
-    from rmqtx_cli.sources.live_reading import (
-        arguments,
-        live_source,
-        refuse_with_live,
-        refuse_without_live,
-        say_producers,
-    )
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
-    from rmqtx_cli.sources.provenance import carry_custody
-    from rmqtx_cli.words.progress import shown
+    from rmqtx_cli.output.ordering import oldest_first
     from rmqtx_cli.words.unknown_names import say_unknown_names
-    from verdicts.audit.lookups import pending
 
-    voice = Voice(verbose, quiet)
-    at_ms = asked_time_ms("--at", at, voice)
-    now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
-    within_ms = None if deadline_within is None else parse_duration_ms(deadline_within)
-    with_deadline = within_ms is not None or not _DEADLINE_NAMES.isdisjoint(names_of(SORT.get()))
-    if with_deadline and at_ms is not None:
-        raise BadRequest("a deadline is foretold from now on: --at goes with neither --deadline-within nor its order")
-    is_live = live.instead_of(store or [], "rmqtx pending STORE, or rmqtx pending -n HOST:PORT")
-    age_ms = None if older_than is None else parse_duration_ms(older_than)
-    if is_live:
-        refuse_with_live({
-            "--at": at, "--scan": scan, "--commitlog": commit_log, "--broker-conf": broker_conf,
-            "--broker-version": broker_version, "--transaction-table": database.address,
-        })
-        view = transactions_view(
-            now_ms, with_state=all_open, with_store=True, with_producers=True, with_deadline=with_deadline
-        )
-        listing = Listing(
-            LIVE_TRANSACTIONS, view, output_format, output, fields, where, fail_on, limit, voice, now_ms=now_ms
-        )
-        with live_source(live, voice, rate) as source:
-            reading = source.pending()
-            rows = reading.table()
-    else:
-        refuse_without_live(rate)
-        places = expand(store or [])
-        view = transactions_view(
-            now_ms, with_state=all_open, with_store=len(places) > 1, with_deadline=with_deadline
-        )
-        listing = Listing(
-            TRANSACTIONS, view, output_format, output, fields, where, fail_on, limit, voice, now_ms=now_ms
-        )
-        opened = open_stores(places, commit_log, broker_conf, broker_version)
-        refuse_inside(output, opened.stores)
-        say_header(opened, voice)
-        carry_custody(context, listing, opened.stores)
-        table = database.read(opened.stores)
-        with shown("reading", voice) as progress:
-            reading = pending(opened.stores, opened.settings_of, at_ms=at_ms, scan=scan, progress=progress)
-            rows = reading.table()
-        if table is not None:
-            rows = pa.Table.from_batches(with_entries(rows.to_batches(), table), rows.schema)
-    chosen = _chosen(
-        rows, all_open=all_open, group=group, topic=topic, stored_before_ms=_before(now_ms, age_ms),
-        discarded_by_ms=None if within_ms is None else now_ms + within_ms,
+    voice = source.voice
+    times = _Times.of(asked, voice)
+    door = source.door(
+        store or [], "rmqtx pending STORE, or rmqtx pending -n HOST:PORT", {"--at": asked.at, "--scan": asked.scan}
     )
-    say_unknown_names(rows, {"--topic": ("topic", topic), "--group": ("producer_group", group)}, voice)
+    view = door.view(times.now_ms, with_state=asked.all_open, with_deadline=times.with_deadline)
+    listing = Listing(door.schema, view, output, asked.where, fail_on, asked.limit, voice, now_ms=times.now_ms)
+    with door.opened(output.output) as opened:
+        opened.carry_custody(context, listing)
+        reading = opened.pending(at_ms=times.at_ms, scan=asked.scan)
+        rows = reading.table()
+    chosen = _chosen(rows, asked, times)
+    named = {"--topic": ("topic", asked.topic), "--group": ("producer_group", asked.group)}
+    say_unknown_names(rows, named, voice)
     chosen = oldest_first(listing.fulfilling(chosen))
-    counted = Summary.of(chosen)
-    where_to_look = arguments(live) if is_live else opened.arguments
-    for line in pending_lines(
-        chosen, pc.sum(pc.equal(rows["state"], "PENDING")).as_py() or 0, reading.check_stops,
-        functools.partial(never_asked_counts, rows), reading.foretold, now_ms, arguments(live) if is_live else None,
-        f"next: {counted.next_command(where_to_look)}" if chosen.num_rows and at_ms is None else None,
-        is_one_store=not is_live and len(opened.stores) == 1,
-    ):
+    for line in _lines(rows, chosen, reading, opened, times):
         voice.note(line)
     listing.write(iter(chosen.to_batches()), to_the_end=True)
     listing.say_limit("transaction")
-    if not all_open:
+    if not asked.all_open:
         _say_hidden(rows.filter(pc.not_equal(rows["state"], "PENDING")), voice)
-    if is_live:
-        say_producers(chosen, voice)
+    opened.say_producers(chosen)
     return listing.conclude(reading)
 
 
-def _say_hidden(rows: pa.Table, voice: Voice) -> None:
-    from verdicts.transactions.reasons import PERHAPS_ASKED
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """As of when it is asked, and what must be older or is discarded by then. Units: epoch milliseconds."""
 
-    reasons = rows["reason"].to_pylist()
-    perhaps = sum(reason.endswith(PERHAPS_ASKED) for reason in reasons)
+    at_ms: int | None
+    now_ms: int
+    stored_before_ms: int | None
+    discarded_by_ms: int | None
+    with_deadline: bool
+
+    @classmethod
+    def of(cls, asked: HangingOptions, voice: Voice) -> _Times:
+        """What the options say.
+
+        Raises: BadRequest.
+        """
+        from rmqtx_cli.options.row_options import SORT
+        from rmqtx_cli.output.ordering import names_of
+
+        at_ms = asked_time_ms("--at", asked.at, voice)
+        now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
+        within_ms = None if asked.deadline_within is None else parse_duration_ms(asked.deadline_within)
+        with_deadline = within_ms is not None or not _DEADLINE_NAMES.isdisjoint(names_of(SORT.get()))
+        if with_deadline and at_ms is not None:
+            raise BadRequest(
+                "a deadline is foretold from now on: --at goes with neither --deadline-within nor its order"
+            )
+        age_ms = None if asked.older_than is None else parse_duration_ms(asked.older_than)
+        return cls(
+            at_ms, now_ms, None if age_ms is None else now_ms - age_ms,
+            None if within_ms is None else now_ms + within_ms, with_deadline,
+        )
+
+
+def _lines(
+    rows: pa.Table, chosen: pa.Table, reading: VerdictReading, source: Source, times: _Times
+) -> Iterator[str]:
+    """What there is to say above the table."""
+    import pyarrow.compute as pc
+
+    from rmqtx_cli.pages.check_alive import never_asked_counts
+    from rmqtx_cli.pages.headlines import pending_lines
+    from rmqtx_cli.pages.summary import Summary
+
+    following = None
+    if chosen.num_rows and times.at_ms is None:
+        following = f"next: {Summary.of(chosen).next_command(source.arguments)}"
+    return pending_lines(
+        chosen, pc.sum(pc.equal(rows["state"], "PENDING")).as_py() or 0, reading.check_stops,
+        functools.partial(never_asked_counts, rows), reading.foretold, times.now_ms, source.live, following,
+        is_one_store=len(source.stores) == 1,
+    )
+
+
+def _say_hidden(rows: pa.Table, voice: Voice) -> None:
+    perhaps = rows["reason_code"].to_pylist().count("commit_record_table_unread")
     never = sum("never_asked" in flags for flags in rows["flags"].to_pylist())
-    if surely := len(reasons) - perhaps - never:
+    if surely := rows.num_rows - perhaps - never:
         voice.note(f"{surely} more are decided, but the broker will ask again (--all-open)")
     if never:
         voice.note(f"{never} more are decided, and the stopped check does not come to them: the broker will ask for "
@@ -204,26 +190,19 @@ def _say_hidden(rows: pa.Table, voice: Voice) -> None:
         voice.note(f"{perhaps} more are decided, and {what} (--all-open)")
 
 
-def _before(now_ms: int, age_ms: int | None) -> int | None:
-    return None if age_ms is None else now_ms - age_ms
-
-
-def _chosen(
-    rows: pa.Table, *, all_open: bool, group: str | None, topic: str | None, stored_before_ms: int | None,
-    discarded_by_ms: int | None,
-) -> pa.Table:
+def _chosen(rows: pa.Table, asked: HangingOptions, times: _Times) -> pa.Table:
     import pyarrow.compute as pc
 
     from readers.model.columns import rows_where
 
-    if not all_open:
+    if not asked.all_open:
         rows = rows_where(rows, pc.equal(rows["state"], "PENDING"))
-    if group is not None:
-        rows = rows.filter(pc.equal(rows["producer_group"], group))
-    if topic is not None:
-        rows = rows.filter(pc.equal(rows["topic"], topic))
-    if stored_before_ms is not None:
-        rows = rows.filter(pc.less_equal(rows["half_store_time_ms"], stored_before_ms))
-    if discarded_by_ms is not None:
-        rows = rows.filter(pc.less_equal(rows["discard_at_ms"], discarded_by_ms))
+    if asked.group is not None:
+        rows = rows.filter(pc.equal(rows["producer_group"], asked.group))
+    if asked.topic is not None:
+        rows = rows.filter(pc.equal(rows["topic"], asked.topic))
+    if times.stored_before_ms is not None:
+        rows = rows.filter(pc.less_equal(rows["half_store_time_ms"], times.stored_before_ms))
+    if times.discarded_by_ms is not None:
+        rows = rows.filter(pc.less_equal(rows["discard_at_ms"], times.discarded_by_ms))
     return rows

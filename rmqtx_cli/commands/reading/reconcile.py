@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -13,32 +12,19 @@ import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
+from rmqtx_cli.options.engine import EngineName, EngineOptions
+from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
     AtOption,
-    BrokerConfOption,
-    BrokerVersionOption,
-    CommitLogOption,
-    ConfOption,
-    EngineName,
-    EngineOption,
+    CustodyOptions,
     FailOnOption,
-    FieldsOption,
-    FormatOption,
-    HashOption,
     LimitOption,
-    MasterOption,
-    OutputOption,
-    ProcessesOption,
-    QuietOption,
-    RemoteOption,
-    SplitSizeOption,
+    OutputOptions,
     StoreArguments,
-    TemporaryOption,
-    VerboseOption,
+    StoreOptions,
+    VoiceOptions,
     WhereOption,
-    WithMetaOption,
 )
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, stored_text
 from rmqtx_cli.words.times import asked_time_ms
@@ -50,7 +36,7 @@ if TYPE_CHECKING:
     from readers.model.reading import Reading
     from repairs.receipts.planner import Planner
     from rmqtx_cli.options.ledgers import Question
-    from rmqtx_cli.sources.engines import Engine, EngineOptions
+    from rmqtx_cli.sources.engines import Engine
     from rmqtx_cli.sources.opening import Opened
     from verdicts.ledger.join import LedgerFit
 
@@ -115,39 +101,60 @@ JarOption = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class LedgerOptions:
+    """The ledger, and what a row of it says."""
+
+    ledger: LedgerOption
+    match: MatchOption
+    done: DoneOption
+    not_done: NotDoneOption
+    ledger_table: LedgerTableOption = None
+    ledger_driver_jar: JarOption = None
+    missing_is_not_done: MissingOption = False
+
+    @property
+    def question(self) -> Question:
+        """The same, understood as far as it can be before the ledger is opened.
+
+        Raises: BadRequest.
+        """
+        from rmqtx_cli.options.ledgers import Question
+
+        jar = None if self.ledger_driver_jar is None else str(self.ledger_driver_jar)
+        return Question(self.ledger, self.ledger_table, self.match, self.done, self.not_done, jar)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedOptions:
+    """Which rows are wanted, as of when, and whether a plan is."""
+
+    plan: PlanOption = None
+    every: AllOption = False
+    where: WhereOption = None
+    limit: LimitOption = None
+    at: AtOption = None
+    fail_on: FailOnOption = None
+
+    @property
+    def condition(self) -> str | None:
+        """What a row that is listed fulfils."""
+        texts = (self.where, None if self.every else "outcome != agrees")
+        return " and ".join(f"({text})" for text in texts if text) or None
+
+
+@with_option_groups
 def command(
     context: typer.Context,
     store: StoreArguments,
-    ledger: LedgerOption,
-    match: MatchOption,
-    done: DoneOption,
-    not_done: NotDoneOption,
-    ledger_table: LedgerTableOption = None,
-    ledger_driver_jar: JarOption = None,
-    missing_is_not_done: MissingOption = False,
-    plan: PlanOption = None,
-    every: AllOption = False,
-    where: WhereOption = None,
-    limit: LimitOption = None,
-    at: AtOption = None,
-    fail_on: FailOnOption = None,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
-    engine: EngineOption = EngineName.AUTO,
-    master: MasterOption = None,
-    remote: RemoteOption = None,
-    conf: ConfOption = None,
-    split_bytes: SplitSizeOption = None,
-    processes: ProcessesOption = None,
-    temporary: TemporaryOption = None,
-    hash_all: HashOption = False,
-    with_meta: WithMetaOption = False,
-    commit_log: CommitLogOption = None,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    *,
+    ledger: LedgerOptions,
+    wanted: WantedOptions,
+    output: OutputOptions,
+    engine: EngineOptions,
+    custody: CustodyOptions,
+    files: StoreOptions,
+    voice: VoiceOptions,
 ) -> int:
     """Compare every transaction with the business ledger, and say what to do about it.
 
@@ -157,56 +164,45 @@ def command(
     transaction are counted, and a --match that fits nothing at all is an error.
     """
     from repairs.receipts.planner import Planner
-    from rmqtx_cli.options.ledgers import Comparison, Question
+    from rmqtx_cli.options.ledgers import Comparison
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import RECONCILED_VIEW
-    from rmqtx_cli.sources.engines import EngineOptions, chosen_engine
+    from rmqtx_cli.sources.engines import chosen_engine
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
     from rmqtx_cli.sources.provenance import take_custody
     from rmqtx_cli.words.progress import shown
     from verdicts.ledger.outcome_order import by_outcome
     from verdicts.ledger.reconcile import RECONCILED
 
-    voice = Voice(verbose, quiet)
-    at_ms = asked_time_ms("--at", at, voice)
-    jar = None if ledger_driver_jar is None else str(ledger_driver_jar)
-    question = Question(ledger, ledger_table, match, done, not_done, jar)
-    options = _for_ledger(
-        EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary), question
-    )
-    condition = " and ".join(f"({text})" for text in (where, None if every else "outcome != agrees") if text) or None
+    at_ms = asked_time_ms("--at", wanted.at, voice)
+    question = ledger.question
+    engine = _for_ledger(engine, question)
     listing = Listing(
-        RECONCILED, RECONCILED_VIEW, output_format, output, fields, condition, fail_on, limit, voice, with_meta
+        RECONCILED, RECONCILED_VIEW, output, wanted.condition, wanted.fail_on, wanted.limit, voice, custody.with_meta
     )
-    if plan is not None and at_ms is not None:
+    if wanted.plan is not None and at_ms is not None:
         raise BadRequest("--plan is about the store as it is now, and --at asks for a past time")
-    opened = open_stores(store, commit_log, broker_conf, broker_version)
-    refuse_inside(output, opened.stores)
-    refuse_inside(plan, opened.stores)
+    opened = open_stores(store, files)
+    refuse_inside(output.output, opened.stores)
+    refuse_inside(wanted.plan, opened.stores)
     say_header(opened, voice)
     counted, planner = Comparison(), Planner(opened.stores, question.name)
-    with chosen_engine(options, opened.stores, voice) as given, shown("reconciling", voice) as progress:
+    with chosen_engine(engine, opened.stores, voice) as given, shown("reconciling", voice) as progress:
         facts = take_custody(
-            context, listing, given, opened.stores, hash_all=hash_all, voice=voice, is_wanted=plan is not None,
-            inputs=question.files,
+            context, listing, given, opened.stores, hash_all=custody.hash_all, voice=voice,
+            is_wanted=wanted.plan is not None, inputs=question.files,
         )
-        task = _Task(
-            given, opened, question, at_ms, options.temporary_directory, missing_is_not_done, progress, counted.fit
-        )
-        reading = task.reading()
-        rows = by_outcome(_fitting(reading, question, counted.fit), temporary_directory=options.temporary_directory)
+        reading = _Task(given, opened, question, at_ms, ledger.missing_is_not_done, progress, counted.fit).reading()
+        rows = by_outcome(_fitting(reading, question, counted.fit), temporary_directory=engine.temporary_directory)
         listing.write(planner.watching(counted.watching(rows)), to_the_end=True)
     for line in counted.lines():
         voice.note(line)
-    if plan is not None and facts is not None:
-        _write_plan(planner, facts, plan, voice)
-    following = None if at_ms is not None else counted.next_line(None if plan is None else shlex.quote(str(plan)))
+    if wanted.plan is not None and facts is not None:
+        _write_plan(planner, facts, wanted.plan, voice)
+    following = None if at_ms is not None else counted.next_line(wanted.plan)
     if following is not None:
         voice.note(following)
-    status = listing.conclude(reading)
-    if counted.undecidable_count and status in (exit_status.DONE, exit_status.FINDINGS):
-        return exit_status.INCOMPLETE
-    return status
+    return listing.conclude(reading, has_undecidable=counted.undecidable_count > 0)
 
 
 def _for_ledger(options: EngineOptions, question: Question) -> EngineOptions:
@@ -243,7 +239,6 @@ class _Task:
     opened: Opened
     question: Question
     at_ms: int | None
-    temporary_directory: str | None
     missing_is_not_done: bool
     progress: Progress | None
     fit: LedgerFit
@@ -264,7 +259,8 @@ class _Task:
         )
         reading.batches = reconcile(
             reading.batches, ledger, asked.match, asked.done.mask, asked.not_done.mask, asked.columns,
-            missing_is_not_done=self.missing_is_not_done, temporary_directory=self.temporary_directory, fit=self.fit,
+            missing_is_not_done=self.missing_is_not_done,
+            temporary_directory=self.engine.options.temporary_directory, fit=self.fit,
         )
         reading.schema = RECONCILED
         return reading

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,30 +11,22 @@ import typer
 from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.decode.commitlog import BodyOption
-from rmqtx_cli.commands.decode.shared import FromOption, ToOption, parse_bounds
+from rmqtx_cli.commands.decode.shared import RangeOptions
+from rmqtx_cli.options.engine import EngineOptions
+from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
     BodyForm,
     CommitLogOption,
-    ConfOption,
-    EngineName,
-    EngineOption,
+    CustodyOptions,
     FailOnOption,
-    FieldsOption,
-    FormatOption,
-    HashOption,
     LimitOption,
-    MasterOption,
-    OutputOption,
-    ProcessesOption,
-    QuietOption,
-    RemoteOption,
-    SplitSizeOption,
+    OutputOptions,
     StoreArguments,
-    TemporaryOption,
-    VerboseOption,
+    StoreOptions,
+    VoiceOptions,
     WhereOption,
-    WithMetaOption,
 )
+from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, stored_text
 
@@ -42,6 +35,8 @@ if TYPE_CHECKING:
 
     from readers.jobs.search_conditions import Conditions
     from readers.model.reading import Reading
+    from readers.store.store import Store
+    from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.output.views import View
 
 NAME = "search"
@@ -92,89 +87,115 @@ BodyRegexOption = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """What is searched for; all that is given must hold."""
+
+    key: KeyOption = None
+    identity: IdOption = None
+    topic: TopicOption = None
+    properties: PropertyOption = None
+    body_contains: BodyContainsOption = None
+    body_regex: BodyRegexOption = None
+    within: RangeOptions = field(default_factory=RangeOptions)
+
+    def conditions(self, bounds: Bounds) -> Conditions:
+        """The same, understood.
+
+        Raises: BadRequest.
+        """
+        from readers.jobs.search_conditions import Conditions
+
+        pairs = []
+        for text in self.properties or ():
+            name, equals, value = text.partition("=")
+            if not name or not equals or not value:
+                raise BadRequest(f"--property {text!r} is not NAME=VALUE")
+            pairs.append((name, value))
+        return Conditions(
+            self.key, self.identity, self.topic, bounds.from_time_ms, bounds.to_time_ms, tuple(pairs),
+            None if self.body_contains is None else _bytes(self.body_contains),
+            None if self.body_regex is None else self.body_regex.encode(),
+        )
+
+
+@with_option_groups
 def command(
     context: typer.Context,
     store: StoreArguments,
-    key: KeyOption = None,
-    identity: IdOption = None,
-    topic: TopicOption = None,
-    properties: PropertyOption = None,
-    body_contains: BodyContainsOption = None,
-    body_regex: BodyRegexOption = None,
-    begin: FromOption = None,
-    end: ToOption = None,
+    *,
+    asked: SearchOptions,
     body: BodyOption = BodyForm.NONE,
     where: WhereOption = None,
     limit: LimitOption = None,
     fail_on: FailOnOption = None,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
-    engine: EngineOption = EngineName.AUTO,
-    master: MasterOption = None,
-    remote: RemoteOption = None,
-    conf: ConfOption = None,
-    split_bytes: SplitSizeOption = None,
-    processes: ProcessesOption = None,
-    temporary: TemporaryOption = None,
-    hash_all: HashOption = False,
-    with_meta: WithMetaOption = False,
+    output: OutputOptions,
+    engine: EngineOptions,
+    custody: CustodyOptions,
     commit_log: CommitLogOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    voice: VoiceOptions,
 ) -> int:
     """Search the whole log for records; all conditions that are given must hold.
 
     With --body text bodies are inflated, with --body raw they are as stored.
     """
     from readers.jobs.search import Search
-    from readers.model.tables import RECORDS
     from readers.storage.file_systems import expand
-    from rmqtx_cli.options.bodies import text_schema
-    from rmqtx_cli.output.accounting import accounting
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.sources.engines import EngineOptions, chosen_engine
-    from rmqtx_cli.sources.opening import consistency, open_stores, refuse_inside
+    from rmqtx_cli.sources.engines import chosen_engine
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
     from rmqtx_cli.sources.provenance import take_custody
     from rmqtx_cli.words.progress import shown
-    from rmqtx_cli.words.unknown_names import say_unknown_name
 
-    bounds = parse_bounds(begin, end, Voice(verbose, quiet))
-    conditions = _conditions(
-        key, identity, topic, properties, body_contains, body_regex, bounds.from_time_ms, bounds.to_time_ms
-    )
-    if conditions.is_empty and where is None and begin is None and end is None:
+    bounds = asked.within.bounds(voice)
+    conditions = asked.conditions(bounds)
+    if conditions.is_empty and where is None and asked.within == RangeOptions():
         raise BadRequest("nothing is searched for", advice="give --key, --id, --topic, --property or another condition")
-    voice = Voice(verbose, quiet)
     places = expand(store)
-    with_body = body is not BodyForm.NONE or "body" in (fields or "").split(",")
-    is_text = body is BodyForm.TEXT
-    view = _view(with_body=with_body, with_store=len(places) > 1)
-    engine_options = EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
-    listing = Listing(
-        text_schema() if is_text else RECORDS, view, output_format, output, fields, where, fail_on, limit, voice,
-        with_meta,
-    )
-    columns = [name for name in listing.needed if name != "body" or with_body]
-    opened = open_stores(places, commit_log)
-    refuse_inside(output, opened.stores)
-    for one in opened.stores:
-        voice.note(f"{one.root}: {consistency(one)}")
-    with chosen_engine(engine_options, opened.stores, voice) as given, shown("searching", voice) as progress:
-        take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice)
+    found = _Found(body, output.fields, with_store=len(places) > 1)
+    listing = Listing(found.schema, found.view, output, where, fail_on, limit, voice, custody.with_meta)
+    opened = open_stores(places, StoreOptions(commit_log))
+    refuse_inside(output.output, opened.stores)
+    say_consistency(opened.stores, voice)
+    with chosen_engine(engine, opened.stores, voice) as given, shown("searching", voice) as progress:
+        take_custody(context, listing, given, opened.stores, hash_all=custody.hash_all, voice=voice)
         reading = given.run_job(
-            Search(conditions, tuple(columns), inflates=is_text), opened.stores,
+            Search(conditions, found.columns(listing), inflates=found.is_text), opened.stores,
             from_offset=bounds.from_offset, to_offset=bounds.to_offset, progress=progress,
         )
-        batches = unread_batches(reading, is_text=is_text)
+        batches = unread_batches(reading, is_text=found.is_text)
         listing.write(batches)
         batches.close()  # at a limit the rest stays unread
+    _say(listing, reading, asked.topic, opened.stores, voice)
+    return listing.conclude(reading)
+
+
+def _say(listing: Listing, reading: Reading, topic: str | None, stores: list[Store], voice: Voice) -> None:
+    """How much was found, and whether a topic that was named is any."""
+    from rmqtx_cli.output.accounting import accounting
+    from rmqtx_cli.words.unknown_names import say_unknown_name
+
     if not listing.found_count:
-        topics = [name for one in opened.stores for name in one.topics()]
+        topics = [name for one in stores for name in one.topics()]
         say_unknown_name("--topic", topic, topics, "no queue here is of this topic", voice)
     amounts = accounting(reading)
     voice.note(f"{count(listing.rows_count, 'record')}" + (f"; {amounts}" if amounts else ""))
-    return listing.conclude(reading)
+
+
+class _Found:
+    """How records that were found are listed."""
+
+    def __init__(self, body: BodyForm, fields: str | None, *, with_store: bool) -> None:
+        from readers.model.tables import RECORDS
+        from rmqtx_cli.options.bodies import text_schema
+
+        self.is_text = body is BodyForm.TEXT
+        self.schema = text_schema() if self.is_text else RECORDS
+        self._with_body = body is not BodyForm.NONE or "body" in (fields or "").split(",")
+        self.view = _view(with_body=self._with_body, with_store=with_store)
+
+    def columns(self, listing: Listing) -> tuple[str, ...]:
+        """What is read of each: bodies only where they are shown."""
+        return tuple(name for name in listing.needed if name != "body" or self._with_body)
 
 
 def _view(*, with_body: bool, with_store: bool) -> View:
@@ -196,25 +217,6 @@ def unread_batches(reading: Reading, *, is_text: bool) -> Generator[pa.RecordBat
     finally:
         if isinstance(batches, Generator):  # here, not when it is collected: the engine ends before that
             batches.close()
-
-
-def _conditions(
-    key: str | None, identity: str | None, topic: str | None, properties: list[str] | None,
-    body_contains: str | None, body_regex: str | None, from_time_ms: int | None, to_time_ms: int | None,
-) -> Conditions:
-    from readers.jobs.search_conditions import Conditions
-
-    pairs = []
-    for text in properties or ():
-        name, equals, value = text.partition("=")
-        if not name or not equals or not value:
-            raise BadRequest(f"--property {text!r} is not NAME=VALUE")
-        pairs.append((name, value))
-    return Conditions(
-        key, identity, topic, from_time_ms, to_time_ms, tuple(pairs),
-        None if body_contains is None else _bytes(body_contains),
-        None if body_regex is None else body_regex.encode(),
-    )
 
 
 def _bytes(text: str) -> bytes:

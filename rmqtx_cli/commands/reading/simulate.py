@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -12,34 +13,32 @@ import typer
 
 from readers.model.errors import BadRequest, BadText
 from rmqtx_cli.commands import Example
+from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
-    BrokerConfOption,
-    BrokerVersionOption,
-    CommitLogOption,
     FailOnOption,
-    FieldsOption,
-    FormatOption,
     LimitOption,
-    OutputOption,
-    QuietOption,
+    OutputOptions,
     StoreArguments,
-    VerboseOption,
+    StoreOptions,
+    VoiceOptions,
     WhereOption,
 )
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.times import asked_time_ms, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
     from readers.cursors.cursors import CheckCursors
+    from readers.model.reading import Reading
     from readers.store.store import Store
     from rmqtx_cli.output.views import View
     from verdicts.check.steps import Round
     from verdicts.check.timers_without_copies import AskingRound
     from verdicts.simulation.simulation import SimulatedCheck
+    from verdicts.simulation.simulation_setup import Configuration
 
 NAME = "simulate"
 SHORT = "what the broker's check will do next, without a broker"
@@ -109,25 +108,29 @@ OpCursorOption = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What is simulated, and how long."""
+
+    show: ShowOption = Shown.CHECKS
+    rounds: RoundsOption = None
+    changes: WithOption = None
+    at: ClockOption = None
+    half_cursor: HalfCursorOption = None
+    op_cursor: OpCursorOption = None
+
+
+@with_option_groups
 def command(
     store: StoreArguments,
-    show: ShowOption = Shown.CHECKS,
-    rounds: RoundsOption = None,
-    changes: WithOption = None,
-    at: ClockOption = None,
-    half_cursor: HalfCursorOption = None,
-    op_cursor: OpCursorOption = None,
+    *,
+    run: RunOptions,
     where: WhereOption = None,
     fail_on: FailOnOption = None,
     limit: LimitOption = None,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
-    commit_log: CommitLogOption = None,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    output: OutputOptions,
+    files: StoreOptions,
+    voice: VoiceOptions,
 ) -> int:
     """Run the broker's check over a store, in memory: what is checked, put back, asked for, given up on.
 
@@ -135,66 +138,92 @@ def command(
     store shows. The rules are those of the broker's version, the clock starts now or --at a time, and nobody else does
     anything: no producer answers, no half is sent.
     """
-    import pyarrow as pa
-
-    from readers.cursors.cursors import check_cursors
     from readers.model.reading import Reading
-    from readers.store.broker_conf import read_broker_conf
-    from readers.store.broker_settings import broker_settings
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
-    from verdicts.check.window import batches_ops_seen
-    from verdicts.simulation.simulation_setup import Configuration, has_half_queue, simulated_checks
 
-    voice = Voice(verbose, quiet)
-    asked_ms = asked_time_ms("--at", at, voice)
+    asked_ms = asked_time_ms("--at", run.at, voice)
     begin_ms = time.time_ns() // 1_000_000 if asked_ms is None else asked_ms
-    changed = _changed(changes or [])
-    opened = open_stores(store, commit_log, broker_conf, broker_version)
-    schema, view = _table(show, with_store=len(opened.stores) > 1, with_configuration=bool(changed))
-    listing = Listing(schema, view, output_format, output, fields, where, fail_on, limit, voice)
-    refuse_inside(output, opened.stores)
-    cursors = {
-        one.root: _wanted(one, check_cursors(one), half_cursor, op_cursor) if has_half_queue(one) else None
-        for one in opened.stores
-    }
+    changed = _changed(run.changes or [])
+    opened = open_stores(store, files)
+    schema, view = _table(run.show, with_store=len(opened.stores) > 1, with_configuration=bool(changed))
+    listing = Listing(schema, view, output, where, fail_on, limit, voice)
+    refuse_inside(output.output, opened.stores)
+    cursors = _cursors(opened.stores, run)
     say_header(opened, voice)
-    if half_cursor is not None or op_cursor is not None:
+    if run.half_cursor is not None or run.op_cursor is not None:
         for root in (root for root, known in cursors.items() if known is None):
             voice.note(f"{root}: its check has no cursors: --half-cursor and --op-cursor change nothing here")
-    voice.note(f"the first round begins at {time_text(begin_ms)}{'' if at else ' (now)'}, and no producer answers")
-    conf = {} if broker_conf is None else read_broker_conf(broker_conf)
+    voice.note(f"the first round begins at {time_text(begin_ms)}{'' if run.at else ' (now)'}, and no producer answers")
     reading = Reading(schema, ())
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for one in opened.stores:
-            wanted = {"as is": conf}
-            if changed:
-                wanted[" ".join(f"{key}={value}" for key, value in changed.items())] = {**conf, **changed}
-            seen = batches_ops_seen(one)
-            configurations = [
-                Configuration(
-                    name, broker_settings(one, conf=keys, version=broker_version, batches_ops_seen=seen), keys
-                )
-                for name, keys in wanted.items()
-            ]
-            found, findings, notes = simulated_checks(one, configurations, cursors[one.root], begin_ms)
-            reading.findings += [*one.findings, *findings]
-            for note in notes:
-                voice.note(note)
-            if not changed:
-                for simulated in found:
-                    yield from _rows(show, simulated, rounds, voice, with_name=False)
-                continue
-            rows = [batch for simulated in found for batch in _rows(show, simulated, rounds, voice, with_name=True)]
-            table = pa.Table.from_batches(rows, schema)
-            yield from table.sort_by([(name, "ascending") for name in _BESIDE[show]]).to_batches()
-
-    listing.write(batches())
+    listing.write(_Simulation(run, files, changed, begin_ms, reading, voice).batches(opened.stores, cursors))
     for finding in reading.findings:
         if finding.advice is not None:
             voice.note(f"next: {finding.advice}")
     return listing.conclude(reading)
+
+
+@dataclass(frozen=True, slots=True)
+class _Simulation:
+    """What was asked; findings go into `reading` as stores are gone through."""
+
+    run: RunOptions
+    files: StoreOptions
+    changed: dict[str, str]
+    begin_ms: int
+    reading: Reading
+    voice: Voice
+
+    def batches(self, stores: list[Store], cursors: Mapping[str, CheckCursors | None]) -> Iterator[pa.RecordBatch]:
+        """The rows of each store; with a changed setting, those of both configurations beside each other."""
+        import pyarrow as pa
+
+        from verdicts.simulation.simulation_setup import simulated_checks
+
+        for one in stores:
+            found, findings, notes = simulated_checks(one, self._configurations(one), cursors[one.root], self.begin_ms)
+            self.reading.findings += [*one.findings, *findings]
+            for note in notes:
+                self.voice.note(note)
+            if not self.changed:
+                for simulated in found:
+                    yield from _rows(self.run, simulated, self.voice, with_name=False)
+                continue
+            rows = [batch for simulated in found for batch in _rows(self.run, simulated, self.voice, with_name=True)]
+            table = pa.Table.from_batches(rows, self.reading.schema)
+            yield from table.sort_by([(name, "ascending") for name in _BESIDE[self.run.show]]).to_batches()
+
+    def _configurations(self, store: Store) -> list[Configuration]:
+        """The broker's settings as they are, and as they are to be."""
+        from readers.store.broker_conf import read_broker_conf
+        from readers.store.broker_settings import broker_settings
+        from verdicts.check.window import batches_ops_seen
+        from verdicts.simulation.simulation_setup import Configuration
+
+        conf = {} if self.files.broker_conf is None else read_broker_conf(self.files.broker_conf)
+        wanted = {"as is": conf}
+        if self.changed:
+            wanted[" ".join(f"{key}={value}" for key, value in self.changed.items())] = {**conf, **self.changed}
+        seen = batches_ops_seen(store)
+        version = self.files.broker_version
+        return [
+            Configuration(name, broker_settings(store, conf=keys, version=version, batches_ops_seen=seen), keys)
+            for name, keys in wanted.items()
+        ]
+
+
+def _cursors(stores: list[Store], run: RunOptions) -> dict[str, CheckCursors | None]:
+    """Where the check of each store begins; None where its check has no cursors.
+
+    Raises: BadText.
+    """
+    from readers.cursors.cursors import check_cursors
+    from verdicts.simulation.simulation_setup import has_half_queue
+
+    return {
+        one.root: _wanted(one, check_cursors(one), run.half_cursor, run.op_cursor) if has_half_queue(one) else None
+        for one in stores
+    }
 
 
 def _changed(changes: list[str]) -> dict[str, str]:
@@ -245,9 +274,7 @@ def _table(show: Shown, *, with_store: bool, with_configuration: bool) -> tuple[
     return schema, view(with_store=with_store, with_configuration=with_configuration)
 
 
-def _rows(
-    show: Shown, simulated: SimulatedCheck, rounds: int | None, voice: Voice, *, with_name: bool
-) -> Iterator[pa.RecordBatch]:
+def _rows(run: RunOptions, simulated: SimulatedCheck, voice: Voice, *, with_name: bool) -> Iterator[pa.RecordBatch]:
     from rmqtx_cli.pages.simulation_views import (
         asking_line,
         endless_line,
@@ -263,8 +290,8 @@ def _rows(
     prefix = f"{simulated.configuration}: " if with_name else ""
     if not isinstance(simulated, Simulated):
         prefix += f"{table_name(simulated)}: "
-    if show is Shown.TRANSACTIONS:
-        rows = transaction_rows(simulated, ROUNDS_MAX if rounds is None else rounds)
+    if run.show is Shown.TRANSACTIONS:
+        rows = transaction_rows(simulated, ROUNDS_MAX if run.rounds is None else run.rounds)
         yield rows
         if not isinstance(simulated, Simulated) and simulated.settings is None:
             voice.note(prefix + endless_line(rows))
@@ -278,8 +305,8 @@ def _rows(
         return
     played: list[Round | AskingRound] = []
     every: Iterator[Round | AskingRound] = simulated.rounds()
-    for one in islice(every, rounds or _ROUNDS):
+    for one in islice(every, run.rounds or _ROUNDS):
         played.append(one)
         line = asking_line(len(played), one) if isinstance(one, AskingRound) else round_line(len(played), one)
-        (voice.note if show is Shown.CHECKS else voice.detail)(prefix + line)
-    yield from check_rows(simulated, played) if show is Shown.CHECKS else [round_rows(simulated, played)]
+        (voice.note if run.show is Shown.CHECKS else voice.detail)(prefix + line)
+    yield from check_rows(simulated, played) if run.show is Shown.CHECKS else [round_rows(simulated, played)]

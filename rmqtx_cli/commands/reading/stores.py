@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rmqtx_cli.commands import Example
+from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
-    BrokerConfOption,
-    BrokerVersionOption,
-    CommitLogOption,
-    FieldsOption,
-    FormatOption,
     OutputFormat,
-    OutputOption,
-    QuietOption,
-    VerboseOption,
+    OutputOptions,
+    StoreOptions,
+    VoiceOptions,
     WhereOption,
 )
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.say import Voice
+
+if TYPE_CHECKING:
+    from readers.store.store import Store
 
 NAME = "stores"
 SHORT = "what is here, and what can be trusted"
@@ -42,60 +41,45 @@ PathArguments = Annotated[
 ]
 
 
+@with_option_groups
 def command(
     paths: PathArguments = None,
     where: WhereOption = None,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
-    commit_log: CommitLogOption = None,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    *,
+    output: OutputOptions,
+    files: StoreOptions,
+    voice: VoiceOptions,
 ) -> int:
     """Say what is here: design, broker versions, files, ranges, cursors, in use or not, and what can be trusted.
 
     Reads directory entries and small files only, whatever the size of the logs.
     """
-    from readers.model.errors import BadRequest, SourceError
+    from readers.model.errors import BadRequest
     from readers.model.findings import Finding
-    from readers.storage.file_systems import expand
     from readers.store.broker_conf import read_broker_conf
     from readers.store.broker_settings import broker_settings
-    from readers.store.store import Store
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.streams import open_stream
     from rmqtx_cli.pages.stores_table import STORES, STORES_VIEW, draw_stores, store_row, stores_table
-    from rmqtx_cli.sources.finding_stores import stores_below
     from rmqtx_cli.sources.opening import refuse_inside
 
-    voice = Voice(verbose, quiet)
     paths = paths or _configured(voice)
-    if commit_log and len(paths) > 1:
+    if files.commit_log and len(paths) > 1:
         raise BadRequest("--commitlog says where one store's log is, and several paths are given")
-    listing = Listing(STORES, STORES_VIEW, output_format, output, fields, where, voice=voice)
-    conf = None if broker_conf is None else read_broker_conf(broker_conf)
-    stores: list[Store] = []
-    failed = False
-    for path in paths:
-        try:
-            for place in expand([path]):
-                stores += stores_below(place, tuple(commit_log or ()))
-        except SourceError as error:
-            say.error(str(error))
-            failed = True
+    listing = Listing(STORES, STORES_VIEW, output, where, voice=voice)
+    conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
+    stores, failed = _found(paths, files)
     if not stores:
         return exit_status.UNREADABLE
-    refuse_inside(output, stores)
+    refuse_inside(output.output, stores)
     rows: list[dict[str, Any]] = []
     findings: list[Finding] = []
     for store in stores:
-        row, found = store_row(store, broker_settings(store, conf=conf, version=broker_version))
+        row, found = store_row(store, broker_settings(store, conf=conf, version=files.broker_version))
         rows.append(row)
         findings += found
-    if listing.format is OutputFormat.TABLE and fields is None and where is None:
-        with open_stream(output) as stream:
+    if listing.format is OutputFormat.TABLE and output.fields is None and where is None:
+        with open_stream(output.output) as stream:
             draw_stores(rows, stream)
     else:
         listing.write(iter(stores_table(rows).to_batches()))
@@ -105,6 +89,24 @@ def command(
     if any(finding.kind.severity == "error" for finding in findings):
         return exit_status.INCOMPLETE
     return exit_status.DONE
+
+
+def _found(paths: list[str], files: StoreOptions) -> tuple[list[Store], bool]:
+    """The stores at and below some paths, and whether any of these could not be read, which is said."""
+    from readers.model.errors import SourceError
+    from readers.storage.file_systems import expand
+    from rmqtx_cli.sources.finding_stores import stores_below
+
+    stores: list[Store] = []
+    failed = False
+    for path in paths:
+        try:
+            for place in expand([path]):
+                stores += stores_below(place, tuple(files.commit_log or ()))
+        except SourceError as error:
+            say.error(str(error))
+            failed = True
+    return stores, failed
 
 
 def _configured(voice: Voice) -> list[str]:

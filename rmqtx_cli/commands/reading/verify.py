@@ -13,37 +13,29 @@ import typer
 from readers.model.errors import BadRequest
 from readers.model.findings import KINDS
 from rmqtx_cli.commands import Example
+from rmqtx_cli.options.engine import EngineOptions
+from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
-    BrokerConfOption,
-    BrokerVersionOption,
-    CommitLogOption,
-    ConfOption,
-    EngineName,
-    EngineOption,
+    CustodyOptions,
     FailOnOption,
-    FieldsOption,
-    FormatOption,
-    HashOption,
     LimitOption,
-    MasterOption,
-    OutputOption,
-    ProcessesOption,
-    QuietOption,
-    RemoteOption,
-    SplitSizeOption,
+    OutputOptions,
     StoreArguments,
-    TemporaryOption,
-    VerboseOption,
+    StoreOptions,
+    VoiceOptions,
     WhereOption,
-    WithMetaOption,
 )
-from rmqtx_cli.sources.transaction_tables import DatabaseOptions, with_database_options
+from rmqtx_cli.sources.transaction_tables import DatabaseOptions
 from rmqtx_cli.words import exit_status
-from rmqtx_cli.words.say import SEVERITIES, Voice
+from rmqtx_cli.words.say import SEVERITIES
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from readers.old_tables.transaction_table import TransactionTable
+    from readers.store.store import Store
+    from verdicts.verify.verify import Verify
 
 NAME = "verify"
 SHORT = "whether a store is whole: log, queues, index, checkpoint, cursors"
@@ -83,35 +75,47 @@ StateOption = Annotated[
 ]
 
 
-@with_database_options
+@dataclass(frozen=True, slots=True)
+class DepthOptions:
+    """How much of a store is looked at."""
+
+    quick: QuickOption = False
+    full: FullOption = False
+    max_duration: MaxDurationOption = None
+    state: StateOption = None
+
+    def check(self) -> None:
+        """Refuse what contradicts itself.
+
+        Raises: BadRequest.
+        """
+        if self.quick and self.full:
+            raise BadRequest("--quick and --full are two depths: ask for one")
+        if self.state is not None and self.max_duration is None:
+            raise BadRequest("--state is for runs that end in time: give --max-duration too")
+
+    @property
+    def level(self) -> str:
+        """The depth, as `Verify` takes it."""
+        from verdicts.verify.verify import DEFAULT, FULL, QUICK
+
+        return QUICK if self.quick else FULL if self.full else DEFAULT
+
+
+@with_option_groups
 def command(
     context: typer.Context,
     store: StoreArguments,
-    quick: QuickOption = False,
-    full: FullOption = False,
-    max_duration: MaxDurationOption = None,
-    state: StateOption = None,
+    *,
+    depth: DepthOptions,
     where: WhereOption = None,
     limit: LimitOption = None,
     fail_on: FailOnOption = None,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
-    engine: EngineOption = EngineName.AUTO,
-    master: MasterOption = None,
-    remote: RemoteOption = None,
-    conf: ConfOption = None,
-    split_bytes: SplitSizeOption = None,
-    processes: ProcessesOption = None,
-    temporary: TemporaryOption = None,
-    hash_all: HashOption = False,
-    with_meta: WithMetaOption = False,
-    commit_log: CommitLogOption = None,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
-    *,
+    output: OutputOptions,
+    engine: EngineOptions,
+    custody: CustodyOptions,
+    files: StoreOptions,
+    voice: VoiceOptions,
     database: DatabaseOptions,
 ) -> int:
     """Verify the stores: the chain of records, CRCs, and log, queues, index, checkpoint and cursors against each other.
@@ -120,61 +124,80 @@ def command(
     truncate, skip or delete, by the rules of its version (--broker-version, else what the store tells of it). Exits
     with 1 where any of it is an error or a warning, or with --fail-on where a row fulfils that; notes are no failure.
     """
-    from readers.model.releases import parse_version
     from readers.model.tables import FINDINGS
-    from readers.store.broker_conf import read_broker_conf
-    from rmqtx_cli.monitoring.verify_state import state_file, within_budget
+    from rmqtx_cli.monitoring.verify_state import within_budget
     from rmqtx_cli.output.accounting import accounting
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import VIEWS, View
-    from rmqtx_cli.sources.engines import EngineOptions, chosen_engine
-    from rmqtx_cli.sources.opening import consistency, open_stores, refuse_inside
+    from rmqtx_cli.sources.engines import chosen_engine
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
     from rmqtx_cli.sources.provenance import take_custody
     from rmqtx_cli.words.progress import shown
-    from verdicts.verify.verify import DEFAULT, FULL, NOT_LOOKED_AT, QUICK, Verify
+    from verdicts.verify.verify import NOT_LOOKED_AT
 
-    if quick and full:
-        raise BadRequest("--quick and --full are two depths: ask for one")
-    if state is not None and max_duration is None:
-        raise BadRequest("--state is for runs that end in time: give --max-duration too")
-    if broker_version is not None:
-        parse_version(broker_version)  # before hours of reading
-    voice = Voice(verbose, quiet)
-    if database.address is not None and (quick or max_duration is not None):
-        advice = "leave out --quick and --max-duration"
-        raise BadRequest("--transaction-table is compared with the whole log", advice=advice)
-    engine_options = database.engine_of(
-        EngineOptions(engine, master, remote, conf, split_bytes, processes, temporary)
-    )
+    depth.check()
+    _refuse_unfit(depth, files, database)
+    engine = database.engine_of(engine)
     view = View(VIEWS["findings"].columns, "" if where is None else "no finding fulfils the condition")
-    listing = Listing(FINDINGS, view, output_format, output, fields, where, fail_on, limit, voice, with_meta)
-    opened = open_stores(store, commit_log)
-    refuse_inside(output, opened.stores)
-    state = state or state_file(opened.stores)
-    if max_duration is not None:
-        refuse_inside(state, opened.stores)
-    for one in opened.stores:
-        voice.note(f"{one.root}: {consistency(one)}")
+    listing = Listing(FINDINGS, view, output, where, fail_on, limit, voice, custody.with_meta)
+    opened = open_stores(store, StoreOptions(files.commit_log))
+    refuse_inside(output.output, opened.stores)
+    state = _state_file(depth, opened.stores)
+    say_consistency(opened.stores, voice)
     counted = _Counted()
-    with chosen_engine(engine_options, opened.stores, voice) as given, shown("verifying", voice) as progress:
-        take_custody(context, listing, given, opened.stores, hash_all=hash_all, voice=voice)
-        level = QUICK if quick else FULL if full else DEFAULT
-        conf_pairs = tuple(sorted(read_broker_conf(broker_conf).items())) if broker_conf else ()
-        job = Verify(level, broker_version, conf_pairs, database.read(opened.stores, given))
-        if max_duration is None:
+    with chosen_engine(engine, opened.stores, voice) as given, shown("verifying", voice) as progress:
+        take_custody(context, listing, given, opened.stores, hash_all=custody.hash_all, voice=voice)
+        job = _job(depth, files, database.read(opened.stores, given))
+        if depth.max_duration is None or state is None:
             reading = given.run_job(job, opened.stores, progress=progress)
         else:
-            reading = within_budget(job, opened.stores, given, max_duration, state, voice, progress)
+            reading = within_budget(job, opened.stores, given, depth.max_duration, state, voice, progress)
         listing.write(
             counted.watching(reading), to_the_end=True,
-            answer=lambda: counted.lines(NOT_LOOKED_AT[level], is_partial=max_duration is not None),
+            answer=lambda: counted.lines(NOT_LOOKED_AT[depth.level], is_partial=depth.max_duration is not None),
         )
     listing.say_limit("finding")
-    amounts = accounting(reading)
-    if amounts is not None:
+    if (amounts := accounting(reading)) is not None:
         voice.note(amounts)
     is_failure = listing.has_failed if fail_on is not None else counted.is_failure
     return exit_status.FINDINGS if is_failure else exit_status.DONE
+
+
+def _refuse_unfit(depth: DepthOptions, files: StoreOptions, database: DatabaseOptions) -> None:
+    """Refuse, before hours of reading, what cannot be.
+
+    Raises: BadRequest.
+    """
+    from readers.model.releases import parse_version
+
+    if files.broker_version is not None:
+        parse_version(files.broker_version)
+    if database.address is not None and (depth.quick or depth.max_duration is not None):
+        advice = "leave out --quick and --max-duration"
+        raise BadRequest("--transaction-table is compared with the whole log", advice=advice)
+
+
+def _state_file(depth: DepthOptions, stores: list[Store]) -> Path | None:
+    """Where a run that ends in time keeps what it has read; None for one that does not.
+
+    Raises: BadRequest for a place inside a store.
+    """
+    from rmqtx_cli.monitoring.verify_state import state_file
+    from rmqtx_cli.sources.opening import refuse_inside
+
+    if depth.max_duration is None:
+        return None
+    state = depth.state or state_file(stores)
+    refuse_inside(state, stores)
+    return state
+
+
+def _job(depth: DepthOptions, files: StoreOptions, table: TransactionTable | None) -> Verify:
+    from readers.store.broker_conf import read_broker_conf
+    from verdicts.verify.verify import Verify
+
+    settings = tuple(sorted(read_broker_conf(files.broker_conf).items())) if files.broker_conf else ()
+    return Verify(depth.level, files.broker_version, settings, table)
 
 
 @dataclass(slots=True)

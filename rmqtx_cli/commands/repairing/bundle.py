@@ -9,13 +9,12 @@ import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
+from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
-    BrokerConfOption,
-    BrokerVersionOption,
-    CommitLogOption,
     FormatOption,
-    QuietOption,
-    VerboseOption,
+    OutputOptions,
+    StoreOptions,
+    VoiceOptions,
 )
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
@@ -79,6 +78,7 @@ NoScanOption = Annotated[
 ]
 
 
+@with_option_groups
 def command(
     store: StoreArgument,
     transaction: TransactionOption = None,
@@ -89,11 +89,9 @@ def command(
     redact_key_file: KeyOption = None,
     no_scan: NoScanOption = False,
     output_format: FormatOption = None,
-    commit_log: CommitLogOption = None,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    *,
+    files: StoreOptions,
+    voice: VoiceOptions,
 ) -> int:
     """Cut the smallest slice out of a store that still shows some transactions, or some findings of verify.
 
@@ -112,9 +110,8 @@ def command(
         raise BadRequest("one place for the bundle", advice="give -o FILE.tar.xz, or --to DIR")
     if redact_key_file is not None and not redact:
         raise BadRequest("--redact-key-file belongs to --redact")
-    voice = Voice(verbose, quiet)
-    listing = Listing(BUNDLED, view(), output_format, voice=voice)
-    opened = open_stores([store], commit_log, broker_conf, broker_version)
+    listing = Listing(BUNDLED, view(), OutputOptions(output_format=output_format), voice=voice)
+    opened = open_stores([store], files)
     if len(opened.stores) != 1:
         raise BadRequest(f"{store} names {len(opened.stores)} stores", advice="bundle one at a time")
     target = output if output is not None else to
@@ -124,7 +121,8 @@ def command(
     refuse_target(target, is_archive=output is not None)
     key = redaction_key(redact_key_file) if redact else None
     source = Source(
-        opened.stores[0], None if broker_conf is None else read_broker_conf(broker_conf), broker_version
+        opened.stores[0], None if files.broker_conf is None else read_broker_conf(files.broker_conf),
+        files.broker_version,
     )
     made = make_bundle(
         source, transaction or (), finding or (), target, is_archive=output is not None, key=key, scan=not no_scan

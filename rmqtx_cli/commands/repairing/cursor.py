@@ -13,11 +13,14 @@ from rmqtx_cli.acting.acting import DryRunOption, YesOption
 from rmqtx_cli.commands import Example, epilog
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.command_tree import CommandTree
-from rmqtx_cli.options.options import FieldsOption, FormatOption, OutputOption, QuietOption, VerboseOption
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.options import (
+    OutputOptions,
+    VoiceOptions,
+)
 from rmqtx_cli.options.row_options import with_row_options
-from rmqtx_cli.sources.offline import OfflineOptions, with_offline_options
+from rmqtx_cli.sources.offline import OfflineOptions
 from rmqtx_cli.words import exit_status, say
-from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
@@ -54,20 +57,18 @@ OverrideOption = Annotated[
 ]
 
 
-@with_offline_options
+@with_option_groups
 def command(
-    offline: OfflineOptions,
     half: HalfOption = None,
     op: OpOption = None,
     reason: ReasonOption = None,
     override: OverrideOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    *,
+    output: OutputOptions,
+    voice: VoiceOptions,
+    offline: OfflineOptions,
 ) -> int:
     """Set the cursors of the transaction check (CID_RMQ_SYS_TRANS) in config/consumerOffset.json and its backup, with
     enableLmq in config/lmqConsumerOffset.json.
@@ -84,9 +85,8 @@ def command(
     from repairs.receipts.journal import Journal
     from rmqtx_cli.output.listing import Listing
 
-    voice = Voice(verbose, quiet)
     _check(override, reason)
-    listing = Listing(CURSOR_EFFECTS, view(), output_format, output, fields, voice=voice)
+    listing = Listing(CURSOR_EFFECTS, view(), output, voice=voice)
     conf = {} if offline.broker_conf is None else read_broker_conf(offline.broker_conf)
     with offline.locked(voice) as (store, settings_of, destination, opened):
         wanted = moves(store, settings_of(store), conf, half=half, op=op)

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rmqtx_cli.commands import Example
+from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
-    BrokerConfOption,
-    BrokerVersionOption,
-    CommitLogOption,
     NewStoreOption,
-    QuietOption,
-    VerboseOption,
+    StoreOptions,
+    VoiceOptions,
 )
 from rmqtx_cli.words import exit_status
-from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
@@ -56,15 +53,14 @@ StoreArgument = Annotated[
 ]
 
 
+@with_option_groups
 def command(
     part: PartArgument,
     store: StoreArgument,
     to: NewStoreOption,
-    commit_log: CommitLogOption = None,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    *,
+    files: StoreOptions,
+    voice: VoiceOptions,
 ) -> int:
     """Make queues, index or checkpoint of a store anew from its log, in a copy of the store.
 
@@ -83,10 +79,9 @@ def command(
     from rmqtx_cli.sources.opening import consistency, open_stores
     from rmqtx_cli.words.progress import shown
 
-    voice = Voice(verbose, quiet)
-    opened = open_stores([store], commit_log, broker_conf, broker_version)
+    opened = open_stores([store], files)
     (source,) = opened.stores
-    conf = None if broker_conf is None else read_broker_conf(broker_conf)
+    conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
     settings = opened.settings_of(source)
     voice.note(f"{source.root}: {consistency(source)}; broker {settings.version}")
     with_tags = index_has_tags(source, settings)

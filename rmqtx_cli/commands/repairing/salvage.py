@@ -10,9 +10,13 @@ import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
-from rmqtx_cli.options.options import BrokerConfOption, NewStoreOption, QuietOption, VerboseOption
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.options import (
+    BrokerConfOption,
+    NewStoreOption,
+    VoiceOptions,
+)
 from rmqtx_cli.words import exit_status
-from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.sizes import parse_size_bytes
 from rmqtx_cli.words.text import count, size
 
@@ -50,14 +54,15 @@ SegmentSizeOption = Annotated[
 ]
 
 
+@with_option_groups
 def command(
     files: FileArguments,
     to: NewStoreOption,
     config: ConfigOption = None,
     segment_bytes: SegmentSizeOption = None,
     broker_conf: BrokerConfOption = None,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
+    *,
+    voice: VoiceOptions,
 ) -> int:
     """Make a store that a broker can open from every record that is found, wherever it lies.
 
@@ -72,7 +77,6 @@ def command(
     from rmqtx_cli.output.accounting import amounts_of
     from rmqtx_cli.words.progress import shown
 
-    voice = Voice(verbose, quiet)
     if segment_bytes is not None and segment_bytes > _SEGMENT_BYTES_MAX:
         raise BadRequest(f"--segment-size: no broker has log files longer than {_SEGMENT_BYTES_MAX} bytes")
     conf = None if broker_conf is None else read_broker_conf(broker_conf)

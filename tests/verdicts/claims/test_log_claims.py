@@ -225,4 +225,4 @@ def test_what_was_not_asked_is_said(tmp_path: Path) -> None:
         (root / "consumequeue" / "zebra" / str(number)).mkdir(parents=True)
     reading = audit([open_store(root)], settings_of(name))
     assert reading.table().num_rows
-    assert any("not all were asked" in note for note in reading.notes)
+    assert any("not all were asked" in note.text for note in reading.notes)

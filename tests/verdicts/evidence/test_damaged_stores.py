@@ -269,7 +269,7 @@ def test_no_half_queue(clean: Path) -> None:
     assert rows == [
         one for one in found.after.values() if one["state"] == "PENDING" or one["advice"] in ("close", "wait")
     ]
-    assert any("the log is scanned" in note for note in reading.notes)
+    assert any("the log is scanned" in note.text for note in reading.notes)
 
 
 @pytest.mark.parametrize("part", ["index", f"consumequeue/{OP_TOPIC}", "consumequeue", "checkpoint"])

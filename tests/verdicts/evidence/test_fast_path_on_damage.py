@@ -12,7 +12,7 @@ import pytest
 from readers.index.index import entries_at, open_index_file
 from readers.log.record_layout import AT
 from readers.model.errors import EvidenceMissing
-from readers.model.reading import Reading
+from readers.model.reading import NoteKind, Reading
 from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from tests.forge.damage import flip_byte, log_files
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, copy_of, opened, settings_of
@@ -86,7 +86,7 @@ def test_a_record_that_the_index_knows_by_another_key(tmp_path: Path) -> None:
     by_scan = show([open_store(root)], settings_of(name), row["transaction_id"], scan=True).table()["state"].to_pylist()
     reading = show([open_store(root)], settings_of(name), row["transaction_id"])
     assert reading.table()["state"].to_pylist() == by_scan
-    assert any("not the key that the index knows it by" in note for note in reading.notes)
+    assert any("not the key that the index knows it by" in note.text for note in reading.notes)
 
 
 def test_undamaged_logs_join() -> None:
@@ -98,7 +98,7 @@ def test_undamaged_logs_join() -> None:
 def test_undamaged_logs_need_no_scan(name: str) -> None:
     reading = pending([opened(name)], settings_of(name))
     assert not errors(reading)
-    assert not [note for note in reading.notes if " because " in note]
+    assert not [note for note in reading.notes if note.kind is NoteKind.WHY]
 
 
 def test_a_half_copy_with_another_number_than_its_slot(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_the_last_op_slot_cannot_be(tmp_path: Path) -> None:
     truth = open_rows(audit([opened(name)], settings_of(name)).table())
     hanging = pending([open_store(root)], settings_of(name))
     assert hanging.table()["state"].to_pylist() == truth["state"].to_pylist()
-    assert any("slots behind" in note for note in hanging.notes)
+    assert any("slots behind" in note.text for note in hanging.notes)
 
 
 @pytest.mark.parametrize("kind", ["half_copies", "discard_copies"])

@@ -34,7 +34,7 @@ def test_what_rests_on_absence_is_the_same_by_show_and_audit(damaged: Path) -> N
     for row in chosen:
         reading = show([open_store(damaged)], settings, row["transaction_id"])
         assert reading.table().to_pylist()[0]["state"] == row["state"]
-        is_scanned = "scanned" in " ".join(reading.notes)
+        is_scanned = "scanned" in " ".join(note.text for note in reading.notes)
         assert is_scanned == (row["state"] == "UNDECIDABLE")
 
 
@@ -46,4 +46,4 @@ def test_a_long_stretch_is_left_and_said_to_be(damaged: Path, monkeypatch: pytes
     ]
     reading = show([open_store(damaged)], settings, undecidable[-1]["transaction_id"])
     assert reading.table().num_rows == 1
-    assert any("was not read" in note or "scanned" in note for note in reading.notes)
+    assert any("was not read" in note.text or "scanned" in note.text for note in reading.notes)

@@ -79,7 +79,7 @@ def test_pending_is_the_open_part_of_audit(name: str) -> None:
     firsts = [(row["transaction_id"], row["half_copies"][0]["commit_log_offset"]) for row in wanted]
     lone = [identity for identity, offset in firsts if identity.endswith(f"{offset:016X}")]
     note = readings(name).pending.notes[0]
-    assert note.startswith("the log is scanned" if lone else "read by cursors, queues and index")
+    assert note.text.startswith("the log is scanned" if lone else "read by cursors, queues and index")
     assert readings(name).scanned_rows == wanted
 
 

@@ -353,4 +353,4 @@ def test_who_wrote_the_first_record_says_whether_older_ones_are_looked_for(
     store = open_store(forge.write())
     reading = pending([store], lambda one: broker_settings(one, version="4.9.7"))
     assert reading.table()["transaction_id"].to_pylist() == ["NEW1"]
-    assert any("older than the half topic" in note for note in reading.notes) != cluster
+    assert any("older than the half topic" in note.text for note in reading.notes) != cluster

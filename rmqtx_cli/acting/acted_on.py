@@ -1,0 +1,144 @@
+"""What is acted on: live brokers, or the files of a stopped one. One port, and the choice between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rmqtx_cli.options.identities import identities
+from rmqtx_cli.options.live import Live, LiveOptions, open_live
+from rmqtx_cli.sources.offline import OfflineOptions, resolved_in_files
+from rmqtx_cli.words.say import Voice
+
+if TYPE_CHECKING:
+    from remoting.connections.broker import Broker
+    from repairs.acts.medium import Medium
+    from repairs.receipts.receipts import Receipt
+    from rmqtx_cli.sources.opening import Opened
+
+LIVE_WARNING = "a live act has no undo"
+
+
+class ActedOn(Protocol):
+    """What is acted on.
+
+    Shape: `roots` are the brokers or the store that it is; `warning` is what whoever is asked should know.
+    """
+
+    @property
+    def medium(self) -> Medium:
+        """What reads it and acts on it."""
+
+    @property
+    def roots(self) -> list[str]:
+        """The brokers or the store."""
+
+    @property
+    def warning(self) -> str:
+        """What whoever is asked should know."""
+
+    def resolved(self, ids: Sequence[str]) -> list[str]:
+        """The transaction ids that some ids, message ids or keys name; see `identities`."""
+
+    def group_of(self, name: str | None) -> str | None:
+        """A producer group as it is called there."""
+
+    def earlier(self, receipts: Sequence[Receipt]) -> list[Receipt]:
+        """Those of some receipts that say what was done to it: another copy is another store."""
+
+    def say_result(self, voice: Voice) -> None:
+        """Where the changed store is, if one was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """Live brokers."""
+
+    live: LiveOptions
+    opened: Live
+    medium: Medium
+    warning: str = LIVE_WARNING
+
+    @property
+    def roots(self) -> list[str]:
+        """See `ActedOn`."""
+        return [broker.root for broker in self.opened.brokers]
+
+    def resolved(self, ids: Sequence[str]) -> list[str]:
+        """See `ActedOn`."""
+        return resolved(self.opened.brokers, ids)
+
+    def group_of(self, name: str | None) -> str | None:
+        """See `ActedOn`."""
+        return None if name is None else self.live.full_name(name)
+
+    def earlier(self, receipts: Sequence[Receipt]) -> list[Receipt]:
+        """See `ActedOn`."""
+        return [receipt for receipt in receipts if not receipt.is_of_files]
+
+    def say_result(self, voice: Voice) -> None:
+        """See `ActedOn`. A live act has its receipts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of a stopped broker."""
+
+    offline: OfflineOptions
+    opened: Opened
+    medium: Medium
+
+    @property
+    def roots(self) -> list[str]:
+        """See `ActedOn`."""
+        return [store.root for store in self.opened.stores]
+
+    @property
+    def warning(self) -> str:
+        """See `ActedOn`."""
+        return self.offline.warning
+
+    def resolved(self, ids: Sequence[str]) -> list[str]:
+        """See `ActedOn`."""
+        return resolved_in_files(self.opened, ids)
+
+    def group_of(self, name: str | None) -> str | None:
+        """See `ActedOn`."""
+        return name
+
+    def earlier(self, receipts: Sequence[Receipt]) -> list[Receipt]:
+        """See `ActedOn`."""
+        return [receipt for receipt in receipts if receipt.is_of_files and receipt.store in self.roots]
+
+    def say_result(self, voice: Voice) -> None:
+        """See `ActedOn`."""
+        if not self.medium.is_untouched:
+            self.offline.say_where(voice)
+
+
+@contextmanager
+def acted_on(
+    live: LiveOptions, offline: OfflineOptions, unfit: Mapping[str, Any], voice: Voice
+) -> Iterator[ActedOn]:
+    """What the options name. `unfit`: options that only make sense with a live broker, by what they are called.
+
+    Raises: BadRequest, StoreInUse, UnsafeStore, SourceError, RemotingError.
+    """
+    if offline.instead_of(live, unfit):
+        medium, opened = offline.open(voice)
+        yield Files(offline, opened, medium)
+        return
+    from repairs.acts.live_medium import LiveMedium
+
+    with open_live(live) as brokers:
+        yield Brokers(live, brokers, LiveMedium(brokers.brokers, brokers.members))
+
+
+def resolved(brokers: Sequence[Broker], ids: Sequence[str]) -> list[str]:
+    """The transaction ids that some ids, message ids or keys name at live brokers; see `identities`."""
+    from remoting.live.lookups import show
+
+    where = f"at {', '.join(broker.root for broker in brokers)}"
+    return identities(ids, lambda name: show(brokers, name), where)

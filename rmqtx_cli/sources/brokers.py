@@ -1,0 +1,207 @@
+"""Live brokers as a source of transactions."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmqtx_cli.options.live import LiveOptions, open_live
+from rmqtx_cli.words.say import Voice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import typer
+
+    from readers.model.reading import Reading
+    from readers.store.store import Store
+    from remoting.connections.batched_reads import Pace
+    from remoting.connections.broker import Broker
+    from remoting.live.store_facts import LiveStore
+    from rmqtx_cli.options.bounds import Bounds
+    from rmqtx_cli.options.engine import EngineOptions
+    from rmqtx_cli.options.live import Live
+    from rmqtx_cli.options.options import CustodyOptions
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.output.views import View
+    from verdicts.audit.timeline import Surroundings
+    from verdicts.model.reading import VerdictReading
+
+#: Hints of groups without producers that are said one by one.
+_GROUPS_SAID_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDoor:
+    """See `Door`. `rate`: at most so many requests for records a second."""
+
+    options: LiveOptions
+    voice: Voice
+    rate: float | None = None
+
+    @property
+    def live(self) -> str:
+        """See `Door`."""
+        return arguments(self.options)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """See `Door`."""
+        from readers.model.tables import LIVE_TRANSACTIONS
+
+        return LIVE_TRANSACTIONS
+
+    def view(self, now_ms: int, *, with_state: bool, with_deadline: bool = False) -> View:
+        """See `Door`."""
+        from rmqtx_cli.output.views import transactions_view
+
+        return transactions_view(
+            now_ms, with_state=with_state, with_store=True, with_producers=True, with_deadline=with_deadline
+        )
+
+    @contextmanager
+    def opened(self, *written: Path | None) -> Iterator[BrokerSource]:  # noqa: ARG002 -- no file of theirs is here
+        """See `Door`. Connections end with the block."""
+        from remoting.live.store_facts import live_store
+
+        with self.looked_up() as source:
+            source.facts.extend(live_store(broker) for broker in source.brokers.brokers)
+            for fact in source.facts:
+                self.voice.note(f"{fact.root}: {fact.describe()}")
+            yield source
+
+    @contextmanager
+    def looked_up(self) -> Iterator[BrokerSource]:
+        """See `Door`. Connections end with the block."""
+        from remoting.connections.batched_reads import Pace
+
+        with open_live(self.options) as live:
+            yield BrokerSource(live, Pace(self.rate), self.live, self.voice)
+
+    @contextmanager
+    def tables(self, *written: Path | None) -> Iterator[BrokerTables]:  # noqa: ARG002
+        """See `Door`. Connections end with the block."""
+        from remoting.connections.batched_reads import Pace
+
+        with open_live(self.options) as live:
+            yield BrokerTables(live, Pace(self.rate), self.voice)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSource:
+    """Live brokers as a command reads them. See `Source`.
+
+    Shape: `facts` are those of each broker, asked before anything else; a question uses them once. There are none where
+           no more is wanted than to look up some transactions.
+    """
+
+    brokers: Live
+    pace: Pace
+    live: str
+    voice: Voice
+    facts: list[LiveStore] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """See `Source`."""
+        return [f"rocketmq://{fact.root}" for fact in self.facts]
+
+    @property
+    def arguments(self) -> str:
+        """See `Source`."""
+        return self.live
+
+    def pending(self, *, at_ms: int | None = None, scan: bool = False) -> VerdictReading:  # noqa: ARG002 -- refused
+        """See `Source`."""
+        from remoting.live.lookups import pending
+
+        live = self.brokers
+        reading = pending(live.brokers, members=live.members, pace=self.pace, facts=self.facts)
+        reading.batches = reading.table().to_batches()
+        return reading
+
+    def show(self, identity: str, *, at_ms: int | None = None, scan: bool = False) -> VerdictReading:  # noqa: ARG002
+        """See `Source`."""
+        from remoting.live.lookups import show
+
+        live = self.brokers
+        return show(live.brokers, identity, members=live.members, pace=self.pace, facts=self.facts, short=True)
+
+    def lookup(self, ids: Sequence[str]) -> VerdictReading:
+        """See `Source`."""
+        from remoting.live.lookups import lookup
+
+        return lookup(self.brokers.brokers, ids, pace=self.pace)
+
+    @contextmanager
+    def audited(
+        self, context: typer.Context, listing: Listing, engine: EngineOptions, custody: CustodyOptions,  # noqa: ARG002
+        at_ms: int | None,  # noqa: ARG002 -- refused
+    ) -> Iterator[VerdictReading]:
+        """See `Source`. All that the half queues hold."""
+        from remoting.live.lookups import audit
+
+        live = self.brokers
+        yield audit(live.brokers, members=live.members, pace=self.pace, facts=self.facts)
+
+    def carry_custody(self, context: typer.Context, listing: Listing) -> None:
+        """See `Source`. What a broker said is not there to be digested again."""
+
+    def surroundings(self) -> Sequence[Surroundings]:
+        """See `Source`."""
+        from remoting.live.surroundings import LiveSurroundings
+
+        return [LiveSurroundings(fact) for fact in self.facts]
+
+    def say_producers(self, rows: pa.Table) -> None:
+        """See `Source`. The hint that explains most hanging: nobody is there to answer the checks."""
+        from remoting.live.half_and_op_tables import groups_without_producer
+
+        groups = groups_without_producer(rows)
+        for group in groups[:_GROUPS_SAID_MAX]:
+            self.voice.note(f"no producer of group {group} is connected: nobody answers the checks")
+        if len(groups) > _GROUPS_SAID_MAX:
+            self.voice.note(f"nor of {len(groups) - _GROUPS_SAID_MAX} more groups")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTables:
+    """The half and op queues of live brokers, read as they are asked for. See `Tables`."""
+
+    live: Live
+    pace: Pace
+    voice: Voice
+
+    def halves(self, bounds: Bounds) -> list[Reading]:
+        """See `Tables`."""
+        from remoting.live.half_and_op_tables import read_halves
+
+        return [read_halves(broker, **asdict(bounds), pace=self.pace) for broker in self._said()]
+
+    def ops(self, bounds: Bounds) -> list[Reading]:
+        """See `Tables`."""
+        from remoting.live.half_and_op_tables import read_ops
+
+        return [read_ops(broker, **asdict(bounds), pace=self.pace) for broker in self._said()]
+
+    def _said(self) -> list[Broker]:
+        for broker in self.live.brokers:
+            self.voice.note(f"{broker.root}: a live broker, asked over the wire")
+        return self.live.brokers
+
+
+def arguments(options: LiveOptions) -> str:
+    """The options that lead to the same brokers again, as a shell takes them."""
+    words = []
+    for name in ("namesrv", "broker", "cluster", "namespace", "credentials", "tls_ca", "tls_cert", "tls_key",
+                 "tls_server_name"):
+        value = getattr(options, name)
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if one is not None:
+                words += [f"--{name.replace('_', '-')}", shlex.quote(str(one))]
+    words += [f"--{name.replace('_', '-')}" for name in ("tls", "tls_insecure") if getattr(options, name)]
+    return " ".join(words).replace("--namesrv", "-n")

@@ -1,0 +1,195 @@
+"""Stores in files as a source of transactions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmqtx_cli.options.options import StoreOptions
+from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_consistency, say_header
+from rmqtx_cli.sources.transaction_tables import DatabaseOptions, with_entries
+from rmqtx_cli.words.say import Voice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import typer
+
+    from readers.model.reading import Reading
+    from readers.store.store import Store
+    from rmqtx_cli.options.bounds import Bounds
+    from rmqtx_cli.options.engine import EngineOptions
+    from rmqtx_cli.options.options import CustodyOptions
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.output.views import View
+    from verdicts.audit.timeline import Surroundings
+    from verdicts.model.reading import VerdictReading
+
+
+@dataclass
+class FileDoor:
+    """See `Door`."""
+
+    paths: Sequence[str]
+    options: StoreOptions
+    database: DatabaseOptions
+    voice: Voice
+    live: None = None
+
+    @functools.cached_property
+    def places(self) -> list[str]:
+        """The places that the paths and patterns name."""
+        from readers.storage.file_systems import expand
+
+        return expand(self.paths)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """See `Door`."""
+        from readers.model.tables import TRANSACTIONS
+
+        return TRANSACTIONS
+
+    def view(self, now_ms: int, *, with_state: bool, with_deadline: bool = False) -> View:
+        """See `Door`."""
+        from rmqtx_cli.output.views import transactions_view
+
+        return transactions_view(
+            now_ms, with_state=with_state, with_store=len(self.places) > 1, with_deadline=with_deadline
+        )
+
+    @contextmanager
+    def opened(self, *written: Path | None) -> Iterator[FileSource]:
+        """See `Door`."""
+        opened = open_stores(self.places, self.options)
+        for file in written:
+            refuse_inside(file, opened.stores)
+        say_header(opened, self.voice)
+        yield FileSource(opened, self.database, self.voice)
+
+    def looked_up(self) -> AbstractContextManager[FileSource]:
+        """See `Door`."""
+        return self.opened()
+
+    @contextmanager
+    def tables(self, *written: Path | None) -> Iterator[FileTables]:
+        """See `Door`. Opened when they are asked for."""
+        yield FileTables(self, written)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """Stores as a command reads them, with what a database table says of their transactions. See `Source`."""
+
+    opened: Opened
+    database: DatabaseOptions
+    voice: Voice
+    live: None = None
+
+    @property
+    def stores(self) -> list[Store]:
+        """See `Source`."""
+        return self.opened.stores
+
+    @property
+    def names(self) -> list[str]:
+        """See `Source`."""
+        return [store.root for store in self.stores]
+
+    @property
+    def arguments(self) -> str:
+        """See `Source`."""
+        return self.opened.arguments
+
+    def pending(self, *, at_ms: int | None = None, scan: bool = False) -> VerdictReading:
+        """See `Source`."""
+        from rmqtx_cli.words.progress import shown
+        from verdicts.audit.lookups import pending
+
+        table = self.database.read(self.stores)
+        with shown("reading", self.voice) as progress:
+            reading = pending(self.stores, self.opened.settings_of, at_ms=at_ms, scan=scan, progress=progress)
+            rows = reading.table()
+        reading.batches = with_entries(rows.to_batches(), table)
+        return reading
+
+    def show(self, identity: str, *, at_ms: int | None = None, scan: bool = False) -> VerdictReading:
+        """See `Source`."""
+        from rmqtx_cli.words.progress import shown
+        from verdicts.audit.lookups import show
+
+        table = self.database.read(self.stores)
+        with shown("searching", self.voice) as progress:
+            reading = show(
+                self.stores, self.opened.settings_of, identity, at_ms=at_ms, scan=scan, short=True, progress=progress
+            )
+        reading.batches = with_entries(reading.batches, table)
+        return reading
+
+    def lookup(self, ids: Sequence[str]) -> VerdictReading:
+        """See `Source`."""
+        from verdicts.audit.lookups import lookup
+
+        return lookup(self.stores, self.opened.settings_of, ids)
+
+    @contextmanager
+    def audited(
+        self, context: typer.Context, listing: Listing, engine: EngineOptions, custody: CustodyOptions,
+        at_ms: int | None,
+    ) -> Iterator[VerdictReading]:
+        """See `Source`."""
+        from rmqtx_cli.sources.engines import chosen_engine
+        from rmqtx_cli.sources.provenance import take_custody
+        from rmqtx_cli.words.progress import shown
+
+        with chosen_engine(engine, self.stores, self.voice) as given, shown("auditing", self.voice) as progress:
+            take_custody(context, listing, given, self.stores, hash_all=custody.hash_all, voice=self.voice)
+            table = self.database.read(self.stores, given)
+            reading = given.audit(self.stores, self.opened.settings_of, at_ms=at_ms, progress=progress)
+            reading.batches = with_entries(reading.batches, table)
+            yield reading
+
+    def carry_custody(self, context: typer.Context, listing: Listing) -> None:
+        """See `Source`."""
+        from rmqtx_cli.sources.provenance import carry_custody
+
+        carry_custody(context, listing, self.stores)
+
+    def surroundings(self) -> Sequence[Surroundings]:
+        """See `Source`."""
+        from verdicts.audit.timeline import StoreSurroundings
+
+        return [StoreSurroundings(one) for one in self.stores]
+
+    def say_producers(self, rows: pa.Table) -> None:
+        """See `Source`. Files do not know who is connected."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileTables:
+    """The half and op queues of stores. See `Tables`."""
+
+    door: FileDoor
+    written: tuple[Path | None, ...]
+
+    def halves(self, bounds: Bounds) -> list[Reading]:
+        """See `Tables`."""
+        from readers.log.half_and_op_tables import scan_halves
+
+        return [scan_halves(store, **asdict(bounds)) for store in self._opened()]
+
+    def ops(self, bounds: Bounds) -> list[Reading]:
+        """See `Tables`."""
+        from readers.log.half_and_op_tables import scan_ops
+
+        return [scan_ops(store, **asdict(bounds)) for store in self._opened()]
+
+    def _opened(self) -> list[Store]:
+        stores = open_stores(self.door.places, self.door.options).stores
+        for file in self.written:
+            refuse_inside(file, stores)
+        say_consistency(stores, self.door.voice)
+        return stores

@@ -1,0 +1,56 @@
+"""Decisions on records outside the half topic: which op marks they can explain, and which were left out by right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from tests.forge.stores import opened, settings_of
+from tests.representatives import each_store
+from tests.verdicts.truth import audited
+from verdicts.ends.foreign_decisions import unexplained_numbers
+from verdicts.evidence.indexed_lookup import DerivedFiles
+from verdicts.evidence.store_facts import store_facts
+from verdicts.model.verdict_inputs import ForeignDecision, StoreView
+from verdicts.model.witnesses import Witnesses
+from verdicts.transactions.judge import judge
+
+
+def looked_up(name: str) -> tuple[Witnesses, StoreView]:
+    """All transactions of a store by its index, and what is known of it."""
+    store = opened(name)
+    facts = store_facts(store, settings_of(name))
+    with DerivedFiles(facts) as files:
+        found = files.transactions_of([row["transaction_id"] for row in audited(name)])
+        kept = files.witnesses({identity: topic for one in found.values() for identity, topic in one.items()})
+    return kept, facts.view(None)
+
+
+def judged(kept: Witnesses, view: StoreView, others: list[ForeignDecision]) -> pa.Table:
+    return judge(kept, {view.store: replace(view, foreign_decisions=(*view.foreign_decisions, *others))})
+
+
+def right_before(mark: dict[str, int], store: str) -> ForeignDecision:
+    """A decision on some record with the number that a mark names, in the very place that would explain the mark."""
+    return ForeignDecision(
+        store, mark["queue_id"], mark["half_queue_offset"], mark["commit_log_offset"] - 1, mark["store_time_ms"]
+    )
+
+
+@pytest.mark.parametrize("name", each_store(["common-5.3.3", "masked-4.9.7", "masked-5.3.3"]))
+def test_no_decision_on_another_record_turns_what_a_final_explains(name: str) -> None:
+    """So they need not be looked for; those on other marks do turn verdicts."""
+    kept, view = looked_up(name)
+    asked = pa.array(unexplained_numbers(kept), pa.int64())
+    is_asked = pc.is_in(kept.marks["half_queue_offset"], value_set=asked)
+    explained, others = (
+        [right_before(mark, view.store) for mark in kept.marks.filter(chosen).to_pylist()]
+        for chosen in (pc.invert(is_asked), is_asked)
+    )
+    assert explained
+    assert others
+    assert judged(kept, view, explained).equals(judged(kept, view, []))
+    assert not judged(kept, view, others).equals(judged(kept, view, []))
