@@ -74,8 +74,9 @@ types: $(INSTALLED) ## mypy --strict
 	@$(BIN)/mypy
 
 .PHONY: contracts
-contracts: $(INSTALLED) ## which package may import which
+contracts: $(INSTALLED) ## which package and which folder may import which, and that each stands in a contract
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q tests/test_contracts.py
 
 .PHONY: man
 man: $(INSTALLED) ## write the manual pages, docs/tables.md, docs/paths.md and the diagrams of docs/formats again, from the commands and the declarations

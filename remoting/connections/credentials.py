@@ -5,10 +5,10 @@ Never from an argument, which every user of the machine can read. No message her
 
 from __future__ import annotations
 
-import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from readers.model.errors import BadRequest, BadText, UnreadableFile
 from remoting.protocol.settings import Credentials
@@ -16,7 +16,7 @@ from remoting.protocol.settings import Credentials
 ACCESS_KEY, SECRET_KEY, SECURITY_TOKEN = "RMQTX_ACCESS_KEY", "RMQTX_SECRET_KEY", "RMQTX_SECURITY_TOKEN"
 
 _WANTED = ("accessKey", "secretKey", "securityToken")
-_LINE = re.compile(r"([A-Za-z][A-Za-z0-9_]*)\s*:(?:\s+(.*))?")
+_ADVICE = "only flat lines NAME: VALUE are, the value plain or in quotes"
 _FILE_BYTES_MAX = 1 << 16
 
 
@@ -37,7 +37,7 @@ def from_environment(environment: Mapping[str, str]) -> Credentials | None:
 def from_file(path: Path) -> Credentials:
     """The credentials in a file: lines `accessKey: ...` and `secretKey: ...`, as mqadmin's tools.yml has them.
 
-    Raises: UnreadableFile, BadText (the flat form of YAML is understood, nothing else of it).
+    Raises: UnreadableFile, BadText (of YAML one mapping of names to values of one line is understood).
     """
     try:
         with path.open("rb") as stream:
@@ -68,35 +68,35 @@ def is_readable_by_others(path: Path) -> bool:
 
 
 def _values(text: str, path: Path) -> dict[str, str]:
-    """Name → value of each line; other names than those wanted are left out."""
+    """Name → value; other names than those wanted are left out."""
+    import yaml
+
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:  # its own text shows what stands there
+        raise _not_understood(error.context_mark or error.problem_mark, path) from None
+    except (yaml.YAMLError, RecursionError):
+        raise BadText("the credentials are no YAML", file=path, advice=_ADVICE) from None
+    if root is None:
+        return {}
+    if not isinstance(root, yaml.MappingNode):
+        raise _not_understood(root.start_mark, path)
     found: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#") or line.rstrip() in ("---", "..."):
-            continue
-        match = _LINE.fullmatch(line.rstrip())
-        value = None if match is None else _scalar(match[2] or "")
-        if match is None or value is None:
-            raise BadText(
-                f"line {number} of the credentials is not understood", file=path,
-                advice="only flat lines NAME: VALUE are, the value plain or in quotes",
-            )
-        if match[1] in found:
-            raise BadText(f"line {number} of the credentials says {match[1]} again", file=path)
-        if match[1] in _WANTED:
-            found[match[1]] = value
+    for name, value in root.value:
+        if not isinstance(name, yaml.ScalarNode):
+            raise _not_understood(name.start_mark, path)
+        if name.value in found:
+            raise BadText(f"line {_line(name.start_mark)} of the credentials says {name.value} again", file=path)
+        if not isinstance(value, yaml.ScalarNode) or "\n" in value.value:
+            raise _not_understood(value.start_mark, path)
+        if name.value in _WANTED:
+            found[name.value] = value.value
     return found
 
 
-def _scalar(text: str) -> str | None:
-    """A value of one line, plain or in quotes; None for anything that YAML would read as something else."""
-    text = text.strip()
-    if text[:1] in ("'", '"'):
-        quote = text[0]
-        match = re.fullmatch(rf"{quote}((?:[^{quote}\\]|(?:''))*){quote}(?:\s+#.*)?", text)
-        if match is None:  # an escape, or no end
-            return None
-        return match[1].replace("''", "'") if quote == "'" else match[1]
-    text = re.sub(r"(?:^|\s+)#.*", "", text)
-    if text[:1] in tuple("[]{}&*!|>%@`,") or re.match(r"[-?:](\s|$)", text) or ": " in text:
-        return None
-    return text
+def _line(mark: Any) -> int:
+    return int(mark.line) + 1
+
+
+def _not_understood(mark: Any, path: Path) -> BadText:
+    return BadText(f"line {_line(mark)} of the credentials is not understood", file=path, advice=_ADVICE)

@@ -5,6 +5,8 @@ Each takes the situation as it is now and what is wished.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from readers.log.record_layout import COMPRESSED
 from readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, RESUME_BREAKS_COMPRESSED, RESUME_REQUEST, dotted
 from repairs.acts.request import Wish
@@ -224,12 +226,24 @@ def producer_connected(situation: Situation, wish: Wish) -> Found:
     producers = situation.around.producers
     if not producers or wish.action in ("resume", "close"):
         return None
-    shown = ", ".join(producers[:3]) + (f" and {len(producers) - 3} more" if len(producers) > 3 else "")
     return (
-        f"a producer of group {situation.group} is connected ({shown}): its own decision may follow this one, and "
-        "nothing can undo a second delivery",
+        f"a producer of group {situation.group} is connected ({_few(producers)}): its own decision may follow this "
+        "one, and nothing can undo a second delivery",
         "stop it first, or let it answer the check (one that has not sent yet is not even listed)",
     )
+
+
+def members_that_answer(group: str, members: Sequence[str]) -> tuple[str, str]:
+    """The same for a stand-in, whose answers would cross those of a group's own members."""
+    return (
+        f"group {group} has members of its own ({_few(members)}), which answer checks, and nothing can undo a second "
+        "decision",
+        "stop them first, or let them answer",
+    )
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def decision_in_flight(situation: Situation, wish: Wish) -> Found:
@@ -261,6 +275,11 @@ def another_rmqtx(situation: Situation, _: Wish) -> Found:
             "make sure that nobody else does",
         )
     return None
+
+
+def rivals_that_answer(group: str, rivals: Sequence[str]) -> tuple[str, str]:
+    """The same for a stand-in."""
+    return f"another rmqtx acts on group {group} ({_few(rivals)})", "wait until it has ended"
 
 
 def immunity(situation: Situation, wish: Wish) -> Found:

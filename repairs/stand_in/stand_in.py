@@ -19,6 +19,7 @@ from remoting.protocol.answers import Answer
 from remoting.protocol.codes import COMMIT, ROLLBACK
 from remoting.protocol.errors import RemotingError, Unreachable
 from repairs.acts.group_watch import GroupWatch, Others
+from repairs.acts.guard_rules import members_that_answer, rivals_that_answer
 from repairs.acts.guards import Refusal, refusals
 from repairs.acts.request import Wish
 from repairs.acts.situation import NamedRecord, Situation
@@ -68,6 +69,14 @@ class StandInConduct:
     plan: Mapping[str, Any] | None = None
     prove_ms: int = 30_000
     max_per_second: float | None = None
+
+    def refusal_of(self, others: Others) -> Refusal | None:
+        """Why nothing is answered while others belong to the group; None where none does, or it was overridden."""
+        if others.members and PRODUCER_CONNECTED not in self.overrides:
+            return Refusal(PRODUCER_CONNECTED, *members_that_answer(self.group, others.members))
+        if others.rivals and ANOTHER_RMQTX not in self.overrides:
+            return Refusal(ANOTHER_RMQTX, *rivals_that_answer(self.group, others.rivals))
+        return None
 
 
 class StandIn:
@@ -185,12 +194,10 @@ class StandIn:
                 self._held[check.transaction_id] = check
 
     def _is_stopped(self, others: Others) -> bool:
-        refused = (others.members and PRODUCER_CONNECTED not in self.conduct.overrides) or (
-            others.rivals and ANOTHER_RMQTX not in self.conduct.overrides
-        )
+        refused = self.conduct.refusal_of(others) is not None
         if refused:
             self.stopped_by = others
-        return bool(refused)
+        return refused
 
     # -- answering ------------------------------------------------------------------------------------------------
 

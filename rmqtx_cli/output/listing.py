@@ -202,17 +202,17 @@ class Listing:
         if self.rows_count < self.found_count:
             self.voice.note(f"{self.rows_count} of {count(self.found_count, noun)} listed (--limit)")
 
-    def conclude(self, reading: Reading) -> int:
+    def conclude(self, reading: Reading, *, has_undecidable: bool = False) -> int:
         """Say what was wrong; gives the exit status.
 
-        Findings of severity error mean that evidence is missing or damaged.
+        Findings of severity error mean that evidence is missing or damaged; so does a transaction that is UNDECIDABLE.
         """
         from readers.model.reading import NoteKind
 
         for note in dict.fromkeys(reading.notes):
             (self.voice.note if note.kind is NoteKind.WHY else self.voice.detail)(note.text)
         self.voice.findings(reading.findings)
-        if any(finding.kind.severity == "error" for finding in reading.findings):
+        if has_undecidable or any(finding.kind.severity == "error" for finding in reading.findings):
             return exit_status.INCOMPLETE
         return exit_status.FINDINGS if self.has_failed else exit_status.DONE
 

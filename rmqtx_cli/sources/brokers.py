@@ -65,14 +65,21 @@ class BrokerDoor:
     @contextmanager
     def opened(self, *written: Path | None) -> Iterator[BrokerSource]:  # noqa: ARG002 -- no file of theirs is here
         """See `Door`. Connections end with the block."""
-        from remoting.connections.batched_reads import Pace
         from remoting.live.store_facts import live_store
 
-        with open_live(self.options) as live:
-            facts = [live_store(broker) for broker in live.brokers]
-            for fact in facts:
+        with self.looked_up() as source:
+            source.facts.extend(live_store(broker) for broker in source.brokers.brokers)
+            for fact in source.facts:
                 self.voice.note(f"{fact.root}: {fact.describe()}")
-            yield BrokerSource(live, facts, Pace(self.rate), self.live, self.voice)
+            yield source
+
+    @contextmanager
+    def looked_up(self) -> Iterator[BrokerSource]:
+        """See `Door`. Connections end with the block."""
+        from remoting.connections.batched_reads import Pace
+
+        with open_live(self.options) as live:
+            yield BrokerSource(live, Pace(self.rate), self.live, self.voice)
 
     @contextmanager
     def tables(self, *written: Path | None) -> Iterator[BrokerTables]:  # noqa: ARG002
@@ -87,14 +94,15 @@ class BrokerDoor:
 class BrokerSource:
     """Live brokers as a command reads them. See `Source`.
 
-    Shape: `facts` are those of each broker, asked before anything else; a question uses them once.
+    Shape: `facts` are those of each broker, asked before anything else; a question uses them once. There are none where
+           no more is wanted than to look up some transactions.
     """
 
     brokers: Live
-    facts: list[LiveStore]
     pace: Pace
     live: str
     voice: Voice
+    facts: list[LiveStore] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
 
     @property

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqtx_cli.options.options import StoreOptions
-from rmqtx_cli.sources.opening import Opened, consistency, open_stores, refuse_inside, say_header
+from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_consistency, say_header
 from rmqtx_cli.sources.transaction_tables import DatabaseOptions, with_entries
 from rmqtx_cli.words.say import Voice
 
@@ -28,21 +29,22 @@ if TYPE_CHECKING:
     from verdicts.model.reading import VerdictReading
 
 
-@dataclass(slots=True)
+@dataclass
 class FileDoor:
-    """See `Door`. `places` are those that the paths and patterns name."""
+    """See `Door`."""
 
     paths: Sequence[str]
     options: StoreOptions
     database: DatabaseOptions
     voice: Voice
-    places: list[str] = field(init=False)
-    live: None = field(init=False, default=None)
+    live: None = None
 
-    def __post_init__(self) -> None:
+    @functools.cached_property
+    def places(self) -> list[str]:
+        """The places that the paths and patterns name."""
         from readers.storage.file_systems import expand
 
-        self.places = expand(self.paths)
+        return expand(self.paths)
 
     @property
     def schema(self) -> pa.Schema:
@@ -67,6 +69,10 @@ class FileDoor:
             refuse_inside(file, opened.stores)
         say_header(opened, self.voice)
         yield FileSource(opened, self.database, self.voice)
+
+    def looked_up(self) -> AbstractContextManager[FileSource]:
+        """See `Door`."""
+        return self.opened()
 
     @contextmanager
     def tables(self, *written: Path | None) -> Iterator[FileTables]:
@@ -185,6 +191,5 @@ class FileTables:
         stores = open_stores(self.door.places, self.door.options).stores
         for file in self.written:
             refuse_inside(file, stores)
-        for store in stores:
-            self.door.voice.note(f"{store.root}: {consistency(store)}")
+        say_consistency(stores, self.door.voice)
         return stores

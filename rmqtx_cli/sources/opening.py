@@ -84,6 +84,12 @@ def consistency(store: Store) -> str:
     return "stopped cleanly" if store.commit_log else "there is no commit log, so no transaction can be seen"
 
 
+def say_consistency(stores: Sequence[Store], voice: say.Voice) -> None:
+    """One line per store, for what asks no broker's settings."""
+    for store in stores:
+        voice.note(f"{store.root}: {consistency(store)}")
+
+
 def say_header(opened: Opened, voice: say.Voice) -> None:
     """One line per store: how consistent the reading is, and which settings of the broker it supposes."""
     for store in opened.stores:

@@ -107,6 +107,9 @@ class Door(Protocol):
         Raises: BadRequest, NotAStore, UnreadableFile; Unreachable, NoAnswer, Refused.
         """
 
+    def looked_up(self) -> AbstractContextManager[Source]:
+        """What is opened only to look up some transactions. Raises: the same."""
+
     def tables(self, *written: Path | None) -> AbstractContextManager[Tables]:
         """Their queues. Raises: the same."""
 

@@ -119,16 +119,16 @@ def command(
         if dry_run:
             _write(listing, tasks)
             _say_proposal(tasks, group, words, voice)
-            return _refused(others, overrides, group)
+            return _refused(others, conduct)
         _show(tasks, group, words, voice)
-        if (status := _refused(others, overrides, group)) != exit_status.DONE:
+        if (status := _refused(others, conduct)) != exit_status.DONE:
             return status
         if not yes and not _agreed(group, given, tasks):
             voice.note("nothing was done")
             return exit_status.DONE
         desk.answer(for_ms, until_done=until_done)
         _write(listing, list(desk.stand_in.tasks.values()))
-    return _conclude(desk.stand_in, group, voice, is_bounded=until_done)
+    return _conclude(desk.stand_in, voice, is_bounded=until_done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,29 +218,17 @@ def _bearing(live: Live, key: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _refused(others: Others, overrides: tuple[str, ...], group: str) -> int:
+def _refused(others: Others, conduct: StandInConduct) -> int:
     """Say that others are connected; gives the exit status."""
-    from repairs.stand_in.stand_in import ANOTHER_RMQTX, PRODUCER_CONNECTED
-
     if others.unknown is not None:
-        say.error(f"evidence-incomplete: whether group {group} has members of its own is not known: {others.unknown}")
+        whether = f"whether group {conduct.group} has members of its own is not known"
+        say.error(f"evidence-incomplete: {whether}: {others.unknown}")
         return exit_status.UNREACHABLE
-    if others.members and PRODUCER_CONNECTED not in overrides:
-        say.error(
-            f"producer-connected: group {group} has members of its own ({_few(others.members)}), which answer checks, "
-            "and nothing can undo a second decision - stop them first, or let them answer"
-        )
-        return exit_status.REFUSED_BY_GUARD
-    if others.rivals and ANOTHER_RMQTX not in overrides:
-        say.error(
-            f"another-rmqtx: another rmqtx acts on group {group} ({_few(others.rivals)}) - wait until it has ended"
-        )
-        return exit_status.REFUSED_BY_GUARD
-    return exit_status.DONE
-
-
-def _few(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    refusal = conduct.refusal_of(others)
+    if refusal is None:
+        return exit_status.DONE
+    say.error(str(refusal))
+    return exit_status.REFUSED_BY_GUARD
 
 
 def _show(tasks: list[Task], group: str, words: Words, voice: Voice) -> None:
@@ -322,7 +310,7 @@ def _write(listing: Listing, tasks: list[Task]) -> None:
     listing.write(iter(answers_table(tasks).to_batches()))
 
 
-def _conclude(stand_in: StandIn, group: str, voice: Voice, *, is_bounded: bool) -> int:
+def _conclude(stand_in: StandIn, voice: Voice, *, is_bounded: bool) -> int:
     """The summary, and the exit status."""
     tasks = list(stand_in.tasks.values())
     outcomes = Counter(task.outcome for task in tasks if task.outcome is not None)
@@ -334,7 +322,7 @@ def _conclude(stand_in: StandIn, group: str, voice: Voice, *, is_bounded: bool) 
     if stand_in.strangers_count:
         voice.note(f"{count(stand_in.strangers_count, 'check')} of others got no answer: the broker goes on asking")
     if stand_in.stopped_by is not None:
-        return _refused(stand_in.stopped_by, stand_in.conduct.overrides, group)
+        return _refused(stand_in.stopped_by, stand_in.conduct)
     if outcomes["unknown"]:
         return exit_status.UNKNOWN_OUTCOME
     bad = outcomes["refused_by_guard"] + outcomes["refused_by_broker"] + outcomes["not_sent"] + outcomes["contradicted"]

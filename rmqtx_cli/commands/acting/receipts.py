@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,10 +34,12 @@ from rmqtx_cli.words.times import asked_time_ms
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from readers.model.reading import Reading
     from repairs.receipts.receipts import Receipt
     from repairs.receipts.recheck import Standing
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
+    from rmqtx_cli.sources.source import Door, Source
 
 NAME = "receipts"
 SHORT = "what was done to transactions, by whom and why, and whether it still stands"
@@ -108,16 +110,20 @@ class RecheckOptions:
     record: RecordOption = False
     store: StoreOption = None
 
-    def check(self, live: LiveOptions) -> None:
-        """Refuse what contradicts itself.
+    def door(self, live: LiveOptions, files: StoreOptions, voice: Voice) -> Door | None:
+        """Where transactions are looked at again; None where that is not asked.
 
-        Raises: BadRequest.
+        Raises: BadRequest for what contradicts itself.
         """
+        from rmqtx_cli.sources.source import chosen_door
+
         if self.recheck:
-            live.instead_of(self.store or (), "rmqtx receipts --recheck -n HOST:PORT, or --store STORE")
-        elif self.record or self.store or live.is_explicit:
+            advice = "rmqtx receipts --recheck -n HOST:PORT, or --store STORE"
+            return chosen_door(self.store or (), live, files if self.store else StoreOptions(), voice, advice)
+        if self.record or self.store or live.is_explicit:
             given = "--record" if self.record else "--store" if self.store else "-n or --broker"
             raise BadRequest(f"{given} is for --recheck", advice="without it only the journal is read")
+        return None
 
 
 @with_option_groups
@@ -146,7 +152,7 @@ def command(
     from repairs.receipts.recheck import write_down
     from rmqtx_cli.output.listing import Listing
 
-    again.check(live)
+    door = again.door(live, StoreOptions(None, broker_conf, broker_version), voice)
     chosen = asked.chosen(voice)
     schema = _rechecked_schema() if again.recheck else RECEIPTS
     listing = Listing(schema, view(with_standing=again.recheck), output, where, fail_on, limit, voice)
@@ -159,9 +165,8 @@ def command(
         )
     reading = Reading(schema, [], findings=found.findings)
     standings: dict[str, Standing] = {}
-    if again.recheck:
-        files = StoreOptions(None, broker_conf, broker_version)
-        standings = _standings(receipts, live, again.store or [], files, reading, voice)
+    if door is not None:
+        standings = _standings(receipts, door, reading, voice)
         if again.record:
             for receipt in receipts:
                 write_down(book, receipt, standings[receipt.receipt_id])
@@ -233,58 +238,36 @@ class _Chosen:
 # -- looking again ----------------------------------------------------------------------------------------------------
 
 
-def _standings(
-    receipts: list[Receipt], live: LiveOptions, stores: list[str], files: StoreOptions, reading: Any, voice: Voice
-) -> dict[str, Standing]:
+def _standings(receipts: list[Receipt], door: Door, reading: Reading, voice: Voice) -> dict[str, Standing]:
+    """What each transaction says of its receipt now; findings go into `reading`."""
     from repairs.receipts.recheck import rechecked
     from rmqtx_cli.words.progress import shown
 
     if not receipts:
         return {}
-    with shown("looking again", voice):
-        if stores:
-            look, cursors = _in_files(stores, files, reading, voice)
-            return {receipt.receipt_id: standing for receipt, standing in rechecked(receipts, look, cursors)}
-        from remoting.live.lookups import lookup
-        from rmqtx_cli.options.live import open_live
+    with shown("looking again", voice), door.looked_up() as source:
+        def look(ids: list[str]) -> Iterable[Mapping[str, Any]]:
+            found = source.lookup(ids)
+            rows: list[Mapping[str, Any]] = found.table().to_pylist()
+            reading.findings.extend(found.findings)
+            return rows
 
-        with open_live(live) as brokers:
-            def at_brokers(ids: list[str]) -> Iterable[Mapping[str, Any]]:
-                found = lookup(brokers.brokers, ids)
-                rows: list[Mapping[str, Any]] = found.table().to_pylist()
-                reading.findings.extend(found.findings)
-                return rows
-
-            return {receipt.receipt_id: standing for receipt, standing in rechecked(receipts, at_brokers)}
+        again = rechecked(receipts, look, lambda: _cursors(source))
+        return {receipt.receipt_id: standing for receipt, standing in again}
 
 
-def _in_files(
-    paths: list[str], files: StoreOptions, reading: Any, voice: Voice
-) -> tuple[Callable[[list[str]], Iterable[Mapping[str, Any]]], Callable[[], Mapping[str, int] | None]]:
+def _cursors(source: Source) -> Mapping[str, int] | None:
+    """Where the check stands, where it is known: in the files of one store."""
     from readers.cursors.cursors import check_cursors
     from readers.store.store import HALF_TOPIC, OP_TOPIC
-    from rmqtx_cli.sources.opening import open_stores, say_header
-    from verdicts.audit.lookups import lookup
 
-    opened = open_stores(paths, files)
-    say_header(opened, voice)
-
-    def look(ids: list[str]) -> Iterable[Mapping[str, Any]]:
-        found = lookup(opened.stores, opened.settings_of, ids)
-        rows: list[Mapping[str, Any]] = found.table().to_pylist()
-        reading.findings.extend(found.findings)
-        return rows
-
-    def cursors() -> Mapping[str, int] | None:
-        if len(opened.stores) != 1:
-            return None
-        known = check_cursors(opened.stores[0])
-        if known.half is None or known.op is None:
-            return None
-        found = ((HALF_TOPIC, known.half.get(0)), (OP_TOPIC, known.op.get(0)))
-        return {topic: cursor for topic, cursor in found if cursor is not None}
-
-    return look, cursors
+    if len(source.stores) != 1:
+        return None
+    known = check_cursors(source.stores[0])
+    if known.half is None or known.op is None:
+        return None
+    found = ((HALF_TOPIC, known.half.get(0)), (OP_TOPIC, known.op.get(0)))
+    return {topic: cursor for topic, cursor in found if cursor is not None}
 
 
 def _say_standings(standings: dict[str, Standing], voice: Voice) -> None:

@@ -144,13 +144,12 @@ def list_rows(
     `named` the same by option: a column and the name that stands there. `topic`: of `--topic`, where `read` chooses.
     `adapt`: changes each batch into one of `schema`. `extra`: columns that a table shows beside its usual ones.
     """
-    from rmqtx_cli.sources.opening import consistency, open_stores, refuse_inside
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
 
     rows = _rows_of(asked, table, conditions, named, schema, extra)
     stores = open_stores(asked.stores, asked.files).stores
     refuse_inside(asked.output.output, stores)
-    for store in stores:
-        asked.voice.note(f"{store.root}: {consistency(store)}")
+    say_consistency(stores, asked.voice)
     readings = [read(store, rows.columns) for store in stores]
     return rows.listed(readings, adapt, topic, [name for store in stores for name in store.topics()] if topic else ())
 

@@ -25,7 +25,6 @@ from rmqtx_cli.options.options import (
     WhereOption,
 )
 from rmqtx_cli.sources.source import SourceOptions
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.times import asked_time_ms
@@ -137,8 +136,6 @@ def command(
     with door.opened(output.output) as opened, opened.audited(context, listing, engine, custody, at_ms) as reading:
         status = audit.written(reading, opened)
     audit.say_rest(opened)
-    if audit.counted.states["UNDECIDABLE"] and status in (exit_status.DONE, exit_status.FINDINGS):
-        return exit_status.INCOMPLETE
     return status
 
 
@@ -229,7 +226,7 @@ class _Audit:
         self.listing.write(batches, to_the_end=True, answer=answer)
         self.listing.say_limit("row" if self._instead else "transaction")
         self._met.extend(reading.findings)
-        return self.listing.conclude(reading)
+        return self.listing.conclude(reading, has_undecidable=self.counted.states["UNDECIDABLE"] > 0)
 
     @property
     def _instead(self) -> bool:

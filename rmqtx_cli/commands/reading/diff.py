@@ -164,9 +164,7 @@ def command(
         else:
             listing.write(rows, to_the_end=True, answer=counted.lines)
             listing.say_limit("difference")
-    status = listing.conclude(reading)
-    if counted.undecidable_count and status in (exit_status.DONE, exit_status.FINDINGS):
-        return exit_status.INCOMPLETE
+    status = listing.conclude(reading, has_undecidable=counted.undecidable_count > 0)
     has_some = is_withheld or listing.rows_count > 0
     return exit_status.FINDINGS if exit_code and has_some and status == exit_status.DONE else status
 

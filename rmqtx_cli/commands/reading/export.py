@@ -24,7 +24,6 @@ from rmqtx_cli.options.options import (
     VoiceOptions,
 )
 from rmqtx_cli.options.row_options import HAS_TIMESTAMPS, IS_SAFE
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, size
 
@@ -172,18 +171,16 @@ def command(
         written = _Counted()
         _write(written.watching(reading), listing if listed else None)
     voice.note(f"{to}: {written.line()}")
-    status = listing.conclude(reading)
-    return exit_status.INCOMPLETE if undecidable.total() and status == exit_status.DONE else status
+    return listing.conclude(reading, has_undecidable=bool(undecidable.total()))
 
 
 def _say_stores(table: Table, opened: Opened, voice: Voice) -> None:
-    from rmqtx_cli.sources.opening import consistency, say_header
+    from rmqtx_cli.sources.opening import say_consistency, say_header
 
     if table is Table.TRANSACTIONS:
         say_header(opened, voice)
-        return
-    for one in opened.stores:
-        voice.note(f"{one.root}: {consistency(one)}")
+    else:
+        say_consistency(opened.stores, voice)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,6 @@ from rmqtx_cli.options.options import (
     VoiceOptions,
     WhereOption,
 )
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, stored_text
 from rmqtx_cli.words.times import asked_time_ms
@@ -203,10 +202,7 @@ def command(
     following = None if at_ms is not None else counted.next_line(wanted.plan)
     if following is not None:
         voice.note(following)
-    status = listing.conclude(reading)
-    if counted.undecidable_count and status in (exit_status.DONE, exit_status.FINDINGS):
-        return exit_status.INCOMPLETE
-    return status
+    return listing.conclude(reading, has_undecidable=counted.undecidable_count > 0)
 
 
 def _for_ledger(options: EngineOptions, question: Question) -> EngineOptions:

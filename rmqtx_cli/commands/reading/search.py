@@ -142,7 +142,7 @@ def command(
     from readers.jobs.search import Search
     from readers.storage.file_systems import expand
     from rmqtx_cli.sources.engines import chosen_engine
-    from rmqtx_cli.sources.opening import consistency, open_stores, refuse_inside
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
     from rmqtx_cli.sources.provenance import take_custody
     from rmqtx_cli.words.progress import shown
 
@@ -155,8 +155,7 @@ def command(
     listing = Listing(found.schema, found.view, output, where, fail_on, limit, voice, custody.with_meta)
     opened = open_stores(places, StoreOptions(commit_log))
     refuse_inside(output.output, opened.stores)
-    for one in opened.stores:
-        voice.note(f"{one.root}: {consistency(one)}")
+    say_consistency(opened.stores, voice)
     with chosen_engine(engine, opened.stores, voice) as given, shown("searching", voice) as progress:
         take_custody(context, listing, given, opened.stores, hash_all=custody.hash_all, voice=voice)
         reading = given.run_job(

@@ -21,7 +21,6 @@ from rmqtx_cli.options.options import (
 )
 from rmqtx_cli.output.pager import NoPagerOption
 from rmqtx_cli.sources.source import SourceOptions
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import stored_text
 from rmqtx_cli.words.times import asked_time_ms
@@ -120,7 +119,4 @@ class _Page:
             if len(found) > 1:
                 self.voice.note(f"{len(found)} transactions have this name: show one of them by its transaction id")
             listing.write(iter(table.to_batches()))
-        status = listing.conclude(reading)
-        if status == exit_status.DONE and any(row["state"] == "UNDECIDABLE" for row in found):
-            return exit_status.INCOMPLETE
-        return status
+        return listing.conclude(reading, has_undecidable=any(row["state"] == "UNDECIDABLE" for row in found))

@@ -130,7 +130,7 @@ def command(
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import VIEWS, View
     from rmqtx_cli.sources.engines import chosen_engine
-    from rmqtx_cli.sources.opening import consistency, open_stores, refuse_inside
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
     from rmqtx_cli.sources.provenance import take_custody
     from rmqtx_cli.words.progress import shown
     from verdicts.verify.verify import NOT_LOOKED_AT
@@ -143,8 +143,7 @@ def command(
     opened = open_stores(store, StoreOptions(files.commit_log))
     refuse_inside(output.output, opened.stores)
     state = _state_file(depth, opened.stores)
-    for one in opened.stores:
-        voice.note(f"{one.root}: {consistency(one)}")
+    say_consistency(opened.stores, voice)
     counted = _Counted()
     with chosen_engine(engine, opened.stores, voice) as given, shown("verifying", voice) as progress:
         take_custody(context, listing, given, opened.stores, hash_all=custody.hash_all, voice=voice)
