@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -217,17 +217,7 @@ def _audit(
         scan = functools.partial(_scan_split, _Scan(count, directory, at_ms, fast))
         with Workers(1 if is_small else workers) as pool:
             spool = Spool(count, directory)
-            parts: list[_SetAside] = []
-            done = 0
-            for part in pool.run(scan, plan):
-                parts.append(part)
-                done += part.scanned.decoded_bytes
-                if progress is not None:
-                    progress(min(done, total), total)
-            if progress is not None:
-                progress(total, total)  # what no record explains was read too
-            kept = {id(part) for part in without_stale([part.scanned for part in parts])}
-            parts = [part for part in parts if id(part.scanned) in kept]
+            parts = _set_aside(pool.run(scan, plan), total, progress)
             for part in parts:
                 spool.merge(part.spool)
             ties: list[tuple[str, str]] = []
@@ -246,10 +236,30 @@ def _audit(
                 yield from _judge_partition(tasks[0])
             else:
                 for path in pool.run(_judge_to_file, tasks):
-                    with pa.memory_map(str(path)) as file:
-                        verdicts = pa.ipc.open_file(file)
-                        yield from (verdicts.get_batch(i) for i in range(verdicts.num_record_batches))
-                    path.unlink()
+                    yield from _taken(path)
+
+
+def _set_aside(found: Iterable[_SetAside], total_bytes: int, progress: Progress | None) -> list[_SetAside]:
+    """What all splits gave, but for those that hold what a recovery once cut off; tells how far it came."""
+    parts: list[_SetAside] = []
+    done = 0
+    for part in found:
+        parts.append(part)
+        done += part.scanned.decoded_bytes
+        if progress is not None:
+            progress(min(done, total_bytes), total_bytes)
+    if progress is not None:
+        progress(total_bytes, total_bytes)  # what no record explains was read too
+    kept = {id(part) for part in without_stale([part.scanned for part in parts])}
+    return [part for part in parts if id(part.scanned) in kept]
+
+
+def _taken(path: Path) -> Iterator[pa.RecordBatch]:
+    """The verdicts in a file, which is gone then."""
+    with pa.memory_map(str(path)) as file:
+        verdicts = pa.ipc.open_file(file)
+        yield from (verdicts.get_batch(i) for i in range(verdicts.num_record_batches))
+    path.unlink()
 
 
 def tied_partitions(ties: list[tuple[str, str]], partitions_count: int) -> list[tuple[int, ...]]:
