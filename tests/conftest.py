@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,15 +44,35 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 MODULES_WITH_A_MOMENT = (
     "verdicts.audit.local_audit", "verdicts.audit.lookups", "verdicts.evidence.store_facts", "spark_tasks.jobs.audit",
 )
+#: When the stores of the corpus are read. What is pending nears fileReservedTime as they grow old, and is discarded.
+READ_AT_MS = 1_795_388_400_000
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_moment() -> Iterator[None]:
-    """What expires soon and what a broker would discard depend on the clock: all stores are read at one moment."""
-    now_ms = time.time_ns() // 1_000_000
+    """Stores are read soon after the corpus was written, whenever a test runs; tests of real brokers undo that.
+
+    A test that says itself when its store was read has said so: that lies before.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for module in MODULES_WITH_A_MOMENT:
-            patch.setattr(f"{module}.moment_ms", lambda _store: now_ms)
+            patch.setattr(f"{module}.moment_ms", lambda store: min(store.taken_time_ms, READ_AT_MS))
+        yield
+
+
+@contextmanager
+def real_moment() -> Iterator[None]:
+    """Stores are read when they are read."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in MODULES_WITH_A_MOMENT:
+            patch.setattr(f"{module}.moment_ms", lambda store: store.taken_time_ms)
+        yield
+
+
+@pytest.fixture
+def at_the_real_moment() -> Iterator[None]:
+    """A test for which stores are read when they are read."""
+    with real_moment():
         yield
 
 

@@ -86,6 +86,12 @@ class Reading:
         """All batches as one table; for results known to be small."""
         return pa.Table.from_batches(list(self.batches), schema=self.schema)
 
+    def complete_findings(self) -> list[Finding]:
+        """The findings, complete: what is left of the rows is read and not kept."""
+        for _ in self.batches:
+            pass
+        return self.findings
+
     def coverage_table(self) -> pa.Table:
         """The rows of COVERAGE."""
         rows = [

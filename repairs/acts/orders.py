@@ -10,12 +10,8 @@ from repairs.acts.guards import Refusal
 from repairs.acts.proof import Proof
 from repairs.acts.request import Wish
 from repairs.acts.situation import NamedRecord, Situation
+from repairs.receipts.planner import witnesses_of
 from repairs.receipts.receipts import Receipt
-
-_KINDS = {
-    "half_copies": "half_copy", "op_marks": "op_mark", "final_records": "final_record",
-    "discard_copies": "discard_copy",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +82,3 @@ class Deed:
             witnesses_before=witnesses_of(row),
         )  # fmt: skip
         return self.receipt
-
-
-def witnesses_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The witnesses of a row of TRANSACTIONS, as plans and receipts have them."""
-    names = ("store", "queue_id", "queue_offset", "commit_log_offset")
-    return [
-        {"kind": kind, **{name: entry[name] for name in names}}
-        for column, kind in _KINDS.items()
-        for entry in row[column]
-    ]

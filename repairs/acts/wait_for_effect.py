@@ -14,11 +14,12 @@ from dataclasses import replace
 from remoting.protocol.codes import ROLLBACK
 from remoting.protocol.errors import RemotingError
 from repairs.acts.medium import Medium
-from repairs.acts.orders import Deed, witnesses_of
+from repairs.acts.orders import Deed
 from repairs.acts.proof import Proof, Seen, proof_of
 from repairs.acts.rocksdb_halves import is_in_rocksdb
 from repairs.acts.situation import NamedRecord
 from repairs.receipts.journal import Journal
+from repairs.receipts.planner import witnesses_of
 
 _PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
 #: How often the half queue's end is looked at: a copy that is closed so early that its op is written before the next

@@ -36,8 +36,9 @@ from repairs.bundles.config_files import (
 from repairs.bundles.files import PlannedFile, planned_segment
 from repairs.bundles.findings import add_findings, found_in
 from repairs.bundles.redaction import Redactor
-from repairs.bundles.selection import WITNESSES, Selection, complete, selected
+from repairs.bundles.selection import Selection, complete, selected
 from repairs.changes.fingerprints import require_links_inside
+from repairs.receipts.planner import WITNESSES
 from verdicts.audit.local_audit import audit
 from verdicts.audit.provenance import tool
 from verdicts.evidence.store_facts import StoreFacts, store_facts

@@ -20,6 +20,7 @@ from readers.model.errors import EvidenceMissing, NoSuchTransaction
 from readers.rocksdb.slots_of_ranges import slots_of_ranges
 from readers.store.store import HALF_TOPIC, Store
 from repairs.bundles.files import KeptRange
+from repairs.receipts.planner import WITNESSES
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import rows_named, show
 from verdicts.audit.not_found import not_found
@@ -28,7 +29,6 @@ from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from verdicts.evidence.witness_scan import IDENTIFIED, Scanned, scan_witnesses
 from verdicts.model.verdict_inputs import MissingRange
 
-WITNESSES = ("half_copies", "op_marks", "final_records", "discard_copies")
 #: Of damaged bytes so many are kept, and the place of the rest.
 _LOOSE_BYTES_MAX = 64 << 10
 
@@ -167,9 +167,8 @@ def complete(selection: Selection, settings_of: SettingsOf, offsets: Iterable[in
     _judge_again(selection, settings_of)
     for identity in _message_ids(store, offsets):
         _bring(selection, identity, settings_of)
-    facts = store_facts(store, settings_of)
-    scanned = _scanned(selection)
-    conclude(facts, scanned)
+    facts = store_facts(store, settings_of)  # cursors before records
+    facts = conclude(facts, _scanned(selection)).facts
     settings = facts.settings
     if settings.writes_discard_copy is not True and not settings.check_max_is_configured:
         limit = settings.transaction_check_max

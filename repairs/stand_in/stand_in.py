@@ -21,10 +21,10 @@ from remoting.protocol.errors import RemotingError, Unreachable
 from repairs.acts.group_watch import GroupWatch, Others
 from repairs.acts.guard_rules import members_that_answer, rivals_that_answer
 from repairs.acts.guards import Refusal, refusals
-from repairs.acts.orders import witnesses_of
 from repairs.acts.request import Wish
 from repairs.acts.situation import NamedRecord, Situation
 from repairs.receipts.journal import Journal
+from repairs.receipts.planner import witnesses_of
 from repairs.receipts.receipts import Receipt
 from repairs.stand_in.answer_effects import CheckCursor, Effects
 from repairs.stand_in.answer_source import Word, Words

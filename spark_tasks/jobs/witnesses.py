@@ -24,11 +24,11 @@ from readers.log.splits import SplitPlan
 from readers.model.columns import Int64s, nulls
 from readers.model.identities import UInt64s, partition_of
 from spark_tasks.session.tasks import to_bytes
+from verdicts.evidence.belonging import op_numbers
 from verdicts.evidence.witness_scan import (
     IDENTIFIED,
     Scanned,
     SplitWitnesses,
-    are_of_half_topic,
     column,
     scan_witnesses,
 )
@@ -129,11 +129,10 @@ def _halves(found: SplitWitnesses, partitions_count: int, place: dict[str, int])
 def half_rows(
     halves: list[pa.RecordBatch], hashes: UInt64s, partitions: Int64s, place: dict[str, int]
 ) -> pa.RecordBatch:
-    """The HALF rows of some half copies; those of other designs have no half queue offset."""
-    numbered = np.concatenate([are_of_half_topic(rows) for rows in halves])
+    """The HALF rows of some half copies; those that ops do not name have no half queue offset."""
     return _batch(
         len(hashes), HALF, place, partition=pa.array(partitions), identity=pa.array(hashes.view(np.int64)),
-        half_queue_offset=pa.array(column(halves, "queue_offset"), mask=~numbered),
+        half_queue_offset=pa.concat_arrays([op_numbers(rows) for rows in halves]),
         commit_log_offset=pa.array(column(halves, "commit_log_offset")),
     )
 
@@ -150,7 +149,7 @@ def _strays(found: SplitWitnesses, place: dict[str, int]) -> pa.RecordBatch:
     scanned = found.scanned
     return _batch(
         len(scanned.stray_offsets), STRAY, place, commit_log_offset=pa.array(scanned.stray_offsets),
-        identity=pa.array(scanned.stray_hashes.view(np.int64), mask=scanned.stray_hashes == 0),
+        identity=scanned.settling_identities,
         named_offset=pa.array(scanned.stray_prepared_offsets),
     )
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from rmqtx_cli.main import status_of
 from tests.brokers.corpus import unpack
+from tests.conftest import READ_AT_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,13 @@ def rmqtx(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
         return Result(status, captured.out.decode(), captured.err.decode())
 
     return run
+
+
+@pytest.fixture
+def read_soon_after_they_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of whoever opens a store shows the day on which the corpus was written: ages are those of that day."""
+    behind_ns = time.time_ns() - READ_AT_MS * 1_000_000
+    monkeypatch.setattr("readers.store.store.time", SimpleNamespace(time_ns=lambda: time.time_ns() - behind_ns))
 
 
 @pytest.fixture(scope="session")

@@ -12,23 +12,16 @@ import pytest
 from readers.store.broker_settings import broker_settings
 from readers.store.store import open_store
 from tests.cli.conftest import Run
-from tests.conftest import MODULES_WITH_A_MOMENT as MODULES
 
 Stores = Callable[[str], Path]
-
-
-@pytest.fixture(autouse=True)
-def moments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These commands read their stores when they run, not at the one moment of other tests."""
-    for module in MODULES:
-        monkeypatch.setattr(f"{module}.moment_ms", lambda store: store.taken_time_ms)
+pytestmark = pytest.mark.usefixtures("at_the_real_moment")
 
 
 @pytest.fixture
 def conf(tmp_path: Path) -> Path:
-    """A broker.conf: rounds every ten seconds, three checks."""
+    """A broker.conf: rounds every ten seconds, three checks, and files that outlive this corpus."""
     file = tmp_path / "broker.conf"
-    file.write_text("transactionCheckInterval=10000\ntransactionCheckMax=3\n")
+    file.write_text("transactionCheckInterval=10000\ntransactionCheckMax=3\nfileReservedTime=1000000\n")
     return file
 
 
@@ -113,14 +106,16 @@ def test_a_deadline_that_is_not_known_is_no_good_news(rmqtx: Run, corpus_store: 
     assert "will be discarded is not known: its half queue is in RocksDB" in result.out
 
 
-def test_the_settings_are_those_of_the_release(rmqtx: Run, corpus_store: Stores) -> None:
+def test_the_settings_are_those_of_the_release(rmqtx: Run, corpus_store: Stores, conf: Path) -> None:
     """Sixteen rounds of 5.1.1 and later take eight minutes; before, they took sixteen."""
+    conf.write_text("fileReservedTime=1000000\n")
     for name, seconds in (("common-5.1.4", 30), ("common-4.9.7", 60)):
         store = corpus_store(name)
         settings = broker_settings(open_store(store), version=name.rpartition("-")[2])
         assert settings.transaction_check_interval_ms == seconds * 1_000
         now_ms = time.time_ns() // 1_000_000
         version = name.rpartition("-")[2]
-        lines = rmqtx("pending", store, "--broker-version", version, "--format", "jsonl").out.splitlines()
+        words = ["--broker-version", version, "--broker-conf", conf, "--format", "jsonl"]
+        lines = rmqtx("pending", store, *words).out.splitlines()
         last_ms = max(json.loads(line)["discard_at_ms"] for line in lines)
         assert 14 * seconds * 1_000 <= last_ms - now_ms <= 18 * seconds * 1_000

@@ -33,6 +33,9 @@ def section(text: str, heading: str) -> str:
     return re.split(r"^#+ ", text[begin.end() :], maxsplit=1, flags=re.MULTILINE)[0]
 
 
+pytestmark = pytest.mark.usefixtures("read_soon_after_they_were_written")
+
+
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the stores that the page names, and the export of a database."""

@@ -224,7 +224,10 @@ def test_a_transaction_named_twice_is_planned_once(rmqtx: Run, common: Path, tmp
 
 
 def test_what_was_given_up_can_be_resumed(rmqtx: Run, common: Path, tmp_path: Path) -> None:
-    rmqtx("plan", "resume", "--all", "--store", common, "--reason", "x", "-o", tmp_path / "p.json")
+    conf = tmp_path / "broker.conf"
+    conf.write_text("fileReservedTime=1000000\n")  # else they are too old for it some days after they were written
+    words = ("--reason", "x", "--broker-conf", conf, "-o", tmp_path / "p.json")
+    rmqtx("plan", "resume", "--all", "--store", common, *words)
     steps = read_plan(tmp_path / "p.json").steps
     assert {step["state"] for step in steps} == {"DISCARDED"}
     assert all(step["discard_copy"] is not None for step in steps)

@@ -104,7 +104,8 @@ def test_what_keeps_it_from_being_known(rmqtx: Run, tmp_path: Path) -> None:
 
 
 def test_a_half_that_ends_every_round(rmqtx: Run, corpus_store: Callable[[str], Path]) -> None:
-    result = rmqtx("simulate", corpus_store("poison-4.3.0"), "--show", "transactions", "--format", "jsonl")
+    words = ("--show", "transactions", "--at", LATER, "--format", "jsonl")
+    result = rmqtx("simulate", corpus_store("poison-4.3.0"), *words)
     assert "every round ends in an exception at half queue offset 23" in result.err
     assert {row["end"] for row in rows(result.out)} == {None}
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,16 +16,7 @@ from tests.cli.conftest import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "orders-5.3.3.tar.xz"
-
-
-#: When these stores are read: what is pending comes near fileReservedTime as they grow old.
-READ_AT_NS = 1_795_327_200_000_000_000
-
-
-@pytest.fixture(autouse=True)
-def _read_soon_after_they_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    behind_ns = time.time_ns() - READ_AT_NS
-    monkeypatch.setattr("readers.store.store.time", SimpleNamespace(time_ns=lambda: time.time_ns() - behind_ns))
+pytestmark = pytest.mark.usefixtures("read_soon_after_they_were_written")
 
 
 @pytest.fixture

@@ -18,12 +18,13 @@ from verdicts.audit.local_audit import audit
 
 
 def medium_of(root: Path, version: str, destination: Destination, conf: dict[str, str] | None = None) -> FileMedium:
-    """The files of a store as what is acted on."""
+    """The files of a store as what is acted on; none is too old for its broker, whenever a test runs."""
+    conf = {"fileReservedTime": "1000000"} | (conf or {})
 
     def settings_of(store: Store) -> Any:
         return broker_settings(store, conf=conf, version=version)
 
-    return FileMedium(open_store(root), settings_of, conf or {}, destination, open_store)
+    return FileMedium(open_store(root), settings_of, conf, destination, open_store)
 
 
 def rows_of(root: Path, version: str) -> dict[str, dict[str, Any]]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,9 +29,10 @@ from readers.model.tables import MARKS, TRANSACTIONS
 from readers.store.store import Store
 from verdicts.deadlines.discard_times import with_discard_times
 from verdicts.deadlines.foretelling import foretold_of_files
+from verdicts.evidence.belonging import op_numbers, tied_groups
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from verdicts.evidence.store_facts import SettingsOf, moment_ms, store_facts
-from verdicts.evidence.witness_scan import IDENTIFIED, Scanned, are_of_half_topic, column, scan_witnesses
+from verdicts.evidence.witness_scan import IDENTIFIED, Scanned, scan_witnesses
 from verdicts.model.foretold import Foretold
 from verdicts.model.reading import VerdictReading
 from verdicts.model.verdict_inputs import StoreView
@@ -90,12 +90,10 @@ def _scan_split(scan: _Scan, split: Split) -> _SetAside:
 
 
 def _keep_places(result: _SetAside, rows: list[pa.RecordBatch], numbers: Int64s) -> None:
-    """Where the half copies of the half topic went: op messages name them by queue offset."""
-    offsets, chosen = column(rows, "queue_offset"), np.concatenate([are_of_half_topic(some) for some in rows])
-    if not chosen.all():
-        offsets, numbers = offsets[chosen], numbers[chosen]
-    result.half_partitions = numbers.astype(np.uint16)
-    result.half_queue_offsets = offsets
+    """Where the half copies went that op messages name by queue offset."""
+    offsets = pa.chunked_array([op_numbers(some) for some in rows], pa.int64())
+    result.half_queue_offsets = np.asarray(offsets.drop_null())
+    result.half_partitions = numbers[np.asarray(offsets.is_valid())].astype(np.uint16)
 
 
 class _Marks:
@@ -219,17 +217,7 @@ def _audit(
         scan = functools.partial(_scan_split, _Scan(count, directory, at_ms, fast))
         with Workers(1 if is_small else workers) as pool:
             spool = Spool(count, directory)
-            parts: list[_SetAside] = []
-            done = 0
-            for part in pool.run(scan, plan):
-                parts.append(part)
-                done += part.scanned.decoded_bytes
-                if progress is not None:
-                    progress(min(done, total), total)
-            if progress is not None:
-                progress(total, total)  # what no record explains was read too
-            kept = {id(part) for part in without_stale([part.scanned for part in parts])}
-            parts = [part for part in parts if id(part.scanned) in kept]
+            parts = _set_aside(pool.run(scan, plan), total, progress)
             for part in parts:
                 spool.merge(part.spool)
             ties: list[tuple[str, str]] = []
@@ -237,6 +225,7 @@ def _audit(
                 mine = [part for part in parts if part.scanned.split.store.root == store.root]
                 conclusion = conclude(facts[store.root], [part.scanned for part in mine])
                 reading.coverage.extend(conclusion.coverage)
+                facts[store.root] = conclusion.facts
                 reading.findings.extend(conclusion.facts.findings)
                 reading.missing.extend(conclusion.facts.missing)
                 ties.extend(conclusion.ties)
@@ -247,10 +236,30 @@ def _audit(
                 yield from _judge_partition(tasks[0])
             else:
                 for path in pool.run(_judge_to_file, tasks):
-                    with pa.memory_map(str(path)) as file:
-                        verdicts = pa.ipc.open_file(file)
-                        yield from (verdicts.get_batch(i) for i in range(verdicts.num_record_batches))
-                    path.unlink()
+                    yield from _taken(path)
+
+
+def _set_aside(found: Iterable[_SetAside], total_bytes: int, progress: Progress | None) -> list[_SetAside]:
+    """What all splits gave, but for those that hold what a recovery once cut off; tells how far it came."""
+    parts: list[_SetAside] = []
+    done = 0
+    for part in found:
+        parts.append(part)
+        done += part.scanned.decoded_bytes
+        if progress is not None:
+            progress(min(done, total_bytes), total_bytes)
+    if progress is not None:
+        progress(total_bytes, total_bytes)  # what no record explains was read too
+    kept = {id(part) for part in without_stale([part.scanned for part in parts])}
+    return [part for part in parts if id(part.scanned) in kept]
+
+
+def _taken(path: Path) -> Iterator[pa.RecordBatch]:
+    """The verdicts in a file, which is gone then."""
+    with pa.memory_map(str(path)) as file:
+        verdicts = pa.ipc.open_file(file)
+        yield from (verdicts.get_batch(i) for i in range(verdicts.num_record_batches))
+    path.unlink()
 
 
 def tied_partitions(ties: list[tuple[str, str]], partitions_count: int) -> list[tuple[int, ...]]:
@@ -258,20 +267,10 @@ def tied_partitions(ties: list[tuple[str, str]], partitions_count: int) -> list[
 
     Order: of the lowest number.
     """
-    owners = list(range(partitions_count))
-
-    def owner(number: int) -> int:
-        while owners[number] != number:
-            number = owners[number]
-        return number
-
-    for pair in ties:
-        low, high = sorted(map(owner, partition_of(identity_hashes(pa.array(pair)), partitions_count).tolist()))
-        owners[high] = low
-    groups: dict[int, list[int]] = defaultdict(list)
-    for number in range(partitions_count):
-        groups[owner(number)].append(number)
-    return [tuple(numbers) for numbers in groups.values()]
+    pairs = [tuple(partition_of(identity_hashes(pa.array(pair)), partitions_count).tolist()) for pair in ties]
+    groups = tied_groups((one, other) for one, other in pairs)
+    whole = [groups.get(number, frozenset((number,))) for number in range(partitions_count)]
+    return [tuple(sorted(numbers)) for numbers in dict.fromkeys(whole)]
 
 
 def _damaged_halves(conclusion: Conclusion, parts: list[_SetAside], spool: Spool) -> list[_SetAside]:
@@ -282,9 +281,9 @@ def _damaged_halves(conclusion: Conclusion, parts: list[_SetAside], spool: Spool
     hashes = np.concatenate([identity_hashes(identities(row)) for row in rows])
     numbers = partition_of(hashes, spool.partitions_count)
     spool.add("halves", rows, numbers, f"{parts[0].stem}-damaged")
-    return [
-        _SetAside(parts[0].scanned, Spool(1, None), column(rows, "queue_offset"), numbers.astype(np.uint16))
-    ]
+    result = _SetAside(parts[0].scanned, Spool(1, None))
+    _keep_places(result, rows, numbers)
+    return [result]
 
 
 def _spread_marks(parts: list[_SetAside], spool: Spool, damaged: list[_SetAside]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +14,11 @@ from readers.log.transaction_records import JUDGED_HALVES, halves_of
 from readers.model.columns import Int64s
 from readers.model.findings import Finding
 from readers.model.reading import Coverage
-from readers.old_tables.beside_log import ROCKSDB
+from readers.old_tables.beside_log import ROCKSDB, BesideLog
 from readers.old_tables.beside_tables import beside_log
 from readers.rocksdb.rocksdb_transactions import has_entries, no_database
 from readers.storage.segments import Segment
+from readers.store.store import Store
 from verdicts.claims.lost_end import contradictions, lost_end
 from verdicts.ends.doubtful_ends import doubtful_id_findings
 from verdicts.ends.end_records import examined_ends
@@ -27,8 +28,10 @@ from verdicts.evidence.witness_scan import Scanned
 from verdicts.missing.hidden_records import bounded
 from verdicts.missing.missing_ranges import derived_findings, missing_bytes
 
+_Place = tuple[Segment, int, int]
 
-@dataclass(slots=True)
+
+@dataclass(frozen=True, slots=True)
 class Conclusion:
     """The facts of a store, complete; and what must still find its place among the witnesses.
 
@@ -38,91 +41,114 @@ class Conclusion:
     """
 
     facts: StoreFacts
-    coverage: list[Coverage] = field(default_factory=list)
-    damaged_halves: list[pa.RecordBatch] = field(default_factory=list)
-    ties: list[tuple[str, str]] = field(default_factory=list)
+    coverage: list[Coverage]
+    damaged_halves: list[pa.RecordBatch]
+    ties: list[tuple[str, str]]
 
 
 def conclude(
     facts: StoreFacts, scanned: list[Scanned], strays: tuple[Int64s, Int64s] | None = None
 ) -> Conclusion:
-    """The conclusion for a store; completes its facts.
+    """The conclusion for a store, with its facts as they are now; those that were given stay as they are.
 
     `scanned`: its splits in log order. `strays`: the stray decisions (their offsets, and the offsets they name) if the
     engine already knows that others of `scanned` are in order.
     Raises: SourceError if a file that a decision names cannot be read any more.
     """
-    store = facts.store
-    result = Conclusion(facts)
-    coverage = {segment.file: Coverage(store.root, segment.file, segment.size_bytes) for segment in store.commit_log}
-    found: list[Finding] = []
-    damaged: list[tuple[Segment, int, int]] = []
-    torn: list[tuple[Segment, int, int]] = []
-    by_file: dict[str, list[Scanned]] = defaultdict(list)
-    for part in scanned:
-        by_file[part.split.segment.file].append(part)
-    for segment in store.commit_log:
-        parts = by_file.get(segment.file, [])
-        spans = merged_spans([span for part in parts for span in part.spans])
-        found.extend(span_findings(store, segment, spans))
-        damaged.extend((segment, s.position_bytes, s.length_bytes) for s in spans if s.kind == "damaged")
-        torn.extend((segment, s.position_bytes, s.length_bytes) for s in spans if s.kind in ("torn", "foreign"))
-        for part in parts:
-            coverage[segment.file].count(part.decoded_bytes, part.spans)
-            found.extend(part.findings)
-            if part.error is not None:
-                found.append(Finding(store.root, "unreadable-file", segment.file, actual=str(part.error)))
-            facts.checks_seen_max = max(facts.checks_seen_max, part.checks_seen_max)
-            facts.doubtful_ids.extend(part.doubtful_ids)
-            found.extend(doubtful_id_findings(segment, part.doubtful_ids))
-            facts.later_hashes = np.concatenate([facts.later_hashes, part.later_hashes])
-    result.coverage = list(coverage.values())
-    offsets, prepared_offsets = strays if strays is not None else strays_of(scanned)
-    unreadable = frozenset(f.file for f in found if f.code == "unreadable-file" and f.file is not None)
-    _ask_tables(facts, scanned)
+    store, told = facts.store, _Told(facts.store, scanned)
+    offsets, named_offsets = strays_of(scanned) if strays is None else strays
+    known = list(facts.findings)
+    beside = _tables_beside(facts, told, known)
+    lost = lost_end(store, facts.claims, told.spans_of)
     unfound = [slot for part in scanned for slot in part.unfound]
-    has_halves = any(part.halves_count for part in scanned)
-    has_prepared = any(part.prepared_count for part in scanned)
-    # Behind a clean stop there is no record that was being written, and before 5.5.0 no page with others' bytes.
-    if has_prepared and not (has_halves or store.aborted or store.in_use):
-        damaged.extend(torn)
-    spans_of = {file: [span for part in parts for span in part.spans] for file, parts in by_file.items()}
-    lost = lost_end(store, facts.claims, spans_of)
-    missing = missing_bytes(store, damaged, [*facts.findings, *found], unfound,
-                            None if lost is None else lost.missing)
+    missing = missing_bytes(
+        store, told.damaged, [*known, *told.findings], unfound, None if lost is None else lost.missing
+    )
     entries = evidence_of_entries(store, unfound, missing.ranges)
-    facts.missing.extend([*missing.ranges, *entries.ranges])
-    found.extend(entries.findings)
-    facts.missing[:], hidden_decisions = bounded(store, facts.missing, offsets, prepared_offsets)
-    facts.foreign_decisions.extend(hidden_decisions)
-    examined = examined_ends(store, offsets, prepared_offsets, unreadable, facts.missing)
-    facts.foreign_decisions.extend(examined.decisions)
-    facts.foreign_decisions.sort(key=lambda decision: decision.final_offset)
-    facts.doubtful_ends.extend(examined.doubtful)
-    facts.missing.extend(examined.missing)
-    found.extend(examined.findings)
-    result.ties = examined.ties
-    if not has_halves and has_prepared:  # no cursor decides anything of those
-        facts.findings[:] = [finding for finding in facts.findings if finding.code != "config-missing"]
-    if lost is not None:
-        found.append(lost.finding)
-    found.extend(contradictions(store, facts.claims, spans_of, lost))
-    facts.findings.extend([*found, *missing.findings, *derived_findings(store, facts.cursors.half, has_halves)])
-    damaged_halves = (*missing.damaged_halves, *entries.damaged_halves)
-    result.damaged_halves = [halves_of(block, store.root, JUDGED_HALVES) for block in damaged_halves]
-    return result
+    ranges, hidden_decisions = bounded(
+        store, [*facts.missing, *missing.ranges, *entries.ranges], offsets, named_offsets
+    )
+    unreadable = frozenset(f.file for f in told.findings if f.code == "unreadable-file" and f.file is not None)
+    examined = examined_ends(store, offsets, named_offsets, unreadable, ranges)
+    if told.has_prepared and not told.has_halves:  # no cursor decides anything of those
+        known = [finding for finding in known if finding.code != "config-missing"]
+    concluded = replace(
+        facts,
+        findings=[
+            *known, *told.findings, *entries.findings, *examined.findings, *([] if lost is None else [lost.finding]),
+            *contradictions(store, facts.claims, told.spans_of, lost), *missing.findings,
+            *derived_findings(store, facts.cursors.half, told.has_halves),
+        ],
+        missing=[*ranges, *examined.missing],
+        foreign_decisions=sorted(
+            [*facts.foreign_decisions, *hidden_decisions, *examined.decisions], key=lambda one: one.final_offset
+        ),
+        doubtful_ends=[*facts.doubtful_ends, *examined.doubtful],
+        doubtful_ids=[*facts.doubtful_ids, *(doubt for part in scanned for doubt in part.doubtful_ids)],
+        checks_seen_max=max([facts.checks_seen_max, *(part.checks_seen_max for part in scanned)]),
+        later_hashes=np.concatenate([facts.later_hashes, *(part.later_hashes for part in scanned)]),
+        beside=beside,
+    )  # fmt: skip
+    damaged = [*missing.damaged_halves, *entries.damaged_halves]
+    return Conclusion(
+        concluded, told.coverage, [halves_of(block, store.root, JUDGED_HALVES) for block in damaged], examined.ties
+    )
 
 
-def _ask_tables(facts: StoreFacts, scanned: list[Scanned]) -> None:
-    """What the tables beside the log say, where the log has half copies that they know of."""
-    has_prepared = any(part.prepared_count for part in scanned)
-    has_rocksdb_halves = any(part.rocksdb_halves_count for part in scanned)
-    if facts.beside is None:
-        facts.beside = beside_log(
-            facts.store, facts.findings, has_prepared=has_prepared, has_rocksdb_halves=has_rocksdb_halves
+class _Told:
+    """What all splits of a store said, taken together.
+
+    Shape: `damaged`: the bytes of its log that no record explains; behind a clean stop there is no record that was
+           being written, and before 5.5.0 no page with others' bytes, so of a design before 4.3 torn ones are too.
+    """
+
+    def __init__(self, store: Store, scanned: list[Scanned]) -> None:
+        self.has_halves = any(part.halves_count for part in scanned)
+        self.has_prepared = any(part.prepared_count for part in scanned)
+        self.has_rocksdb_halves = any(part.rocksdb_halves_count for part in scanned)
+        self.coverage: list[Coverage] = []
+        self.findings: list[Finding] = []
+        self.damaged: list[_Place] = []
+        by_file: dict[str, list[Scanned]] = defaultdict(list)
+        for part in scanned:
+            by_file[part.split.segment.file].append(part)
+        self.spans_of = {file: [span for part in parts for span in part.spans] for file, parts in by_file.items()}
+        torn: list[_Place] = []
+        for segment in store.commit_log:
+            torn += self._add(store, segment, by_file.get(segment.file, []))
+        if self.has_prepared and not (self.has_halves or store.aborted or store.in_use):
+            self.damaged += torn
+
+    def _add(self, store: Store, segment: Segment, parts: list[Scanned]) -> list[_Place]:
+        """Take in what was said of one file; gives where it is torn."""
+        spans = merged_spans([span for part in parts for span in part.spans])
+        self.findings.extend(span_findings(store, segment, spans))
+        coverage = Coverage(store.root, segment.file, segment.size_bytes)
+        for part in parts:
+            coverage.count(part.decoded_bytes, part.spans)
+            self.findings.extend(part.findings)
+            if part.error is not None:
+                self.findings.append(Finding(store.root, "unreadable-file", segment.file, actual=str(part.error)))
+            self.findings.extend(doubtful_id_findings(segment, part.doubtful_ids))
+        self.coverage.append(coverage)
+        places = {
+            kind: [(segment, span.position_bytes, span.length_bytes) for span in spans if span.kind in kinds]
+            for kind, kinds in (("damaged", ("damaged",)), ("torn", ("torn", "foreign")))
+        }
+        self.damaged += places["damaged"]
+        return places["torn"]
+
+
+def _tables_beside(facts: StoreFacts, told: _Told, findings: list[Finding]) -> BesideLog:
+    """What the tables beside the log say, where the log has half copies that they know of; adds to the findings."""
+    beside = facts.beside
+    if beside is None:
+        beside = beside_log(
+            facts.store, findings, has_prepared=told.has_prepared, has_rocksdb_halves=told.has_rocksdb_halves
         )
-    if has_rocksdb_halves and ROCKSDB not in facts.beside.kinds and not has_entries(facts.store):
-        facts.findings.append(no_database(facts.store))
+    if told.has_rocksdb_halves and ROCKSDB not in beside.kinds and not has_entries(facts.store):
+        findings.append(no_database(facts.store))
+    return beside
 
 
 def strays_of(scanned: list[Scanned]) -> tuple[Int64s, Int64s]:

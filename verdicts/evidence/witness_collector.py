@@ -16,7 +16,7 @@ from readers.model.columns import int64s, rows_in_order, rows_where
 from readers.model.findings import Finding
 from readers.model.identities import identities
 from readers.model.tables import MARKS
-from readers.store.store import ROCKSDB_HALF_TOPIC
+from verdicts.evidence.belonging import op_numbers
 from verdicts.model.witnesses import Witnesses
 
 _SCHEMAS = {
@@ -100,8 +100,7 @@ class Gathered:
             for name in ("halves", "finals", "discards", "offset_marks")
         )
         marks = pa.Table.from_batches(self._marks, MARKS)
-        numbered = halves.filter(pc.not_equal(halves["topic"], ROCKSDB_HALF_TOPIC))
-        marks = marks.filter(pc.is_in(marks["half_queue_offset"], value_set=pc.unique(numbered["queue_offset"])))
+        marks = marks.filter(pc.is_in(marks["half_queue_offset"], value_set=pc.unique(op_numbers(halves).drop_null())))
         place = ["commit_log_offset", "half_queue_offset", "repetition"]
         marks = rows_in_order(marks, place)
         places = np.stack([int64s(marks[name]) for name in place])

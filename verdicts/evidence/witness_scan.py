@@ -75,6 +75,11 @@ class Scanned:
         return any(span.position_bytes + span.length_bytes == size for span in self.spans)
 
     @property
+    def settling_identities(self) -> pa.Array:
+        """For each stray the identity of the half copies that settle it where it points; null: it needs a look."""
+        return pa.array(self.stray_hashes.view(np.int64), mask=self.stray_hashes == 0)
+
+    @property
     def offsets(self) -> tuple[int, int]:
         """The range of the log, without what a running broker had not written when the scan came there.
 

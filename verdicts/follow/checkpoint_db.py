@@ -29,6 +29,7 @@ from readers.model.errors import BadRequest, BadText, UnwritableFile
 from readers.model.identities import UInt64s
 from readers.model.tables import MARKS, TRANSACTIONS
 from readers.store.store import Store
+from verdicts.evidence.belonging import op_numbers
 from verdicts.evidence.witness_scan import IDENTIFIED
 from verdicts.follow.segment_notes import Place
 from verdicts.model.verdict_inputs import ForeignDecision
@@ -161,6 +162,8 @@ class FollowDatabase:
         run("PRAGMA synchronous = NORMAL")
         run("PRAGMA cache_size = -131072")
         run("CREATE TEMP TABLE chunk (hash INTEGER PRIMARY KEY)")
+        run("CREATE TEMP TABLE named (store INTEGER, half_queue_offset INTEGER, "
+            "PRIMARY KEY (store, half_queue_offset)) WITHOUT ROWID")
         if self.is_made:
             self._make(stores)
         self._require_schema()
@@ -334,18 +337,26 @@ class FollowDatabase:
             lone_id = "lone_prepared_id" if name in ("finals", "offset_marks") else "lone_message_id"
             own = WITNESS_TABLES[name].names.index(lone_id) + 1
             lone.update((row[own], row[0]) for row in rows if row[own] is not None)
-        marks: list[tuple[Any, ...]] = []
-        for name in ("halves", "damaged_halves"):
-            marks += self.connection.execute(
-                f"SELECT m.* FROM chunk c CROSS JOIN {name} h INDEXED BY {name}_by_hash ON h.hash = c.hash "
-                "CROSS JOIN marks m INDEXED BY marks_by_half "
-                "ON m.store = h.store AND m.half_queue_offset = h.queue_offset"
-            ).fetchall()
-        place = [MARKS.names.index(name) for name in ("store", "commit_log_offset", "half_queue_offset", "repetition")]
-        marks = sorted(set(marks), key=lambda row: tuple(row[column] for column in place))
-        batches = [self._batch(MARKS, marks)] if marks else []
         halves = [*tables["halves"], *tables["damaged_halves"]]
+        marks = self._marks_on(halves)
+        batches = [self._batch(MARKS, marks)] if marks else []
         return Witnesses.of(halves, batches, tables["finals"], tables["discards"], tables["offset_marks"]), lone
+
+    def _marks_on(self, halves: Iterable[pa.RecordBatch]) -> list[tuple[Any, ...]]:
+        """The op marks that name some half copies, once each."""
+        run = self.connection.execute
+        run("DELETE FROM named")
+        for rows in halves:
+            places = zip(rows["store"].to_pylist(), op_numbers(rows).to_pylist(), strict=True)
+            self.connection.executemany(
+                "INSERT OR IGNORE INTO named VALUES (?, ?)",
+                ((self.numbers[root], number) for root, number in places if number is not None),
+            )
+        return run(
+            "SELECT m.* FROM named n CROSS JOIN marks m INDEXED BY marks_by_half "
+            "ON m.store = n.store AND m.half_queue_offset = n.half_queue_offset "
+            "ORDER BY m.store, m.commit_log_offset, m.half_queue_offset, m.repetition"
+        ).fetchall()
 
     def _batch(self, schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         try:

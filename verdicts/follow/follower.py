@@ -22,6 +22,7 @@ from readers.model.columns import Int64s
 from readers.model.findings import Finding
 from readers.model.identities import identities, identity_hashes
 from readers.store.store import Store
+from verdicts.evidence.belonging import tied_groups
 from verdicts.evidence.store_conclusion import Conclusion, conclude
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from verdicts.follow.checkpoint_db import VERDICT_COLUMNS, FollowDatabase, signed
@@ -128,7 +129,7 @@ class Follower:
             conclusion = conclude(facts[log.store.root], log.scanned(), log.strays())
             conclusions.append((log, conclusion))
             step.findings.extend(conclusion.facts.findings)
-        views = {root: fact.view(None) for root, fact in facts.items()}
+        views = {conclusion.facts.store.root: conclusion.facts.view(None) for _, conclusion in conclusions}
         with database.transaction():
             self._keep_ties([tie for _, conclusion in conclusions for tie in conclusion.ties])
             for log, conclusion in conclusions:
@@ -186,11 +187,7 @@ class Follower:
 
     def _groups(self) -> dict[int, frozenset[int]]:
         """The identities that each one is judged together with."""
-        groups: dict[int, frozenset[int]] = {}
-        for pair in self._database.connection.execute("SELECT one, other FROM ties").fetchall():
-            joined = frozenset(pair).union(*(groups.get(value, frozenset()) for value in pair))
-            groups.update(dict.fromkeys(joined, joined))
-        return groups
+        return tied_groups(self._database.connection.execute("SELECT one, other FROM ties").fetchall())
 
     def _chunk(self, groups: Mapping[int, frozenset[int]]) -> set[int]:
         rows = self._database.connection.execute(

@@ -235,15 +235,15 @@ class LogFollower:
         """Keep the ends that name no half copy of their own transaction in any split so far."""
         run = self._database.connection.execute
         strays = zip(
-            scanned.stray_offsets.tolist(), scanned.stray_prepared_offsets.tolist(), signed(scanned.stray_hashes),
-            strict=True,
+            scanned.stray_offsets.tolist(), scanned.stray_prepared_offsets.tolist(),
+            scanned.settling_identities.to_pylist(), strict=True,
         )
         for offset, prepared, own in strays:
             named = run(
                 "SELECT 1 FROM halves WHERE store = ? AND commit_log_offset = ? AND hash = ?",
                 (self.number, prepared, own),
             ).fetchone()
-            if named is None or own == 0:
+            if named is None:
                 run("INSERT OR REPLACE INTO strays VALUES (?, ?, ?)", (self.number, offset, prepared))
 
     def _compare_late_slots(self) -> dict[str, int]:

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from readers.log.offset_marks import as_marks, is_rocksdb_mark
 from readers.model.columns import Bools, Int64s, int64s
 from readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, WAITING_TOPICS
+from readers.store.store import DISCARD_TOPIC, WAITING_TOPICS
+from verdicts.evidence.belonging import op_numbers
 from verdicts.model.witnesses import Witnesses
 
 _QUEUE_SHIFT = 47
@@ -262,9 +263,6 @@ class Chains:
             self._store_numbers(witnesses.marks),
             int64s(witnesses.marks["queue_id"]) * (1 << _QUEUE_SHIFT) + int64s(witnesses.marks["half_queue_offset"]),
         )
-        self.orphan_marks = witnesses.marks.filter(
-            pa.array(~np.isin(np.arange(witnesses.marks.num_rows), mark_rows))
-        )
         attached = witnesses.marks.take(pa.array(mark_rows))
         mark_numbers = copy_numbers[mark_halves]
         offset_marks, owners, numbers = self._with_owners(witnesses, copies, half_stores, copy_numbers, final_numbers)
@@ -344,9 +342,9 @@ class Chains:
 
     @staticmethod
     def _queue_places(halves: pa.Table) -> Int64s:
-        """Queue and queue offset as one number; -1 for a half that waits in another topic."""
-        places = int64s(halves["queue_id"]) * (1 << _QUEUE_SHIFT) + int64s(halves["queue_offset"])
-        return np.where(np.asarray(pc.equal(halves["topic"], HALF_TOPIC)), places, -1)
+        """Queue and op number as one number; -1 for a half that no op names so."""
+        numbers = int64s(op_numbers(halves))
+        return np.where(numbers < 0, -1, int64s(halves["queue_id"]) * (1 << _QUEUE_SHIFT) + numbers)
 
     def _store_numbers(self, table: pa.Table) -> Int64s:
         return _numbers_of(table["store"], pa.array(self.stores, pa.string()))

@@ -175,10 +175,7 @@ def index_file_findings(store: Store, *, whole: bool) -> Iterator[Finding]:
     if not whole:
         yield from open_index(store).findings
         return
-    reading = scan_entries(store)
-    for _ in reading:
-        pass
-    yield from reading.findings
+    yield from scan_entries(store).complete_findings()
 
 
 def older_design_finding(store: Store, offset: int, count: int) -> Finding:

@@ -16,10 +16,7 @@ from rmqtx_cli.commands import Example
 from rmqtx_cli.options.asking import answered
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import (
-    OutputOptions,
-    VoiceOptions,
-)
+from rmqtx_cli.options.options import OutputOptions, VoiceOptions
 from rmqtx_cli.sources.answer_sources import AnswerOptions
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import duration_text, parse_duration_ms

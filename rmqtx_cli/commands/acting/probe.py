@@ -16,9 +16,7 @@ from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import (
-    VoiceOptions,
-)
+from rmqtx_cli.options.options import VoiceOptions
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import stored_text

@@ -14,10 +14,7 @@ from rmqtx_cli.acting.acting import DryRunOption, YesOption
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import (
-    OutputOptions,
-    VoiceOptions,
-)
+from rmqtx_cli.options.options import OutputOptions, VoiceOptions
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count

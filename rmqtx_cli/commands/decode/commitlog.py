@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import (
-    CoverageOption,
-    QueueOption,
-    RangeOptions,
-    RowsOptions,
-    list_rows,
-)
+from rmqtx_cli.commands.decode.shared import CoverageOption, QueueOption, RangeOptions, RowsOptions, list_rows
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
     BodyForm,

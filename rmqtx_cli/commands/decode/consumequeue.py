@@ -5,20 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import (
-    FromOffsetOption,
-    QueueOption,
-    RowsOptions,
-    ToOffsetOption,
-    list_rows,
-)
+from rmqtx_cli.commands.decode.shared import FromOffsetOption, QueueOption, RowsOptions, ToOffsetOption, list_rows
 from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import (
-    CommitLogOption,
-    StoreArguments,
-    TopicOption,
-    VoiceOptions,
-)
+from rmqtx_cli.options.options import CommitLogOption, StoreArguments, TopicOption, VoiceOptions
 
 if TYPE_CHECKING:
     from readers.model.reading import Reading

@@ -6,13 +6,7 @@ from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.decode.shared import RangeOptions, RowsOptions, list_readings
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import (
-    CommitLogOption,
-    OptionalStoreArguments,
-    RateOption,
-    StoreOptions,
-    VoiceOptions,
-)
+from rmqtx_cli.options.options import CommitLogOption, OptionalStoreArguments, RateOption, StoreOptions, VoiceOptions
 
 NAME = "op"
 SHORT = "every op message, and what it ends"

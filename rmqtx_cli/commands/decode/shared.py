@@ -10,13 +10,7 @@ import typer
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.options.bounds import Bounds
-from rmqtx_cli.options.options import (
-    FindingsOption,
-    LimitOption,
-    OutputOptions,
-    StoreOptions,
-    WhereOption,
-)
+from rmqtx_cli.options.options import FindingsOption, LimitOption, OutputOptions, StoreOptions, WhereOption
 from rmqtx_cli.output.accounting import accounting
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import ALWAYS, VIEWS, View, plain

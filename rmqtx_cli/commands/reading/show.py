@@ -12,13 +12,7 @@ import typer
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import (
-    AtOption,
-    FormatOption,
-    OutputFormat,
-    OutputOption,
-    OutputOptions,
-)
+from rmqtx_cli.options.options import AtOption, FormatOption, OutputFormat, OutputOption, OutputOptions
 from rmqtx_cli.output.pager import NoPagerOption
 from rmqtx_cli.sources.source import SourceOptions
 from rmqtx_cli.words.say import Voice

@@ -8,13 +8,7 @@ import typer
 
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import (
-    OutputFormat,
-    OutputOptions,
-    StoreOptions,
-    VoiceOptions,
-    WhereOption,
-)
+from rmqtx_cli.options.options import OutputFormat, OutputOptions, StoreOptions, VoiceOptions, WhereOption
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.say import Voice
 

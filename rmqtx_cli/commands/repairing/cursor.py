@@ -14,10 +14,7 @@ from rmqtx_cli.commands import Example, epilog
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.command_tree import CommandTree
 from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import (
-    OutputOptions,
-    VoiceOptions,
-)
+from rmqtx_cli.options.options import OutputOptions, VoiceOptions
 from rmqtx_cli.options.row_options import with_row_options
 from rmqtx_cli.sources.offline import OfflineOptions
 from rmqtx_cli.words import exit_status, say

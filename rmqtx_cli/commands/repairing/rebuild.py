@@ -9,11 +9,7 @@ import typer
 
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import (
-    NewStoreOption,
-    StoreOptions,
-    VoiceOptions,
-)
+from rmqtx_cli.options.options import NewStoreOption, StoreOptions, VoiceOptions
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.text import count
 

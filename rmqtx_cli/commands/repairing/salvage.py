@@ -11,11 +11,7 @@ import typer
 from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import (
-    BrokerConfOption,
-    NewStoreOption,
-    VoiceOptions,
-)
+from rmqtx_cli.options.options import BrokerConfOption, NewStoreOption, VoiceOptions
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.sizes import parse_size_bytes
 from rmqtx_cli.words.text import count, size

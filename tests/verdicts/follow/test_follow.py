@@ -165,6 +165,7 @@ def test_of_a_stopped_broker_the_clock_alone_ends_immunity(tmp_path: Path) -> No
         assert (followed.last.changed_count, sum("immune" in of for of in flags)) == (changed, immune)
 
 
+@pytest.mark.usefixtures("at_the_real_moment")
 def test_of_a_stopped_broker_the_clock_alone_brings_what_is_pending_near_its_end(tmp_path: Path) -> None:
     name = "common-5.3.3"
     rows = Followed([unpacked(name)], tmp_path / "first", settings_of(name)).assert_current().to_pylist()
