@@ -86,8 +86,8 @@ man: $(INSTALLED) ## write the manual pages, docs/tables.md, docs/paths.md and t
 	@$(BIN)/python -m rmqtx_cli.manual.formats_page docs/formats
 
 .PHONY: rewrite
-rewrite: $(INSTALLED) ## write the transcripts and the README's session again; review the diff
-	@$(BIN)/python -m pytest -q tests/cli --rewrite
+rewrite: $(INSTALLED) ## write the transcripts, docs/generations.md and the README's session again; review the diff
+	@$(BIN)/python -m pytest -q tests/cli/test_transcripts.py tests/cli/test_generations.py --rewrite
 
 .PHONY: fuzz
 fuzz: $(INSTALLED) ## damage real stores in all ways, ask everything: the tables of docs/fuzz.md (FUZZ_SECONDS, _SEGMENTS, _RECORDS, _CASES)

@@ -14,6 +14,7 @@ from readers.log.prepared_records import CLUSTER, is_prepared
 from readers.log.properties import REAL_TOPIC
 from readers.log.record_block import Block
 from readers.log.record_layout import PREPARED, TRANSACTION_MASK
+from readers.log.transaction_records import are_lost_finals
 from readers.model.columns import Bools, Int64s
 from readers.model.findings import Finding
 
@@ -56,6 +57,14 @@ def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: s
                 store, both, row, "words-contradict", "a prepared record, as its flag says, which names no other",
                 f"it names commit-log offset {named}" if named else "the words of a COMMIT record of 4.3 or later",
             ))  # fmt: skip
+    lost = block.take(are_lost_finals(block))
+    for row in range(len(lost)):
+        real_topic = lost.properties.text(REAL_TOPIC)[row].as_py() or "of its own"  # 5.5.0 leaves it out
+        deliveries = int(lost.header("reconsume_times")[row])
+        found.append(_finding(
+            store, lost, row, "words-contradict", f"a COMMIT record, topic {real_topic}, as its flag and words say",
+            f"topic {lost.topic_texts()[row].as_py()}, {deliveries} failed deliveries",
+        ))  # fmt: skip
     lone = [
         np.asarray(rows["commit_log_offset"].filter(pc.is_valid(rows[_LONE[name]])))
         for name, rows in witnesses.items() if name in _LONE and rows[_LONE[name]].null_count < len(rows)

@@ -296,6 +296,28 @@ def is_final(block: Block) -> Bools:
     return finals
 
 
+def are_lost_finals(block: Block) -> Bools:
+    """Records with the flag and the words of a final whose header contradicts them, and which name no copy.
+
+    A final of the log's first record names copy 0, as what names none: its flag alone makes it a final, so one damaged
+    byte of its topic or of its deliveries would make it a message of no transaction.
+    """
+    found: Bools = (block.sys_flag & TRANSACTION_MASK == COMMIT) & (block.body_lengths > 0)
+    if not found.any():
+        return found
+    found &= block.header("prepared_transaction_offset") == 0
+    rows = np.flatnonzero(found)
+    if not len(rows):
+        return found
+    alone = block.take(rows)
+    later = alone.properties.locate(REAL_TOPIC)[2] | alone.properties.locate(TRANSACTION_ID)[2]  # 4.3 and later
+    found[rows] = alone.properties.locate(PRODUCER_GROUP)[2] & later
+    found[rows] &= alone.data[alone.topic_starts] != ord("%")  # %RETRY%, %DLQ%
+    for topic in (HALF_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS):
+        found[rows] &= ~alone.topic_is(topic)
+    return found & ~is_final(block) if found.any() else found
+
+
 def _finals_in(block: Block) -> Block:
     """The records of a block that `is_final` chooses; what was looked up to choose them is kept where all are."""
     _, candidates, own = _candidates(block)

@@ -184,10 +184,17 @@ LAST_TO_START_ALIKE: tuple[Version, ...] = (
 
 # --- defaults of settings ---------------------------------------------------------------------------------------------
 
-_CONFIG = "common/BrokerConfig.java"
-TIME_OUT_OF_6_S = Change("transactionTimeOut is 6 000, not 3 000", _CONFIG, since=(4, 3, 1))
-CHECKS_OF_15 = Change("transactionCheckMax is 15, not 5", _CONFIG, since=(4, 3, 1))
-INTERVAL_OF_30_S = Change("transactionCheckInterval is 30 000, not 60 000", _CONFIG, since=(5, 1, 1))
+#: Setting → its defaults, each from its release on, oldest first. Source: common/BrokerConfig.java,
+#: store/config/MessageStoreConfig.java. docs/formats/cursors.md#settings names the newest.
+DEFAULTS: dict[str, tuple[tuple[Version, int], ...]] = {
+    "transactionTimeOut": ((ALWAYS, 3_000), ((4, 3, 1), 6_000)),
+    "transactionCheckMax": ((ALWAYS, 5), ((4, 3, 1), 15)),
+    "transactionCheckInterval": ((ALWAYS, 60_000), ((5, 1, 1), 30_000)),
+    "transactionOpBatchInterval": ((ALWAYS, 0), (OP_LISTS.since, 3_000)),
+    "fileReservedTime": ((ALWAYS, 72),),
+    "maxHashSlotNum": ((ALWAYS, 5_000_000),),
+    "maxIndexNum": ((ALWAYS, 20_000_000),),
+}
 
 # --- what files show --------------------------------------------------------------------------------------------------
 

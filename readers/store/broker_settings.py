@@ -15,13 +15,11 @@ from typing import Any
 from readers.model.errors import BadRequest
 from readers.model.releases import (
     ALWAYS,
-    CHECKS_OF_15,
+    DEFAULTS,
     DISCARD_COPY,
     HALF_TOPIC_DESIGN,
-    INTERVAL_OF_30_S,
     LAST_BEFORE_OP_LISTS,
     OP_LISTS,
-    TIME_OUT_OF_6_S,
     Change,
     Version,
     dotted,
@@ -37,28 +35,28 @@ FROM_BROKER = "the broker itself"
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """A key of the configuration; `defaults`: (first version that has it, value), oldest first."""
+    """A key of the configuration, and how many bits its number has."""
 
     key: str
-    defaults: tuple[tuple[Version, int], ...]
     bits: int = 32
 
+    @property
+    def defaults(self) -> tuple[tuple[Version, int], ...]:
+        """Its defaults, each from its release on, oldest first."""
+        return DEFAULTS[self.key]
 
-#: Field of BrokerSettings → where it stands in the configuration, and its defaults. Source:
-#: docs/formats/store.md#segments, docs/formats/cursors.md#settings.
+
+#: Field of BrokerSettings → where it stands in the configuration. Source: docs/formats/store.md#segments,
+#: docs/formats/cursors.md#settings.
 _SETTINGS: dict[str, _Setting] = {
-    "transaction_time_out_ms": _Setting("transactionTimeOut", ((ALWAYS, 3_000), (TIME_OUT_OF_6_S.since, 6_000)), 64),
-    "transaction_check_max": _Setting("transactionCheckMax", ((ALWAYS, 5), (CHECKS_OF_15.since, 15))),
-    "transaction_check_interval_ms": _Setting(
-        "transactionCheckInterval", ((ALWAYS, 60_000), (INTERVAL_OF_30_S.since, 30_000)), 64
-    ),
-    "transaction_op_batch_interval_ms": _Setting(
-        "transactionOpBatchInterval", ((ALWAYS, 0), (OP_LISTS.since, 3_000)), 64
-    ),
-    "file_reserved_time_hours": _Setting("fileReservedTime", ((ALWAYS, 72),)),
-    "max_hash_slots": _Setting("maxHashSlotNum", ((ALWAYS, 5_000_000),)),
-    "max_index_entries": _Setting("maxIndexNum", ((ALWAYS, 20_000_000),)),
-}  # fmt: skip
+    "transaction_time_out_ms": _Setting("transactionTimeOut", 64),
+    "transaction_check_max": _Setting("transactionCheckMax"),
+    "transaction_check_interval_ms": _Setting("transactionCheckInterval", 64),
+    "transaction_op_batch_interval_ms": _Setting("transactionOpBatchInterval", 64),
+    "file_reserved_time_hours": _Setting("fileReservedTime"),
+    "max_hash_slots": _Setting("maxHashSlotNum"),
+    "max_index_entries": _Setting("maxIndexNum"),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from readers.model import releases
@@ -45,6 +45,10 @@ def _changes() -> Iterator[str]:
     yield "| releases | what they do | known from |"
     yield "|---|---|---|"
     changes = [value for value in vars(releases).values() if isinstance(value, Change)]
+    changes += [
+        Change(f"{setting} is {value:_}, not {before:_}".replace("_", " "), "common/BrokerConfig.java", since)
+        for setting, defaults in releases.DEFAULTS.items() for (_, before), (since, value) in pairwise(defaults)
+    ]
     for change in sorted(changes, key=lambda one: (one.since, one.until or ALWAYS)):
         yield f"| {_span(change)} | {change.what} | {change.source} |"
 

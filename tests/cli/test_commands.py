@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 import shlex
 import shutil
 import time
@@ -13,6 +15,7 @@ import typer
 
 from readers.model.errors import BadRequest
 from readers.store.store import open_store
+from rmqtx_cli import commands
 from rmqtx_cli.commands import Example, decode
 from rmqtx_cli.commands.reading import audit, check, explain, pending, show, stores
 from rmqtx_cli.main import app
@@ -224,8 +227,18 @@ def test_a_time_that_depends_on_this_machine_is_said(rmqtx: Run, common: Path) -
     assert " is 20" not in rmqtx("pending", common, "--at", "-1h", "--quiet").err
 
 
+def test_every_module_of_a_command_is_a_command() -> None:
+    named = {
+        module.NAME for info in pkgutil.walk_packages(commands.__path__, "rmqtx_cli.commands.")
+        if hasattr(module := importlib.import_module(info.name), "NAME") and not info.name.startswith(decode.__name__)
+    }  # fmt: skip
+    wanted = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    assert named - {"decode"} == wanted - {"decode"}, "name its module in COMMANDS of rmqtx_cli/main.py"
+
+
 def test_help_lists_every_command_in_one_section(rmqtx: Run) -> None:
     listed = [name for names in SECTIONS.values() for name in names]
-    assert sorted(listed) == sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    there = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    assert sorted(listed) == there, "name it in SECTIONS of rmqtx_cli/words/command_names.py"
     lines = rmqtx("--help").out.splitlines()
     assert [line.split()[0] for line in lines if line[:2] == "  " and line[2:].split(" ")[0] in listed] == listed

@@ -97,13 +97,24 @@ def test_every_view_is_among_those_whose_heads_are_explained() -> None:
             views += [one for one in value.values() if isinstance(one, View)] if isinstance(value, dict) else []
             for view in views:
                 found += 1
-                assert tuple(column.heading for column in view.columns) in known, f"{info.name}.{name}"
+                assert tuple(column.heading for column in view.columns) in known, (
+                    f"name {info.name}.{name} in rmqtx_cli/commands/all_views.py"
+                )
             if inspect.isfunction(value) and value.__module__ == info.name and "View" in str(
                 value.__annotations__.get("return", "")
             ) and not name.startswith("_") and name not in ("plain_view", "all_views"):
                 found += 1
                 assert name in source, f"{info.name}.{name} is not among all views"
     assert found > 30
+
+
+
+def test_every_column_that_is_shown_has_a_meaning() -> None:
+    """Not only a head: the table that it is of is in RESULT_TABLES of rmqtx_cli/pages/glossary.py."""
+    heads = [entry for entry in entries(all_views()) if entry.kind == "head of a printed column"]
+    explained = {entry.word for entry in entries(all_views())} - {entry.word for entry in heads}
+    shown = {line.removeprefix("shows ") for entry in heads for line in entry.lines if line.startswith("shows ")}
+    assert shown <= explained
     columns = {name for schema in (STORES, SUMMARY, BUNDLED, LIVE_TRANSACTIONS) for name in schema.names}
     assert columns <= {entry.word for entry in entries(all_views())}
 

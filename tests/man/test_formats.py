@@ -11,6 +11,7 @@ import pytest
 
 from readers.log.record_layout import RECORD
 from readers.model.findings import KINDS
+from readers.model.releases import DEFAULTS
 from readers.queues.consume_queue import SLOT
 from rmqtx_cli.manual.formats_page import BLOCK, drawing, filled, layouts
 
@@ -98,7 +99,17 @@ def test_each_finding_is_on_the_page_of_its_structure() -> None:
         code for page in PAGES for line in _FINDINGS.findall(page.read_text("utf-8"))
         for code in re.findall(r"`([a-z-]+)`", line)
     }  # fmt: skip
-    assert named == set(KINDS) - _OF_NO_FILE
+    wanted = set(KINDS) - _OF_NO_FILE
+    assert named == wanted, "name it on the line `Findings:` of its structure's page, or in _OF_NO_FILE"
+
+
+def test_settings_have_the_defaults_of_the_table() -> None:
+    text = (DOCS / "formats" / "cursors.md").read_text("utf-8")
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    rows = {name: line.split("|")[2] for line in lines for name in DEFAULTS if f"`{name}`" in line}
+    assert len(rows) > 4
+    for name, newest in rows.items():
+        assert re.search(rf"\b{DEFAULTS[name][-1][1]}\b", newest), f"{name}: docs/formats/cursors.md#settings"
 
 
 def test_the_example_is_a_record() -> None:

@@ -17,6 +17,7 @@ from tests.forge.comparing import COLUMNS, Row, parts_of
 from tests.forge.stores import copy_of, settings_of
 from tests.verdicts.following import Followed
 from verdicts.audit.local_audit import audit
+from verdicts.audit.lookups import lookup
 
 _RECORDS_MAX = 6
 
@@ -93,20 +94,40 @@ def test_it_is_found(
     assert complaints == []
 
 
-@pytest.mark.parametrize("name", ["busystop-4.3.0", "cursorback-5.5.0"])
-def test_a_commit_record_of_the_first_half_seems_prepared(name: str, tmp_path: Path) -> None:
-    """It names offset 0, as what names nothing, and was a half: its transaction was ROLLED_BACK."""
+def _topic(record: bytes) -> tuple[int, bytes]:
+    part = parts_of(record)["topic"]
+    return part.start, b"\xff" * len(part)
+
+
+def _deliveries(_record: bytes) -> tuple[int, bytes]:
+    return AT["reconsume_times"], b"\x97\x59\x88\xc3"
+
+
+@pytest.mark.parametrize(
+    ("name", "deed"),
+    [
+        *(("busystop-4.3.0", deed) for deed in (_flag(7), _topic, _deliveries)),
+        *(("cursorback-5.5.0", deed) for deed in (_flag(7), _deliveries)),  # its finals have no REAL_TOPIC beside
+    ],
+)
+def test_a_commit_record_of_the_first_half(
+    name: str, deed: Callable[[bytes], tuple[int, bytes]], tmp_path: Path
+) -> None:
+    """It names offset 0, as what names nothing, so what is damaged made it a half or a message; it was ROLLED_BACK."""
     root = copy_of(name, tmp_path)
     before, _ = read(root, name)
     [record] = [
         record for record in scan_records(open_store(root), columns=COLUMNS).table().to_pylist()
         if record["sys_flag"] & TRANSACTION_MASK == COMMIT and not record["prepared_transaction_offset"]
     ]
-    file, place = Path(record["file"]), record["position_bytes"] + AT["sys_flag"]
+    file, begin = Path(record["file"]), record["position_bytes"]
     data = file.read_bytes()
-    file.write_bytes(data[:place] + (7).to_bytes(4, "big") + data[place + 4 :])
+    place, value = deed(data[begin : begin + record["length_bytes"]])
+    file.write_bytes(data[: begin + place] + value + data[begin + place + len(value) :])
     after, errors = read(root, name)
     assert "words-contradict" in errors
+    identity = dict(record["properties"])["UNIQ_KEY"]
+    assert lookup([open_store(root)], settings_of(name), [identity]).table()["state"].to_pylist() == ["UNDECIDABLE"]
     assert {key: (state, after[key]) for key, state in before.items() if after[key] != state} == {
         dict(record["properties"])["UNIQ_KEY"]: ("COMMITTED", "UNDECIDABLE")
     }

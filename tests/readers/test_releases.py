@@ -78,6 +78,23 @@ def test_what_compares_a_version_with_a_literal_is_found(source: str) -> None:
     assert compared(source) == [1]
 
 
+def test_every_change_is_asked_for() -> None:
+    """What is declared and not asked for makes no difference: ask by `holds`, `between` or `since` where it matters."""
+    named = {
+        name for path in _modules() if path != _TABLE
+        for name in re.findall(r"\b[A-Z][A-Z0-9_]+\b", path.read_text(encoding="utf-8"))
+    }  # fmt: skip
+    assert {name for name, value in vars(releases).items() if isinstance(value, Change)} - named == set()
+
+
+def test_defaults_begin_with_one_for_all_and_change_at_a_known_release() -> None:
+    for setting, defaults in releases.DEFAULTS.items():
+        since = [version for version, _ in defaults]
+        assert since[0] == ALWAYS, setting
+        assert since == sorted(set(since)), setting
+        assert all(releases.release_before(version) == version for version in since[1:]), setting
+
+
 def test_every_change_has_a_border_and_a_source() -> None:
     changes = {name: value for name, value in vars(releases).items() if isinstance(value, Change)}
     assert len({change.what for change in changes.values()}) == len(changes) > 40

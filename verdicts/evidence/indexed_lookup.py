@@ -22,7 +22,7 @@ from readers.log.named_offsets import NO_PLACE, named_offsets
 from readers.log.prepared_records import CLUSTER, is_prepared, is_rollback
 from readers.log.record_at import block_at, blocks_at
 from readers.log.record_block import Block
-from readers.log.transaction_records import is_delayed_half, is_final, ops_of
+from readers.log.transaction_records import are_lost_finals, is_delayed_half, is_final, ops_of
 from readers.model.columns import Int32s, Int64s
 from readers.model.java_hashes import key_hashes
 from readers.queues.consume_queue import open_queue
@@ -298,6 +298,9 @@ class DerivedFiles:
             first, last = block.commit_log_offsets[[0, -1]]
             rows = slice(np.searchsorted(offsets, first), np.searchsorted(offsets, last, "right"))
             self._require_keys(block, offsets[rows], hashes[rows])
+            if (lost := are_lost_finals(block)).any():
+                offset = int(block.commit_log_offsets[lost][0])
+                raise Untrusted(f"the header of the COMMIT record at commit-log offset {offset} cannot be right")
             self._add(block)
         if found != len(unseen):
             raise Untrusted(f"{len(unseen) - found} records that the index points at are none")

@@ -40,9 +40,10 @@ FORMAT_VERSION = 6
 _APPLICATION_ID = 0x524D5154  # "RMQT"
 _HEAD = b"SQLite format 3\0"
 
-_VERDICT_TEXTS = (
-    "transaction_id", "state", "flags", "reason", "advice", "producer_group", "topic", "keys", "reason_code",
-)  # fmt: skip
+#: Columns of `verdicts` that are text: a number for `store` stands in the file, and flags as words.
+_VERDICT_TEXTS = {
+    "flags", *(field.name for field in TRANSACTIONS if pa.types.is_string(field.type) and field.name != "store")
+}  # fmt: skip
 #: The columns of `verdicts`: those of TRANSACTIONS without lists, and what is kept of the lists.
 VERDICT_COLUMNS = (
     "hash",

@@ -20,7 +20,7 @@ from readers.log.record_block import Block
 from readers.log.record_layout import COMMIT
 from readers.log.segment_scan import SegmentScan
 from readers.log.topic_doubts import true_topic
-from readers.log.transaction_records import are_halves
+from readers.log.transaction_records import are_halves, are_lost_finals
 from readers.log.unreadable_copies import has_readable_id
 from readers.model.columns import Int32s, Int64s
 from readers.model.errors import SourceError
@@ -207,7 +207,12 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
 
 
 def _may_be_an_end(store: Store, block: Block) -> bool:
-    """Whether a record with a prepared flag names one that it may have ended: else its name is what is damaged."""
+    """Whether a record may have ended one: a COMMIT record with a damaged header, or a prepared one that names a half.
+
+    Else the name of what seems to be prepared is what is damaged.
+    """
+    if are_lost_finals(block)[0]:
+        return True
     if not are_no_prepared(block)[0]:
         return False
     log = store.log()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import zlib
 from pathlib import Path
 
 import pytest
@@ -344,6 +345,15 @@ def test_a_file_that_is_none_is_left_alone(content: bytes, tmp_path: Path) -> No
     with pytest.raises(BadRequest, match="is no checkpoint"):
         FollowDatabase(str(path), [open_store(unpacked("poison-4.3.0"))])
     assert path.read_bytes() == content
+
+
+def test_another_form_has_another_number(tmp_path: Path) -> None:
+    database = FollowDatabase(str(tmp_path / "checkpoint"), [open_store(unpacked("poison-4.3.0"))])
+    tables = [text for (text,) in database.connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")]
+    database.close()
+    form = zlib.crc32("\n".join(sorted(tables)).encode())
+    said = "the tables in the file changed: raise FORMAT_VERSION, then write both here"
+    assert (FORMAT_VERSION, form) == (6, 713_038_388), said
 
 
 def test_other_stores_other_forms_and_other_followers_are_refused(tmp_path: Path) -> None:

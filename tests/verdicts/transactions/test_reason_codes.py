@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.tables import TRANSACTIONS
 from readers.store.store import open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, settings_of
@@ -63,7 +62,3 @@ def test_every_code_belongs_to_a_state_and_says_nothing_but_what_can_be_filled_i
     for code, reason in REASONS.items():
         for _, name, _, _ in string.Formatter().parse(reason.sentence):
             assert name is None or isinstance(getattr(Values, name, None), property), (code, name)
-
-
-def test_the_code_is_the_last_column() -> None:
-    assert TRANSACTIONS.names[-1] == "reason_code"
