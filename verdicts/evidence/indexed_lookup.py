@@ -322,7 +322,12 @@ class DerivedFiles:
         raise Untrusted(f"the record at commit-log offset {offset} has not the key that the index knows it by")
 
     def _read_holes(self) -> None:
-        """Stretches that the index does not cover: a recovered broker rebuilds its last file from a later place on."""
+        """Stretches that the index does not cover: a recovered broker rebuilds its last file from a later place on.
+
+        A diverted half message stands before all copies that its queue leads to; a damaged index may have lost it.
+        """
+        if self._index.findings and any(self._store.has("consumequeue", topic) for topic in WAITING_TOPICS):
+            raise Untrusted("the index is damaged, and half messages were delayed: it alone knows where they stood")
         for begin, end in self._index.uncovered(self._first_offset(), self._log.end_offset):
             self._scan_into(begin, None if end == self._log.end_offset else end)
 

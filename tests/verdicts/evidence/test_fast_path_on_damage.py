@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from readers.index.index import HEADER as INDEX_HEADER
 from readers.index.index import entries_at, open_index_file
 from readers.log.record_layout import AT
 from readers.model.errors import EvidenceMissing
@@ -200,6 +201,18 @@ def test_an_index_entry_with_another_hash(tmp_path: Path) -> None:
         hanging = pending([open_store(root)], settings_of(name)).table()
         assert hanging.to_pylist() == open_rows(audit([open_store(root)], settings_of(name)).table()).to_pylist()
         flip_byte(file, index.entry_position(number), 0x40)
+
+
+def test_an_index_that_seems_to_begin_later(tmp_path: Path) -> None:
+    """The begin in its header: a delayed half message before it was not found, and its transaction seemed younger."""
+    name = "delayed-4.4.0"
+    root = copy_of(name, tmp_path)
+    [file, *_] = sorted((root / "index").iterdir())
+    flip_byte(file, INDEX_HEADER.offsets["begin_offset"] + 7, 0x3C)
+    require_a_scan_where_it_is_asked_for(root, name, None)
+    truth = open_rows(audit([opened(name)], settings_of(name)).table())
+    columns = ["transaction_id", "half_store_time_ms"]
+    assert pending([open_store(root)], settings_of(name)).table().select(columns) == truth.select(columns)
 
 
 def _cursor_beyond_the_end(root: Path) -> None:
