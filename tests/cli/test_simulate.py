@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from readers.log.record_layout import PREPARED
+from readers.log.record_layout import AT, PREPARED
 from readers.old_tables.state_table import STATE_SLOT
 from readers.queues.consume_queue import open_queue
 from readers.store.store import HALF_TOPIC, open_store
@@ -187,6 +187,20 @@ def test_a_table_that_cannot_be_made_anew_is_not_known(rmqtx: Run, tmp_path: Pat
     result = rmqtx("simulate", store)
     assert (result.status, result.out) == (exit_status.INCOMPLETE, "")
     assert "because the redo log is not there, out of which the next start makes the state table" in result.err
+
+
+@pytest.mark.parametrize("name", ["busystop-4.3.0", "propcrc-5.3.3"])
+def test_a_time_that_no_clock_says(rmqtx: Run, tmp_path: Path, name: str) -> None:
+    """The birth of an open half, or one that only its property CRC contradicts: it was given up on in another way."""
+    store = copy_of(name, tmp_path)
+    before = rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl")
+    assert before.status == exit_status.DONE
+    identity = rows(before.out)[0]["transaction_id"]
+    [row] = rows(rmqtx("show", identity, "--store", store, "--format", "jsonl").out)
+    byte = 1 if name == "busystop-4.3.0" else 6
+    flip_byte(log_files(store)[0], row["half_copies"][-1]["commit_log_offset"] + AT["born_time_ms"] + byte, 0x50)
+    result = rmqtx("simulate", store)
+    assert result.status == exit_status.INCOMPLETE
 
 
 @pytest.mark.parametrize("name", ["statetable-recovered-3.1.4", "statetable-lossy-3.1.4"])

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from readers.log import compression
 from readers.log.commit_log import crc_findings
+from readers.log.header_doubts import TIME_MS_MAX
 from readers.log.property_crcs import property_crc_findings
 from readers.log.record_block import Block
 from readers.log.record_layout import COMPRESSED, PREPARED, ROLLBACK, TRANSACTION_MASK
@@ -23,8 +24,6 @@ from readers.store.store import OP_TOPIC, Store
 
 _SYS_FLAG_KNOWN = 0x7FF
 _COMPRESSION_MASK, _COMPRESSION_MAX = 0x700, 0x300
-#: The year 2200: no broker's clock says more.
-TIME_MS_MAX = 7_258_118_400_000
 
 
 def record_findings(store: Store, block: Block, *, with_bodies: bool, with_everything: bool) -> Iterator[Finding]:
