@@ -6,6 +6,8 @@ other way round. A record without UNIQ_KEY is known by broker address and place,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +23,8 @@ from readers.model.findings import Finding
 #: By kind of witness, the column that is set where its id is made of its header.
 _LONE = {"halves": "lone_message_id", "finals": "lone_prepared_id", "offset_marks": "lone_prepared_id"}
 _PORT_MAX = 65_535
+#: The year 2200: no broker's clock says more.
+TIME_MS_MAX = 7_258_118_400_000
 
 
 def are_no_prepared(block: Block) -> Bools:
@@ -79,6 +83,20 @@ def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: s
             store, known, row, "record-header", f"a port from 0 to {_PORT_MAX}", f"store_port {ports[row]}"
         ))  # fmt: skip
     return found
+
+
+def time_findings(block: Block, store: str) -> Iterator[Finding]:
+    """Records whose times no clock says, by which a check would find them immune, or too old.
+
+    Order:  of the block, by field.
+    Damage: record-header.
+    """
+    for name in ("born_time_ms", "store_time_ms"):
+        times = block.header(name)
+        for row in np.flatnonzero((times < 0) | (times > TIME_MS_MAX)).tolist():
+            yield _finding(
+                store, block, row, "record-header", f"{name} before the year 2200", f"{name} {times[row]}"
+            )
 
 
 def _finding(store: str, block: Block, row: int, code: str, expected: str, actual: str) -> Finding:

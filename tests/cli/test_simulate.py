@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from readers.log.record_layout import AT, PREPARED
+from readers.old_tables.state_table import STATE_SLOT
 from readers.queues.consume_queue import open_queue
 from readers.store.store import HALF_TOPIC, open_store
 from rmqtx_cli.words import exit_status
@@ -185,6 +187,36 @@ def test_a_table_that_cannot_be_made_anew_is_not_known(rmqtx: Run, tmp_path: Pat
     result = rmqtx("simulate", store)
     assert (result.status, result.out) == (exit_status.INCOMPLETE, "")
     assert "because the redo log is not there, out of which the next start makes the state table" in result.err
+
+
+@pytest.mark.parametrize("name", ["busystop-4.3.0", "propcrc-5.3.3"])
+def test_a_time_that_no_clock_says(rmqtx: Run, tmp_path: Path, name: str) -> None:
+    """The birth of an open half, or one that only its property CRC contradicts: it was given up on in another way."""
+    store = copy_of(name, tmp_path)
+    before = rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl")
+    assert before.status == exit_status.DONE
+    identity = rows(before.out)[0]["transaction_id"]
+    [row] = rows(rmqtx("show", identity, "--store", store, "--format", "jsonl").out)
+    byte = 1 if name == "busystop-4.3.0" else 6
+    flip_byte(log_files(store)[0], row["half_copies"][-1]["commit_log_offset"] + AT["born_time_ms"] + byte, 0x50)
+    result = rmqtx("simulate", store)
+    assert result.status == exit_status.INCOMPLETE
+
+
+@pytest.mark.parametrize("name", ["statetable-recovered-3.1.4", "statetable-lossy-3.1.4"])
+def test_an_open_slot_that_leads_to_another_record(rmqtx: Run, tmp_path: Path, name: str) -> None:
+    """Its place is zero: another transaction was asked for than the slot's, with status 0."""
+    store = copy_of(name, tmp_path)
+    before = rmqtx("simulate", store)
+    assert (before.status, "slot of the state table" in before.err) == (exit_status.DONE, False)
+    file = min((store / "transaction" / "statetable").iterdir())
+    data = file.read_bytes()
+    places = [place for place in range(0, len(data), STATE_SLOT.size_bytes)
+              if data[place + STATE_SLOT.size_bytes - 1] == PREPARED and any(data[place : place + 8])]
+    file.write_bytes(data[: places[0]] + bytes(8) + data[places[0] + 8 :])
+    result = rmqtx("simulate", store)
+    assert result.status == exit_status.INCOMPLETE
+    assert "a slot of the state table that says other things than its record" in result.err
 
 
 def test_records_that_a_table_names_and_the_log_has_not(rmqtx: Run, tmp_path: Path) -> None:

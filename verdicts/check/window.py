@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.log import compression
+from readers.log.header_doubts import time_findings
 from readers.log.properties import (
     CHECK_TIMES,
     IMMUNITY,
@@ -20,6 +21,7 @@ from readers.log.properties import (
     TAGS,
     UNIQ_KEY,
 )
+from readers.log.property_crcs import word_crc_findings
 from readers.log.record_block import Block
 from readers.log.transaction_records import parse_op_bodies
 from readers.model.columns import Bools, Int64s, integers
@@ -28,7 +30,7 @@ from readers.model.releases import DELAYED_HALVES_DROPPED, TIMERS
 from readers.queues.consume_queue import open_queue
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.check.check_rules import CheckRules
-from verdicts.check.slots import checked_slots, records_of, unmet_slots, unqueued
+from verdicts.check.slots import CheckedSlots, checked_slots, records_of, unmet_slots, unqueued
 from verdicts.check.state import CheckState, HalfCopy, Op
 
 #: What 5.2.0 and later append to a record's properties where enabledAppendPropCRC=true, and its length in bytes.
@@ -139,10 +141,10 @@ def check_window(
         op_cursor = ops.min_offset if op_cursor is None else op_cursor
         half_slots = checked_slots(halves, half_cursor, tails.get(HALF_TOPIC, []))
         op_slots = checked_slots(ops, op_cursor, tails.get(OP_TOPIC, []))
-        stored_halves = halves_of_records(records_of(store, half_slots), rules, half_slots.begin, half_slots.end)
+        stored_halves = halves_of_records(_heeded(store, half_slots, findings), rules, half_slots.begin, half_slots.end)
         # Numbers below the half cursor never count, and that cursor goes back only from behind the queue's end.
         least = half_cursor if half_cursor <= half_slots.end else 0
-        stored_ops = ops_of_records(records_of(store, op_slots), rules, op_slots.begin, op_slots.end, least)
+        stored_ops = ops_of_records(_heeded(store, op_slots, findings), rules, op_slots.begin, op_slots.end, least)
         state = CheckState(
             queue_id, half_cursor, halves.min_offset, half_slots.end, op_cursor, ops.min_offset, op_slots.end,
             stored_halves, stored_ops,
@@ -159,6 +161,14 @@ def check_window(
             unmet = unmet_slots(store, topic, queue_id, slots)
             findings += [] if unmet is None else [unmet]
     return CheckWindow(state, stored_halves.words, stored_halves.diverted_count, findings)
+
+
+def _heeded(store: Store, slots: CheckedSlots, findings: list[Finding]) -> Iterator[tuple[Block, Int64s]]:
+    """The records of some slots; what cannot be right in them becomes a finding."""
+    for block, numbers in records_of(store, slots):
+        findings += time_findings(block, store.root)
+        findings += word_crc_findings(block, store.root)
+        yield block, numbers
 
 
 def batches_ops_seen(store: Store) -> bool | None:

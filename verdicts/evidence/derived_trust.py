@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.log.commit_log import last_with_data
+from readers.log.property_crcs import word_crc_findings
+from readers.log.record_at import block_at
 from readers.log.record_block import Block
 from readers.log.segment_scan import SegmentScan
 from readers.log.unreadable_copies import may_be_unreadable
@@ -92,8 +94,19 @@ def require_readable_copies(copies: pa.Table) -> None:
         raise Untrusted("the properties of a half copy or discard copy cannot be read")
 
 
-def require_order_before(queue: Queue, number: int) -> None:
+def require_sound_words(block: Block) -> None:
+    """That no record contradicts its property CRC: what it says of its transaction may be another's.
+
+    Raises: Untrusted.
+    """
+    for finding in word_crc_findings(block, ""):
+        raise Untrusted(f"the record at commit-log offset {finding.commit_log_offset} contradicts its property CRC")
+
+
+def require_order_before(queue: Queue, number: int, log: SegmentedLog) -> None:
     """That the slots before one, which a search by halves went past, are sound and in the order of the log.
+
+    The one right before leads to its record: a slot whose place is damaged seems to stand before what is looked for.
 
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
@@ -101,6 +114,10 @@ def require_order_before(queue: Queue, number: int) -> None:
     places = queue.read(max(queue.first_offset, number - _SLOTS_BEFORE), number + 1)[1]
     if len(queue.findings) > findings_before or (np.diff(places) <= 0).any():
         raise Untrusted(f"the queue of {queue.topic} has slots before {number} that cannot be")
+    for place in queue.read(max(queue.min_offset, number - 1), number)[1].tolist():
+        block = block_at(log, place)
+        if block is None or not block.topic_is(queue.topic)[0] or block.header("queue_offset")[0] != number - 1:
+            raise Untrusted(f"slot {number - 1} of the queue of {queue.topic} does not lead to its record")
 
 
 def sound_blocks(facts: StoreFacts, from_offset: int, to_offset: int | None) -> Iterator[Block]:

@@ -36,6 +36,7 @@ from verdicts.evidence.derived_trust import (
     require_order_before,
     require_readable_copies,
     require_slots,
+    require_sound_words,
     sound_blocks,
 )
 from verdicts.evidence.store_facts import StoreFacts
@@ -128,7 +129,7 @@ class DerivedFiles:
             if _MESSAGE_ID.fullmatch(identity):
                 block = block_at(self._log, int(identity[-16:], 16))
                 if block is not None and block.message_ids().to_pylist()[0] == identity.upper():
-                    self._gathered.add(block)
+                    self._add(block)
         self._read_hits([f"{topic}#{one}".encode() for one in identities for topic in (HALF_TOPIC, DISCARD_TOPIC)])
         named: dict[str, dict[str, str | None]] = {}
         for identity, records in self._gathered.named_by({one: offset_of(one) for one in identities}).items():
@@ -233,7 +234,7 @@ class DerivedFiles:
             with open_queue(self._store, SCHEDULE_TOPIC, int(level) - 1) as queue:
                 _, offsets, lengths, _ = queue.read(max(cursor, queue.min_offset), queue.max_offset)
                 for block in blocks_at(self._log, offsets.tolist(), lengths.tolist()):
-                    self._gathered.add(block.take(is_delayed_half(block)))
+                    self._add(block.take(is_delayed_half(block)))
 
     def _read(self, topic: str, numbers: Int64s, offsets: Int64s, lengths: Int32s) -> None:
         """Records that queue slots point at; every one must be there and be what its slot says."""
@@ -254,14 +255,19 @@ class DerivedFiles:
             place = np.searchsorted(offsets, block.commit_log_offsets)
             if (numbers[place] != block.header("queue_offset")).any() or block.header("queue_id").any():
                 raise Untrusted(f"the queue of {topic} and its records number them differently")
+            require_sound_words(block)
             found += len(block)
             yield block
         if found != len(offsets):
             raise Untrusted(f"{len(offsets) - found} records that the queue of {topic} points at cannot be read")
 
+    def _add(self, block: Block) -> None:
+        require_sound_words(block)
+        self._gathered.add(block)
+
     def _scan_into(self, from_offset: int, to_offset: int | None) -> None:
         for block in sound_blocks(self._facts, from_offset, to_offset):
-            self._gathered.add(block)
+            self._add(block)
 
     # -- whole transactions ---------------------------------------------------------------------------------------
 
@@ -295,7 +301,7 @@ class DerivedFiles:
             if (lost := are_lost_finals(block)).any():
                 offset = int(block.commit_log_offsets[lost][0])
                 raise Untrusted(f"the header of the COMMIT record at commit-log offset {offset} cannot be right")
-            self._gathered.add(block)
+            self._add(block)
         if found != len(unseen):
             raise Untrusted(f"{len(unseen) - found} records that the index points at are none")
 
@@ -316,7 +322,12 @@ class DerivedFiles:
         raise Untrusted(f"the record at commit-log offset {offset} has not the key that the index knows it by")
 
     def _read_holes(self) -> None:
-        """Stretches that the index does not cover: a recovered broker rebuilds its last file from a later place on."""
+        """Stretches that the index does not cover: a recovered broker rebuilds its last file from a later place on.
+
+        A diverted half message stands before all copies that its queue leads to; a damaged index may have lost it.
+        """
+        if self._index.findings and any(self._store.has("consumequeue", topic) for topic in WAITING_TOPICS):
+            raise Untrusted("the index is damaged, and half messages were delayed: it alone knows where they stood")
         for begin, end in self._index.uncovered(self._first_offset(), self._log.end_offset):
             self._scan_into(begin, None if end == self._log.end_offset else end)
 
@@ -335,7 +346,7 @@ class DerivedFiles:
         wanted = pc.unique(self._chosen("halves")["queue_offset"])
         queue = self._op_queue
         begin = queue.offset_of(self._first_offset())
-        require_order_before(queue, begin)
+        require_order_before(queue, begin, self._log)
         while begin < queue.max_offset:
             end = min(begin + _OPS_AT_ONCE, queue.max_offset)
             numbers, offsets, lengths, _ = queue.read(begin, end)

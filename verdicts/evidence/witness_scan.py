@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from readers.log.header_doubts import header_findings
 from readers.log.named_offsets import NO_PLACE
+from readers.log.property_crcs import have_property_crc, word_crc_findings
 from readers.log.record_block import Block
 from readers.log.segment_scan import Span
 from readers.log.splits import Split
@@ -138,6 +139,7 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
                 ops.append(found["ops"])
             scanned.findings.extend(header_findings(kept, found, split.store.root))
             scanned.findings.extend(topic_findings(split.store, kept))
+            scanned.findings.extend(_crc_findings(kept, found, split.store.root))
             if any(may_be_unreadable(found[name]) for name in ("halves", "discards") if name in found):
                 scanned.findings.extend(unreadable_copies(kept, split.store.root))
     except SourceError as error:
@@ -158,6 +160,16 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
         _compare_with_queues(result, ops)
         _compare_with_redo_log(result)
     return result
+
+
+def _crc_findings(block: Block, found: dict[str, pa.RecordBatch], store: str) -> list[Finding]:
+    """The witnesses of a block that contradict their property CRC; most brokers write none."""
+    marked = block.take(have_property_crc(block))
+    if not len(marked):
+        return []
+    places = [np.asarray(rows["commit_log_offset"]) for rows in found.values()]
+    mine = np.isin(marked.commit_log_offsets, np.concatenate([np.empty(0, np.int64), *places]))
+    return list(word_crc_findings(marked.take(mine), store))
 
 
 def _note_later(scanned: Scanned, block: Block) -> None:

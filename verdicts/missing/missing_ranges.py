@@ -197,6 +197,9 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
                                    "cannot be right")
         if block is not None and (finding.code == "record-header" or _may_be_an_end(store, block)):
             result.ranges.append(_identified(missing, block))
+    elif finding.code == "record-property-crc" and offset is not None:
+        what = f"the record at commit-log offset {offset} contradicts its property CRC"
+        result.ranges.append(MissingRange(store.root, offset, offset + (finding.length_bytes or 0), what))
     elif finding.code == "op-unreadable" and offset is not None:
         what = f"the op message at commit-log offset {offset} cannot be read"
         missing, block = _range_of(finding, store, offset, what)

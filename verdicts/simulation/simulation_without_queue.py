@@ -17,15 +17,17 @@ import pyarrow.compute as pc
 from readers.log.commit_log import scan_segments
 from readers.log.designs import PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
 from readers.log.offset_marks import rocksdb_marks
+from readers.log.prepared_record_arrays import OldRecords
 from readers.log.record_at import blocks_at
 from readers.log.record_layout import PREPARED
 from readers.log.transaction_records import JUDGED_HALVES, halves_of
-from readers.model.columns import Int64s, int64s
+from readers.model.columns import Bools, Int64s, int64s
+from readers.model.finding_limits import one_by_one
 from readers.model.findings import Finding
 from readers.model.releases import PREPARED_NEVER_ASKED
 from readers.model.tables import HALVES
 from readers.old_tables.redo_log import redo_entries
-from readers.old_tables.state_table import DIRECTORY, STATE_SLOT, state_slots
+from readers.old_tables.state_table import DIRECTORY, STATE_SLOT, StateSlots, state_slots
 from readers.old_tables.state_table_rebuilt import remade_offsets
 from readers.rocksdb.rocksdb_transactions import rocksdb_entries
 from readers.store.broker_settings import BrokerSettings, conf_integer
@@ -153,6 +155,7 @@ def _take_state_table(found: BesideTables, conf: Mapping[str, str]) -> None:
         return
     else:
         numbers, offsets, is_open = slots.numbers, slots.offsets, slots.states == PREPARED
+        found.findings.extend(_contradicted_slots(store, slots, is_open))
     found.timer_words, rows = _words(found, np.unique(offsets[is_open]))
     own = int64s(found.timer_words["queue_offset"])
     for number in np.unique(numbers // per_file).tolist():
@@ -163,6 +166,35 @@ def _take_state_table(found: BesideTables, conf: Mapping[str, str]) -> None:
         )
         file = store.place(*DIRECTORY, f"{number * per_file * STATE_SLOT.size_bytes:020d}")
         found.timers.append((file, records, int(mine.sum()) == per_file))
+
+
+def _contradicted_slots(store: Store, slots: StateSlots, is_open: Bools) -> Iterator[Finding]:
+    """Open slots that lead to another record than theirs: none that is prepared, or one of other words.
+
+    Damage: table-slot-mismatch. A place where no record stands is reported where its words are looked for.
+    """
+    log = store.log()
+    try:
+        blocks = list(blocks_at(log, np.unique(slots.offsets[is_open]).tolist()))
+    finally:
+        log.close()
+    places = np.concatenate([np.empty(0, np.int64), *(block.commit_log_offsets for block in blocks)])
+    prepared = OldRecords.joined(OldRecords.of_block(block) for block in blocks).prepared
+    known = {
+        place: words for place, *words in zip(
+            prepared.offsets.tolist(), prepared.lengths.tolist(), prepared.store_seconds.tolist(),
+            prepared.group_hashes.tolist(), strict=True,
+        )
+    }
+    said = [slots.values(name) for name in ("record_length_bytes", "store_time_seconds", "producer_group_hash")]
+    rows = np.flatnonzero(is_open & np.isin(slots.offsets, places)).tolist()
+    wrong = [row for row in rows if known.get(int(slots.offsets[row])) != [int(values[row]) for values in said]]
+    for row, more in one_by_one(wrong, "such slots"):
+        yield Finding(
+            store.root, "table-slot-mismatch", slots.files[int(slots.file_numbers[row])].file,
+            int(slots.positions[row]), STATE_SLOT.size_bytes, commit_log_offset=int(slots.offsets[row]),
+            expected="the prepared record that the slot is of", actual=f"another record at its place{more}",
+        )
 
 
 def _remade(found: BesideTables) -> Int64s:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from readers.index.index import BLOCK_ENTRIES, ENTRY, IndexFile
 from readers.index.index_search import open_index
 from readers.index.record_keys import key_pairs, may_lack_entries, tag_pairs
+from readers.log.header_doubts import TIME_MS_MAX
 from readers.log.record_at import block_at
 from readers.log.record_block import Block
 from readers.model.columns import Int64s
@@ -29,7 +30,6 @@ from readers.queues.slot_files import boundary, cache_of
 from readers.storage.open_file import OpenFile
 from readers.store.store import Store
 from verdicts.verify.index_times import entry_time_findings, expected_seconds, header_time_findings
-from verdicts.verify.records import TIME_MS_MAX
 
 _HASH_BITS = 31
 #: Entries that no split explains and that are looked at one by one; more are told as one.

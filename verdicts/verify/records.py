@@ -6,7 +6,6 @@ one, and properties have one where the broker was told so (enabledAppendPropCRC,
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,6 +13,8 @@ import pyarrow as pa
 
 from readers.log import compression
 from readers.log.commit_log import crc_findings
+from readers.log.header_doubts import TIME_MS_MAX
+from readers.log.property_crcs import property_crc_findings
 from readers.log.record_block import Block
 from readers.log.record_layout import COMPRESSED, PREPARED, ROLLBACK, TRANSACTION_MASK
 from readers.log.topic_doubts import topic_findings
@@ -23,11 +24,6 @@ from readers.store.store import OP_TOPIC, Store
 
 _SYS_FLAG_KNOWN = 0x7FF
 _COMPRESSION_MASK, _COMPRESSION_MAX = 0x700, 0x300
-_PROPERTY_CRC = "__CRC32#"
-#: `__CRC32#` 0x01, ten digits, 0x02: the last bytes of the record, which the CRC leaves out.
-_PROPERTY_CRC_BYTES = 20
-#: The year 2200: no broker's clock says more.
-TIME_MS_MAX = 7_258_118_400_000
 
 
 def record_findings(store: Store, block: Block, *, with_bodies: bool, with_everything: bool) -> Iterator[Finding]:
@@ -48,7 +44,7 @@ def record_findings(store: Store, block: Block, *, with_bodies: bool, with_every
     if not matches.all():  # that of an op message means more and is told by who reads its numbers
         told = block.topic_is(OP_TOPIC) | (block.header("body_crc") < 0)
         yield from crc_findings(store, block, pa.array(matches | told))
-    yield from _property_crc_findings(store, block)
+    yield from property_crc_findings(block, store.root)
     if with_everything:
         yield from _property_findings(store, block)
         yield from _stream_findings(store, block)
@@ -100,40 +96,6 @@ def older_design_rows(block: Block) -> Int64s:
     """Rows of prepared and rollback records, which only designs before 4.3 write."""
     kinds = block.sys_flag & TRANSACTION_MASK
     return np.flatnonzero((kinds == PREPARED) | (kinds == ROLLBACK))
-
-
-# --- checksums --------------------------------------------------------------------------------------------------------
-
-
-def _property_crc_findings(store: Store, block: Block) -> Iterator[Finding]:
-    """Records whose property `__CRC32#` is not the CRC of what stands before it.
-
-    Source: docs/formats/record.md#property-crc.
-    """
-    marks = _last_bytes(block)
-    rows = np.flatnonzero(marks)
-    memory = memoryview(block.data)  # type: ignore[arg-type]
-    for row in rows.tolist():
-        end = int(block.starts[row] + block.lengths[row]) - _PROPERTY_CRC_BYTES
-        computed = zlib.crc32(memory[int(block.starts[row]) : end]) & 0x7FFFFFFF
-        digits = bytes(memory[end + 9 : end + 19])
-        stored = int(digits[::-1]) if digits.isdigit() else None
-        if stored != computed:
-            yield _finding(
-                store, block, row, "record-property-crc", f"CRC {computed}", digits.decode("ascii", "replace"),
-            )
-
-
-def _last_bytes(block: Block) -> Bools:
-    """Which records end in a property CRC."""
-    name = _PROPERTY_CRC.encode() + b"\x01"
-    places = block.starts + block.lengths - _PROPERTY_CRC_BYTES
-    found: Bools = places > block.topic_starts
-    for number, value in enumerate(name):
-        found[found] = block.data[places[found] + number] == value
-        if not found.any():
-            break
-    return found
 
 
 # --- what only a full verification looks at ---------------------------------------------------------------------------

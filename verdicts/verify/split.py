@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from readers.log.header_doubts import TIME_MS_MAX
 from readers.log.prepared_record_arrays import OldRecords
 from readers.log.record_block import Block
 from readers.log.segment_scan import SegmentScan, Span
@@ -18,7 +19,7 @@ from readers.model.findings import Finding
 from readers.store.store import HALF_TOPIC, OP_TOPIC
 from verdicts.verify.index_entries import IndexClaims, IndexPart
 from verdicts.verify.queue_claims import QueueClaims, QueueParts
-from verdicts.verify.records import TIME_MS_MAX, older_design_rows, record_findings
+from verdicts.verify.records import older_design_rows, record_findings
 from verdicts.verify.store_files import half_end, values_of_records
 
 

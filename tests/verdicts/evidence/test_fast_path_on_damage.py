@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from readers.index.index import HEADER as INDEX_HEADER
 from readers.index.index import entries_at, open_index_file
 from readers.log.record_layout import AT
 from readers.model.errors import EvidenceMissing
@@ -94,7 +95,9 @@ def test_undamaged_logs_join() -> None:
         assert broken_join(opened(name)) is None
 
 
-@pytest.mark.parametrize("name", ["busystop-4.9.7", "killed-5.3.3", "multipath-5.5.0", "delayed-5.1.4"])
+@pytest.mark.parametrize(
+    "name", ["busystop-4.9.7", "killed-5.3.3", "multipath-5.5.0", "delayed-5.1.4", "propcrc-5.3.3"]
+)
 def test_undamaged_logs_need_no_scan(name: str) -> None:
     reading = pending([opened(name)], settings_of(name))
     assert not errors(reading)
@@ -117,6 +120,35 @@ def test_an_op_slot_before_the_first_that_is_read(tmp_path: Path) -> None:
     [file, *_] = sorted((root / "consumequeue" / OP_TOPIC / "0").iterdir())
     flip_byte(file, 0, 0x80)
     require_a_scan_where_it_is_asked_for(root, name, None)
+
+
+def test_an_op_slot_that_seems_older_than_what_is_read(tmp_path: Path) -> None:
+    """The place in the first slot of the op queue is zero: the reading began behind it, and six were PENDING."""
+    name = "cursoredited-5.5.0"
+    root = copy_of(name, tmp_path)
+    [file, *_] = sorted((root / "consumequeue" / OP_TOPIC / "0").iterdir())
+    file.write_bytes(bytes(8) + file.read_bytes()[8:])
+    require_a_scan_where_it_is_asked_for(root, name, None)
+    hanging = pending([open_store(root)], settings_of(name))
+    states = hanging.table()["state"].to_pylist()
+    truth = open_rows(audit([opened(name)], settings_of(name)).table())["state"].to_pylist()
+    assert states == truth or errors(hanging)
+    assert any("does not lead to its record" in note.text for note in hanging.notes)
+
+
+def test_a_half_copy_that_contradicts_its_property_crc(tmp_path: Path) -> None:
+    """One byte of a group: the copy was of another transaction with the same id, which was LOST with status 0."""
+    name = "propcrc-5.3.3"
+    root = copy_of(name, tmp_path)
+    row = next(row for row in audit([opened(name)], settings_of(name)).table().to_pylist() if row["discard_copies"])
+    file = log_files(root)[0]
+    at = file.read_bytes().index(b"PGROUP\x01", row["half_copies"][-1]["commit_log_offset"])
+    flip_byte(file, at + len(b"PGROUP\x01"), 1)
+    whole = audit([open_store(root)], settings_of(name))
+    states = [one["state"] for one in whole.table().to_pylist() if one["transaction_id"] == row["transaction_id"]]
+    assert set(states) == {"UNDECIDABLE"}
+    assert "record-property-crc" in errors(whole)
+    require_a_scan_where_it_is_asked_for(root, name, row["transaction_id"])
 
 
 def test_an_op_message_that_cannot_be_read(tmp_path: Path) -> None:
@@ -169,6 +201,18 @@ def test_an_index_entry_with_another_hash(tmp_path: Path) -> None:
         hanging = pending([open_store(root)], settings_of(name)).table()
         assert hanging.to_pylist() == open_rows(audit([open_store(root)], settings_of(name)).table()).to_pylist()
         flip_byte(file, index.entry_position(number), 0x40)
+
+
+def test_an_index_that_seems_to_begin_later(tmp_path: Path) -> None:
+    """The begin in its header: a delayed half message before it was not found, and its transaction seemed younger."""
+    name = "delayed-4.4.0"
+    root = copy_of(name, tmp_path)
+    [file, *_] = sorted((root / "index").iterdir())
+    flip_byte(file, INDEX_HEADER.offsets["begin_offset"] + 7, 0x3C)
+    require_a_scan_where_it_is_asked_for(root, name, None)
+    truth = open_rows(audit([opened(name)], settings_of(name)).table())
+    columns = ["transaction_id", "half_store_time_ms"]
+    assert pending([open_store(root)], settings_of(name)).table().select(columns) == truth.select(columns)
 
 
 def _cursor_beyond_the_end(root: Path) -> None:

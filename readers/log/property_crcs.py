@@ -1,0 +1,59 @@
+"""The CRC over a whole record that some brokers put at the end of its properties (enabledAppendPropCRC, 5.2.0+).
+
+Source: docs/formats/record.md#property-crc.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from readers.log.record_block import Block
+from readers.model.columns import Bools
+from readers.model.findings import Finding
+
+_PROPERTY_CRC = "__CRC32#"
+#: `__CRC32#` 0x01, ten digits, 0x02: the last bytes of the record, which the CRC leaves out.
+_PROPERTY_CRC_BYTES = 20
+
+
+def property_crc_findings(block: Block, store: str) -> Iterator[Finding]:
+    """Records whose property `__CRC32#` is not the CRC of what stands before it.
+
+    Order:  of the block.
+    Damage: record-property-crc.
+    """
+    memory = memoryview(block.data)  # type: ignore[arg-type]
+    for row in np.flatnonzero(have_property_crc(block)).tolist():
+        end = int(block.starts[row] + block.lengths[row]) - _PROPERTY_CRC_BYTES
+        computed = zlib.crc32(memory[int(block.starts[row]) : end]) & 0x7FFFFFFF
+        digits = bytes(memory[end + 9 : end + 19])
+        stored = int(digits[::-1]) if digits.isdigit() else None
+        if stored != computed:
+            yield Finding(
+                store, "record-property-crc", block.file, int(block.positions[row]), int(block.lengths[row]),
+                commit_log_offset=int(block.commit_log_offsets[row]), expected=f"CRC {computed}",
+                actual=digits.decode("ascii", "replace"),
+            )
+
+
+def word_crc_findings(block: Block, store: str) -> Iterator[Finding]:
+    """The same for records whose body is sound: there the damage is in the words that say whose a record is."""
+    for finding in property_crc_findings(block, store):
+        row = np.flatnonzero(block.commit_log_offsets == finding.commit_log_offset)
+        if block.take(row).body_crc_matches().all():
+            yield finding
+
+
+def have_property_crc(block: Block) -> Bools:
+    """Which records end in a property CRC."""
+    name = _PROPERTY_CRC.encode() + b"\x01"
+    places = block.starts + block.lengths - _PROPERTY_CRC_BYTES
+    found: Bools = places > block.topic_starts
+    for number, value in enumerate(name):
+        found[found] = block.data[places[found] + number] == value
+        if not found.any():
+            break
+    return found
