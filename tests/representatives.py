@@ -111,9 +111,9 @@ def one_of_each_design(names: Iterable[str | Any]) -> list[Any]:
 
 
 def few_or_all(names: Iterable[str]) -> list[Any]:
-    """Two lists of stores that are read together: the first of each design in `make test`, all of them when slow."""
+    """Two lists of stores that are read together: one of each design and a killed one, and, when slow, all of them."""
     every = tuple(names)
-    few = tuple(str(one.values[0]) for one in one_of_each_design(every) if not one.marks)
+    few = (*(str(one.values[0]) for one in one_of_each_design(every) if not one.marks), "killed-5.1.4")
     return [pytest.param(few, id="few"), pytest.param(every, id="all", marks=pytest.mark.slow)]
 
 

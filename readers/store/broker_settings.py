@@ -63,7 +63,8 @@ _SETTINGS: dict[str, _Setting] = {
 class BrokerSettings:
     """The configuration and version of a store's broker; None is not known.
 
-    Shape: `origin` says of every other field where its value comes from. `batches_ops`: ops wait in memory for up to
+    Shape: `origin` says of every other field where its value comes from; `defaults` names those that are the default
+           of each release that it may be, and were not given. `batches_ops`: ops wait in memory for up to
            transaction_op_batch_interval_ms (5.1.0+). `writes_discard_copy`: giving up on a half leaves a copy in the
            discard topic (4.5.2+).
     Units: as the names say; versions are (5, 1, 4).
@@ -82,6 +83,7 @@ class BrokerSettings:
     writes_discard_copy: bool | None
     batches_ops: bool | None
     origin: Mapping[str, str] = field(default_factory=dict, hash=False)
+    defaults: frozenset[str] = frozenset()
 
     @property
     def check_max_is_configured(self) -> bool:
@@ -107,15 +109,24 @@ class BrokerSettings:
 
         The check's settings are left out where the broker is older than the check (4.3.0).
         """
+        return "; ".join([self._broker(), *self._settings()])
+
+    def describe_briefly(self) -> str:
+        """The same without the settings that are the default of the broker's release, whichever it is."""
+        return "; ".join([self._broker(), *self._settings(self.defaults)])
+
+    def _broker(self) -> str:
         causes = dict.fromkeys(self.origin[name] for name in ("version_low", "version_high") if name in self.origin)
         known = f"broker {self.version}" + (f" ({', '.join(causes)})" if causes else "")
-        known += f", once {self.origin['once']}" if "once" in self.origin else ""
+        return known + (f", once {self.origin['once']}" if "once" in self.origin else "")
+
+    def _settings(self, left_out: frozenset[str] = frozenset()) -> list[str]:
         has_check = self.version_high is None or HALF_TOPIC_DESIGN.holds(self.version_high)
         shown = list(_SETTINGS)[:5] if has_check else ["file_reserved_time_hours"]
         groups: dict[str, list[str]] = {}
-        for name in shown:
+        for name in [name for name in shown if name not in left_out]:
             groups.setdefault(self.origin.get(name, "given"), []).append(f"{_SETTINGS[name].key} {getattr(self, name)}")
-        return "; ".join([known, *(f"{origin}: {', '.join(values)}" for origin, values in groups.items())])
+        return [f"{origin}: {', '.join(values)}" for origin, values in groups.items()]
 
 
 def broker_settings(
@@ -154,6 +165,10 @@ def _settings(
     values: dict[str, Any] = {}
     for name, setting in _SETTINGS.items():
         values[name], origin[name] = _value(setting, conf, low, high)
+    defaults = frozenset(
+        name for name, setting in _SETTINGS.items()
+        if setting.key not in conf and len(_possible_defaults(setting, low, high)) == 1
+    )  # fmt: skip
     batches, batches_why = _since(OP_LISTS, low, high)
     if batches is False:  # the key means nothing to such a broker
         values["transaction_op_batch_interval_ms"] = 0
@@ -170,6 +185,7 @@ def _settings(
         writes_discard_copy=copies,
         batches_ops=batches,
         origin=origin,
+        defaults=defaults,
         **values,
     )
 
@@ -263,12 +279,7 @@ def _value(
 
 def _default(setting: _Setting, low: Version | None, high: Version | None) -> tuple[int, str]:
     """The default; where the version leaves several possible, the youngest."""
-    possible = [
-        (since, value)
-        for number, (since, value) in enumerate(setting.defaults)
-        if (high is None or since <= high)
-        and (low is None or number + 1 == len(setting.defaults) or low < setting.defaults[number + 1][0])
-    ]
+    possible = _possible_defaults(setting, low, high)
     since, value = possible[-1]
     if len(setting.defaults) == 1:
         return value, "default"
@@ -277,6 +288,15 @@ def _default(setting: _Setting, low: Version | None, high: Version | None) -> tu
     if since == ALWAYS:
         return value, f"default before {dotted(setting.defaults[1][0])}"
     return value, f"default of {dotted(since)} or later"
+
+
+def _possible_defaults(setting: _Setting, low: Version | None, high: Version | None) -> list[tuple[Version, int]]:
+    return [
+        (since, value)
+        for number, (since, value) in enumerate(setting.defaults)
+        if (high is None or since <= high)
+        and (low is None or number + 1 == len(setting.defaults) or low < setting.defaults[number + 1][0])
+    ]
 
 
 def conf_integer(conf: Mapping[str, str], key: str, default: int, bits: int) -> int:

@@ -91,9 +91,14 @@ def say_consistency(stores: Sequence[Store], voice: say.Voice) -> None:
 
 
 def say_header(opened: Opened, voice: say.Voice) -> None:
-    """One line per store: how consistent the reading is, and which settings of the broker it supposes."""
+    """One line per store: how consistent the reading is, which broker wrote it, and its settings with --verbose.
+
+    What is not the default of its release stands there in any case.
+    """
     for store in opened.stores:
-        voice.note(f"{store.root}: {consistency(store)}; {opened.settings_of(store).describe()}")
+        settings = opened.settings_of(store)
+        known = settings.describe() if voice.verbose else settings.describe_briefly()
+        voice.note(f"{store.root}: {consistency(store)}; {known}")
 
 
 def refuse_inside(output: Path | None, stores: Sequence[Store]) -> None:

@@ -58,6 +58,7 @@ def test_immunity_ends_while_the_broker_is_stopped(tmp_path: Path) -> None:
         assert "stalled" not in now[one]["flags"], "it was not overdue when the broker stopped"
 
 
+@pytest.mark.usefixtures("at_the_real_moment")
 def test_one_clock_measures_what_the_next_broker_measures(tmp_path: Path) -> None:
     """fileReservedTime ends while the broker is stopped; that no check came is held against it only while it ran."""
     store = open_store(corpus.unpack("common-5.3.3", tmp_path))
