@@ -30,6 +30,7 @@ def without_root(found: dict[str, list[str]], root: Path | str) -> dict[str, lis
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("at_the_real_moment")
 def test_a_killed_executor() -> None:
     """Two executors, results through the driver; what the lost one had is read again by the other."""
     name = "common-5.3.3"

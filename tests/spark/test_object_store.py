@@ -23,6 +23,7 @@ NAME = "killed-4.4.0"
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("at_the_real_moment")
 def test_the_same_rows_and_a_word_for_what_vanished(s3: S3Server, copied: Copied, tmp_path: Path) -> None:
     local, uri = copied(NAME)
     done = subprocess.run(
