@@ -219,6 +219,21 @@ def test_an_open_slot_that_leads_to_another_record(rmqtx: Run, tmp_path: Path, n
     assert "a slot of the state table that says other things than its record" in result.err
 
 
+def test_a_port_that_none_is_of_an_open_record(rmqtx: Run, tmp_path: Path) -> None:
+    """Host and place are the id of a record without UNIQ_KEY: another transaction was asked for, with status 0."""
+    store = copy_of("statetable-recovered-3.1.4", tmp_path)
+    table = min((store / "transaction" / "statetable").iterdir()).read_bytes()
+    slots = [table[at : at + STATE_SLOT.size_bytes] for at in range(0, len(table), STATE_SLOT.size_bytes)]
+    place = next(int.from_bytes(slot[:8], "big") for slot in slots if slot[-1] == PREPARED and any(slot[:8]))
+    file = store / "commitlog" / f"{0:020}"
+    data = bytearray(file.read_bytes())
+    data[place + AT["store_address"] + 4 : place + AT["store_address"] + 8] = b"\x00\xe1\x2a\xb3"
+    file.write_bytes(data)
+    result = rmqtx("simulate", store)
+    assert result.status == exit_status.INCOMPLETE
+    assert "a port from 0 to 65535" in result.err
+
+
 def test_records_that_a_table_names_and_the_log_has_not(rmqtx: Run, tmp_path: Path) -> None:
     store = copy_of("statetable-3.1.4", tmp_path)
     shutil.rmtree(store / "commitlog")

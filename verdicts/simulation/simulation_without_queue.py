@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from readers.log.commit_log import scan_segments
 from readers.log.designs import PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
+from readers.log.header_doubts import header_findings
 from readers.log.offset_marks import rocksdb_marks
 from readers.log.prepared_record_arrays import OldRecords
 from readers.log.record_at import blocks_at
@@ -273,10 +274,13 @@ def _words(found: BesideTables, offsets: Int64s) -> tuple[pa.Table, dict[int, in
     store = found.store
     log = store.log()
     try:
-        blocks = blocks_at(log, offsets.tolist())
-        table = pa.Table.from_batches([halves_of(block, store.root) for block in blocks], HALVES)
+        blocks = list(blocks_at(log, offsets.tolist()))
     finally:
         log.close()
+    table = pa.Table.from_batches([halves_of(block, store.root) for block in blocks], HALVES)
+    for block in blocks:  # a damaged header may be what a record is known by
+        halves = halves_of(block, store.root, JUDGED_HALVES)
+        found.findings.extend(header_findings(block, {"halves": halves}, store.root))
     rows = {place: row for row, place in enumerate(table["commit_log_offset"].to_pylist())}
     unmet = [place for place in offsets.tolist() if place not in rows and place >= store.log_begin_offset]
     if unmet:
