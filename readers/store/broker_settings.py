@@ -83,7 +83,7 @@ class BrokerSettings:
     writes_discard_copy: bool | None
     batches_ops: bool | None
     origin: Mapping[str, str] = field(default_factory=dict, hash=False)
-    defaults: frozenset[str] = frozenset()
+    defaults: tuple[str, ...] = ()
 
     @property
     def check_max_is_configured(self) -> bool:
@@ -120,7 +120,7 @@ class BrokerSettings:
         known = f"broker {self.version}" + (f" ({', '.join(causes)})" if causes else "")
         return known + (f", once {self.origin['once']}" if "once" in self.origin else "")
 
-    def _settings(self, left_out: frozenset[str] = frozenset()) -> list[str]:
+    def _settings(self, left_out: tuple[str, ...] = ()) -> list[str]:
         has_check = self.version_high is None or HALF_TOPIC_DESIGN.holds(self.version_high)
         shown = list(_SETTINGS)[:5] if has_check else ["file_reserved_time_hours"]
         groups: dict[str, list[str]] = {}
@@ -165,7 +165,7 @@ def _settings(
     values: dict[str, Any] = {}
     for name, setting in _SETTINGS.items():
         values[name], origin[name] = _value(setting, conf, low, high)
-    defaults = frozenset(
+    defaults = tuple(
         name for name, setting in _SETTINGS.items()
         if setting.key not in conf and len(_possible_defaults(setting, low, high)) == 1
     )  # fmt: skip
