@@ -1,0 +1,85 @@
+"""The words that docs/style.md rules out: their number in strings, docstrings, comments and pages may only fall."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import io
+import re
+import subprocess
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+STYLE = ROOT / "docs" / "style.md"
+
+_ROW = re.compile(r"^\| ([^|]+) \| [^|]+ \| (\d+) \|$", re.MULTILINE)
+
+
+class Row(NamedTuple):
+    """Phrases that are not written, and how often they still are."""
+
+    phrases: tuple[str, ...]
+    left: int
+
+
+def rows() -> list[Row]:
+    """The rows of the page's table."""
+    table = STYLE.read_text(encoding="utf-8").partition("| not | say | left |")[2]
+    return [Row(tuple(phrases.split(", ")), int(left)) for phrases, left in _ROW.findall(table)]
+
+
+def _python_texts(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
+@functools.cache
+def texts() -> dict[str, str]:
+    """Texts of the product and its pages by file, without code samples, names in backquotes and the list itself."""
+    found = {}
+    listing = ["git", "ls-files", "-co", "--exclude-standard"]
+    for name in subprocess.check_output(listing, cwd=ROOT, text=True).splitlines():
+        path = ROOT / name
+        if not path.is_file() or name.startswith("tests/"):
+            continue
+        if path.suffix == ".py":
+            text = "\n".join(_python_texts(path.read_text(encoding="utf-8")))
+        elif path.suffix == ".md" and path != STYLE:
+            text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        else:
+            continue
+        found[name] = re.sub(r"`[^`\n]*`", "", text)
+    return found
+
+
+def places(phrases: tuple[str, ...]) -> list[str]:
+    """Where phrases stand, with the words around each."""
+    either = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in phrases)
+    pattern = re.compile(rf"\b(?:{either})\b", re.IGNORECASE)
+    return [
+        f"{name}: …{' '.join(text[max(0, match.start() - 40) : match.end() + 40].split())}…"
+        for name, text in texts().items()
+        for match in pattern.finditer(text)
+    ]
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.phrases[0].replace(" ", "_"))
+def test_words_not_written_do_not_come_back(row: Row) -> None:
+    found = places(row.phrases)
+    assert len(found) <= row.left, f"{len(found)} in place of {row.left}; see docs/style.md\n" + "\n".join(found)
+    assert len(found) == row.left, f"{len(found)} are left, docs/style.md has {row.left}: lower it"
+
+
+def test_the_page_has_its_list() -> None:
+    assert len(rows()) >= 30
+    assert "verdicts/model/verdict_inputs.py" in texts()
+    assert "docs/runbook.md" in texts()
