@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from readers.model.reading import Reading
     from repairs.acts.situation import Situation
-    from repairs.plans.draft_plan import Draft
+    from repairs.plans.draft_plan import PlanDraft
     from repairs.receipts.plan_file import Plan
     from rmqtx_cli.acting.plan_sources import PlanSource
 
@@ -124,7 +124,7 @@ def command(
     Without IDs the conditions choose: of what hangs for commit, rollback and discard, of what is decided and still
     asked for with close, of what the broker gave up with resume.
     """
-    from repairs.acts.request import Wish
+    from repairs.acts.request import ActRequest
     from repairs.plans.draft_plan import drafted
     from repairs.receipts.plan_file import PLAN_STEPS
     from repairs.receipts.receipts import whoever
@@ -144,7 +144,7 @@ def command(
     with source:
         source.refuse_inside(output)
         reading, situations = wanted.found(source, voice)
-        draft = drafted(situations, Wish(action, asked.group), reason, whoever())
+        draft = drafted(situations, ActRequest(action, asked.group), reason, whoever())
         _tell_refused(draft, voice)
         if not draft.steps:
             say.error(f"no plan is written: {_why_empty(situations, draft)}")
@@ -178,7 +178,7 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
     return output, reason
 
 
-def _plan(context: typer.Context, draft: Draft, source: PlanSource) -> Plan:
+def _plan(context: typer.Context, draft: PlanDraft, source: PlanSource) -> Plan:
     """The plan of a draft, with what is known of the stores that it names."""
     from repairs.plans.draft_plan import plan_of
 
@@ -304,7 +304,7 @@ def _write(text: str, output: Path) -> None:
         stream.write(text.encode())
 
 
-def _tell_refused(draft: Draft, voice: Voice) -> None:
+def _tell_refused(draft: PlanDraft, voice: Voice) -> None:
     told = draft.refused if voice.verbose else draft.refused[:_TOLD_MAX]
     for transaction_id, refusal in told:
         say.line(f"rmqtx: {transaction_id}: not planned, refused by {refusal}")
@@ -314,7 +314,7 @@ def _tell_refused(draft: Draft, voice: Voice) -> None:
         say.line(f"rmqtx: not planned: {count(len(draft.refused), 'transaction')} ({counted})")
 
 
-def _why_empty(rows: Sequence[Situation], draft: Draft) -> str:
+def _why_empty(rows: Sequence[Situation], draft: PlanDraft) -> str:
     if draft.refused:
         return f"a guard refuses {'it' if len(rows) == 1 else f'all {len(rows)}'}"
     return "no transaction fulfils the conditions - rmqtx pending lists what hangs"
