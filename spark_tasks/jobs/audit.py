@@ -25,7 +25,7 @@ from readers.model.identities import identities, identity_hashes, partition_of
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import TRANSACTIONS
 from readers.store.store import Store
-from spark_tasks.jobs.verdicts import JUDGED, Form, HandedOver, Judge, as_rows
+from spark_tasks.jobs.verdicts import JUDGED, HandedOver, Judge, RowForm, as_rows
 from spark_tasks.jobs.witnesses import (
     COLUMNS,
     HALF,
@@ -80,12 +80,12 @@ def audit(
     Damage: findings; what it makes unknowable is UNDECIDABLE.
     """
     reading = VerdictReading(TRANSACTIONS, [])
-    task = _Audit(spark, stores, settings_of, at_ms, split_bytes, progress)
+    task = _SparkAudit(spark, stores, settings_of, at_ms, split_bytes, progress)
     reading.batches = _audit(task, reading, temporary_directory)
     return reading
 
 
-def _audit(task: _Audit, reading: VerdictReading, temporary_directory: str | None) -> Iterator[pa.RecordBatch]:
+def _audit(task: _SparkAudit, reading: VerdictReading, temporary_directory: str | None) -> Iterator[pa.RecordBatch]:
     with handover(task.spark, temporary_directory) as way:
         try:
             judged = way.keeps(task.judged(HandedOver(way), HANDED_COLUMNS))
@@ -113,14 +113,14 @@ def transactions(
     The logs are scanned now, once; the scan's witnesses stay persisted as long as the session. What has to be said
     about them is added to `reading`.
     """
-    task = _Audit(spark, stores, settings_of, at_ms, split_bytes, None)
+    task = _SparkAudit(spark, stores, settings_of, at_ms, split_bytes, None)
     frame = task.judged(as_rows, spark_schema(TRANSACTIONS))
     if reading is not None:
         task.tell(reading)
     return frame
 
 
-class _Audit:
+class _SparkAudit:
     """One audit: what each of its Spark jobs found out for the next."""
 
     def __init__(
@@ -160,7 +160,7 @@ class _Audit:
         if self._scan is not None:
             self._scan.unpersist()
 
-    def judged(self, form: Form, schema: Any) -> DataFrame:
+    def judged(self, form: RowForm, schema: Any) -> DataFrame:
         """The verdicts in some form, not computed yet; the scan is."""
         facts, plan = self._begin()
         self.notes += [note for fact in facts for note in fact.notes]

@@ -26,7 +26,7 @@ JUDGED = (
     "kind", "split", "store", "partition", "witness", "data", "row", "half_queue_offset", "commit_log_offset",
     "queue_id", "queue_offset", "store_time_ms", "repetition",
 )
-Form = Callable[[int, pa.Table], Iterator[pa.RecordBatch]]
+RowForm = Callable[[int, pa.Table], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Judge:
     roots: tuple[str, ...]
     views: dict[str, StoreView]
     predicted: dict[str, Prediction]
-    form: Form
+    form: RowForm
 
     @property
     def __name__(self) -> str:  # Spark shows it

@@ -36,7 +36,7 @@ from readers.log.record_layout import BLANK, FILLER_MARK, RECORD_BYTES_MIN
 from readers.model.columns import Bools, Int64s
 from readers.model.errors import UnreadableFile
 from readers.old_tables.redo_log import PREPARED_TAGS, RedoEntries, redo_entries
-from readers.rocksdb.slots_of_ranges import QueueSlots, slots_of_ranges
+from readers.rocksdb.slots_of_ranges import RangeSlots, slots_of_ranges
 from readers.storage.segments import Segment, SegmentedLog
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, WAITING_TOPICS, Store
 from verdicts.model.verdict_inputs import ForeignDecision, HiddenRecords, HiddenTopic, MissingRange, UnexplainedBytes
@@ -121,7 +121,7 @@ class _RangeEvidence:
     """One range, with what is known of it."""
 
     def __init__(
-        self, store: Store, log: SegmentedLog, missing: MissingRange, parts: list[QueueSlots],
+        self, store: Store, log: SegmentedLog, missing: MissingRange, parts: list[RangeSlots],
         redo: RedoEntries | None, keys: IndexKeys,
     ) -> None:
         self._store, self._log, self._keys = store, log, keys
@@ -172,7 +172,7 @@ class _RangeEvidence:
         gaps = [self._gap(begin, end) for begin, end in bounds if end - begin >= RECORD_BYTES_MIN]
         return HiddenRecords(tuple(self._topics(ended)), tuple(gaps), tuple(ended.values()))
 
-    def _inside(self, part: QueueSlots) -> Bools:
+    def _inside(self, part: RangeSlots) -> Bools:
         inside: Bools = (part.offsets >= self._begin) & (part.offsets < self._end)
         return inside
 
@@ -221,7 +221,7 @@ class _RangeEvidence:
             topic for topic, is_clear in clear.items() if is_clear and topic not in self._broken_topics
         )))
 
-    def _hides_nothing(self, part: QueueSlots, begin: int, end: int, *, may_be_idle: bool) -> bool:
+    def _hides_nothing(self, part: RangeSlots, begin: int, end: int, *, may_be_idle: bool) -> bool:
         """Whether no record of a queue can stand in a gap: the slots next to it have numbers that follow each other."""
         behind = int(np.searchsorted(part.offsets, end))
         if behind and part.offsets[behind - 1] >= begin:
@@ -231,11 +231,11 @@ class _RangeEvidence:
             return before_is_known and self._is_known(part, behind)
         return before_is_known and may_be_idle
 
-    def _is_known(self, part: QueueSlots, row: int) -> bool:
+    def _is_known(self, part: RangeSlots, row: int) -> bool:
         """Whether a slot is one of the hole's tiles, or the log has its record."""
         return bool(self._inside(part)[row]) or self._is_confirmed(part, row)
 
-    def _is_confirmed(self, part: QueueSlots, row: int) -> bool:
+    def _is_confirmed(self, part: RangeSlots, row: int) -> bool:
         if not 0 <= row < len(part.offsets):
             return False
         block = block_at(self._log, int(part.offsets[row]))
