@@ -52,7 +52,7 @@ def list_of(kind: pa.DataType) -> pa.DataType:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class JsonForm:
     """One form of JSON.
 
     Shape: `name` is what a file of it is called, after "is no". `is_open`: fields that are not declared are left in

@@ -20,7 +20,7 @@ _APART_NS = 60 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenCursorFile:
     """The file that is the broker's, read; `finding`: the other one contradicts the choice."""
 
     file: CursorFile
@@ -28,7 +28,7 @@ class Chosen:
     finding: Finding | None = None
 
 
-def chosen_cursor_file(store: Store) -> Chosen:
+def chosen_cursor_file(store: Store) -> ChosenCursorFile:
     """The file in which the store's broker keeps its cursors; the usual one where there is none.
 
     Damage: cursors-contradict where the older file's check has come further than the younger one's, or one of two
@@ -37,8 +37,8 @@ def chosen_cursor_file(store: Store) -> Chosen:
     there = [file for file in CURSOR_FILES if _is_there(store, file)]
     if len(there) < 2:
         file = there[0] if there else CURSOR_FILES[0]
-        return Chosen(file, read_config(store, file.name))
-    usual, light = (Chosen(file, read_config(store, file.name)) for file in CURSOR_FILES)
+        return ChosenCursorFile(file, read_config(store, file.name))
+    usual, light = (ChosenCursorFile(file, read_config(store, file.name)) for file in CURSOR_FILES)
     written_ns = [store.modified_ns("config", file.name) or 0 for file in CURSOR_FILES]
     apart_ns = written_ns[1] - written_ns[0]
     further = _further(light.config.value, usual.config.value)
@@ -51,13 +51,13 @@ def chosen_cursor_file(store: Store) -> Chosen:
     return _contradicted(store, younger, older, "is older, and its check has come further")
 
 
-def _contradicted(store: Store, chosen: Chosen, other: Chosen, words: str) -> Chosen:
+def _contradicted(store: Store, chosen: ChosenCursorFile, other: ChosenCursorFile, words: str) -> ChosenCursorFile:
     finding = Finding(
         store.root, "cursors-contradict", store.place("config", chosen.file.name),
         expected="the later cursors in the file written last",
         actual=f"{store.place('config', other.file.name)} {words}",
     )  # fmt: skip
-    return Chosen(chosen.file, chosen.config, finding)
+    return ChosenCursorFile(chosen.file, chosen.config, finding)
 
 
 def _is_there(store: Store, file: CursorFile) -> bool:

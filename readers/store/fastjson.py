@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from readers.model.errors import BadText, UnreadableFile
 from readers.model.findings import Finding, as_text
 from readers.storage.file_systems import files_of
-from readers.storage.places import Files
+from readers.storage.places import FileSystem
 from readers.store.store import Store
 
 #: Larger than the offsets of a million queues; what is larger than this is no configuration.
@@ -61,7 +61,7 @@ def parse(text: str, file: str | None = None) -> Any:
         raise BadText(f"not a configuration: {error}", file=file) from error
 
 
-def read_text(path: str | os.PathLike[str], files: Files | None = None) -> str | None:
+def read_text(path: str | os.PathLike[str], files: FileSystem | None = None) -> str | None:
     """A text file of moderate size; None where there is none. `files`: the file system that it lies on, if not here.
 
     Raises: BadText if it is no UTF-8 or too large; UnreadableFile.
@@ -104,7 +104,7 @@ def read_config(store: Store, name: str) -> Config:
 _MISSING = "no file"
 
 
-def _attempt(file: str, files: Files) -> tuple[Any, str | None]:
+def _attempt(file: str, files: FileSystem) -> tuple[Any, str | None]:
     """The file's value, and None or why it has none."""
     try:
         text = read_text(file, files)

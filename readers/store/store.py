@@ -24,7 +24,7 @@ from readers.model.errors import NotAStore, UnreadableFile
 from readers.model.findings import Finding, as_text
 from readers.storage.file_systems import files_of
 from readers.storage.opening import open_together
-from readers.storage.places import Files, is_uri, joined, normalised, parent_of
+from readers.storage.places import FileSystem, is_uri, joined, normalised, parent_of
 from readers.storage.segments import Segment, SegmentedLog, is_dledger, list_segments, with_frames
 from readers.store.links import top_links_out
 
@@ -100,7 +100,7 @@ class Store:
         return is_uri(self.root)
 
     @property
-    def files(self) -> Files:
+    def files(self) -> FileSystem:
         """The file system that it lies on, as of this snapshot."""
         return files_of(self.root, self.taken_time_ms)
 
@@ -224,7 +224,7 @@ class Store:
         )
 
 
-def _names(files: Files, directory: str, *, directories: bool = True) -> list[str]:
+def _names(files: FileSystem, directory: str, *, directories: bool = True) -> list[str]:
     try:
         return [entry.name for entry in files.entries(directory) if entry.is_directory == directories]
     except OSError:
@@ -269,14 +269,14 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
     )
 
 
-def log_directories(files: Files, place: str, names: Iterable[str]) -> list[str]:
+def log_directories(files: FileSystem, place: str, names: Iterable[str]) -> list[str]:
     """Where the commit log of a store at a place is, by the names of the directories there."""
     plain = [joined(place, name) for name in names if re.fullmatch(r"commitlog[-_\w]*", name)]
     framed = [joined(place, name, "data") for name in names if re.fullmatch(r"dledger-.+", name)]
     return [*plain, *(directory for directory in framed if _is_directory(files, directory))]
 
 
-def _is_directory(files: Files, place: str) -> bool:
+def _is_directory(files: FileSystem, place: str) -> bool:
     try:
         entry = files.entry(place)
     except OSError:
@@ -284,7 +284,7 @@ def _is_directory(files: Files, place: str) -> bool:
     return entry is not None and entry.is_directory
 
 
-def _require_directory(files: Files, place: str) -> list[str]:
+def _require_directory(files: FileSystem, place: str) -> list[str]:
     """The names of the directories in a place."""
     try:
         return [entry.name for entry in files.entries(place) if entry.is_directory]
@@ -299,7 +299,7 @@ def _require_directory(files: Files, place: str) -> list[str]:
         raise UnreadableFile(f"cannot read {place}: {error.strerror}", file=place) from error
 
 
-def _why_not(files: Files, place: str) -> str:
+def _why_not(files: FileSystem, place: str) -> str:
     names = _names(files, place) + _names(files, place, directories=False)
     if not names:
         return "the directory is empty"

@@ -36,7 +36,7 @@ from readers.model.releases import (
     Version,
 )
 from readers.store.checkpoint import checkpoint_values
-from readers.store.cursor_files import Chosen, chosen_cursor_file
+from readers.store.cursor_files import ChosenCursorFile, chosen_cursor_file
 from readers.store.fastjson import read_config, read_text
 from readers.store.paths import CURSOR_FILES, PATHS
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
@@ -170,12 +170,12 @@ def set_back(store: Store, once: Version) -> tuple[Version, str] | None:
     return high, f"config/{chosen.file.name}"
 
 
-def _has_no_version(chosen: Chosen) -> bool:
+def _has_no_version(chosen: ChosenCursorFile) -> bool:
     value = chosen.config.value
     return isinstance(value, dict) and "offsetTable" in value and "dataVersion" not in value
 
 
-def _is_of_first_json(store: Store, chosen: Chosen) -> bool:
+def _is_of_first_json(store: Store, chosen: ChosenCursorFile) -> bool:
     if chosen.config.file is None:
         return False
     try:
@@ -185,7 +185,7 @@ def _is_of_first_json(store: Store, chosen: Chosen) -> bool:
     return re.search(r"\{\d+:", text) is not None and re.search(r"\{\s+\d+:", text) is None
 
 
-def _are_older(store: Store, version: Version, chosen: Chosen) -> bool:
+def _are_older(store: Store, version: Version, chosen: ChosenCursorFile) -> bool:
     """Whether all that younger versions made was last changed before the file of the cursors."""
     names = [name for name, since in VERSION_MARKS.items() if since > version and store.has(*name.split("/"))]
     written = store.modified_ns("config", chosen.file.name)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.declared_json import ANYTHING, Form, list_of, needed, parsed, shown
+from readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, parsed, shown
 from readers.model.errors import UnreadableFile
 from readers.model.tables import column
 
@@ -91,7 +91,7 @@ PLAN_STEPS = pa.schema(
     ]
 )  # fmt: skip
 
-_FORM = Form(
+_FORM = JsonForm(
     "plan that can be carried out",
     pa.struct(
         [

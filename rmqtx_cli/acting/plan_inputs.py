@@ -109,12 +109,12 @@ class LivePlanInputs:
         """See `PlanInputs`."""
         from repairs.plans.plan_steps import live_plan_store
         from rmqtx_cli.sources.provenance import asked_options
-        from verdicts.audit.provenance import Engine, custody
+        from verdicts.audit.provenance import EngineFacts, provenance
 
         stores = [live_plan_store(broker) for broker in self.live.brokers if broker.root in roots]
-        made_from = custody(
+        made_from = provenance(
             [{"store": one["store"], "taken_time_ms": one["taken_time_ms"]} for one in stores],
-            command=_COMMAND, options=asked_options(context), engine=Engine("live"),
+            command=_COMMAND, options=asked_options(context), engine=EngineFacts("live"),
             made_time_ms=time.time_ns() // 1_000_000,
         )
         return stores, made_from
@@ -187,12 +187,12 @@ class FilePlanInputs:
         """See `PlanInputs`."""
         from repairs.receipts.planner import fingerprint
         from rmqtx_cli.sources.provenance import asked_options
-        from verdicts.audit.provenance import Engine, custody, store_custody
+        from verdicts.audit.provenance import EngineFacts, provenance, store_provenance
 
         stores = [store for store in self.opened.stores if store.root in roots]
-        facts = [store_custody(store) for store in stores]
-        made_from = custody(
-            facts, command=_COMMAND, options=asked_options(context), engine=Engine("local"),
+        facts = [store_provenance(store) for store in stores]
+        made_from = provenance(
+            facts, command=_COMMAND, options=asked_options(context), engine=EngineFacts("local"),
             made_time_ms=time.time_ns() // 1_000_000,
         )
         return [fingerprint(store, one) for store, one in zip(stores, facts, strict=True)], made_from

@@ -39,10 +39,10 @@ def recall(file: Path) -> dict[str, int]:
     """
     import pyarrow as pa
 
-    from readers.model.declared_json import Form, needed
+    from readers.model.declared_json import JsonForm, needed
 
     times = pa.map_(pa.string(), pa.field("verified_time_ms", pa.int64(), nullable=False))
-    form = Form("memory of rmqtx verify", pa.struct([needed("form", pa.int64()), needed("files", times)]))
+    form = JsonForm("memory of rmqtx verify", pa.struct([needed("form", pa.int64()), needed("files", times)]))
     try:
         found = form.read(file.read_bytes(), str(file))
     except (FileNotFoundError, BadText):

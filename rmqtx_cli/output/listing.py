@@ -124,9 +124,9 @@ class Listing:
             self._derived[name].field if name in self._derived else self.schema.field(name) for name in self.columns
         ])
         if self.meta is not None and self.carries_meta:
-            from verdicts.audit.provenance import with_custody
+            from verdicts.audit.provenance import with_provenance
 
-            chosen = with_custody(chosen, self.meta)
+            chosen = with_provenance(chosen, self.meta)
         is_table = self.format is OutputFormat.TABLE
         with open_port(self.format, self.asked.output, chosen, self.view) as port:
             rows = self._chosen(batches, to_the_end=to_the_end)

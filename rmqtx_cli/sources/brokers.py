@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rmqtx_cli.options.options import ProvenanceOptions
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
-    from verdicts.audit.timeline import Surroundings
+    from verdicts.audit.timeline import TimelineSource
     from verdicts.model.reading import VerdictReading
 
 #: Hints of groups without producers that are said one by one.
@@ -151,7 +151,7 @@ class BrokerSource:
     def add_provenance(self, context: typer.Context, listing: Listing) -> None:
         """See `Source`. What a broker said is not there to be digested again."""
 
-    def surroundings(self) -> Sequence[Surroundings]:
+    def surroundings(self) -> Sequence[TimelineSource]:
         """See `Source`."""
         from remoting.live.surroundings import LiveSurroundings
 

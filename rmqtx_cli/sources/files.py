@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rmqtx_cli.options.options import ProvenanceOptions
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
-    from verdicts.audit.timeline import Surroundings
+    from verdicts.audit.timeline import TimelineSource
     from verdicts.model.reading import VerdictReading
 
 
@@ -155,11 +155,11 @@ class FileSource:
 
         add_provenance(context, listing, self.stores)
 
-    def surroundings(self) -> Sequence[Surroundings]:
+    def surroundings(self) -> Sequence[TimelineSource]:
         """See `Source`."""
-        from verdicts.audit.timeline import StoreSurroundings
+        from verdicts.audit.timeline import StoreTimelineSource
 
-        return [StoreSurroundings(one) for one in self.stores]
+        return [StoreTimelineSource(one) for one in self.stores]
 
     def say_producers(self, rows: pa.Table) -> None:
         """See `Source`. Files do not know who is connected."""

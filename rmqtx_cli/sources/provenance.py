@@ -85,11 +85,11 @@ def add_provenance(context: typer.Context, listing: Listing, stores: list[Store]
     """
     if not listing.carries_meta:
         return
-    from verdicts.audit.provenance import Engine as EngineFacts
-    from verdicts.audit.provenance import custody, store_custody
+    from verdicts.audit.provenance import EngineFacts, provenance, store_provenance
 
-    listing.meta = custody(
-        [store_custody(store) for store in stores], command=str(context.command.name), options=asked_options(context),
+    listing.meta = provenance(
+        [store_provenance(store) for store in stores], command=str(context.command.name),
+        options=asked_options(context),
         engine=EngineFacts("local"), made_time_ms=time.time_ns() // 1_000_000,
     )
 
@@ -98,17 +98,16 @@ def provenance_of_stores(
     context: typer.Context, engine: StoreEngine, stores: list[Store], *, hash_all: bool, inputs: Sequence[Path] = ()
 ) -> dict[str, Any]:
     """The custody of a command over some stores."""
-    from verdicts.audit.provenance import Engine as EngineFacts
-    from verdicts.audit.provenance import custody, file_custody, store_custody
+    from verdicts.audit.provenance import EngineFacts, file_provenance, provenance, store_provenance
 
     log_bytes = sum(segment.size_bytes for store in stores for segment in store.commit_log)
     found = engine.results(
-        functools.partial(store_custody, hash_all=hash_all), stores, log_bytes if hash_all else 0
+        functools.partial(store_provenance, hash_all=hash_all), stores, log_bytes if hash_all else 0
     )
-    return custody(
+    return provenance(
         found, command=str(context.command.name), options=asked_options(context),
         engine=EngineFacts(engine.name, *_splits(engine, stores)), made_time_ms=time.time_ns() // 1_000_000,
-        inputs=[file_custody(file) for file in _files_of(inputs)],
+        inputs=[file_provenance(file) for file in _files_of(inputs)],
     )
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rmqtx_cli.options.options import ProvenanceOptions
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
-    from verdicts.audit.timeline import Surroundings
+    from verdicts.audit.timeline import TimelineSource
     from verdicts.model.reading import VerdictReading
 
 
@@ -70,7 +70,7 @@ class Source(Protocol):
     def add_provenance(self, context: typer.Context, listing: Listing) -> None:
         """Give a listing its custody, where its output carries one and there are files that it is of."""
 
-    def surroundings(self) -> Sequence[Surroundings]:
+    def surroundings(self) -> Sequence[TimelineSource]:
         """What stands around the witnesses in each store, or at each broker."""
 
     def say_producers(self, rows: pa.Table) -> None:

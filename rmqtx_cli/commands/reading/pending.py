@@ -172,7 +172,7 @@ def _lines(
         following = f"next: {Summary.of(chosen).next_command(source.arguments)}"
     return pending_lines(
         chosen, pc.sum(pc.equal(rows["state"], "PENDING")).as_py() or 0, reading.check_stops,
-        functools.partial(never_asked_counts, rows), reading.foretold, times.now_ms, source.live, following,
+        functools.partial(never_asked_counts, rows), reading.predicted, times.now_ms, source.live, following,
         is_one_store=len(source.stores) == 1,
     )
 

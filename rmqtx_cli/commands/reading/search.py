@@ -33,7 +33,7 @@ from rmqtx_cli.words.text import count, stored_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.jobs.search_conditions import Conditions
+    from readers.jobs.search_conditions import SearchConditions
     from readers.model.reading import Reading
     from readers.store.store import Store
     from rmqtx_cli.options.bounds import Bounds
@@ -99,12 +99,12 @@ class SearchOptions:
     body_regex: BodyRegexOption = None
     within: RangeOptions = field(default_factory=RangeOptions)
 
-    def conditions(self, bounds: Bounds) -> Conditions:
+    def conditions(self, bounds: Bounds) -> SearchConditions:
         """The same, understood.
 
         Raises: BadRequest.
         """
-        from readers.jobs.search_conditions import Conditions
+        from readers.jobs.search_conditions import SearchConditions
 
         pairs = []
         for text in self.properties or ():
@@ -112,7 +112,7 @@ class SearchOptions:
             if not name or not equals or not value:
                 raise BadRequest(f"--property {text!r} is not NAME=VALUE")
             pairs.append((name, value))
-        return Conditions(
+        return SearchConditions(
             self.key, self.identity, self.topic, bounds.from_time_ms, bounds.to_time_ms, tuple(pairs),
             None if self.body_contains is None else _bytes(self.body_contains),
             None if self.body_regex is None else self.body_regex.encode(),
