@@ -44,12 +44,12 @@ from spark_tasks.session.schemas import spark_schema
 from spark_tasks.session.sizes import sizes_for
 from spark_tasks.session.tasks import in_tasks, results
 from verdicts.audit.local_audit import tied_partitions
-from verdicts.deadlines.foretelling import foretold_of_files
+from verdicts.deadlines.predicting import predict_from_files
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
 from verdicts.evidence.witness_scan import Scanned
 from verdicts.model.check_stop import CheckStop
-from verdicts.model.foretold import Foretold
+from verdicts.model.predicted import Prediction
 from verdicts.model.reading import VerdictReading
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class _SparkAudit:
         self.findings: list[Any] = []
         self.notes: list[Note] = []
         self.check_stops: list[CheckStop] = []
-        self.foretold: dict[str, Foretold] = {}
+        self.predicted: dict[str, Prediction] = {}
 
     def tell(self, reading: VerdictReading) -> None:
         """What has to be said about the stores, when they are scanned."""
@@ -153,7 +153,7 @@ class _SparkAudit:
         reading.findings.extend(self.findings)
         reading.notes.extend(self.notes)
         reading.check_stops.extend(self.check_stops)
-        reading.foretold |= self.foretold
+        reading.predicted |= self.predicted
 
     def release(self) -> None:
         """Let Spark forget the scan."""
@@ -181,14 +181,14 @@ class _SparkAudit:
             self.coverage.extend(conclusion.coverage)
             self.findings.extend(conclusion.facts.findings)
         ties = [pair for conclusion in conclusions for pair in conclusion.ties]
-        judge = Judge(tuple(store.root for store in self._stores), views, self.foretold, form)
+        judge = Judge(tuple(store.root for store in self._stores), views, self.predicted, form)
         return _together(scan, ties, self.partitions_count).mapInArrow(judge, schema)
 
     def _begin(self) -> tuple[list[StoreFacts], SplitPlan]:
         moments = [(store, moment_ms(store)) for store in self._stores]
         begun = results(self.spark, functools.partial(_begin_store, self._settings, self._at_ms), moments)
         facts = [fact for fact, _, _, _ in begun]
-        self.foretold |= {fact.store.root: foretold for fact, foretold, _, _ in begun}
+        self.predicted |= {fact.store.root: predicted for fact, predicted, _, _ in begun}
         total = sum(size for _, _, _, size in begun)
         split_bytes, partition_bytes = sizes_for(total)
         self.partitions_count = max(PARTITIONS_MIN, -(-total // partition_bytes))
@@ -229,12 +229,12 @@ class _SparkAudit:
 
 def _begin_store(
     settings: dict[str, Any], at_ms: int | None, moment: tuple[Store, int]
-) -> tuple[StoreFacts, Foretold, int, int]:
+) -> tuple[StoreFacts, Prediction, int, int]:
     """The facts of a store, what its check gives up on, the last segment's base offset, and how much is written."""
     store, now_ms = moment
     facts = store_facts(store, lambda opened: settings[opened.root])
-    foretold = foretold_of_files(store, facts.settings, facts.cursors, now_ms, at_ms, facts.windows)
-    return facts, foretold, last_with_data(store.commit_log), log_bytes(store.commit_log)
+    predicted = predict_from_files(store, facts.settings, facts.cursors, now_ms, at_ms, facts.windows)
+    return facts, predicted, last_with_data(store.commit_log), log_bytes(store.commit_log)
 
 
 def _conclude_store(task: tuple[StoreFacts, list[Scanned], tuple[Int64s, Int64s]]) -> Conclusion:

@@ -16,7 +16,7 @@ from spark_tasks.session.handover import Handover
 from spark_tasks.session.tasks import from_bytes
 from verdicts.deadlines.discard_times import with_discard_times
 from verdicts.evidence.witness_scan import IDENTIFIED
-from verdicts.model.foretold import Foretold
+from verdicts.model.predicted import Prediction
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.model.witnesses import Witnesses
 from verdicts.transactions.judge import judge
@@ -54,7 +54,7 @@ class Judge:
 
     roots: tuple[str, ...]
     views: dict[str, StoreView]
-    foretold: dict[str, Foretold]
+    predicted: dict[str, Prediction]
     form: RowForm
 
     @property
@@ -67,7 +67,7 @@ class Judge:
         if given:
             with marked():
                 verdicts = judge(self._witnesses(pa.Table.from_batches(given)), self.views)
-                verdicts = with_discard_times(verdicts, self.foretold)
+                verdicts = with_discard_times(verdicts, self.predicted)
                 yield from self.form(given[0]["partition"][0].as_py(), verdicts.combine_chunks())
 
     def _witnesses(self, rows: pa.Table) -> Witnesses:
