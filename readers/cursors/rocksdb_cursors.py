@@ -22,7 +22,7 @@ from readers.store.store import Store
 OFFSET_TABLE = "offsetTable"
 
 
-class Form(NamedTuple):
+class CursorDatabase(NamedTuple):
     """One way to keep cursors in RocksDB: the directory below config/, the column family, the setting that does it, and
     the family of the table's version.
     """
@@ -34,9 +34,9 @@ class Form(NamedTuple):
 
 
 FORMS = (
-    Form("consumerOffsets", DEFAULT, "storeType=defaultRocksDB", "kvDataVersion"),
-    Form("metadata", "consumerOffset", "useSingleRocksDBForAllConfigs=true", "consumerOffsetVersion"),
-    Form("rdb", DEFAULT, "configManagerVersion=v2"),
+    CursorDatabase("consumerOffsets", DEFAULT, "storeType=defaultRocksDB", "kvDataVersion"),
+    CursorDatabase("metadata", "consumerOffset", "useSingleRocksDBForAllConfigs=true", "consumerOffsetVersion"),
+    CursorDatabase("rdb", DEFAULT, "configManagerVersion=v2"),
 )
 SECOND_VERSION = FORMS[2]
 
@@ -74,7 +74,7 @@ class RocksdbCursors:
     findings: list[Finding] = field(default_factory=list)
 
 
-def cursor_databases(store: Store) -> list[Form]:
+def cursor_databases(store: Store) -> list[CursorDatabase]:
     """The ways in which the store keeps cursors in RocksDB. Order: as in FORMS."""
     return [form for form in FORMS if has_database(store, "config", form.directory)]
 
@@ -100,7 +100,7 @@ def rocksdb_cursors(store: Store) -> RocksdbCursors | None:
     return found
 
 
-def _table(store: Store, database: Database, form: Form, findings: list[Finding]) -> dict[str, Any]:
+def _table(store: Store, database: Database, form: CursorDatabase, findings: list[Finding]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     if form is SECOND_VERSION:
         end = _OFFSETS_OF_GROUPS[:-1] + bytes([_OFFSETS_OF_GROUPS[-1] + 1])
@@ -121,7 +121,7 @@ def _table(store: Store, database: Database, form: Form, findings: list[Finding]
     return table
 
 
-def _version(database: Database, form: Form) -> int | None:
+def _version(database: Database, form: CursorDatabase) -> int | None:
     if form.version_family is None:
         return None
     for _, value in database.items(form.version_family):

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from readers.jobs.scan_job import SplitResult
-from readers.jobs.search_conditions import Conditions
+from readers.jobs.search_conditions import SearchConditions
 from readers.log.commit_log import record_columns, span_findings
 from readers.log.record_block import Block
 from readers.log.splits import Split
@@ -31,7 +31,7 @@ class Search:
            as the producer made it, not as it is stored.
     """
 
-    conditions: Conditions
+    conditions: SearchConditions
     columns: tuple[str, ...]
     inflates: bool = False
 

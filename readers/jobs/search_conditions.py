@@ -32,7 +32,7 @@ _ON_THEIR_WAY = (HALF_TOPIC, DISCARD_TOPIC, *WAITING_TOPICS)
 
 
 @dataclass(frozen=True)
-class Conditions:
+class SearchConditions:
     """What a record must be; all that are given must hold.
 
     Shape: `key`: a word of KEYS. `identity`: UNIQ_KEY, __transactionId__ or offset message id. `topic`: that the record
@@ -70,7 +70,7 @@ class Conditions:
     @property
     def is_empty(self) -> bool:
         """Whether every record fulfils them."""
-        return self == Conditions()
+        return self == SearchConditions()
 
     @property
     def looks_at_bodies(self) -> bool:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from readers.model.errors import MissingLibrary, SourceError, UnreadableFile
 from readers.model.findings import Finding
 from readers.storage.opening import open_file
-from readers.storage.places import Entry
+from readers.storage.places import DirectoryEntry
 from readers.store.store import Store
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def link_files(store: Store, directory: str, folder: Path) -> None:
             (folder / entry.name).symlink_to(Path(entry.path).absolute())
 
 
-def _require_records(entry: Entry) -> None:
+def _require_records(entry: DirectoryEntry) -> None:
     """See that a file of records is one, up to where it was written.
 
     Raises: UnreadableFile.
@@ -231,7 +231,7 @@ def _checksum(data: bytes) -> int:
     return ((value >> 15 | value << 17) + _MASK) & 0xFFFFFFFF
 
 
-def _copy(entry: Entry, to: Path) -> None:
+def _copy(entry: DirectoryEntry, to: Path) -> None:
     with open_file(entry.path, entry.size_bytes, entry.modified_ns) as source, to.open("wb") as target:
         for position in range(0, entry.size_bytes, _COPIED_BYTES):
             target.write(source.read(position, _COPIED_BYTES))

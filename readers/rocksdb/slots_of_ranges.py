@@ -28,7 +28,7 @@ _SLOTS_MAX = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSlots:
+class RangeSlots:
     """The slots of one queue that point into a range, with the nearest one on each side.
 
     Shape: three arrays that go together; `numbers` are queue offsets. `is_from_begin`: there is no earlier slot.
@@ -52,12 +52,12 @@ class TooMany(Exception):
     """There is more to look at than the bounds allow."""
 
 
-def slots_of_ranges(store: Store, ranges: Sequence[Range]) -> list[list[QueueSlots]] | None:
+def slots_of_ranges(store: Store, ranges: Sequence[Range]) -> list[list[RangeSlots]] | None:
     """For each range what every queue knows there; None where that cannot be found out with bounded effort.
 
     Shape: a queue that cannot be read is left out. Units: commit-log offsets in bytes.
     """
-    found: list[list[QueueSlots]] = [[] for _ in ranges]
+    found: list[list[RangeSlots]] = [[] for _ in ranges]
     budget = _Budget()
     try:
         for topic, queue_id in store.prepared_queues(store.queues()):
@@ -93,18 +93,18 @@ class _Budget:
 
 def _in_file(
     store: Store, topic: str, queue_id: int, ranges: Sequence[Range], budget: _Budget
-) -> Iterator[QueueSlots]:
+) -> Iterator[RangeSlots]:
     with open_queue(store, topic, queue_id) as queue:
         for begin, end in ranges:
             first, last = queue.offset_of(begin), queue.offset_of(end)
             budget.read(last - first + 2)
             numbers, offsets, lengths, _ = queue.read(max(first - 1, 0), min(last + 1, queue.max_offset))
             is_from_begin = first == 0 and queue.first_offset == 0
-            yield QueueSlots(topic, queue_id, numbers, offsets, lengths.astype(np.int64), is_from_begin)
+            yield RangeSlots(topic, queue_id, numbers, offsets, lengths.astype(np.int64), is_from_begin)
 
 
-def _in_databases(store: Store, ranges: Sequence[Range], budget: _Budget) -> list[list[QueueSlots]]:
-    found: list[list[QueueSlots]] = [[] for _ in ranges]
+def _in_databases(store: Store, ranges: Sequence[Range], budget: _Budget) -> list[list[RangeSlots]]:
+    found: list[list[RangeSlots]] = [[] for _ in ranges]
     for directory in queue_directories(store):
         parts: dict[tuple[str, int], list[tuple[Int64s, Int64s, Int64s]]] = {}
         try:
@@ -126,6 +126,6 @@ def _in_databases(store: Store, ranges: Sequence[Range], budget: _Budget) -> lis
                 near = slice(max(first - 1, 0), last + 1)
                 is_from_begin = first == 0 and len(numbers) > 0 and int(numbers[0]) == 0
                 row.append(
-                    QueueSlots(topic, queue_id, numbers[near], offsets[near], lengths[near], is_from_begin)
+                    RangeSlots(topic, queue_id, numbers[near], offsets[near], lengths[near], is_from_begin)
                 )
     return found

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from readers.model.errors import NotAStore, UnreadableFile
 from readers.model.findings import as_text
-from readers.storage.places import Entry, Files, is_uri, joined, name_of, normalised, uri_of
+from readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined, name_of, normalised, uri_of
 
 _MAGIC = re.compile(r"[*?[]")
 
@@ -25,7 +25,7 @@ _SNAPSHOTS_MAX = 16
 class LocalFiles:
     """The files of this machine."""
 
-    def entries(self, directory: str) -> list[Entry]:
+    def entries(self, directory: str) -> list[DirectoryEntry]:
         """What a directory holds."""
         if "\0" in directory:  # a topic of damaged bytes: no file has such a name
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
@@ -36,7 +36,7 @@ class LocalFiles:
     def list_whole(self, directory: str) -> None:
         """Nothing: listing costs nothing here."""
 
-    def entry(self, place: str) -> Entry | None:
+    def entry(self, place: str) -> DirectoryEntry | None:
         """What stands at a place."""
         if "\0" in place:
             return None
@@ -47,7 +47,7 @@ class LocalFiles:
                 return None
             raise
         is_directory, is_file = stat.S_ISDIR(status.st_mode), stat.S_ISREG(status.st_mode)
-        return Entry(name_of(place), place, is_directory, is_file, status.st_size)
+        return DirectoryEntry(name_of(place), place, is_directory, is_file, status.st_size)
 
     def content(self, place: str, bytes_max: int) -> bytes | None:
         """A small file's bytes."""
@@ -62,22 +62,22 @@ class LocalFiles:
             return file.read(min(bytes_max, status.st_size) + 1)  # a read takes the memory that it asks for
 
 
-def _local_entry(entry: os.DirEntry[str]) -> Entry:
+def _local_entry(entry: os.DirEntry[str]) -> DirectoryEntry:
     try:
         is_directory, is_file = entry.is_dir(), entry.is_file()
         size_bytes = entry.stat().st_size if is_file else 0
     except OSError:  # a broker expires files while it runs; a link may lead in a circle
-        return Entry(entry.name, entry.path, is_directory=False, is_file=False)
-    return Entry(entry.name, entry.path, is_directory, is_file, size_bytes, is_link=entry.is_symlink())
+        return DirectoryEntry(entry.name, entry.path, is_directory=False, is_file=False)
+    return DirectoryEntry(entry.name, entry.path, is_directory, is_file, size_bytes, is_link=entry.is_symlink())
 
 
 _LOCAL = LocalFiles()
 
 
-_snapshots: OrderedDict[tuple[str, int], Files] = OrderedDict()
+_snapshots: OrderedDict[tuple[str, int], FileSystem] = OrderedDict()
 
 
-def files_of(root: str, taken_time_ms: int) -> Files:
+def files_of(root: str, taken_time_ms: int) -> FileSystem:
     """The file system of a root; a remote one's listings are kept for as long as this snapshot of it is asked for."""
     if not is_uri(root):
         return _LOCAL
@@ -130,7 +130,7 @@ def _matches(pattern: str) -> list[str]:
     return found
 
 
-def _step(files: Files, directory: str, part: str) -> list[str]:
+def _step(files: FileSystem, directory: str, part: str) -> list[str]:
     """What one part of a pattern names in a directory."""
     try:
         entries = files.entries(directory)

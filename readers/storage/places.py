@@ -43,7 +43,7 @@ class Uri(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DirectoryEntry:
     """Something in a directory, or what a link in it leads to.
 
     Shape: `modified_ns` tells versions of a remote file apart; None where not known.
@@ -58,16 +58,16 @@ class Entry:
     is_link: bool = False
 
 
-class Files(Protocol):
+class FileSystem(Protocol):
     """A file system as a store is read from it; errors are OSErrors with `strerror`."""
 
-    def entries(self, directory: str) -> list[Entry]:
+    def entries(self, directory: str) -> list[DirectoryEntry]:
         """What a directory holds. Order: name. Raises: OSError."""
 
     def list_whole(self, directory: str) -> None:
         """All that lies below the directory will be asked for: where a listing is a request, make one for it all."""
 
-    def entry(self, place: str) -> Entry | None:
+    def entry(self, place: str) -> DirectoryEntry | None:
         """What stands at a place, links followed; None if nothing does. Raises: OSError."""
 
     def content(self, place: str, bytes_max: int) -> bytes | None:

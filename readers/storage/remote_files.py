@@ -16,7 +16,7 @@ from pyarrow import fs
 
 from readers.model.errors import UnreadableFile
 from readers.storage.opening import open_file
-from readers.storage.places import Entry, joined, uri_of
+from readers.storage.places import DirectoryEntry, joined, uri_of
 from readers.storage.remote_systems import as_os_error, opened
 
 _KEPT_CONTENT_BYTES_MAX = 4 << 20
@@ -27,11 +27,11 @@ class RemoteFiles:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._listed: dict[str, dict[str, Entry]] = {}
+        self._listed: dict[str, dict[str, DirectoryEntry]] = {}
         self._whole: set[str] = set()
         self._contents: dict[str, bytes] = {}
 
-    def entries(self, directory: str) -> list[Entry]:
+    def entries(self, directory: str) -> list[DirectoryEntry]:
         """What a directory holds. Order: name. Raises: OSError."""
         return list(self._children(directory).values())
 
@@ -53,7 +53,7 @@ class RemoteFiles:
             if info.type == fs.FileType.Directory:
                 self._listed.setdefault(place, {})
 
-    def entry(self, place: str) -> Entry | None:
+    def entry(self, place: str) -> DirectoryEntry | None:
         """What stands at a place; None if nothing does. Raises: OSError."""
         uri = uri_of(place)
         path = PurePosixPath(uri.path)
@@ -77,7 +77,7 @@ class RemoteFiles:
                 self._contents[place] = data
         return data[: bytes_max + 1]
 
-    def _children(self, directory: str) -> dict[str, Entry]:
+    def _children(self, directory: str) -> dict[str, DirectoryEntry]:
         found = self._listed.get(directory)
         if found is None:
             if not self._may_exist(directory):
@@ -128,7 +128,7 @@ def _require_directory(system: fs.FileSystem, path: str) -> None:
         raise FileNotFoundError(errno.ENOENT, reason)
 
 
-def _entry(info: fs.FileInfo, name: str, place: str) -> Entry:
+def _entry(info: fs.FileInfo, name: str, place: str) -> DirectoryEntry:
     is_file = info.type == fs.FileType.File
     size_bytes = info.size if is_file and info.size is not None else 0
-    return Entry(name, place, info.type == fs.FileType.Directory, is_file, size_bytes, info.mtime_ns)
+    return DirectoryEntry(name, place, info.type == fs.FileType.Directory, is_file, size_bytes, info.mtime_ns)

@@ -18,7 +18,7 @@ from readers.model.errors import FileChanged, UnreadableFile
 from readers.model.findings import Finding, as_text
 from readers.storage.open_file import OpenFile
 from readers.storage.opening import open_file
-from readers.storage.places import Entry, Files, is_uri, joined
+from readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined
 
 _SEGMENT_NAME = re.compile(r"\d{20}")
 _DLEDGER_DIRECTORY = re.compile(r"(.*/)?dledger-[^/]+/data/?")
@@ -164,7 +164,7 @@ def _begins_with_entry(segment: Segment) -> bool:
 
 
 def list_segments(
-    directories: list[str], store: str, files_of: Callable[[str], Files]
+    directories: list[str], store: str, files_of: Callable[[str], FileSystem]
 ) -> tuple[tuple[Segment, ...], list[Finding]]:
     """The segment files of one log, from one directory or (multi-path commit logs, 4.9.2+) several.
 
@@ -187,7 +187,7 @@ def list_segments(
     return _without_overlaps(found, store, findings), findings
 
 
-def _entries(files: Files, directory: str, store: str, findings: list[Finding]) -> list[Entry]:
+def _entries(files: FileSystem, directory: str, store: str, findings: list[Finding]) -> list[DirectoryEntry]:
     try:
         return files.entries(directory)
     except FileNotFoundError:

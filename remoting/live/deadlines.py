@@ -9,8 +9,8 @@ from remoting.live.queues import OpsUnreadable
 from remoting.live.store_facts import LiveStore
 from remoting.live.witnesses import LiveWitnesses
 from verdicts.check.check_rules import check_rules, supposed_version
-from verdicts.deadlines.foretelling import of_window
-from verdicts.model.foretold import ASKED_FOR_EVER, NEVER_ASKED, SLAVE, Foretold, Why
+from verdicts.deadlines.predicting import predict_window
+from verdicts.model.predicted import ASKED_FOR_EVER, NEVER_ASKED, SLAVE, Prediction, Why
 
 IN_ROCKSDB = Why(
     "how often it was asked stands in the broker's RocksDB table, which no request reads", is_known=False
@@ -18,7 +18,7 @@ IN_ROCKSDB = Why(
 OPS_HIDDEN = Why("this broker does not serve its op queue", is_known=False)
 
 
-def foretold_of_live(facts: LiveStore, source: LiveWitnesses) -> Foretold:
+def predict_from_live(facts: LiveStore, source: LiveWitnesses) -> Prediction:
     """What the next rounds of a live broker give up on.
 
     It costs what the halves and ops behind the check's cursors cost, as far as they were not read before.
@@ -27,15 +27,15 @@ def foretold_of_live(facts: LiveStore, source: LiveWitnesses) -> Foretold:
     if not facts.has_half_topic:
         low = facts.settings.version_low
         asks = low is not None and not PREPARED_NEVER_ASKED.holds(low)
-        return Foretold(is_running=True, why=ASKED_FOR_EVER if asks else NEVER_ASKED)
+        return Prediction(is_running=True, why=ASKED_FOR_EVER if asks else NEVER_ASKED)
     if facts.is_slave:
-        return Foretold(is_running=True, why=SLAVE)
+        return Prediction(is_running=True, why=SLAVE)
     rules = check_rules(supposed_version(facts.settings)[0])
     try:
         window = source.check_window(rules)
     except OpsUnreadable:
-        return Foretold(is_running=True, why=OPS_HIDDEN)
-    found = of_window(
+        return Prediction(is_running=True, why=OPS_HIDDEN)
+    found = predict_window(
         facts.root, window, rules, facts.settings, facts.taken_time_ms, is_running=True,
         booted_time_ms=facts.booted_time_ms,
     )

@@ -16,14 +16,14 @@ from readers.model.tables import LIVE_TRANSACTIONS, TRANSACTIONS
 from remoting.connections.batched_reads import Pace
 from remoting.connections.broker import Broker
 from remoting.live.check_stops import live_stops
-from remoting.live.deadlines import foretold_of_live
+from remoting.live.deadlines import predict_from_live
 from remoting.live.store_facts import LiveStore, live_store
 from remoting.live.witnesses import LiveWitnesses, Named
 from remoting.protocol.answers import BrokerAddresses
 from remoting.protocol.errors import NoAnswer, Refused, Unreachable
 from verdicts.audit.lookups import SHORT_ID_LENGTH_MIN, is_short_for, open_rows, short_note, undecidable_findings
 from verdicts.deadlines.discard_times import is_open_row, with_discard_times
-from verdicts.model.foretold import Foretold
+from verdicts.model.predicted import Prediction
 from verdicts.model.reading import VerdictReading
 from verdicts.model.witnesses import Witnesses
 from verdicts.transactions.judge import judge
@@ -157,26 +157,26 @@ def _reading(
     judged = judge(witnesses, {fact.root: fact.view() for fact in known}) if known else _none()
     del witnesses
     rows = choose(judged)
-    foretold = _foretold(rows, known, sources) if with_check else {}
+    predicted = _predictions(rows, known, sources) if with_check else {}
     del sources
     unlisted = undecidable_findings(judged) if rows.num_rows < judged.num_rows else []
     reading = VerdictReading(LIVE_TRANSACTIONS, [], findings=[finding for fact in known for finding in fact.findings])
     reading.findings.extend(unlisted)
     reading.check_stops.extend(stop for fact in known for stop in fact.check_stops)
-    reading.foretold = foretold
+    reading.predicted = predicted
     rows = _with_what_cannot_be_known(rows, known)
-    rows = with_discard_times(rows, foretold)
+    rows = with_discard_times(rows, predicted)
     alive = _producers_alive(brokers, members, rows)
     rows = rows.append_column(LIVE_TRANSACTIONS.field("producer_alive"), alive)
     reading.batches = rows.select(LIVE_TRANSACTIONS.names).to_batches()
     return reading
 
 
-def _foretold(rows: pa.Table, known: Sequence[LiveStore], sources: Sequence[LiveWitnesses]) -> dict[str, Foretold]:
+def _predictions(rows: pa.Table, known: Sequence[LiveStore], sources: Sequence[LiveWitnesses]) -> dict[str, Prediction]:
     """What the brokers' checks will give up on, of those that have any of the rows before them."""
     roots = pc.unique(rows["store"].filter(is_open_row(rows))).to_pylist()
     return {
-        fact.root: foretold_of_live(fact, source)
+        fact.root: predict_from_live(fact, source)
         for fact, source in zip(known, sources, strict=True)
         if fact.root in roots
     }

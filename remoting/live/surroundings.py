@@ -19,7 +19,7 @@ from verdicts.audit.timeline import RecordName, record_names
 
 @dataclass(frozen=True, slots=True)
 class LiveSurroundings:
-    """Those of a live broker; see `verdicts.audit.timeline.Surroundings`."""
+    """Those of a live broker; see `verdicts.audit.timeline.TimelineSource`."""
 
     facts: LiveStore
 

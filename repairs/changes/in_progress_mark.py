@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from readers.model.declared_json import Form, needed
+from readers.model.declared_json import JsonForm, needed
 from readers.model.errors import BadText, FormatError, RmqtxError, UnreadableFile, UnsafeStore
 from readers.storage.file_systems import files_of
 from readers.store.store import BEGUN_MARK
@@ -23,7 +23,7 @@ from repairs.changes.undo_differences import differences_since
 from repairs.changes.undo_files import APPLYING, UNDOING, UndoFile, read_undo_file
 
 _MARK_BYTES_MAX = 1 << 16
-_FORM = Form(
+_FORM = JsonForm(
     "mark of changes that were begun", pa.struct([needed("undo_file", pa.binary()), needed("undo_id", pa.string())])
 )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.declared_json import Form, list_of, needed, shown
+from readers.model.declared_json import JsonForm, list_of, needed, shown
 from readers.model.errors import BadRequest, BadText
 from repairs.changes.change_sets import check_path
 from repairs.changes.edits import CREATE, KINDS, REMOVE, REPLACE, WRITE
@@ -22,7 +22,7 @@ from repairs.changes.fingerprints import FilePrint
 _NAME = "undo file that can be followed"
 _TEXT, _WHOLE, _PATH = pa.string(), pa.int64(), pa.binary()
 
-HEAD_FORM = Form(
+HEAD_FORM = JsonForm(
     _NAME,
     pa.struct(
         [
@@ -35,7 +35,7 @@ HEAD_FORM = Form(
 _ATTRIBUTES = pa.struct(
     [needed("mode", _WHOLE), needed("user", _WHOLE), needed("group", _WHOLE), needed("modified_ns", _WHOLE)]
 )
-EDIT_FORM = Form(
+EDIT_FORM = JsonForm(
     _NAME,
     pa.struct(
         [
@@ -44,7 +44,7 @@ EDIT_FORM = Form(
         ]
     ),
 )
-_PRINT_FORM = Form(
+_PRINT_FORM = JsonForm(
     _NAME,
     list_of(
         pa.struct(
@@ -55,8 +55,8 @@ _PRINT_FORM = Form(
         )
     ),
 )
-END_FORM = Form(_NAME, pa.struct([needed("edits_count", _WHOLE)]))
-STATE_FORM = Form(
+END_FORM = JsonForm(_NAME, pa.struct([needed("edits_count", _WHOLE)]))
+STATE_FORM = JsonForm(
     _NAME,
     pa.struct(
         [

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.declared_json import Form, needed, parsed, shown
+from readers.model.declared_json import JsonForm, needed, parsed, shown
 from readers.model.errors import BadText, UnreadableFile, UnwritableFile
 from readers.model.findings import Finding, as_text
 from readers.model.units import time_text
@@ -31,7 +31,7 @@ JOURNAL_VERSION = 1
 FILE_NAME = "receipts.jsonl"
 BEGUN, WENT_ON, ENDED, RECHECKED = "begun", "went_on", "ended", "rechecked"
 
-_LINE = Form(
+_LINE = JsonForm(
     "line of a journal", pa.struct([needed("journal_version", pa.int64()), needed("line", pa.string())]), is_open=True
 )
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.declared_json import ANYTHING, Form, list_of, needed, parsed, shown
+from readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, parsed, shown
 from readers.model.errors import UnreadableFile
 from readers.model.tables import column
 
@@ -91,8 +91,8 @@ PLAN_STEPS = pa.schema(
     ]
 )  # fmt: skip
 
-_FORM = Form(
-    "plan that can be carried out",
+_FORM = JsonForm(
+    "plan",
     pa.struct(
         [
             needed(_VERSION, pa.int64()), needed(_MADE_BY, pa.string()), needed("made_time_ms", pa.int64()),

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.declared_json import Form, needed, shown
+from readers.model.declared_json import JsonForm, needed, shown
 from readers.model.tables import PROPERTIES, column
 from repairs.receipts.plan_file import RECORD_NAMED
 from verdicts.audit.provenance import tool
@@ -122,7 +122,7 @@ RECEIPTS = pa.schema(
 )
 
 #: A receipt as a line of the journal has it, and a later look at one.
-_FORM = Form(
+_FORM = JsonForm(
     "receipt",
     pa.struct(
         [
@@ -132,7 +132,7 @@ _FORM = Form(
     ),
     is_open=True,
 )
-RECHECK_FORM = Form(
+RECHECK_FORM = JsonForm(
     "later look at a receipt",
     pa.struct(
         [

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from readers.store.broker_settings import BrokerSettings
     from readers.store.store import Store
     from rmqtx_cli.sources.source import Source
-    from verdicts.model.foretold import Foretold
+    from verdicts.model.predicted import Prediction
     from verdicts.model.reading import VerdictReading
 
 #: Only what hung this long is remembered until the next run; younger ones are on their ordinary way.
@@ -90,7 +90,7 @@ def _measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, 
             numbers.oldest_of = f"group {row['producer_group']}, topic {row['topic']}"
             numbers.oldest_of += f", store {one.store}" if len(stores) > 1 else ""
         numbers.pending_ids.add(identity)
-        _count_deadline(numbers, one, row, reading.foretold)
+        _count_deadline(numbers, one, row, reading.predicted)
         if age >= REMEMBERED_AGE_MS and len(numbers.hanging) < REMEMBERED_MAX:
             numbers.hanging.append(identity)
             if row["half_copies"]:
@@ -106,11 +106,11 @@ def _measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, 
 
 
 def _count_deadline(
-    numbers: Numbers, one: StoreNumbers, row: dict[str, Any], foretold: Mapping[str, Foretold]
+    numbers: Numbers, one: StoreNumbers, row: dict[str, Any], predicted: Mapping[str, Prediction]
 ) -> None:
     time_ms = row["discard_at_ms"]
     if time_ms is None:
-        deadline = deadline_of(row, foretold)
+        deadline = deadline_of(row, predicted)
         if deadline is not None and deadline.why is not None and not deadline.why.is_known:
             one.unforetold_count += 1
             numbers.unforetold_why = numbers.unforetold_why or deadline.why.text

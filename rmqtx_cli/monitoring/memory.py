@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.declared_json import Form, list_of, needed, struct_of
+from readers.model.declared_json import JsonForm, list_of, needed, struct_of
 from readers.model.errors import BadText
 from readers.storage.places import identity_of
 from rmqtx_cli.monitoring.numbers import StoreNumbers
@@ -22,7 +22,7 @@ from rmqtx_cli.output.streams import written_whole
 _FORM = 1
 _STORE = pa.struct([one.with_nullable(True) for one in struct_of(StoreNumbers)])
 _PLACE = pa.struct([needed("store", pa.string()), needed("commit_log_offset", pa.int64())])
-_MEMORY = Form(
+_MEMORY = JsonForm(
     "memory of rmqtx check",
     pa.struct(
         [

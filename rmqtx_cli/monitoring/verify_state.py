@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from readers.jobs.workers import Progress
     from readers.model.reading import Reading
     from readers.store.store import Store
-    from rmqtx_cli.sources.engines import Engine
+    from rmqtx_cli.sources.engines import StoreEngine
     from verdicts.verify.verify import Verify
 
 _FORM = 1
@@ -39,10 +39,10 @@ def recall(file: Path) -> dict[str, int]:
     """
     import pyarrow as pa
 
-    from readers.model.declared_json import Form, needed
+    from readers.model.declared_json import JsonForm, needed
 
     times = pa.map_(pa.string(), pa.field("verified_time_ms", pa.int64(), nullable=False))
-    form = Form("memory of rmqtx verify", pa.struct([needed("form", pa.int64()), needed("files", times)]))
+    form = JsonForm("memory of rmqtx verify", pa.struct([needed("form", pa.int64()), needed("files", times)]))
     try:
         found = form.read(file.read_bytes(), str(file))
     except (FileNotFoundError, BadText):
@@ -72,7 +72,7 @@ def remember(file: Path, checked: dict[str, int]) -> None:
 def within_budget(
     job: Verify,
     stores: list[Store],
-    engine: Engine,
+    engine: StoreEngine,
     text: str,
     file: Path,
     voice: Voice,

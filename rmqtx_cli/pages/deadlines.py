@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from verdicts.deadlines.discard_times import Deadline
-    from verdicts.model.foretold import Foretold
+    from verdicts.model.predicted import Prediction
 
 #: What the deadline of a stopped broker's store counts from.
 IF_STARTED = "if its broker starts now"
@@ -36,13 +36,13 @@ def in_text(time_ms: int, now_ms: int) -> str:
     return f"in {duration_text(time_ms - now_ms)}" if time_ms > now_ms else "now"
 
 
-def deadline_lines(rows: pa.Table, foretold: Mapping[str, Foretold], now_ms: int) -> Iterator[str]:
+def deadline_lines(rows: pa.Table, predicted: Mapping[str, Prediction], now_ms: int) -> Iterator[str]:
     """What there is to say of the deadlines of pending transactions: the first one of each kind of store."""
     import pyarrow.compute as pc
 
     pending = rows.filter(pc.equal(rows["state"], "PENDING")).select(["store", "transaction_id", "discard_at_ms"])
     for is_running in (True, False):
-        roots = [root for root, known in foretold.items() if known.is_running is is_running]
+        roots = [root for root, known in predicted.items() if known.is_running is is_running]
         mine = [row for row in pending.to_pylist() if row["store"] in roots and row["discard_at_ms"] is not None]
         if not mine:
             continue

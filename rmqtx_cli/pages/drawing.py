@@ -13,7 +13,7 @@ from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 from rmqtx_cli.pages.deadlines import deadline_text
 from rmqtx_cli.words.durations import age_text, duration_text
 from rmqtx_cli.words.text import escaped, width, wrapped
-from verdicts.audit.timeline import CONSUMERS, TIMELINE, Surroundings, consumers_past, timeline
+from verdicts.audit.timeline import CONSUMERS, TIMELINE, TimelineSource, consumers_past, timeline
 from verdicts.deadlines.discard_times import Deadline, deadline_of
 from verdicts.transactions.flags import FLAGS
 from verdicts.transactions.states_and_advice import advice_sentence
@@ -21,7 +21,7 @@ from verdicts.transactions.states_and_advice import advice_sentence
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from verdicts.model.foretold import Foretold
+    from verdicts.model.predicted import Prediction
 
 Transaction = dict[str, Any]
 _LABEL_CELLS = 8
@@ -31,7 +31,8 @@ _ALIVE: dict[bool | None, str] = {
 
 
 def draw(
-    transaction: Transaction, places: Sequence[Surroundings], stream: IO[bytes], deadline: Deadline | None, now_ms: int
+    transaction: Transaction, places: Sequence[TimelineSource], stream: IO[bytes], deadline: Deadline | None,
+    now_ms: int,
 ) -> None:
     """Write the page. `deadline`: what is foretold of it, where the broker still has it before it."""
     discard = "" if deadline is None else deadline_text(deadline, now_ms)
@@ -49,7 +50,8 @@ def draw(
 
 
 def with_events(
-    transactions: list[Transaction], places: Sequence[Surroundings], schema: pa.Schema, foretold: Mapping[str, Foretold]
+    transactions: list[Transaction], places: Sequence[TimelineSource], schema: pa.Schema,
+    predicted: Mapping[str, Prediction],
 ) -> pa.Table:
     """The transactions as rows with more columns: `timeline` and `consumers`, lists of their events and groups, and
     `discard_reason`, why one that the broker has before it has no `discard_at_ms`.
@@ -65,15 +67,15 @@ def with_events(
         | {
             "timeline": timeline(transaction, places).to_pylist(),
             "consumers": consumers_past(transaction, places).to_pylist(),
-            "discard_reason": _why_not(transaction, foretold),
+            "discard_reason": _why_not(transaction, predicted),
         }
         for transaction in transactions
     ]
     return pa.Table.from_pylist(rows, schema=wider)
 
 
-def _why_not(transaction: Transaction, foretold: Mapping[str, Foretold]) -> str | None:
-    deadline = deadline_of(transaction, foretold)
+def _why_not(transaction: Transaction, predicted: Mapping[str, Prediction]) -> str | None:
+    deadline = deadline_of(transaction, predicted)
     return None if deadline is None or deadline.why is None else deadline.why.text
 
 
@@ -87,7 +89,7 @@ def _sent_ms(transaction: Transaction) -> int | None:
     return stored
 
 
-def _age(transaction: Transaction, places: Sequence[Surroundings], now_ms: int) -> str:
+def _age(transaction: Transaction, places: Sequence[TimelineSource], now_ms: int) -> str:
     """How old it is, if it waits, and how old it was when its broker stopped: flags are by that."""
     sent_ms = _sent_ms(transaction)
     if sent_ms is None or transaction["state"] != "PENDING":
@@ -155,7 +157,7 @@ _CONSUMERS_VIEW = View(
 )
 
 
-def _check_lines(transaction: Transaction, places: Sequence[Surroundings]) -> Iterator[str]:
+def _check_lines(transaction: Transaction, places: Sequence[TimelineSource]) -> Iterator[str]:
     for place in places:
         entries = [entry for entry in transaction["state_entries"] if entry["store"] == place.root]
         yield from (_entry_line(entry) for entry in entries)
@@ -188,7 +190,7 @@ def _entry_line(entry: Transaction) -> str:
     return f"{kind}: {key} is {value}"
 
 
-def _topic_of(copy: Transaction, place: Surroundings) -> str:
+def _topic_of(copy: Transaction, place: TimelineSource) -> str:
     """The topic of a half copy; that of the half topic's where its record cannot be read."""
     offset = copy["commit_log_offset"]
     name = place.records([offset]).get(offset)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from verdicts.model.check_stop import CheckStop
-    from verdicts.model.foretold import Foretold
+    from verdicts.model.predicted import Prediction
 
 _NAMED_MAX = 3
 _UNKNOWN = "an unknown group"
@@ -55,7 +55,7 @@ def _whose(pending: pa.Table) -> str:
 
 def pending_lines(
     rows: pa.Table, pending_count: int, stops: Sequence[CheckStop], counts_of: Callable[[str], tuple[int, int]],
-    foretold: Mapping[str, Foretold], now_ms: int, live: str | None, next_line: str | None,
+    predicted: Mapping[str, Prediction], now_ms: int, live: str | None, next_line: str | None,
     *, is_one_store: bool,
 ) -> Iterator[str]:
     """What hangs, whether the check is alive, what the broker discards first, and what to type next.
@@ -64,7 +64,7 @@ def pending_lines(
     """
     sentence = pending_sentence(rows, now_ms, pending_count)
     yield from answer_lines(sentence, stops, counts_of, live, None, is_one_store=is_one_store)
-    yield from deadline_lines(rows, foretold, now_ms)
+    yield from deadline_lines(rows, predicted, now_ms)
     if next_line is not None and not stops:
         yield next_line
 

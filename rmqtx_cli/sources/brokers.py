@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.live import Live
-    from rmqtx_cli.options.options import CustodyOptions
+    from rmqtx_cli.options.options import ProvenanceOptions
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
-    from verdicts.audit.timeline import Surroundings
+    from verdicts.audit.timeline import TimelineSource
     from verdicts.model.reading import VerdictReading
 
 #: Hints of groups without producers that are said one by one.
@@ -139,7 +139,7 @@ class BrokerSource:
 
     @contextmanager
     def audited(
-        self, context: typer.Context, listing: Listing, engine: EngineOptions, custody: CustodyOptions,  # noqa: ARG002
+        self, context: typer.Context, listing: Listing, engine: EngineOptions, provenance: ProvenanceOptions,  # noqa: ARG002
         at_ms: int | None,  # noqa: ARG002 -- refused
     ) -> Iterator[VerdictReading]:
         """See `Source`. All that the half queues hold."""
@@ -148,10 +148,10 @@ class BrokerSource:
         live = self.brokers
         yield audit(live.brokers, members=live.members, pace=self.pace, facts=self.facts)
 
-    def carry_custody(self, context: typer.Context, listing: Listing) -> None:
+    def add_provenance(self, context: typer.Context, listing: Listing) -> None:
         """See `Source`. What a broker said is not there to be digested again."""
 
-    def surroundings(self) -> Sequence[Surroundings]:
+    def surroundings(self) -> Sequence[TimelineSource]:
         """See `Source`."""
         from remoting.live.surroundings import LiveSurroundings
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from readers.model.errors import NotAStore
 from readers.storage.file_systems import files_of
-from readers.storage.places import Files, joined
+from readers.storage.places import FileSystem, joined
 from readers.store.store import Store, log_directories, open_store
 
 _DEPTH_MAX = 6
@@ -30,7 +30,7 @@ def stores_below(place: str, commit_logs: tuple[str, ...] = ()) -> list[Store]:
         return found
 
 
-def _roots(files: Files, directory: str, depth: int) -> Iterator[str]:
+def _roots(files: FileSystem, directory: str, depth: int) -> Iterator[str]:
     try:
         names = [entry.name for entry in files.entries(directory) if entry.is_directory and not entry.is_link]
     except OSError:

@@ -17,7 +17,7 @@ from rmqtx_cli.words.times import time_text
 if TYPE_CHECKING:
     from readers.store.store import Store
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.sources.engines import Engine
+    from rmqtx_cli.sources.engines import StoreEngine
     from rmqtx_cli.words.say import Voice
 
 #: Options that change nothing in the rows.
@@ -51,10 +51,10 @@ def without_secrets(text: str) -> str:
     return re.sub(r"(?<=://)[^/@\s]*@", "", text)
 
 
-def take_custody(
+def take_provenance(
     context: typer.Context,
     listing: Listing,
-    engine: Engine,
+    engine: StoreEngine,
     stores: list[Store],
     *,
     hash_all: bool,
@@ -70,45 +70,44 @@ def take_custody(
     is_said = voice.verbose or (hash_all and not voice.quiet)
     if not (is_wanted or is_said or listing.carries_meta):
         return None
-    facts = custody_of_stores(context, engine, stores, hash_all=hash_all, inputs=inputs)
+    facts = provenance_of_stores(context, engine, stores, hash_all=hash_all, inputs=inputs)
     listing.meta = facts
     if is_said:
-        for line in custody_lines(facts):
+        for line in provenance_lines(facts):
             voice.note(line)
     return facts
 
 
-def carry_custody(context: typer.Context, listing: Listing, stores: list[Store]) -> None:
+def add_provenance(context: typer.Context, listing: Listing, stores: list[Store]) -> None:
     """Give a listing its custody if its output carries one; for commands that follow queues and index to a few records.
 
     It costs two reads a segment.
     """
     if not listing.carries_meta:
         return
-    from verdicts.audit.provenance import Engine as EngineFacts
-    from verdicts.audit.provenance import custody, store_custody
+    from verdicts.audit.provenance import EngineFacts, provenance, store_provenance
 
-    listing.meta = custody(
-        [store_custody(store) for store in stores], command=str(context.command.name), options=asked_options(context),
+    listing.meta = provenance(
+        [store_provenance(store) for store in stores], command=str(context.command.name),
+        options=asked_options(context),
         engine=EngineFacts("local"), made_time_ms=time.time_ns() // 1_000_000,
     )
 
 
-def custody_of_stores(
-    context: typer.Context, engine: Engine, stores: list[Store], *, hash_all: bool, inputs: Sequence[Path] = ()
+def provenance_of_stores(
+    context: typer.Context, engine: StoreEngine, stores: list[Store], *, hash_all: bool, inputs: Sequence[Path] = ()
 ) -> dict[str, Any]:
     """The custody of a command over some stores."""
-    from verdicts.audit.provenance import Engine as EngineFacts
-    from verdicts.audit.provenance import custody, file_custody, store_custody
+    from verdicts.audit.provenance import EngineFacts, file_provenance, provenance, store_provenance
 
     log_bytes = sum(segment.size_bytes for store in stores for segment in store.commit_log)
     found = engine.results(
-        functools.partial(store_custody, hash_all=hash_all), stores, log_bytes if hash_all else 0
+        functools.partial(store_provenance, hash_all=hash_all), stores, log_bytes if hash_all else 0
     )
-    return custody(
+    return provenance(
         found, command=str(context.command.name), options=asked_options(context),
         engine=EngineFacts(engine.name, *_splits(engine, stores)), made_time_ms=time.time_ns() // 1_000_000,
-        inputs=[file_custody(file) for file in _files_of(inputs)],
+        inputs=[file_provenance(file) for file in _files_of(inputs)],
     )
 
 
@@ -120,14 +119,14 @@ def _files_of(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def _splits(engine: Engine, stores: list[Store]) -> tuple[int, int]:
+def _splits(engine: StoreEngine, stores: list[Store]) -> tuple[int, int]:
     """Bytes of a split, and how many there are."""
     split_bytes = engine.split_bytes_for(stores)
     splits = (-(-segment.size_bytes // split_bytes) for store in stores for segment in store.commit_log)
     return split_bytes, sum(splits)
 
 
-def custody_lines(facts: Mapping[str, Any]) -> list[str]:
+def provenance_lines(facts: Mapping[str, Any]) -> list[str]:
     """Custody for people: a line for the run, then one for each store and each of its files."""
     engine = facts["engine"]
     lines = [

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from readers.old_tables.transaction_table import TableAddress, TransactionTable
     from readers.store.store import Store
     from rmqtx_cli.options.engine import EngineOptions
-    from rmqtx_cli.sources.engines import Engine
+    from rmqtx_cli.sources.engines import StoreEngine
 
 TransactionTableOption = Annotated[
     str | None,
@@ -95,7 +95,7 @@ class DatabaseOptions:
             )
         return replace(options, engine=EngineName.SPARK)
 
-    def read(self, stores: Sequence[Store], engine: Engine | None = None) -> TransactionTable | None:
+    def read(self, stores: Sequence[Store], engine: StoreEngine | None = None) -> TransactionTable | None:
         """The table, which is that of one broker; None where none is named.
 
         Raises: BadRequest, UnreadableFile.

@@ -25,7 +25,7 @@ from readers.model.identities import identities, identity_hashes, partition_of
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import TRANSACTIONS
 from readers.store.store import Store
-from spark_tasks.jobs.verdicts import JUDGED, Form, HandedOver, Judge, as_rows
+from spark_tasks.jobs.verdicts import JUDGED, HandedOver, Judge, RowForm, as_rows
 from spark_tasks.jobs.witnesses import (
     COLUMNS,
     HALF,
@@ -44,12 +44,12 @@ from spark_tasks.session.schemas import spark_schema
 from spark_tasks.session.sizes import sizes_for
 from spark_tasks.session.tasks import in_tasks, results
 from verdicts.audit.local_audit import tied_partitions
-from verdicts.deadlines.foretelling import foretold_of_files
+from verdicts.deadlines.predicting import predict_from_files
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
 from verdicts.evidence.witness_scan import Scanned
 from verdicts.model.check_stop import CheckStop
-from verdicts.model.foretold import Foretold
+from verdicts.model.predicted import Prediction
 from verdicts.model.reading import VerdictReading
 
 if TYPE_CHECKING:
@@ -80,12 +80,12 @@ def audit(
     Damage: findings; what it makes unknowable is UNDECIDABLE.
     """
     reading = VerdictReading(TRANSACTIONS, [])
-    task = _Audit(spark, stores, settings_of, at_ms, split_bytes, progress)
+    task = _SparkAudit(spark, stores, settings_of, at_ms, split_bytes, progress)
     reading.batches = _audit(task, reading, temporary_directory)
     return reading
 
 
-def _audit(task: _Audit, reading: VerdictReading, temporary_directory: str | None) -> Iterator[pa.RecordBatch]:
+def _audit(task: _SparkAudit, reading: VerdictReading, temporary_directory: str | None) -> Iterator[pa.RecordBatch]:
     with handover(task.spark, temporary_directory) as way:
         try:
             judged = way.keeps(task.judged(HandedOver(way), HANDED_COLUMNS))
@@ -113,14 +113,14 @@ def transactions(
     The logs are scanned now, once; the scan's witnesses stay persisted as long as the session. What has to be said
     about them is added to `reading`.
     """
-    task = _Audit(spark, stores, settings_of, at_ms, split_bytes, None)
+    task = _SparkAudit(spark, stores, settings_of, at_ms, split_bytes, None)
     frame = task.judged(as_rows, spark_schema(TRANSACTIONS))
     if reading is not None:
         task.tell(reading)
     return frame
 
 
-class _Audit:
+class _SparkAudit:
     """One audit: what each of its Spark jobs found out for the next."""
 
     def __init__(
@@ -145,7 +145,7 @@ class _Audit:
         self.findings: list[Any] = []
         self.notes: list[Note] = []
         self.check_stops: list[CheckStop] = []
-        self.foretold: dict[str, Foretold] = {}
+        self.predicted: dict[str, Prediction] = {}
 
     def tell(self, reading: VerdictReading) -> None:
         """What has to be said about the stores, when they are scanned."""
@@ -153,14 +153,14 @@ class _Audit:
         reading.findings.extend(self.findings)
         reading.notes.extend(self.notes)
         reading.check_stops.extend(self.check_stops)
-        reading.foretold |= self.foretold
+        reading.predicted |= self.predicted
 
     def release(self) -> None:
         """Let Spark forget the scan."""
         if self._scan is not None:
             self._scan.unpersist()
 
-    def judged(self, form: Form, schema: Any) -> DataFrame:
+    def judged(self, form: RowForm, schema: Any) -> DataFrame:
         """The verdicts in some form, not computed yet; the scan is."""
         facts, plan = self._begin()
         self.notes += [note for fact in facts for note in fact.notes]
@@ -181,14 +181,14 @@ class _Audit:
             self.coverage.extend(conclusion.coverage)
             self.findings.extend(conclusion.facts.findings)
         ties = [pair for conclusion in conclusions for pair in conclusion.ties]
-        judge = Judge(tuple(store.root for store in self._stores), views, self.foretold, form)
+        judge = Judge(tuple(store.root for store in self._stores), views, self.predicted, form)
         return _together(scan, ties, self.partitions_count).mapInArrow(judge, schema)
 
     def _begin(self) -> tuple[list[StoreFacts], SplitPlan]:
         moments = [(store, moment_ms(store)) for store in self._stores]
         begun = results(self.spark, functools.partial(_begin_store, self._settings, self._at_ms), moments)
         facts = [fact for fact, _, _, _ in begun]
-        self.foretold |= {fact.store.root: foretold for fact, foretold, _, _ in begun}
+        self.predicted |= {fact.store.root: predicted for fact, predicted, _, _ in begun}
         total = sum(size for _, _, _, size in begun)
         split_bytes, partition_bytes = sizes_for(total)
         self.partitions_count = max(PARTITIONS_MIN, -(-total // partition_bytes))
@@ -229,12 +229,12 @@ class _Audit:
 
 def _begin_store(
     settings: dict[str, Any], at_ms: int | None, moment: tuple[Store, int]
-) -> tuple[StoreFacts, Foretold, int, int]:
+) -> tuple[StoreFacts, Prediction, int, int]:
     """The facts of a store, what its check gives up on, the last segment's base offset, and how much is written."""
     store, now_ms = moment
     facts = store_facts(store, lambda opened: settings[opened.root])
-    foretold = foretold_of_files(store, facts.settings, facts.cursors, now_ms, at_ms, facts.windows)
-    return facts, foretold, last_with_data(store.commit_log), log_bytes(store.commit_log)
+    predicted = predict_from_files(store, facts.settings, facts.cursors, now_ms, at_ms, facts.windows)
+    return facts, predicted, last_with_data(store.commit_log), log_bytes(store.commit_log)
 
 
 def _conclude_store(task: tuple[StoreFacts, list[Scanned], tuple[Int64s, Int64s]]) -> Conclusion:

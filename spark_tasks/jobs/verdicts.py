@@ -16,7 +16,7 @@ from spark_tasks.session.handover import Handover
 from spark_tasks.session.tasks import from_bytes
 from verdicts.deadlines.discard_times import with_discard_times
 from verdicts.evidence.witness_scan import IDENTIFIED
-from verdicts.model.foretold import Foretold
+from verdicts.model.predicted import Prediction
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.model.witnesses import Witnesses
 from verdicts.transactions.judge import judge
@@ -26,7 +26,7 @@ JUDGED = (
     "kind", "split", "store", "partition", "witness", "data", "row", "half_queue_offset", "commit_log_offset",
     "queue_id", "queue_offset", "store_time_ms", "repetition",
 )
-Form = Callable[[int, pa.Table], Iterator[pa.RecordBatch]]
+RowForm = Callable[[int, pa.Table], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Judge:
 
     roots: tuple[str, ...]
     views: dict[str, StoreView]
-    foretold: dict[str, Foretold]
-    form: Form
+    predicted: dict[str, Prediction]
+    form: RowForm
 
     @property
     def __name__(self) -> str:  # Spark shows it
@@ -67,7 +67,7 @@ class Judge:
         if given:
             with marked():
                 verdicts = judge(self._witnesses(pa.Table.from_batches(given)), self.views)
-                verdicts = with_discard_times(verdicts, self.foretold)
+                verdicts = with_discard_times(verdicts, self.predicted)
                 yield from self.form(given[0]["partition"][0].as_py(), verdicts.combine_chunks())
 
     def _witnesses(self, rows: pa.Table) -> Witnesses:

@@ -25,7 +25,7 @@ from readers.store.checkpoint import read_checkpoint
 from readers.store.segment_table import read_segments
 from readers.store.store import Store
 from spark_tasks.source.opening import Settings
-from spark_tasks.source.pushdown import Conditions
+from spark_tasks.source.pushdown import PushedConditions
 from spark_tasks.source.read_options import ReadOptions
 from spark_tasks.source.table_scan import Narrowing, whole
 from verdicts.audit.local_audit import audit
@@ -88,7 +88,7 @@ class QueueScan(Narrowing):
     conditioned = frozenset({"store", "topic", "queue_id"})
 
     def __init__(self, options: ReadOptions, stores: list[Store]) -> None:
-        super().__init__(Conditions(topics=None if options.topic is None else frozenset({options.topic})))
+        super().__init__(PushedConditions(topics=None if options.topic is None else frozenset({options.topic})))
         self._split_bytes = options.split_bytes
         self._stores = stores
 
@@ -168,7 +168,7 @@ class IndexScan(Narrowing):
     conditioned = frozenset({"store"})
 
     def __init__(self, _options: ReadOptions, stores: list[Store]) -> None:
-        super().__init__(Conditions())
+        super().__init__(PushedConditions())
         self._stores = stores
 
     def __len__(self) -> int:
@@ -205,7 +205,7 @@ class StoreScan(Narrowing):
     """A table that is read a store at a time: cursors, checkpoint, segments."""
 
     def __init__(self, options: ReadOptions, stores: list[Store]) -> None:
-        super().__init__(Conditions(topics=None if options.topic is None else frozenset({options.topic})))
+        super().__init__(PushedConditions(topics=None if options.topic is None else frozenset({options.topic})))
         self.conditioned = frozenset({"store", "topic"} if options.table == "cursors" else {"store"})
         self._read = _READERS[options.table]
         self._stores = stores
@@ -246,7 +246,7 @@ class AuditScan(Narrowing):
     """
 
     def __init__(self, options: ReadOptions, stores: list[Store]) -> None:
-        super().__init__(Conditions())
+        super().__init__(PushedConditions())
         self._table = options.table
         self._at_ms = options.at_ms
         self._settings = Settings(options)

@@ -17,7 +17,7 @@ from readers.log.splits import Split, SplitPlan
 from readers.log.transaction_records import are_halves, are_ops, halves_of, ops_of, real_topics
 from readers.model.columns import nulls
 from readers.store.store import Store
-from spark_tasks.source.pushdown import Conditions
+from spark_tasks.source.pushdown import PushedConditions
 from spark_tasks.source.read_options import ReadOptions
 from spark_tasks.source.table_scan import Narrowing
 
@@ -62,16 +62,16 @@ class LogScan(Narrowing):
         yield from rows_of_split(split, live_blocks(split), self._options, self.conditions)
 
 
-def conditions_of(options: ReadOptions) -> Conditions:
+def conditions_of(options: ReadOptions) -> PushedConditions:
     """What the options ask of the table's records. The topic of half messages is their real one, which is no column."""
     topics = frozenset({options.topic}) if options.topic is not None and options.table == "records" else None
-    return Conditions(
+    return PushedConditions(
         options.from_offset, options.to_offset, options.from_time_ms, options.to_time_ms, topics=topics
     )
 
 
 def rows_of_split(
-    split: Split, blocks: Iterator[Block], options: ReadOptions, conditions: Conditions
+    split: Split, blocks: Iterator[Block], options: ReadOptions, conditions: PushedConditions
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the options' table among the records of a split, whose blocks are given.
 
@@ -87,7 +87,7 @@ def rows_of_split(
                 yield rows
 
 
-def _chosen(block: Block, conditions: Conditions) -> Block:
+def _chosen(block: Block, conditions: PushedConditions) -> Block:
     if conditions.topics is not None:
         wanted = np.zeros(len(block), np.bool_)
         for topic in conditions.topics:

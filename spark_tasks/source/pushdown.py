@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
+class PushedConditions:
     """What all rows must fulfil; None is no condition. Units: upper bounds excluded."""
 
     from_offset: int | None = None
@@ -39,8 +39,8 @@ _RANGES = ("commit_log_offset", "store_time_ms")
 
 
 def narrowed(
-    conditions: Conditions, filters: Iterable[Filter], columns: frozenset[str]
-) -> tuple[Conditions, list[Filter]]:
+    conditions: PushedConditions, filters: Iterable[Filter], columns: frozenset[str]
+) -> tuple[PushedConditions, list[Filter]]:
     """The conditions with those filters added that they can express, and the filters that stay with Spark.
 
     `columns`: those of the table on which it takes conditions, none of which is ever null.
@@ -55,7 +55,7 @@ def narrowed(
     return conditions, left
 
 
-def _taken(conditions: Conditions, one: Filter, columns: frozenset[str]) -> Conditions | None:
+def _taken(conditions: PushedConditions, one: Filter, columns: frozenset[str]) -> PushedConditions | None:
     """The conditions and one filter more; None if it is none of those that are taken."""
     path: tuple[str, ...] = getattr(one, "attribute", ())
     if len(path) != 1 or path[0] not in columns:
@@ -64,7 +64,7 @@ def _taken(conditions: Conditions, one: Filter, columns: frozenset[str]) -> Cond
     return None if take is None else take(conditions, path[0], getattr(one, "value", None))
 
 
-def _one_of(conditions: Conditions, column: str, values: Iterable[Any]) -> Conditions | None:
+def _one_of(conditions: PushedConditions, column: str, values: Iterable[Any]) -> PushedConditions | None:
     wanted = frozenset(value for value in values if value is not None)  # IN (1, NULL) is true for 1 alone
     if column in _RANGES:  # several values are no range: what lies between them is not wanted
         value = next(iter(wanted)) if len(wanted) == 1 else None
@@ -84,8 +84,8 @@ def _both(before: frozenset[Any] | None, wanted: frozenset[Any]) -> frozenset[An
 
 
 def _between(
-    conditions: Conditions, column: str, value: Any, from_step: int | None, to_step: int | None
-) -> Conditions | None:
+    conditions: PushedConditions, column: str, value: Any, from_step: int | None, to_step: int | None
+) -> PushedConditions | None:
     """The conditions with a range of a column cut to [value + from_step, value + to_step); None is no bound."""
     if column not in _RANGES or type(value) is not int:
         return None
@@ -108,7 +108,7 @@ def _first(one: int | None, other: int | None) -> int | None:
     return min((bound for bound in (one, other) if bound is not None), default=None)
 
 
-_Taker = Callable[[Conditions, str, Any], Conditions | None]
+_Taker = Callable[[PushedConditions, str, Any], PushedConditions | None]
 
 
 def _range(from_step: int | None, to_step: int | None) -> _Taker:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from readers.model.errors import UnreadableFile
 from readers.model.reading import Reading
-from spark_tasks.source.pushdown import Conditions, narrowed
+from spark_tasks.source.pushdown import PushedConditions, narrowed
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -36,7 +36,7 @@ class Narrowing:
 
     conditioned: frozenset[str] = frozenset()
 
-    def __init__(self, conditions: Conditions) -> None:
+    def __init__(self, conditions: PushedConditions) -> None:
         self.conditions = conditions
 
     def narrow(self, filters: Iterable[Filter]) -> list[Filter]:

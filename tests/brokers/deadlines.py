@@ -28,7 +28,7 @@ from tests.brokers.rig import DISCARD_TOPIC, now_ms
 from tests.brokers.stage import Play, Script, Transaction
 from verdicts.audit.lookups import pending
 from verdicts.deadlines.discard_times import with_discard_times
-from verdicts.deadlines.foretelling import foretold_of_files
+from verdicts.deadlines.predicting import predict_from_files
 
 #: Settings that brokers are held against; short, so that checks are soon spent.
 SETTINGS: dict[str, dict[str, str]] = {
@@ -55,13 +55,13 @@ class Held:
     source: str
     plan: str
     read_ms: int
-    foretold_ms: int | None
+    predicted_ms: int | None
     discarded_ms: int
 
     @property
     def late_ms(self) -> int | None:
         """How much later than foretold."""
-        return None if self.foretold_ms is None else self.discarded_ms - self.foretold_ms
+        return None if self.predicted_ms is None else self.discarded_ms - self.predicted_ms
 
     @property
     def interval_ms(self) -> int:
@@ -84,9 +84,9 @@ def held(version: str, setting: str, out: Path) -> list[Held]:
             time.sleep(0.1)
         sent = _send(play, "running", rng, interval_seconds)
         broker = Broker(client, rig.address, "broker-a", "rmqtx", 0)
-        foretold = {"live": (now_ms(), _times_live(broker))}
-        foretold["files of the running broker"] = now_ms(), _times_of_files(rig.store, conf, version)
-        found += _compared(play, version, setting, foretold, sent)
+        predicted = {"live": (now_ms(), _times_live(broker))}
+        predicted["files of the running broker"] = now_ms(), _times_of_files(rig.store, conf, version)
+        found += _compared(play, version, setting, predicted, sent)
         for how in ("clean", "kill"):
             sent = _send(play, how, rng, interval_seconds)
             play.halt("clean" if how == "clean" else "kill")
@@ -130,18 +130,18 @@ def _times_of_files(root: Path, conf: Mapping[str, str], version: str, started_m
     settings = broker_settings(store, conf=conf, version=version)
     rows = pending([store], lambda _: settings).table()
     if started_ms is not None:
-        foretold = foretold_of_files(store, settings, check_cursors(store), started_ms)
-        rows = with_discard_times(rows, {store.root: foretold})
+        predicted = predict_from_files(store, settings, check_cursors(store), started_ms)
+        rows = with_discard_times(rows, {store.root: predicted})
     return dict(zip(rows["transaction_id"].to_pylist(), rows["discard_at_ms"].to_pylist(), strict=True))
 
 
 def _compared(
-    play: Play, version: str, setting: str, foretold: Mapping[str, tuple[int, Times]], sent: list[Transaction]
+    play: Play, version: str, setting: str, predicted: Mapping[str, tuple[int, Times]], sent: list[Transaction]
 ) -> Iterator[Held]:
     """What became of the transactions: waits until all are discarded."""
     play.until_discarded(sent, seconds=_DISCARDED_SECONDS)
     copies = {one["transaction_id"]: one["store_time_ms"] for one in play.rig.pull(play.agent, DISCARD_TOPIC)}
-    for source, (read_ms, times) in foretold.items():
+    for source, (read_ms, times) in predicted.items():
         for one in sent:
             yield Held(version, setting, source, one.plan, read_ms, times.get(one.id), copies[one.id])
 
@@ -156,12 +156,12 @@ def table(rows: list[Held]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for (version, setting, source), some in groups.items():
-        foretold = [(row.foretold_ms or 0) - row.read_ms for row in some]
+        predicted = [(row.predicted_ms or 0) - row.read_ms for row in some]
         real = [row.discarded_ms - row.read_ms for row in some]
         late = [row.late_ms or 0 for row in some]
         interval, checks = setting.split("-")
         lines.append(
-            f"| {version} | {interval.removesuffix('s')} s, {checks} | {source} | {len(some)} | {_span(foretold)} |"
+            f"| {version} | {interval.removesuffix('s')} s, {checks} | {source} | {len(some)} | {_span(predicted)} |"
             f" {_span(real)} | {_span(late)} |"
         )
     return "\n".join(lines)

@@ -60,9 +60,9 @@ def test_what_had_all_its_checks_is_given_up_without_asking(version: str, tmp_pa
     options = ["--broker-version", version, "--broker-conf", str(tmp_path / "broker.conf")]
     assert status_of(["pending", str(root), *options, "-o", str(output)]) == 0
     cases = {row["transaction_id"]: row["case"] for row in rows}
-    foretold = {cases[row["transaction_id"]]: row for row in json.loads(output.read_text())}
-    spent = {case for case, row in foretold.items() if row["advice"] == "decide"}
-    waiting = {case for case, row in foretold.items() if row["advice"] == "wait"}
+    predicted = {cases[row["transaction_id"]]: row for row in json.loads(output.read_text())}
+    spent = {case for case, row in predicted.items() if row["advice"] == "decide"}
+    waiting = {case for case, row in predicted.items() if row["advice"] == "wait"}
     seen = Seen(cases)
     with Rig(version, tmp_path / "rig", conf) as rig:
         rig.start_names()
@@ -70,7 +70,7 @@ def test_what_had_all_its_checks_is_given_up_without_asking(version: str, tmp_pa
             seen.meet_clients(agent, made)
     assert status_of(["audit", str(root), *options, "-q", "-o", str(output)]) == 0
     after = {cases[row["transaction_id"]]: row for row in json.loads(output.read_text())}
-    asked = {case for case in foretold if len(after[case]["half_copies"]) > len(foretold[case]["half_copies"])}
+    asked = {case for case in predicted if len(after[case]["half_copies"]) > len(predicted[case]["half_copies"])}
     print(f"SPENT | {version} | {len(spent)} given up, {len(waiting)} wait | put back and asked {len(asked)} |")
     assert spent
     assert not spent & asked

@@ -49,7 +49,7 @@ from tests.fuzz.deeds import DEEDS, change_text, place_in
 from tests.fuzz.meaningless import used_bytes
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import pending, show
-from verdicts.audit.timeline import StoreSurroundings, consumers_past, timeline
+from verdicts.audit.timeline import StoreTimelineSource, consumers_past, timeline
 from verdicts.transactions.states_and_advice import STATES
 from verdicts.verify.verify import FULL, Verify
 
@@ -149,8 +149,8 @@ def questions(name: str, chance: random.Random) -> dict[str, Question]:
             except NoSuchTransaction:
                 return
             for row in rows:
-                timeline(row, [StoreSurroundings(store)])
-                consumers_past(row, [StoreSurroundings(store)])
+                timeline(row, [StoreTimelineSource(store)])
+                consumers_past(row, [StoreTimelineSource(store)])
 
         return ask
 

@@ -13,7 +13,7 @@ import pytest
 
 from readers.jobs.job_runner import run_job
 from readers.jobs.search import Search
-from readers.jobs.search_conditions import Conditions, rows_with
+from readers.jobs.search_conditions import SearchConditions, rows_with
 from readers.log.commit_log import scan_records
 from readers.log.segment_scan import SegmentScan
 from readers.log.splits import plan_splits
@@ -35,11 +35,11 @@ NAMES = (
 ALL = tuple(name for name in RECORDS.names if name != "body_crc_matches")
 
 
-def searched(store: Store, conditions: Conditions, split_bytes: int = 1 << 27, **options: Any) -> Reading:
+def searched(store: Store, conditions: SearchConditions, split_bytes: int = 1 << 27, **options: Any) -> Reading:
     return run_job(Search(conditions, ALL, **options), plan_splits([store], split_bytes=split_bytes))
 
 
-def found(store: Store, conditions: Conditions, split_bytes: int = 1 << 27) -> list[int]:
+def found(store: Store, conditions: SearchConditions, split_bytes: int = 1 << 27) -> list[int]:
     return [row["commit_log_offset"] for row in searched(store, conditions, split_bytes).table().to_pylist()]
 
 
@@ -49,7 +49,7 @@ def slowly(store: Store, test: Callable[[Row], bool]) -> list[int]:
     return [row["commit_log_offset"] for row in rows if test(row)]
 
 
-def asked(rows: list[Row]) -> list[tuple[Conditions, Callable[[Row], bool]]]:
+def asked(rows: list[Row]) -> list[tuple[SearchConditions, Callable[[Row], bool]]]:
     """Questions about what is in some rows, each with the slow way to answer it."""
     half = next(row for row in rows if row["topic"] == HALF_TOPIC and row["keys"])
     middle = rows[len(rows) // 2]["store_time_ms"]
@@ -66,24 +66,25 @@ def asked(rows: list[Row]) -> list[tuple[Conditions, Callable[[Row], bool]]]:
 
     expression = rb'"count":[5-7],.*"sku":"[A-C]'
     return [
-        (Conditions(key=word), lambda row: word in (row["keys"] or "").split(" ")),
-        (Conditions(key=word[:-1]), lambda row: word[:-1] in (row["keys"] or "").split(" ")),
-        (Conditions(identity=identity), lambda row: identity in (row["transaction_id"], row["message_id"])),
-        (Conditions(identity=half["message_id"].lower()), lambda row: row["message_id"] == half["message_id"]),
-        (Conditions(topic=topic), of_topic),
-        (Conditions(topic=HALF_TOPIC), lambda row: row["topic"] == HALF_TOPIC or (
+        (SearchConditions(key=word), lambda row: word in (row["keys"] or "").split(" ")),
+        (SearchConditions(key=word[:-1]), lambda row: word[:-1] in (row["keys"] or "").split(" ")),
+        (SearchConditions(identity=identity), lambda row: identity in (row["transaction_id"], row["message_id"])),
+        (SearchConditions(identity=half["message_id"].lower()), lambda row: row["message_id"] == half["message_id"]),
+        (SearchConditions(topic=topic), of_topic),
+        (SearchConditions(topic=HALF_TOPIC), lambda row: row["topic"] == HALF_TOPIC or (
             row["topic"] in waiting and dict(row["properties"]).get("REAL_TOPIC") == HALF_TOPIC)),
-        (Conditions(from_time_ms=middle), lambda row: row["store_time_ms"] >= middle),
-        (Conditions(topic=topic, to_time_ms=middle), lambda row: of_topic(row) and row["store_time_ms"] < middle),
-        (Conditions(properties=(("PGROUP", "s?[o-p]p*"), ("WAIT", "true"))),
+        (SearchConditions(from_time_ms=middle), lambda row: row["store_time_ms"] >= middle),
+        (SearchConditions(topic=topic, to_time_ms=middle), lambda row: of_topic(row) and row["store_time_ms"] < middle),
+        (SearchConditions(properties=(("PGROUP", "s?[o-p]p*"), ("WAIT", "true"))),
          lambda row: re.fullmatch("s.[o-p]p.*", row["producer_group"] or "") is not None
          and dict(row["properties"]).get("WAIT") == "true"),
-        (Conditions(body=piece), lambda row: piece in (row["body"] or b"")),
-        (Conditions(body=b"true"), lambda row: b"true" in (row["body"] or b"")),  # which stands in properties too
-        (Conditions(body=b"absent from here"), lambda _: False),
-        (Conditions(body_regex=expression), lambda row: re.search(expression, row["body"] or b"") is not None),
-        (Conditions(body_regex=rb"^[0-9,]+$"), lambda row: re.search(rb"^[0-9,]+$", row["body"] or b"") is not None),
-        (Conditions(topic=topic, body=piece, body_regex=rb"\A"),
+        (SearchConditions(body=piece), lambda row: piece in (row["body"] or b"")),
+        (SearchConditions(body=b"true"), lambda row: b"true" in (row["body"] or b"")),  # which stands in properties too
+        (SearchConditions(body=b"absent from here"), lambda _: False),
+        (SearchConditions(body_regex=expression), lambda row: re.search(expression, row["body"] or b"") is not None),
+        (SearchConditions(body_regex=rb"^[0-9,]+$"),
+         lambda row: re.search(rb"^[0-9,]+$", row["body"] or b"") is not None),
+        (SearchConditions(topic=topic, body=piece, body_regex=rb"\A"),
          lambda row: of_topic(row) and piece in (row["body"] or b"")),
     ]
 
@@ -106,14 +107,14 @@ def test_a_search_finds_what_a_slow_reading_finds(name: str) -> None:
 def test_rows_are_those_of_decode(name: str) -> None:
     store = opened(name)
     wanted = scan_records(store, columns=list(ALL), with_body=True).table()
-    reading = searched(store, Conditions(), 7001)
+    reading = searched(store, SearchConditions(), 7001)
     assert reading.table().to_pylist() == wanted.to_pylist()
     assert reading.findings == []
     assert [part.unread_bytes for part in reading.coverage] == [0] * len(reading.coverage)
 
 
 def test_only_what_is_asked_for_is_decoded() -> None:
-    job = Search(Conditions(topic="orders"), ("topic", "keys"))
+    job = Search(SearchConditions(topic="orders"), ("topic", "keys"))
     table = run_job(job, plan_splits([opened("common-5.3.3")])).table()
     assert table.schema == RECORDS
     assert table["body"].null_count == table["store"].null_count == table.num_rows > 0
@@ -121,13 +122,13 @@ def test_only_what_is_asked_for_is_decoded() -> None:
 
 
 def test_a_question_travels() -> None:
-    job = Search(Conditions(key="a", body_regex=rb"x+", properties=(("a", "b"),)), ("topic",))
+    job = Search(SearchConditions(key="a", body_regex=rb"x+", properties=(("a", "b"),)), ("topic",))
     assert pickle.loads(pickle.dumps(job)) == job
 
 
 def test_an_expression_that_is_none() -> None:
     with pytest.raises(BadRequest, match="no regular expression"):
-        Conditions(body_regex=b"(")
+        SearchConditions(body_regex=b"(")
 
 
 def test_words_side_by_side_and_across_records(tmp_path: Path) -> None:
@@ -137,16 +138,16 @@ def test_words_side_by_side_and_across_records(tmp_path: Path) -> None:
     two = forge.append(Message(body=b"nothing", properties=(("KEYS", "needle"),)))
     three = forge.append(Message(body=b"n" * 50 + b"needle", properties=(("x", "needle"),)))
     store = open_store(forge.write())
-    assert found(store, Conditions(body=b"needle")) == [one, three]
-    assert found(store, Conditions(key="needle")) == [two]
-    assert found(store, Conditions(key="b")) == [one]
-    assert found(store, Conditions(identity="needle")) == [one]
-    assert found(store, Conditions(properties=(("x", "need*"),))) == [three]
-    assert found(store, Conditions(properties=(("x", "Need*"),))) == []
+    assert found(store, SearchConditions(body=b"needle")) == [one, three]
+    assert found(store, SearchConditions(key="needle")) == [two]
+    assert found(store, SearchConditions(key="b")) == [one]
+    assert found(store, SearchConditions(identity="needle")) == [one]
+    assert found(store, SearchConditions(properties=(("x", "need*"),))) == [three]
+    assert found(store, SearchConditions(properties=(("x", "Need*"),))) == []
     (block,) = SegmentScan(store.commit_log[0])
     last = block.raw[two - 2 : two + 2]  # the end of the first record and the begin of the second
     assert rows_with(block, last).tolist() == []
-    assert found(store, Conditions(body=b"")) == [one, two, three]
+    assert found(store, SearchConditions(body=b"")) == [one, two, three]
 
 
 def test_bodies_are_inflated_and_bad_ones_told(tmp_path: Path) -> None:
@@ -156,22 +157,22 @@ def test_bodies_are_inflated_and_bad_ones_told(tmp_path: Path) -> None:
     bad = forge.append(Message(body=b"oranges, but no stream", sys_flag=1))
     plain = forge.append(Message(body=b"oranges"))
     store = open_store(forge.write())
-    reading = searched(store, Conditions(body=b"oranges", body_regex=rb"or.nges"), inflates=True)
+    reading = searched(store, SearchConditions(body=b"oranges", body_regex=rb"or.nges"), inflates=True)
     rows = reading.table().to_pylist()
     assert [row["commit_log_offset"] for row in rows] == [good, plain]
     assert rows[0]["body"] == text
     (finding,) = reading.findings
     assert (finding.code, finding.commit_log_offset, finding.kind.severity) == ("body-stream", bad, "note")
-    assert searched(store, Conditions(topic="orders")).findings == []  # nobody looked at bodies
-    stored = searched(store, Conditions(body=b"oranges")).table().to_pylist()
+    assert searched(store, SearchConditions(topic="orders")).findings == []  # nobody looked at bodies
+    stored = searched(store, SearchConditions(body=b"oranges")).table().to_pylist()
     assert stored[0]["body"] == zlib.compress(text)
 
 
 def test_damage_is_stepped_over_and_told(tmp_path: Path) -> None:
     root = copy_of("killed-5.1.4", tmp_path)
-    whole = found(open_store(root), Conditions(topic="orders"))
+    whole = found(open_store(root), SearchConditions(topic="orders"))
     damage.zero_bytes(damage.log_files(root)[2], 4096, 4096)
-    reading = searched(open_store(root), Conditions(topic="orders"), 7001)
+    reading = searched(open_store(root), SearchConditions(topic="orders"), 7001)
     rows = [row["commit_log_offset"] for row in reading.table().to_pylist()]
     assert set(rows) < set(whole)
     assert {finding.code for finding in reading.findings} == {"record-damaged"}

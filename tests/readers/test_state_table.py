@@ -122,15 +122,15 @@ def test_the_table_that_the_broker_made_anew_is_foretold(name: str) -> None:
     assert entries is not None
     killed_s = next(row["time_ms"] for row in corpus.truth(name) if row["event"] == "stopped") // 1000
     before = int((records.store_seconds <= killed_s).sum())
-    foretold = recovered_offsets(
+    predicted = recovered_offsets(
         entries.offsets[:before], entries.tags[:before], entries_per_file=entries_per_file(entries)
     )
-    assert slots.offsets[: len(foretold)].tolist() == foretold.tolist()
-    assert slots.offsets[len(foretold) :].min() > records.offsets[before - 1]
+    assert slots.offsets[: len(predicted)].tolist() == predicted.tolist()
+    assert slots.offsets[len(predicted) :].min() > records.offsets[before - 1]
     everything = recovered_offsets(
         entries.offsets[:before], entries.tags[:before], entries_per_file=entries_per_file(entries), has_walk_bug=False
     )
-    assert (len(entries.files) > 1) == (everything.tolist() != foretold.tolist())
+    assert (len(entries.files) > 1) == (everything.tolist() != predicted.tolist())
 
 
 @pytest.mark.parametrize("name", [*REMADE, CLEAN])

@@ -9,7 +9,7 @@ import pytest
 from readers.jobs.job_runner import run_job
 from readers.jobs.scan_job import ScanJob
 from readers.jobs.search import Search
-from readers.jobs.search_conditions import Conditions
+from readers.jobs.search_conditions import SearchConditions
 from readers.log.splits import plan_splits
 from readers.store.store import open_store
 from tests.s3.conftest import Copied
@@ -17,7 +17,8 @@ from tests.s3.server import S3Server
 from verdicts.verify.verify import FULL, Verify
 
 JOBS: tuple[ScanJob, ...] = (
-    Verify(FULL), Search(Conditions(topic="orders", body=b'"sku":"A'), ("file", "commit_log_offset", "keys", "body")),
+    Verify(FULL),
+    Search(SearchConditions(topic="orders", body=b'"sku":"A'), ("file", "commit_log_offset", "keys", "body")),
 )
 
 

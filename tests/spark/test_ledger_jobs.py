@@ -27,7 +27,7 @@ from tests.forge.stores import copy_of, opened, settings_of
 from tests.representatives import rest_is_slow
 from tests.spark.jars import SQLITE, jar
 from verdicts.audit.local_audit import audit
-from verdicts.audit.provenance import store_custody
+from verdicts.audit.provenance import store_provenance
 from verdicts.export.export import ExportJob
 from verdicts.export.export_manifest import opened_directory
 from verdicts.export.partition_files import ParquetForm
@@ -162,9 +162,9 @@ def test_export_writes_every_record_once(spark: SparkSession, tmp_path: Path) ->
 
 def test_custody_is_taken_in_tasks(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(ledgers.NAME)
-    wanted = store_custody(store, hash_all=True)
+    wanted = store_provenance(store, hash_all=True)
     monkeypatch.setattr("readers.storage.open_file.OpenFile.read", None)  # in this process nothing can be read any more
-    assert results(spark, functools.partial(store_custody, hash_all=True), [store]) == [wanted]
+    assert results(spark, functools.partial(store_provenance, hash_all=True), [store]) == [wanted]
 
 
 def test_damage_is_told_as_locally(spark: SparkSession, tmp_path: Path) -> None:

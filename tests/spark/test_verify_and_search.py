@@ -11,7 +11,7 @@ import pytest
 from readers.jobs.job_runner import run_job
 from readers.jobs.scan_job import ScanJob
 from readers.jobs.search import Search
-from readers.jobs.search_conditions import Conditions
+from readers.jobs.search_conditions import SearchConditions
 from readers.log.splits import plan_splits
 from readers.model.reading import Reading
 from readers.model.tables import RECORDS
@@ -70,5 +70,5 @@ def test_damaged_stores_are_verified_alike(spark: SparkSession, tmp_path: Path, 
 @pytest.mark.parametrize("names", few_or_all(corpus.corpus_names()))
 def test_every_store_of_the_corpus_is_searched_alike(spark: SparkSession, names: tuple[str, ...]) -> None:
     stores = [opened(name) for name in names]
-    conditions = Conditions(topic="orders", properties=(("case", "late*"),), body_regex=rb'"sku":"[A-F]')
+    conditions = SearchConditions(topic="orders", properties=(("case", "late*"),), body_regex=rb'"sku":"[A-F]')
     assert require_same(spark, Search(conditions, COLUMNS, inflates=True), stores)

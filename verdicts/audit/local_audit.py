@@ -28,12 +28,12 @@ from readers.model.reading import Note, NoteKind
 from readers.model.tables import MARKS, TRANSACTIONS
 from readers.store.store import Store
 from verdicts.deadlines.discard_times import with_discard_times
-from verdicts.deadlines.foretelling import foretold_of_files
+from verdicts.deadlines.predicting import predict_from_files
 from verdicts.evidence.belonging import op_numbers, tied_groups
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from verdicts.evidence.store_facts import SettingsOf, moment_ms, store_facts
 from verdicts.evidence.witness_scan import IDENTIFIED, Scanned, scan_witnesses
-from verdicts.model.foretold import Foretold
+from verdicts.model.predicted import Prediction
 from verdicts.model.reading import VerdictReading
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.model.witnesses import Witnesses
@@ -136,7 +136,7 @@ class _Verdict:
     spool: Spool
     numbers: tuple[int, ...]
     views: dict[str, StoreView]
-    foretold: dict[str, Foretold] = field(default_factory=dict)
+    predicted: dict[str, Prediction] = field(default_factory=dict)
 
     def witnesses(self) -> Witnesses:
         """Their witnesses, in log order."""
@@ -151,7 +151,7 @@ class _Verdict:
 
 
 def _judge_partition(task: _Verdict) -> list[pa.RecordBatch]:
-    rows = with_discard_times(judge(task.witnesses(), task.views), task.foretold)
+    rows = with_discard_times(judge(task.witnesses(), task.views), task.predicted)
     return list(rows.combine_chunks().to_batches())
 
 
@@ -199,8 +199,8 @@ def _audit(
 ) -> Iterator[pa.RecordBatch]:
     stores = plan.stores
     facts = {store.root: store_facts(store, settings_of) for store in stores}
-    reading.foretold |= {
-        root: foretold_of_files(fact.store, fact.settings, fact.cursors, moment_ms(fact.store), at_ms, fact.windows)
+    reading.predicted |= {
+        root: predict_from_files(fact.store, fact.settings, fact.cursors, moment_ms(fact.store), at_ms, fact.windows)
         for root, fact in facts.items()
     }
     reading.notes += [note for fact in facts.values() for note in fact.notes]
@@ -231,7 +231,7 @@ def _audit(
                 ties.extend(conclusion.ties)
                 _spread_marks(mine, spool, _damaged_halves(conclusion, mine, spool))
             views = {root: fact.view(at_ms) for root, fact in facts.items()}
-            tasks = [_Verdict(spool, numbers, views, reading.foretold) for numbers in tied_partitions(ties, count)]
+            tasks = [_Verdict(spool, numbers, views, reading.predicted) for numbers in tied_partitions(ties, count)]
             if directory is None:
                 yield from _judge_partition(tasks[0])
             else:

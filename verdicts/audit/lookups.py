@@ -21,7 +21,7 @@ from readers.store.store import Store
 from verdicts.audit.local_audit import audit
 from verdicts.audit.not_found import not_found
 from verdicts.deadlines.discard_times import is_open_row, with_discard_times
-from verdicts.deadlines.foretelling import foretold_of_files
+from verdicts.deadlines.predicting import predict_from_files
 from verdicts.evidence.derived_trust import Untrusted, sound_blocks
 from verdicts.evidence.indexed_lookup import DerivedFiles, offset_of
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
@@ -67,7 +67,7 @@ def pending(
     if table is None:
         reading.batches = _scanned(reading, stores, settings_of, at_ms, progress, open_rows)
     else:
-        reading.batches = _foretold(open_rows(table), reading, facts).to_batches()
+        reading.batches = _with_discard_times(open_rows(table), reading, facts).to_batches()
     return reading
 
 
@@ -107,7 +107,7 @@ def show(
         table = None
     shortened: list[pa.Table] = []
     if table is not None:
-        table = _foretold(table, reading, facts)
+        table = _with_discard_times(table, reading, facts)
     else:
         def chosen(rows: pa.Table) -> pa.Table:
             if short and len(identity) >= SHORT_ID_LENGTH_MIN:
@@ -156,20 +156,20 @@ def lookup(
     if table is None:
         reading.batches = _scanned(reading, stores, settings_of, None, None, chosen)
     else:
-        reading.batches = _foretold(chosen(table), reading, facts).to_batches()
+        reading.batches = _with_discard_times(chosen(table), reading, facts).to_batches()
     return reading
 
 
-def _foretold(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts]) -> pa.Table:
+def _with_discard_times(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts]) -> pa.Table:
     """Rows with the time of their discard: the check is played only where something is open."""
     are_open = is_open_row(rows)
     roots = pc.unique(rows["store"].filter(are_open)).to_pylist()
     for root, fact in facts.items():
         if root in roots:
-            reading.foretold[root] = foretold_of_files(
+            reading.predicted[root] = predict_from_files(
                 fact.store, fact.settings, fact.cursors, moment_ms(fact.store), windows=fact.windows
             )
-    return with_discard_times(rows, reading.foretold)
+    return with_discard_times(rows, reading.predicted)
 
 
 def _rests_on_most_checks(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
@@ -253,7 +253,7 @@ def _scanned(
     whole = audit(stores, settings_of, at_ms=at_ms, progress=progress)
     reading.findings, reading.coverage, reading.missing = whole.findings, whole.coverage, whole.missing
     reading.check_stops = whole.check_stops
-    reading.foretold = whole.foretold
+    reading.predicted = whole.predicted
     undecidable: Counter[tuple[str, str]] = Counter()
     for batch in whole:
         rows = pa.Table.from_batches([batch])

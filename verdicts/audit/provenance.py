@@ -26,7 +26,7 @@ from readers.storage.segments import Segment
 from readers.store.paths import CURSOR_FILES
 from readers.store.store import Store
 
-CUSTODY_VERSION = 1
+PROVENANCE_VERSION = 1
 #: The key under which Parquet and Arrow files carry it in their schema's metadata.
 METADATA_KEY = b"rmqtx"
 #: How much of a segment's head and tail goes into its digest.
@@ -42,7 +42,7 @@ EDGES, WHOLE = "head, tail and length", "all bytes"
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class EngineFacts:
     """What ran: its name, and how the bytes were split among its tasks. Units: bytes."""
 
     name: str
@@ -62,23 +62,23 @@ def tool() -> str:
         return "rmqtx"
 
 
-def custody(
+def provenance(
     stores: list[dict[str, Any]],
     *,
     command: str,
     options: Mapping[str, Any],
-    engine: Engine,
+    engine: EngineFacts,
     made_time_ms: int,
     inputs: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """What a result is made from and how, as JSON knows it.
+    """Return what a result is made from and how, as the values of a JSON object.
 
-    Shape:  `stores` as `store_custody` gives them, `inputs` as `file_custody` does: files beside the stores, such as a
-            ledger. `options` must hold nothing secret: they are written as they are.
+    Shape:  `stores` are results of `store_provenance`; `inputs`, results of `file_provenance`, are files beside the
+            stores, for example a ledger. `options` must contain no secret: they are written unchanged.
     Units:  epoch milliseconds. Only keys that end in `time_ms` differ between two runs over the same bytes.
     """
     return {
-        "custody_version": CUSTODY_VERSION,
+        "custody_version": PROVENANCE_VERSION,
         "made_by": tool(),
         "made_time_ms": made_time_ms,
         "command": command,
@@ -89,7 +89,7 @@ def custody(
     }
 
 
-def store_custody(store: Store, *, hash_all: bool = False) -> dict[str, Any]:
+def store_provenance(store: Store, *, hash_all: bool = False) -> dict[str, Any]:
     """One store: how it stood when it was read, its segments and the small files beside them, each with a digest.
 
     Shape:  `broker_process` is set, and the log may have grown since, where a broker holds the lock.
@@ -115,7 +115,7 @@ def store_custody(store: Store, *, hash_all: bool = False) -> dict[str, Any]:
     }
 
 
-def file_custody(file: Path) -> dict[str, Any]:
+def file_provenance(file: Path) -> dict[str, Any]:
     """A file of this machine that went into a result, with a digest of all its bytes.
 
     Damage: a file that cannot be read has a null digest and says why.
@@ -134,7 +134,7 @@ def as_json(facts: Mapping[str, Any]) -> str:
     return json.dumps(facts, ensure_ascii=True, separators=(",", ":"))
 
 
-def with_custody(schema: pa.Schema, facts: Mapping[str, Any]) -> pa.Schema:
+def with_provenance(schema: pa.Schema, facts: Mapping[str, Any]) -> pa.Schema:
     """A schema that carries custody in its metadata."""
     return schema.with_metadata({**(schema.metadata or {}), METADATA_KEY: as_json(facts).encode()})
 

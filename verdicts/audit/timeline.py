@@ -75,7 +75,7 @@ def record_names(block: Block) -> dict[int, RecordName]:
     }
 
 
-class Surroundings(Protocol):
+class TimelineSource(Protocol):
     """What stands around a transaction's witnesses in the store, or at the broker, that they are from."""
 
     @property
@@ -96,7 +96,7 @@ class Surroundings(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class StoreSurroundings:
+class StoreTimelineSource:
     """Those of a store."""
 
     store: Store
@@ -131,7 +131,7 @@ class StoreSurroundings:
         return None if self.store.in_use else known_until_ms(self.store)
 
 
-def timeline(transaction: dict[str, Any], places: Sequence[Surroundings]) -> pa.Table:
+def timeline(transaction: dict[str, Any], places: Sequence[TimelineSource]) -> pa.Table:
     """What happened to a transaction (a row of TRANSACTIONS as a dictionary), one row an event.
 
     Shape: TIMELINE. The first copy is `sent`; one with a check behind it is a `check` (the broker put it back and
@@ -161,7 +161,7 @@ def timeline(transaction: dict[str, Any], places: Sequence[Surroundings]) -> pa.
 
 
 def _record_names(
-    transaction: dict[str, Any], places: Sequence[Surroundings]
+    transaction: dict[str, Any], places: Sequence[TimelineSource]
 ) -> dict[tuple[str, int], RecordName]:
     """What the records of a transaction are called, by store and commit-log offset."""
     kinds = ("half_copies", "op_marks", "final_records", "discard_copies")
@@ -252,7 +252,7 @@ def _of_other_design(event: dict[str, Any], topic: str, *, is_first: bool) -> di
             if number else "prepared record stored"}
 
 
-def consumers_past(transaction: dict[str, Any], places: Sequence[Surroundings]) -> pa.Table:
+def consumers_past(transaction: dict[str, Any], places: Sequence[TimelineSource]) -> pa.Table:
     """For each final and each consumer group of its topic: whether the group's cursor is past it.
 
     A message that was committed is not thereby consumed: a group whose next queue offset is not past the final has

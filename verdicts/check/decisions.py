@@ -1,7 +1,7 @@
 """What the check decides about one half message that no op has ended: the tests of its loop, in one place.
 
 They take one half's numbers or arrays of them, so that half after half can be played (`half_queue_check.py`), and all
-open halves of a queue at once (`give_up.py`). A truth is a bool for numbers and an array of them for arrays.
+open halves of a queue at once (`discard_rounds.py`). A truth is a bool for numbers and an array of them for arrays.
 
 Source: broker/transaction/queue/TransactionalMessageServiceImpl.java check, needDiscard, needSkip;
 docs/formats/half_and_op.md#check, docs/formats/half_and_op.md#discard.

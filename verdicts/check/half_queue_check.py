@@ -17,7 +17,7 @@ from readers.store.store import DISCARD_TOPIC, HALF_TOPIC
 from verdicts.check.check_rules import CheckRules
 from verdicts.check.decisions import is_expired, is_spent, is_stored_since, is_waited_for, is_younger, wait_for_ops_ms
 from verdicts.check.state import CheckSettings, CheckState, HalfCopy, Op
-from verdicts.check.steps import Action, Round, Step, Stop
+from verdicts.check.steps import Action, CheckStep, Round, Stop
 
 ROUND_LIMIT_MS = 60_000
 OPS_PER_PULL = 32
@@ -73,7 +73,7 @@ class _Pass:
     op_cursor: int = 0
     pulled: _Pull = field(default_factory=lambda: _Pull(None, 0))
     nulls_count: int = 0
-    steps: list[Step] = field(default_factory=list)
+    steps: list[CheckStep] = field(default_factory=list)
     appended: dict[int, HalfCopy] = field(default_factory=dict)
     end: int = 0
 
@@ -136,7 +136,7 @@ class _Pass:
         own = self.appended.get(place)
         half = self.state.copy_at(place) if own is None else None if own.is_spoiled else own
         if half is None and self.rules.unreadable_ends_round:
-            self.steps.append(Step(Action.UNREADABLE, place, None, self.now_ms))
+            self.steps.append(CheckStep(Action.UNREADABLE, place, None, self.now_ms))
             raise _Aborted
         return half
 
@@ -148,7 +148,7 @@ class _Pass:
         if self.nulls_count > 1 or not end or (at_end and not self.rules.end_is_illegal):
             return place, Stop.END if at_end else Stop.UNREADABLE
         if self.state.half_begin <= place < end:
-            self.steps.append(Step(Action.UNREADABLE, place, None, self.now_ms))
+            self.steps.append(CheckStep(Action.UNREADABLE, place, None, self.now_ms))
             return place + 1, None
         return self._corrected(place, self.state.half_begin, end), None
 
@@ -211,7 +211,7 @@ class _Pass:
             op = self.removed.pop(half.prepared_queue_offset, None)
             if op is not None:
                 self.done.append(op)  # the whole op, whatever else it names
-                self.steps.append(Step(Action.ENDED, place, half, self.now_ms))
+                self.steps.append(CheckStep(Action.ENDED, place, half, self.now_ms))
                 return True
         prepared = half.prepared_queue_offset
         counted = counted.made_immune(half.queue_offset if prepared is None else prepared)
@@ -224,7 +224,7 @@ class _Pass:
         copy = counted._replace(queue_offset=self.end, store_time_ms=self.now_ms, is_spoiled=counted.spoils)
         self.appended[self.end] = copy
         self.end += 1
-        self.steps.append(Step(action, place, half, self.now_ms, copy, copy.copy_bytes))
+        self.steps.append(CheckStep(action, place, half, self.now_ms, copy, copy.copy_bytes))
 
     def _discard(
         self, action: Action, place: int, half: HalfCopy, counted: HalfCopy
@@ -232,13 +232,13 @@ class _Pass:
         """Give up on a half; the loop goes on whether or not the copy could be written."""
         written = counted.copy_bytes + _LONGER_TOPIC_BYTES if self.rules.writes_discard_copy and counted.fits else 0
         self.steps.append(
-            Step(action, place, half, self.now_ms, written_bytes=written, is_own_copy=place in self.appended)
+            CheckStep(action, place, half, self.now_ms, written_bytes=written, is_own_copy=place in self.appended)
         )
         return 1, None
 
     def _end(self, place: int, op: int) -> None:
         """A half that an op has ended."""
-        self.steps.append(Step(Action.ENDED, place, self.appended.get(place), self.now_ms))
+        self.steps.append(CheckStep(Action.ENDED, place, self.appended.get(place), self.now_ms))
         if self.rules.reads_lists:
             numbers = self.op_numbers[op]
             numbers.discard(place)

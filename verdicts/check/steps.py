@@ -32,7 +32,7 @@ class Stop(StrEnum):
     REFUSED = "a copy that the store refuses"
 
 
-class Step(NamedTuple):
+class CheckStep(NamedTuple):
     """One thing that a round does.
 
     Shape: `queue_offset` is the slot that the loop stood at; `half` is None where it cannot be read. `written` is the
@@ -55,7 +55,7 @@ class Round:
 
     begin_ms: int
     end_ms: int
-    steps: tuple[Step, ...]
+    steps: tuple[CheckStep, ...]
     stop: Stop
     before: CheckState
     state: CheckState

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.model.columns import Bools
-from verdicts.deadlines.give_up import NEVER
-from verdicts.model.foretold import ASKED_FOR_EVER, NEVER_ASKED, NO_SLOT, NOT_BEFORE, OUT_OF_REACH, Foretold, Why
+from verdicts.deadlines.discard_rounds import NEVER
+from verdicts.model.predicted import ASKED_FOR_EVER, NEVER_ASKED, NO_SLOT, NOT_BEFORE, OUT_OF_REACH, Prediction, Why
 
 #: The flag of what the check never comes to (`check_reach.py`).
 NEVER_ASKED_FLAG = "never_asked"
 
 
-def with_discard_times(rows: pa.Table, foretold: Mapping[str, Foretold]) -> pa.Table:
+def with_discard_times(rows: pa.Table, predicted: Mapping[str, Prediction]) -> pa.Table:
     """Rows of TRANSACTIONS with `discard_at_ms`: when the last of their copies is given up on that the check has left.
 
     Shape: null for what nothing gives up on, and where nothing is foretold of a store.
@@ -29,7 +29,7 @@ def with_discard_times(rows: pa.Table, foretold: Mapping[str, Foretold]) -> pa.T
     parents = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
     offsets = np.asarray(pc.struct_field(copies, "commit_log_offset")).astype(np.int64)
     stores = pc.struct_field(copies, "store")
-    for root, known in foretold.items():
+    for root, known in predicted.items():
         here = np.flatnonzero(np.asarray(pc.equal(stores, root)))
         if not len(here):
             continue
@@ -78,11 +78,11 @@ class Deadline:
     why: Why | None = None
 
 
-def deadline_of(transaction: Mapping[str, Any], foretold: Mapping[str, Foretold]) -> Deadline | None:
+def deadline_of(transaction: Mapping[str, Any], predicted: Mapping[str, Prediction]) -> Deadline | None:
     """What is foretold of a row of TRANSACTIONS; None where the broker has not it before it any more."""
     if transaction["state"] != "PENDING" and transaction["advice"] not in _ASKED_ADVICE:
         return None
-    known = foretold.get(transaction["store"])
+    known = predicted.get(transaction["store"])
     if NEVER_ASKED_FLAG in transaction["flags"]:
         of_table = {ASKED_FOR_EVER: NO_SLOT, NEVER_ASKED: NEVER_ASKED}
         return Deadline(None, why=of_table.get(known.why if known else NOT_BEFORE, OUT_OF_REACH))

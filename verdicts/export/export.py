@@ -25,7 +25,7 @@ from readers.model.errors import SourceError
 from readers.model.findings import Finding
 from readers.model.tables import ALL_TABLES, column
 from readers.store.store import Store
-from verdicts.audit.provenance import with_custody
+from verdicts.audit.provenance import with_provenance
 from verdicts.export.export_manifest import Done, Range, begin_of, store_id, write_manifest
 from verdicts.export.partition_files import FileForm, PartitionFiles, WrittenFile
 from verdicts.export.partitions import PARTITIONINGS
@@ -52,9 +52,9 @@ _BATCH_RECORDS_MAX = 16_384
 class ExportJob:
     """Export records, halves or ops (a ScanJob). Its rows, EXPORTED, are the files that it wrote.
 
-    `columns`: those of the table that the files get. `decompress`: bodies as the producer made them. `custody` is what
-    each file says it was made from, beside its own range. A range at the end of a log gets its files when all splits
-    before it are read: only then it is known where the log's data ends.
+    `columns`: those of the table that the files get. `decompress`: bodies as the producer made them. `provenance` is
+    written into each file, together with the range of the log that the file covers. A range at the end of a log gets
+    its files after all splits before it are read: only then is the end of the log's data known.
     """
 
     table: str
@@ -63,7 +63,7 @@ class ExportJob:
     form: FileForm
     done: Done
     decompress: bool = False
-    custody: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
 
     @property
     def schema(self) -> pa.Schema:
@@ -149,11 +149,11 @@ class ExportJob:
         stem = f"{store_id(part.store)}-{part.segment.base_offset:020d}-{first}"
         schema = pa.schema([ALL_TABLES[self.table].field(name) for name in self.columns])
         made_from = {
-            **self.custody, "store": part.store.root, "segment": part.segment.file,
+            **self.provenance, "store": part.store.root, "segment": part.segment.file,
             "base_offset": part.segment.base_offset, "from_position": first,
         }  # fmt: skip
         return PartitionFiles(
-            Path(self.directory), stem, self.form, with_custody(schema, made_from), PARTITIONINGS[self.table]
+            Path(self.directory), stem, self.form, with_provenance(schema, made_from), PARTITIONINGS[self.table]
         )
 
     def _commit(self, store: Store, segment: str, waiting: _Waiting) -> list[pa.RecordBatch]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.declared_json import ANYTHING, Form, list_of, needed, shown
+from readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, shown
 from readers.model.errors import BadRequest, SourceError, UnwritableFile
 from readers.storage.places import identity_of
 from readers.storage.segments import Segment
@@ -31,7 +31,7 @@ from verdicts.export.partition_files import TEMPORARY_SUFFIX, WrittenFile, on_di
 STATE_DIRECTORY = "_rmqtx"
 _MANIFESTS, _LOCK, _SETTINGS = "manifests", "lock", "export.json"
 _BEGIN_BYTES = 4096
-_RANGE = Form(
+_RANGE = JsonForm(
     "manifest of an export",
     pa.struct(
         [
@@ -42,7 +42,7 @@ _RANGE = Form(
         ]
     ),
 )
-_SETTINGS_FORM = Form("list of an export's settings", pa.map_(pa.string(), ANYTHING))
+_SETTINGS_FORM = JsonForm("list of an export's settings", pa.map_(pa.string(), ANYTHING))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from readers.model.errors import UnwritableFile
 from readers.model.tables import ALL_TABLES
-from verdicts.audit.provenance import with_custody
+from verdicts.audit.provenance import with_provenance
 from verdicts.export.export import EXPORTED
 from verdicts.export.export_manifest import Range, replace_manifests
 from verdicts.export.partition_files import FileForm, PartitionFiles, WrittenFile
@@ -34,7 +34,7 @@ def export_snapshot(
     `made_from`: what each file says of itself.
     Raises: UnwritableFile; whatever reading the batches raises. The directory is then as it was.
     """
-    schema = with_custody(pa.schema([ALL_TABLES[table].field(name) for name in columns]), made_from)
+    schema = with_provenance(pa.schema([ALL_TABLES[table].field(name) for name in columns]), made_from)
     files = PartitionFiles(directory, f"{made_from['made_time_ms']}", form, schema, PARTITIONINGS[table])
     try:
         for batch in batches:

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from readers.log.offset_marks import OFFSET_MARKS
 from readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES
-from readers.model.declared_json import ANYTHING, Form, list_of, needed, struct_of
+from readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, struct_of
 from readers.model.errors import BadRequest, BadText, UnwritableFile
 from readers.model.identities import UInt64s
 from readers.model.tables import MARKS, TRANSACTIONS
@@ -97,12 +97,12 @@ _IDENTITY_INDEX = "CREATE INDEX IF NOT EXISTS {0}_by_hash ON {0} (hash)"
 _CURSORS = pa.map_(pa.string(), pa.field("offset", pa.int64(), nullable=False))
 #: What is kept of a store as JSON, by its column.
 _KEPT = {
-    "place": Form(
-        "checkpoint that this version wrote",
+    "place": JsonForm(
+        "checkpoint of this version",
         struct_of(Place),
     ),
-    "view": Form(
-        "checkpoint that this version wrote",
+    "view": JsonForm(
+        "checkpoint of this version",
         pa.struct([pa.field("half_cursors", _CURSORS), pa.field("op_cursors", _CURSORS),
                    *(needed(name, ANYTHING) for name in ("settings", "missing", "checks_limit", "beside")),
                    *(needed(name, ANYTHING) for name in ("reference_time_ms", "begins_later")),

@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 
 from readers.log.segment_scan import Span
-from readers.model.declared_json import Form, list_of, needed, struct_of
+from readers.model.declared_json import JsonForm, list_of, needed, struct_of
 from readers.model.findings import Finding
 from verdicts.evidence.witness_scan import Scanned
 from verdicts.missing.missing_ranges import UnfoundSlot
 from verdicts.model.verdict_inputs import DoubtfulId
 
-_FORM = Form(
-    "checkpoint that this version wrote",
+_FORM = JsonForm(
+    "checkpoint of this version",
     pa.struct(
         [
             needed("spans", list_of(struct_of(Span))), needed("findings", list_of(struct_of(Finding))),

@@ -36,10 +36,10 @@ from readers.log.record_layout import BLANK, FILLER_MARK, RECORD_BYTES_MIN
 from readers.model.columns import Bools, Int64s
 from readers.model.errors import UnreadableFile
 from readers.old_tables.redo_log import PREPARED_TAGS, RedoEntries, redo_entries
-from readers.rocksdb.slots_of_ranges import QueueSlots, slots_of_ranges
+from readers.rocksdb.slots_of_ranges import RangeSlots, slots_of_ranges
 from readers.storage.segments import Segment, SegmentedLog
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, WAITING_TOPICS, Store
-from verdicts.model.verdict_inputs import ForeignDecision, Gap, HiddenRecords, HiddenTopic, MissingRange
+from verdicts.model.verdict_inputs import ForeignDecision, HiddenRecords, HiddenTopic, MissingRange, UnexplainedBytes
 
 #: Topics of the broker's own, which are never deleted: where the broker dispatched records behind some bytes and has no
 #: queue of such a topic, none of its records stood there. The half topic is not among them: it has to have a queue.
@@ -70,10 +70,11 @@ def bounded(
         found: list[MissingRange] = []
         decisions: list[ForeignDecision] = []
         for number, one in enumerate(ranges):
-            hole = _Hole(store, log, one, [] if slots is None else slots[number], redo, keys)
+            hole = _RangeEvidence(store, log, one, [] if slots is None else slots[number], redo, keys)
             if slots is not None and not hole.has_record_behind():
                 behind = slots_of_ranges(store, [(one.begin_offset, _BEHIND_ALL)])
-                hole = _Hole(store, log, replace(one, end_offset=_BEHIND_ALL), behind[0] if behind else [], redo, keys)
+                unbounded = replace(one, end_offset=_BEHIND_ALL)
+                hole = _RangeEvidence(store, log, unbounded, behind[0] if behind else [], redo, keys)
             inside = (named_offsets >= one.begin_offset) & (named_offsets < one.end_offset)
             foreign, unknown = hole.decisions_on(final_offsets[inside], named_offsets[inside])
             decisions.extend(foreign)
@@ -116,11 +117,11 @@ def _redo_of(store: Store) -> RedoEntries | None:
     return entries if entries is not None and len(entries) and entries.is_whole else None
 
 
-class _Hole:
+class _RangeEvidence:
     """One range, with what is known of it."""
 
     def __init__(
-        self, store: Store, log: SegmentedLog, missing: MissingRange, parts: list[QueueSlots],
+        self, store: Store, log: SegmentedLog, missing: MissingRange, parts: list[RangeSlots],
         redo: RedoEntries | None, keys: IndexKeys,
     ) -> None:
         self._store, self._log, self._keys = store, log, keys
@@ -171,7 +172,7 @@ class _Hole:
         gaps = [self._gap(begin, end) for begin, end in bounds if end - begin >= RECORD_BYTES_MIN]
         return HiddenRecords(tuple(self._topics(ended)), tuple(gaps), tuple(ended.values()))
 
-    def _inside(self, part: QueueSlots) -> Bools:
+    def _inside(self, part: RangeSlots) -> Bools:
         inside: Bools = (part.offsets >= self._begin) & (part.offsets < self._end)
         return inside
 
@@ -205,7 +206,7 @@ class _Hole:
 
     # -- gaps -----------------------------------------------------------------------------------------------------
 
-    def _gap(self, begin: int, end: int) -> Gap:
+    def _gap(self, begin: int, end: int) -> UnexplainedBytes:
         is_blank = end == _BEHIND_ALL or self._is_blank(begin, end)
         was_dispatched = end == _BEHIND_ALL or any(
             self._is_confirmed(part, int(np.searchsorted(part.offsets, end))) for part in self._parts
@@ -216,11 +217,11 @@ class _Hole:
             clear[part.topic] = clear.get(part.topic, True) and is_clear
         for topic in _BORN_LATER if was_dispatched else ():
             clear.setdefault(topic, True)
-        return Gap(begin, end, tuple(sorted(
+        return UnexplainedBytes(begin, end, tuple(sorted(
             topic for topic, is_clear in clear.items() if is_clear and topic not in self._broken_topics
         )))
 
-    def _hides_nothing(self, part: QueueSlots, begin: int, end: int, *, may_be_idle: bool) -> bool:
+    def _hides_nothing(self, part: RangeSlots, begin: int, end: int, *, may_be_idle: bool) -> bool:
         """Whether no record of a queue can stand in a gap: the slots next to it have numbers that follow each other."""
         behind = int(np.searchsorted(part.offsets, end))
         if behind and part.offsets[behind - 1] >= begin:
@@ -230,11 +231,11 @@ class _Hole:
             return before_is_known and self._is_known(part, behind)
         return before_is_known and may_be_idle
 
-    def _is_known(self, part: QueueSlots, row: int) -> bool:
+    def _is_known(self, part: RangeSlots, row: int) -> bool:
         """Whether a slot is one of the hole's tiles, or the log has its record."""
         return bool(self._inside(part)[row]) or self._is_confirmed(part, row)
 
-    def _is_confirmed(self, part: QueueSlots, row: int) -> bool:
+    def _is_confirmed(self, part: RangeSlots, row: int) -> bool:
         if not 0 <= row < len(part.offsets):
             return False
         block = block_at(self._log, int(part.offsets[row]))

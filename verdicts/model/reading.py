@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from readers.model.reading import Reading
 from verdicts.model.check_stop import CheckStop
-from verdicts.model.foretold import Foretold
+from verdicts.model.predicted import Prediction
 from verdicts.model.verdict_inputs import MissingRange
 
 
@@ -16,9 +16,9 @@ class VerdictReading(Reading):
 
     Shape: `missing` is what an audit knows to be missing of the logs, whether a row rests on it or not. `check_stops`:
            where the broker's check comes no further, of every store whose transactions were judged as they are now.
-           `foretold`: what the check of each store will give up on, where rows of transactions were asked for.
+           `predicted`: what the check of each store will give up on, where rows of transactions were asked for.
     """
 
     missing: list[MissingRange] = field(default_factory=list)
     check_stops: list[CheckStop] = field(default_factory=list)
-    foretold: dict[str, Foretold] = field(default_factory=dict)
+    predicted: dict[str, Prediction] = field(default_factory=dict)

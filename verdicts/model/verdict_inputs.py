@@ -28,7 +28,7 @@ class HiddenTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class UnexplainedBytes:
     """Missing bytes of which no queue knows a record, and the topics of which it is proven that none stood there.
 
     Units: commit-log offsets in bytes.
@@ -47,7 +47,7 @@ class HiddenRecords:
     """
 
     topics: tuple[HiddenTopic, ...]
-    gaps: tuple[Gap, ...]
+    gaps: tuple[UnexplainedBytes, ...]
     ended_offsets: tuple[int, ...] = ()
 
 

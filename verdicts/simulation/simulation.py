@@ -14,9 +14,9 @@ from readers.log.designs import HALF_TOPIC_DESIGN
 from verdicts.check.check_rules import CheckRules
 from verdicts.check.half_queue_check import play_rounds
 from verdicts.check.state import CheckSettings
-from verdicts.check.steps import Action, Round, Step, Stop
+from verdicts.check.steps import Action, CheckStep, Round, Stop
 from verdicts.check.window import CheckWindow
-from verdicts.model.foretold import ROUNDS_MAX
+from verdicts.model.predicted import ROUNDS_MAX
 from verdicts.simulation import simulation_without_queue_rows
 from verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
 from verdicts.simulation.simulation_without_queue import BesideSimulated
@@ -81,7 +81,7 @@ def _identity(simulated: Simulated) -> dict[str, Any]:
     }
 
 
-def _check_row(simulated: Simulated, number: int, step: Step) -> dict[str, Any]:
+def _check_row(simulated: Simulated, number: int, step: CheckStep) -> dict[str, Any]:
     half = step.written or step.half
     return {
         "round": number,
@@ -155,7 +155,7 @@ class _Fate:
     is_ended: bool = False
     may_be_a_round_later: bool = False
 
-    def take(self, number: int, step: Step) -> None:
+    def take(self, number: int, step: CheckStep) -> None:
         """One more step."""
         self.written_bytes += step.written_bytes
         if step.action is Action.CHECKED:
@@ -205,7 +205,7 @@ def _open_halves(simulated: Simulated) -> dict[int, _Fate]:
     return {half.row: _Fate(place, half.checks_count) for place, half in places if half is not None}
 
 
-def _row_of(played: Round, step: Step) -> int | None:
+def _row_of(played: Round, step: CheckStep) -> int | None:
     """The stored half copy that a step's half descends from."""
     half, before = step.half, played.before
     if half is None and step.action is Action.ENDED and before.half_begin <= step.queue_offset < before.half_end:

@@ -25,11 +25,11 @@ from verdicts.ends.index_ids import contradicted_ids
 from verdicts.missing.missing_ranges import derived_findings
 from verdicts.simulation.simulation import Simulated, SimulatedCheck
 from verdicts.simulation.simulation_without_queue import beside_tables
-from verdicts.simulation.starting_cursors import Start, starting_cursors
+from verdicts.simulation.starting_cursors import CursorsAtStart, starting_cursors
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class SimulatedConfiguration:
     """A broker's settings under a name. `conf`: keys and values as its broker.conf gives them."""
 
     name: str
@@ -43,7 +43,7 @@ def half_queues(store: Store) -> list[int]:
 
 
 def simulated_checks(
-    store: Store, configurations: Iterable[Configuration], cursors: CheckCursors | None, begin_ms: int
+    store: Store, configurations: Iterable[SimulatedConfiguration], cursors: CheckCursors | None, begin_ms: int
 ) -> tuple[list[SimulatedCheck], list[Finding], list[str]]:
     """The checks of every half queue and of every table beside the log under each configuration; what was wrong; what
     is supposed. `cursors`: None where the store has no half queue, as `has_half_queue` tells.
@@ -72,7 +72,7 @@ def has_half_queue(store: Store) -> bool:
 
 
 def _half_topic_checks(
-    store: Store, configurations: list[Configuration], cursors: CheckCursors, begin_ms: int,
+    store: Store, configurations: list[SimulatedConfiguration], cursors: CheckCursors, begin_ms: int,
     findings: list[Finding], notes: list[str],
 ) -> Iterator[Simulated]:
     if store.has_rocksdb_queues:
@@ -89,8 +89,9 @@ def _half_topic_checks(
         if configuration.settings.broker_role == "SLAVE":
             notes.append(f"{store.root}: a slave does not check: this is what it would do as a master")
         rules = check_rules(version)
-        start = Start(cursors, None) if store.in_use else starting_cursors(store, cursors, version, configuration.conf)
-        started, why = start
+        started, why = CursorsAtStart(cursors, None)
+        if not store.in_use:
+            started, why = starting_cursors(store, cursors, version, configuration.conf)
         notes += [] if why is None else [f"{store.root}: {why}"]
         for queue_id in half_queues(store):
             half, op = (started.half or {}).get(queue_id), (started.op or {}).get(queue_id)

@@ -23,7 +23,7 @@ from readers.store.store import HALF_TOPIC, Store
 _SWITCH = "enableLmq"
 
 
-class Start(NamedTuple):
+class CursorsAtStart(NamedTuple):
     """The cursors of a start; `why` they are not those that were written last, None where they are."""
 
     cursors: CheckCursors
@@ -32,27 +32,27 @@ class Start(NamedTuple):
 
 def starting_cursors(
     store: Store, cursors: CheckCursors, version: Version, conf: Mapping[str, str] | None = None
-) -> Start:
+) -> CursorsAtStart:
     """The cursors with which a broker of a version starts. `conf`: its configuration as far as it is known.
 
     Source: broker/offset/LmqConsumerOffsetManager.java (4.9.3, 4.9.4), BrokerController.java.
     """
     file = next((one for one in CURSOR_FILES if cursors.name == one.name), None)
     if file is None or cursors.is_supposed or cursors.half is None or cursors.op is None:
-        return Start(cursors, None)
+        return CursorsAtStart(cursors, None)
     wanted, begin = _wanted(file, version, conf or {}), "its check begins at the queues' first messages"
     place = store.place("config", wanted.name)
     if version < wanted.loaded_since:
         started = replace(cursors, half={}, op={}, file=None)
-        return Start(started, f"broker {dotted(version)} does not read {place} when it starts: {begin}")
+        return CursorsAtStart(started, f"broker {dotted(version)} does not read {place} when it starts: {begin}")
     if wanted is file:
-        return Start(cursors, None)
+        return CursorsAtStart(cursors, None)
     started = cursors_of_file(store, wanted)
     words = f"with {wanted.setting} the broker reads {place} when it starts"
     if started.half is None or started.op is None:
-        return Start(replace(started, half={}, op={}), f"{words}, which has no cursors: {begin}")
+        return CursorsAtStart(replace(started, half={}, op={}), f"{words}, which has no cursors: {begin}")
     half = started.half.get(0)
-    return Start(started, f"{words}: {begin if half is None else f'its check begins at half {half}'}")
+    return CursorsAtStart(started, f"{words}: {begin if half is None else f'its check begins at half {half}'}")
 
 
 def _wanted(file: CursorFile, version: Version, conf: Mapping[str, str]) -> CursorFile:
@@ -66,7 +66,7 @@ def _wanted(file: CursorFile, version: Version, conf: Mapping[str, str]) -> Curs
 
 def not_read(
     store: Store, cursors: CheckCursors, settings: BrokerSettings, conf: Mapping[str, str] | None = None
-) -> tuple[Start, bool] | None:
+) -> tuple[CursorsAtStart, bool] | None:
     """A start that does not go on where the check stood, of a version that the broker is, or may be (true: it is).
 
     None where each of them goes on there.

@@ -20,7 +20,7 @@ from readers.store.store import Store
 from verdicts.startup.log_walk import LogWalk
 from verdicts.startup.losses import cut_meaning, skipped_meaning
 from verdicts.startup.queues import QueueFacts, QueueFate
-from verdicts.startup.recovery import LogFacts, Start, foresee
+from verdicts.startup.recovery import LogFacts, PredictedStart, predict_start
 from verdicts.startup.rules import possible_rules
 
 #: Queues of which one start does the same; what is beyond is told in one.
@@ -53,7 +53,7 @@ def start_findings(
     told: dict[Finding, list[str]] = {}
     for rules in kinds:
         try:
-            start = foresee(store, conf, log, queues, rules, with_dispatch=with_dispatch)
+            start = predict_start(store, conf, log, queues, rules, with_dispatch=with_dispatch)
             for finding in _findings(store, start, log, with_dispatch=with_dispatch):
                 told.setdefault(finding, []).append(rules.name)
         except SourceError:
@@ -85,7 +85,7 @@ def _unforeseen(store: Store, conf: Mapping[str, str]) -> str | None:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _findings(store: Store, start: Start, log: LogFacts, *, with_dispatch: bool) -> Iterator[Finding]:
+def _findings(store: Store, start: PredictedStart, log: LogFacts, *, with_dispatch: bool) -> Iterator[Finding]:
     yield from start.refused
     if start.refused:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from readers.storage.places import Entry
+from readers.storage.places import DirectoryEntry
 from readers.storage.segments import Segment
 from readers.store.store import Store
 from verdicts.startup.rules import RecoveryRules
@@ -13,7 +13,7 @@ from verdicts.startup.rules import RecoveryRules
 _SLOT_BYTES = 20
 
 
-def entries(store: Store, directory: str) -> list[Entry]:
+def entries(store: Store, directory: str) -> list[DirectoryEntry]:
     """What is in a directory, by name; nothing where it cannot be listed."""
     try:
         return sorted(store.files.entries(directory), key=lambda entry: entry.name)
@@ -40,7 +40,7 @@ def queue_file_bytes(store: Store, conf: Mapping[str, str]) -> int:
     return _usual([entries(store, store.queue_directory(topic, queue_id)) for topic, queue_id in store.queues()])
 
 
-def left_out(found: Sequence[Entry], size: int, rules: RecoveryRules) -> Entry | None:
+def left_out(found: Sequence[DirectoryEntry], size: int, rules: RecoveryRules) -> DirectoryEntry | None:
     """The first entry that a start leaves out with all behind it; None where it loads all, or refuses to start.
 
     Shape: `found` are the entries of one directory by name; `size` is the length that its files must have, in bytes.
@@ -51,7 +51,7 @@ def left_out(found: Sequence[Entry], size: int, rules: RecoveryRules) -> Entry |
     return next((entry for entry in found if entry.is_directory or entry.size_bytes != size), None)
 
 
-def loaded(segments: Sequence[Segment], first_left_out: Entry | None) -> list[Segment]:
+def loaded(segments: Sequence[Segment], first_left_out: DirectoryEntry | None) -> list[Segment]:
     """The files that are loaded, given the first entry that is not.
 
     Order: by name, as brokers sort them.
@@ -73,7 +73,7 @@ def _configured(conf: Mapping[str, str], *names: str) -> int | None:
     return None
 
 
-def _usual(directories: list[list[Entry]]) -> int:
+def _usual(directories: list[list[DirectoryEntry]]) -> int:
     """The length that most files have: the configured one is not in the store."""
     sizes = Counter(
         entry.size_bytes for found in directories for entry in found if entry.is_file and entry.size_bytes

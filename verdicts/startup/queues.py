@@ -18,7 +18,7 @@ from readers.model.columns import Bools, Int64s
 from readers.model.ranges import inside
 from readers.queues.queue_parts import QueuePart
 from readers.queues.slot_files import QueueName, SlotFiles
-from readers.storage.places import Entry
+from readers.storage.places import DirectoryEntry
 from readers.storage.segments import Segment
 from verdicts.startup.loading import loaded
 from verdicts.startup.rules import RecoveryRules
@@ -89,7 +89,7 @@ class QueueFate:
         return found
 
 
-def recovered(facts: QueueFacts, rules: RecoveryRules, first_left_out: Entry | None) -> QueueFate:
+def recovered(facts: QueueFacts, rules: RecoveryRules, first_left_out: DirectoryEntry | None) -> QueueFate:
     """A queue as it is before the log is walked: read up to the first entry that cannot be.
 
     `first_left_out`: what the start does not load of its directory, with all behind it.

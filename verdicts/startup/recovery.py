@@ -37,7 +37,7 @@ class LogFacts:
 
 
 @dataclass(slots=True)
-class Start:
+class PredictedStart:
     """All that a start does.
 
     Shape: `walk` is None where no log is left, `refused` is not empty where the broker ends. `waits_at`: the commit-log
@@ -55,7 +55,7 @@ class Start:
 
 
 
-def foresee(
+def predict_start(
     store: Store,
     conf: Mapping[str, str],
     log: LogFacts,
@@ -63,18 +63,18 @@ def foresee(
     rules: RecoveryRules,
     *,
     with_dispatch: bool = True,
-) -> Start:
+) -> PredictedStart:
     """What a start by some rules does.
 
     Raises: SourceError where something that it depends on cannot be read.
     """
     refused = list(refusals(store, conf, rules))
     if refused:
-        return Start(rules, refused)
+        return PredictedStart(rules, refused)
     fates = _recovered_queues(store, conf, queues, rules)
     maximum = max((fate.maximum for fate in fates), default=-1)
     segments, left_out_for = _loaded_log(store, conf, rules)
-    start = Start(rules, [], None, fates, left_out_for=left_out_for)
+    start = PredictedStart(rules, [], None, fates, left_out_for=left_out_for)
     if left_out_for:
         start.left_out = store.commit_log[len(segments) :]
     if not segments:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from readers.model.findings import Finding, as_text
-from readers.storage.places import Entry
+from readers.storage.places import DirectoryEntry
 from readers.store.fastjson import read_config
 from readers.store.store import Store
 from verdicts.startup.loading import entries, log_directories, log_file_bytes, queue_file_bytes
@@ -32,7 +32,9 @@ def refusals(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Ite
     yield from _of_configuration(store)
 
 
-def _of_directory(store: Store, found: list[Entry], size: int, rules: RecoveryRules, key: str) -> Iterator[Finding]:
+def _of_directory(
+    store: Store, found: list[DirectoryEntry], size: int, rules: RecoveryRules, key: str
+) -> Iterator[Finding]:
     """What is wrong in a directory of one log or queue. Brokers before 4.5 load what comes before it, and start."""
     for number, entry in enumerate(found):
         if entry.is_directory and rules.skips_directories:

@@ -40,7 +40,7 @@ class OtherDesigns:
            is made anew, −1 none; `decided_slot`: of one that says COMMIT or ROLLBACK; `was_asked`: that slot was open
            at the past time that is asked about, if nothing had ended the record then; `has_tables`: whether that table,
            or the redo log of its broker, was there, or of a half in RocksDB its table; `is_remade`: the state table
-           will be made anew by a broker that finds `abort`; `is_foretold`: what it will have is known;
+           will be made anew by a broker that finds `abort`; `is_predicted`: what it will have is known;
            `is_table_damaged`: whether it has a slot is not known for that; `is_uncounted`: a broker may have asked for
            it, and nothing counts how often; `is_ended_beside`: the state table or the redo log say that a record
            ended it.
@@ -64,7 +64,7 @@ class OtherDesigns:
         self.never_asks, self.refuses_commit, self.is_unanswerable, self.is_remade, self.may_ask, self.was_asked = (
             np.zeros(count, np.bool_) for _ in range(6)
         )
-        self.is_foretold, self.is_table_damaged, self.is_uncounted, self.is_ended_beside = (
+        self.is_predicted, self.is_table_damaged, self.is_uncounted, self.is_ended_beside = (
             np.zeros(count, np.bool_) for _ in range(4)
         )
         if not self.is_other.any():
@@ -79,7 +79,7 @@ class OtherDesigns:
                 self._look_into_rocksdb(rocksdb, view, chains)
         self.is_asked = (self.open_slot != NONE) & ~self.never_asks
         # A broker that did not stop cleanly makes its table anew: then other numbers count than those there now.
-        counts = ~self.is_remade | self.is_foretold
+        counts = ~self.is_remade | self.is_predicted
         self.is_unanswerable = self.is_asked & counts & (self.open_slot != halves.integers("queue_offset"))
         self.is_uncounted |= self.is_prepared & (self.may_ask | (halves.integers("queue_offset") > 0))
 
@@ -111,7 +111,7 @@ class OtherDesigns:
             self.open_slot[rows[asked[slots_of["open"]]]] = numbers["open"]
             self.is_table_damaged[rows] = STATE_TABLE in beside.damaged
             return
-        self.is_foretold[rows] = True
+        self.is_predicted[rows] = True
         if len(remade):
             places = np.minimum(np.searchsorted(remade, self._offsets[rows]), len(remade) - 1)
             held = remade[places] == self._offsets[rows]

@@ -123,7 +123,7 @@ def _of_waiting(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
     may_be_immune = is_pending & ~judged.newest_is(others.is_prepared) & (immunity > 0)
     was_immune = may_be_immune & (ran_until - born < immunity * 1000)
     is_immune = may_be_immune & (now - born < immunity * 1000)
-    has_slot = (others.open_slot != NONE) | ((others.decided_slot != NONE) & ~others.is_foretold)
+    has_slot = (others.open_slot != NONE) | ((others.decided_slot != NONE) & ~others.is_predicted)
     is_slotless = others.is_prepared & others.has_tables & ~others.never_asks & ~has_slot & ~others.is_table_damaged
     askable = np.asarray(pc.and_(pc.is_valid(halves.table["producer_group"]), pc.is_valid(halves.table["real_topic"])))
     poisoned = np.where(

@@ -126,7 +126,7 @@ class FoundStates(JudgedCopies):
         self.is_unread = halves.any_of(left & others.is_unknown)
         self.is_marked = (self.marks_count > 0) & ~self.is_reopened
         spent = self._spent_checks() | halves.any_of(others.is_dropped)
-        self._choose_told_copies(left)
+        self._choose_reason_copies(left)
         states = np.select(
             [self.is_committed, self.is_marked, self.is_waiting, discards.has, spent],
             ["COMMITTED", "ROLLED_BACK", "PENDING", "DISCARDED", "DISCARDED"],
@@ -135,15 +135,15 @@ class FoundStates(JudgedCopies):
         self.is_without_copy = spent & (states == "DISCARDED") & ~discards.has
         self.states = states
 
-    def _choose_told_copies(self, left: Bools) -> None:
+    def _choose_reason_copies(self, left: Bools) -> None:
         """The half copy that a reason is about: the newest, and of several in RocksDB the most open of them."""
         halves, others = self.halves, self.others
-        self.told_copy = halves.last.copy()
+        self.reason_copy = halves.last.copy()
         if not others.is_rocksdb.any():
             return
         for chosen in (others.is_dropped, others.is_unknown, others.is_before):
             rows = np.flatnonzero(left & chosen)
-            np.put(self.told_copy, halves.number[rows], rows)  # in log order: the newest stays
+            np.put(self.reason_copy, halves.number[rows], rows)  # in log order: the newest stays
 
     def _spent_checks(self) -> Bools:
         """Whether the newest copy had all its checks, in a store whose version writes no discard copies."""

@@ -33,7 +33,7 @@ from readers.store.store import (
     ROCKSDB_OP_TOPIC,
     WAITING_TOPICS,
 )
-from verdicts.model.verdict_inputs import Gap, HiddenRecords, HiddenTopic, MissingRange
+from verdicts.model.verdict_inputs import HiddenRecords, HiddenTopic, MissingRange, UnexplainedBytes
 from verdicts.transactions.found_states import FoundStates
 
 _OPS = (OP_TOPIC, ROCKSDB_OP_TOPIC)
@@ -210,7 +210,7 @@ class MissingRule:
         by_key = key_hashes([f"{topic}#{key}".encode() for _, key in pairs]).astype(np.int64)
         return [by_id, np.array([number for number, _ in pairs], np.int64), by_key]
 
-    def _by_gap(self, gap: Gap) -> Bools:
+    def _by_gap(self, gap: UnexplainedBytes) -> Bools:
         """Those that a record in bytes that no queue knows can be of."""
         clear = set(gap.clear_topics)
         began = self._begin < gap.end_offset
@@ -222,7 +222,7 @@ class MissingRule:
             began = began | self._rests_on_others
         return (began & hit) | self._may_be_explained(gap.begin_offset, gap.end_offset)
 
-    def _is_clear_of_finals(self, gap: Gap) -> Bools:
+    def _is_clear_of_finals(self, gap: UnexplainedBytes) -> Bools:
         """The transactions of which no COMMIT record stood in a gap."""
         clear = pa.array(gap.clear_topics, pa.string())
         found: Bools = np.asarray(pc.fill_null(pc.is_in(self._topics, value_set=clear), False))

@@ -1,6 +1,6 @@
 """Which reason each state has: the code, chosen by what the judgement rests on.
 
-For prepared records and halves in RocksDB it is about the half copy that the verdict is about (`told_copy`).
+For prepared records and halves in RocksDB it is about the half copy that the verdict is about (`reason_copy`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def _first_that_holds(choices: Choices) -> Codes:
     return np.select([mask for mask, _ in choices], [np.int8(NUMBERS[code]) for _, code in choices]).astype(np.int8)
 
 
-def _is_told(judged: Judgement, rows: Int64s, copies: Bools) -> Bools:
+def _is_about(judged: Judgement, rows: Int64s, copies: Bools) -> Bools:
     """Whether the verdict is about one of some half copies."""
     if not copies.any():
         return np.zeros(len(rows), np.bool_)
-    found: Bools = judged.halves.has[rows] & copies[judged.told_copy[rows]]
+    found: Bools = judged.halves.has[rows] & copies[judged.reason_copy[rows]]
     return found
 
 
@@ -74,40 +74,40 @@ def _of_rocksdb(judged: Judgement, rows: Int64s) -> Choices:
         (others.is_recorded, "rocksdb_in_table"), (~others.has_tables, "rocksdb_not_dropped_yet"),
         (others.last_offset == NONE, "rocksdb_table_empty"), (others.is_rocksdb, "rocksdb_behind_table"),
     ]  # fmt: skip
-    return [(_is_told(judged, rows, others.is_rocksdb & copies), code) for copies, code in choices]
+    return [(_is_about(judged, rows, others.is_rocksdb & copies), code) for copies, code in choices]
 
 
 def _of_prepared(judged: Judgement, rows: Int64s) -> Choices:
     others = judged.others
     asks = ~others.never_asks
     choices = [
-        (others.is_unanswerable & others.is_foretold, "prepared_refused_after_start"),
+        (others.is_unanswerable & others.is_predicted, "prepared_refused_after_start"),
         (others.is_unanswerable, "prepared_refused"),
-        (others.is_asked & others.is_foretold, "prepared_asked_after_start"),
+        (others.is_asked & others.is_predicted, "prepared_asked_after_start"),
         (others.is_asked & others.is_remade, "prepared_asked_renumbered"),
         (others.is_asked, "prepared_asked"),
         (others.was_asked, "prepared_was_asked"),
         (others.refuses_commit, "prepared_commit_refused"),
-        (others.is_foretold & asks, "prepared_forgotten_after_start"),
+        (others.is_predicted & asks, "prepared_forgotten_after_start"),
         (others.is_table_damaged & asks, "prepared_table_damaged"),
         ((others.decided_slot != NONE) & asks, "prepared_slot_decided"),
         (others.has_tables & asks, "prepared_without_slot"),
         (others.may_ask, "prepared_table_unread"),
         (others.is_prepared, "prepared_never_asked"),
     ]
-    return [(_is_told(judged, rows, others.is_prepared & copies), code) for copies, code in choices]
+    return [(_is_about(judged, rows, others.is_prepared & copies), code) for copies, code in choices]
 
 
 def _of_discarded(judged: Judgement, rows: Int64s) -> Choices:
     without_copy = judged.is_without_copy[rows]
     return [
-        (without_copy & _is_told(judged, rows, judged.others.is_rocksdb), "rocksdb_dropped"),
+        (without_copy & _is_about(judged, rows, judged.others.is_rocksdb), "rocksdb_dropped"),
         (without_copy, "dropped_without_copy"), _else(rows, "discard_copy"),
     ]  # fmt: skip
 
 
 def _of_lost(judged: Judgement, rows: Int64s) -> Choices:
-    return [(_is_told(judged, rows, judged.others.is_rocksdb), "rocksdb_never_known"), _else(rows, "check_passed")]
+    return [(_is_about(judged, rows, judged.others.is_rocksdb), "rocksdb_never_known"), _else(rows, "check_passed")]
 
 
 _CHOOSERS: dict[str, Callable[[Judgement, Int64s], Choices]] = {

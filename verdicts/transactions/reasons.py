@@ -124,7 +124,7 @@ class Values:
 
     @cached_property
     def _copies(self) -> Int64s:
-        return self._judged.told_copy[self._rows]
+        return self._judged.reason_copy[self._rows]
 
     @property
     def half_offset(self) -> pa.Array:

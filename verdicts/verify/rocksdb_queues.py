@@ -40,13 +40,13 @@ def rocksdb_queue_findings(store: Store, ranges: LogRanges) -> Iterator[Finding]
     for name in queue_directories(store):
         try:
             with open_database(store, name) as database:
-                yield from _Comparison(store, QueueDatabase(store, database), ranges).findings()
+                yield from _QueueComparison(store, QueueDatabase(store, database), ranges).findings()
         except SourceError as error:
             yield unread(store, store.place(name), error)
 
 
 @dataclass(slots=True)
-class _Comparison:
+class _QueueComparison:
     store: Store
     queues: QueueDatabase
     ranges: LogRanges

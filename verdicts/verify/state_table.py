@@ -55,11 +55,11 @@ def state_table_findings(
     yield from found
     if not store.commit_log or (slots is None and entries is None):  # a log that is gone is told as such, once
         return
-    work = _Comparison(store, settings, records, ranges, slots, entries, is_whole=not found)
+    work = _TableComparison(store, settings, records, ranges, slots, entries, is_whole=not found)
     yield from work.findings()
 
 
-class _Comparison:
+class _TableComparison:
     """One store's comparison."""
 
     def __init__(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from repairs.acts.situation import Situation
     from repairs.plans.draft_plan import PlanDraft
     from repairs.receipts.plan_file import Plan
-    from rmqtx_cli.acting.plan_sources import PlanSource
+    from rmqtx_cli.acting.plan_inputs import PlanInputs
 
 NAME = "plan"
 SHOW = "show"
@@ -128,7 +128,7 @@ def command(
     from repairs.plans.draft_plan import drafted
     from repairs.receipts.plan_file import PLAN_STEPS
     from repairs.receipts.receipts import whoever
-    from rmqtx_cli.acting.plan_sources import plan_source
+    from rmqtx_cli.acting.plan_inputs import plan_inputs
     from rmqtx_cli.output.listing import Listing
 
     shown = OutputOptions(fields, output_format)
@@ -138,10 +138,9 @@ def command(
         return _shown(asked.ids or [], shown, voice)
     output, reason = _needed(action, output, reason)
     _refuse_file(output, force=force)
-    source = plan_source(store or [], files, live, f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE")
     wanted = _Asked(action, asked)
     listing = Listing(PLAN_STEPS, steps_view(), shown, voice=voice)
-    with source:
+    with plan_inputs(store or [], files, live, f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE") as source:
         source.refuse_inside(output)
         reading, situations = wanted.found(source, voice)
         draft = drafted(situations, ActRequest(action, asked.group), reason, whoever())
@@ -178,7 +177,7 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
     return output, reason
 
 
-def _plan(context: typer.Context, draft: PlanDraft, source: PlanSource) -> Plan:
+def _plan(context: typer.Context, draft: PlanDraft, source: PlanInputs) -> Plan:
     """The plan of a draft, with what is known of the stores that it names."""
     from repairs.plans.draft_plan import plan_of
 
@@ -228,7 +227,7 @@ class _Asked:
         if asked.every and (asked.ids or has_condition):
             raise BadRequest("--all and ids or conditions contradict each other", advice="leave --all out")
 
-    def found(self, source: PlanSource, voice: Voice) -> tuple[Reading, list[Situation]]:
+    def found(self, source: PlanInputs, voice: Voice) -> tuple[Reading, list[Situation]]:
         """The reading that they are in, and what is known of each."""
         from rmqtx_cli.words.unknown_names import say_unknown_names
 
@@ -243,11 +242,11 @@ class _Asked:
             voice.note(f"{asked.limit} of {count(found.num_rows, 'transaction')} looked at (--limit)")
         return reading, source.situations(found.slice(0, asked.limit).to_pylist())
 
-    def _reading(self, source: PlanSource) -> Reading:
+    def _reading(self, source: PlanInputs) -> Reading:
         """The rows that can be among them."""
         if self.options.ids:
             return source.named(self.options.ids)
-        return source.everything() if self.action == "resume" else source.open()
+        return source.everything() if self.action == "resume" else source.pending()
 
     def _chosen(self, rows: pa.Table) -> pa.Table:
         """The rows that are."""

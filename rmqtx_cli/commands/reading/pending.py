@@ -106,7 +106,7 @@ def command(
     view = door.view(times.now_ms, with_state=asked.all_open, with_deadline=times.with_deadline)
     listing = Listing(door.schema, view, output, asked.where, fail_on, asked.limit, voice, now_ms=times.now_ms)
     with door.opened(output.output) as opened:
-        opened.carry_custody(context, listing)
+        opened.add_provenance(context, listing)
         reading = opened.pending(at_ms=times.at_ms, scan=asked.scan)
         rows = reading.table()
     chosen = _chosen(rows, asked, times)
@@ -172,7 +172,7 @@ def _lines(
         following = f"next: {Summary.of(chosen).next_command(source.arguments)}"
     return pending_lines(
         chosen, pc.sum(pc.equal(rows["state"], "PENDING")).as_py() or 0, reading.check_stops,
-        functools.partial(never_asked_counts, rows), reading.foretold, times.now_ms, source.live, following,
+        functools.partial(never_asked_counts, rows), reading.predicted, times.now_ms, source.live, following,
         is_one_store=len(source.stores) == 1,
     )
 

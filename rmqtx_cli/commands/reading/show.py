@@ -68,13 +68,13 @@ def command(
     advice = f"rmqtx show {identity} --store STORE, or rmqtx show {identity} -n HOST:PORT"
     at_ms = asked_time_ms("--at", at, source.voice)
     door = source.door([*(store or []), *(more or [])], advice, {"--at": at, "--scan": scan})
-    page = _Page(output_format, output, at_ms, source.voice, is_paged=not no_pager)
+    page = _TransactionPage(output_format, output, at_ms, source.voice, is_paged=not no_pager)
     with door.opened(output) as opened:
         return page.write(opened.show(identity, at_ms=at_ms, scan=scan), door.schema, opened)
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class _TransactionPage:
     """How what was found is written."""
 
     format: OutputFormat | None
@@ -100,7 +100,7 @@ class _Page:
         shown = {row["store"] for row in found}
         for line in check_lines([stop for stop in reading.check_stops if stop.store in shown], None, source.live):
             self.voice.note(line)
-        table = rows if is_page else with_events(found, places, schema, reading.foretold)
+        table = rows if is_page else with_events(found, places, schema, reading.predicted)
         now_ms = self.at_ms if self.at_ms is not None else time.time_ns() // 1_000_000
         view = transactions_view(now_ms, with_state=True, with_store=len(places) > 1)
         listing = Listing(
@@ -108,7 +108,7 @@ class _Page:
         )
         if is_page and len(found) == 1:
             with paged(self.output, is_wanted=self.is_paged) as stream:
-                draw(found[0], places, stream, deadline_of(found[0], reading.foretold), now_ms)
+                draw(found[0], places, stream, deadline_of(found[0], reading.predicted), now_ms)
         else:
             if len(found) > 1:
                 self.voice.note(f"{len(found)} transactions have this name: show one of them by its transaction id")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from verdicts.check.steps import Round
     from verdicts.check.timers_without_copies import AskingRound
     from verdicts.simulation.simulation import SimulatedCheck
-    from verdicts.simulation.simulation_setup import Configuration
+    from verdicts.simulation.simulation_setup import SimulatedConfiguration
 
 NAME = "simulate"
 SHORT = "what the broker's check will do next, without a broker"
@@ -193,12 +193,12 @@ class _Simulation:
             table = pa.Table.from_batches(rows, self.reading.schema)
             yield from table.sort_by([(name, "ascending") for name in _BESIDE[self.run.show]]).to_batches()
 
-    def _configurations(self, store: Store) -> list[Configuration]:
+    def _configurations(self, store: Store) -> list[SimulatedConfiguration]:
         """The broker's settings as they are, and as they are to be."""
         from readers.store.broker_conf import read_broker_conf
         from readers.store.broker_settings import broker_settings
         from verdicts.check.window import batches_ops_seen
-        from verdicts.simulation.simulation_setup import Configuration
+        from verdicts.simulation.simulation_setup import SimulatedConfiguration
 
         conf = {} if self.files.broker_conf is None else read_broker_conf(self.files.broker_conf)
         wanted = {"as is": conf}
@@ -207,7 +207,9 @@ class _Simulation:
         seen = batches_ops_seen(store)
         version = self.files.broker_version
         return [
-            Configuration(name, broker_settings(store, conf=keys, version=version, batches_ops_seen=seen), keys)
+            SimulatedConfiguration(
+                name, broker_settings(store, conf=keys, version=version, batches_ops_seen=seen), keys
+            )
             for name, keys in wanted.items()
         ]
 
@@ -284,7 +286,7 @@ def _rows(run: RunOptions, simulated: SimulatedCheck, voice: Voice, *, with_name
         table_name,
     )
     from verdicts.check.timers_without_copies import AskingRound
-    from verdicts.model.foretold import ROUNDS_MAX
+    from verdicts.model.predicted import ROUNDS_MAX
     from verdicts.simulation.simulation import Simulated, check_rows, round_rows, transaction_rows
 
     prefix = f"{simulated.configuration}: " if with_name else ""

@@ -20,7 +20,7 @@ from tests.brokers import corpus
 from tests.brokers.rig import PATIENCE_SECONDS, Rig
 from tests.brokers.starts.cases import Case, prepared
 from verdicts.startup.queues import QueueFate
-from verdicts.startup.recovery import Start, foresee
+from verdicts.startup.recovery import PredictedStart, predict_start
 from verdicts.startup.rules import rules_of
 from verdicts.verify.unclaimed_slots import Leftovers
 from verdicts.verify.verify import Verify, log_facts, log_ranges
@@ -54,7 +54,7 @@ class Outcome:
         return f"ends at {self.end_offset}, {len(self.files)} files"
 
 
-def foreseen_start(store: Store, version: str, conf: dict[str, str]) -> Start:
+def foreseen_start(store: Store, version: str, conf: dict[str, str]) -> PredictedStart:
     """The start that is foreseen, in all detail."""
     job = Verify(version=version, conf=tuple(conf.items()))
     plan = plan_splits([store])
@@ -64,7 +64,7 @@ def foreseen_start(store: Store, version: str, conf: dict[str, str]) -> Start:
     splits = tally.carried[store.root]
     queues = Leftovers(store, [split.queues for split in splits], log_ranges(store, splits))
     list(queues.findings())
-    return foresee(store, conf, log_facts(splits), queues.facts, rules_of(parse_version(version), conf))
+    return predict_start(store, conf, log_facts(splits), queues.facts, rules_of(parse_version(version), conf))
 
 
 def _records_count(fate: QueueFate) -> int:

@@ -14,7 +14,7 @@ from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import rows_named, show
-from verdicts.audit.timeline import StoreSurroundings, timeline
+from verdicts.audit.timeline import StoreTimelineSource, timeline
 
 NAMES = [
     *(name for design in ("state_table", "prepared_records", "rocksdb") for name in corpus.corpus_names(design)),
@@ -36,7 +36,7 @@ def _names(copy: dict[str, Any]) -> tuple[int, int]:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_record_is_in_the_chain_and_names_its_transaction(name: str) -> None:
     store = opened(name)
-    table, places = audit([store], settings_of(name)).table(), [StoreSurroundings(store)]
+    table, places = audit([store], settings_of(name)).table(), [StoreTimelineSource(store)]
     truth = {row["transaction_id"]: row for row in corpus.expected(name)}
     rows = table.to_pylist()
     assert {row["transaction_id"] for row in rows} == set(truth)
@@ -65,7 +65,7 @@ def test_show_takes_the_original_and_the_newest_id(name: str) -> None:
             richest[row["state"]] = row
     assert richest
     for row in richest.values():
-        names = StoreSurroundings(store).records({min(_records(row)), max(_records(row))})
+        names = StoreTimelineSource(store).records({min(_records(row)), max(_records(row))})
         for identity in {row["transaction_id"], *(found.message_id for found in names.values())}:
             assert show([store], settings, identity).table().to_pylist() == [row], identity
 

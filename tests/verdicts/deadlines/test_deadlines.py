@@ -23,9 +23,9 @@ from verdicts.check.half_queue_check import play_rounds
 from verdicts.check.state import CheckSettings, HalfCopy, check_settings
 from verdicts.check.steps import Action
 from verdicts.check.window import check_window
-from verdicts.deadlines.foretelling import _next_round_ms, foretold_of_files
-from verdicts.deadlines.give_up import NEVER, OpenHalves, give_up_times
-from verdicts.model.foretold import ASKED_FOR_EVER, NEVER_ASKED, PAST, ROCKSDB_QUEUES, SLAVE, Foretold
+from verdicts.deadlines.discard_rounds import NEVER, OpenHalves, discards_by_round
+from verdicts.deadlines.predicting import _next_round_ms, predict_from_files
+from verdicts.model.predicted import ASKED_FOR_EVER, NEVER_ASKED, PAST, ROCKSDB_QUEUES, SLAVE, Prediction
 from verdicts.simulation.simulation import Simulated, transaction_rows
 
 #: Stores of each kind of history and of brokers from each line; all of them take a minute.
@@ -36,10 +36,10 @@ STORES = (
 HOUR_MS = 3_600_000
 
 
-def foretold(name: str, conf: dict[str, str], store: Store | None = None) -> tuple[Store, Foretold]:
+def predicted(name: str, conf: dict[str, str], store: Store | None = None) -> tuple[Store, Prediction]:
     store = store or opened(name)
     settings = broker_settings(store, conf=conf, version=str(corpus.recipe(name)["version"]))
-    return store, foretold_of_files(store, settings, check_cursors(store), store.taken_time_ms)
+    return store, predict_from_files(store, settings, check_cursors(store), store.taken_time_ms)
 
 
 @pytest.mark.parametrize("name", STORES)
@@ -51,7 +51,7 @@ def test_all_at_once_is_what_step_by_step_gives(name: str, reserved_hours: int) 
     cursors = check_cursors(store)
     assert cursors.half is not None
     assert cursors.op is not None
-    found = foretold_of_files(store, settings, cursors, store.taken_time_ms)
+    found = predict_from_files(store, settings, cursors, store.taken_time_ms)
     window = check_window(store, rules, 0, cursors.half.get(0), cursors.op.get(0))
     simulated = Simulated(store.root, "as is", window, rules, how, store.taken_time_ms + how.interval_ms)
     rows = transaction_rows(simulated).to_pylist()
@@ -107,7 +107,7 @@ def test_any_queue_ends_as_step_by_step(
         np.array([one.checks_count is None for one in copies], np.bool_),
         np.array([one.immunity_seconds is not None for one in copies], np.bool_),
     )
-    found = give_up_times(columns, rules, settings, NOW_MS)
+    found = discards_by_round(columns, rules, settings, NOW_MS)
     for row, time_ms in enumerate(found.time_ms.tolist()):
         # A half that is exactly as old as its time waits in the loop for a moment, and so does all behind it.
         assert abs(time_ms - ends[row]) <= 2_000 if time_ms != NEVER else row not in ends
@@ -117,7 +117,7 @@ def test_a_setting_that_never_discards_is_over_in_one_step() -> None:
     born = np.full(50_000, NOW_MS - 60_000, np.int64)
     halves = OpenHalves(born, born, np.zeros(50_000, np.int64), np.ones(50_000, np.bool_), np.zeros(50_000, np.bool_))
     settings = CheckSettings(6_000, 1 << 30, 30_000, 72 * HOUR_MS)
-    found = give_up_times(halves, check_rules((5, 3, 3)), settings, NOW_MS)
+    found = discards_by_round(halves, check_rules((5, 3, 3)), settings, NOW_MS)
     assert set(found.time_ms.tolist()) == {NOW_MS + 72 * HOUR_MS - 60_000 + 30_000}
     assert found.is_expired.all()
 
@@ -142,13 +142,13 @@ def test_every_question_gives_the_same_deadline() -> None:
     ],
 )
 def test_why_nothing_is_discarded(name: str, conf: dict[str, str], why: object) -> None:
-    _, found = foretold(name, conf)
+    _, found = predicted(name, conf)
     assert (len(found.offsets), found.why) == (0, why)
 
 
 def test_transactions_in_rocksdb_are_dropped_when_their_checks_are_spent() -> None:
     name = "rocksdb-5.5.0"
-    store, found = foretold(name, {"transactionCheckMax": "5", "transactionCheckInterval": "2000"})
+    store, found = predicted(name, {"transactionCheckMax": "5", "transactionCheckInterval": "2000"})
     first = store.taken_time_ms  # its first pass is at the start
     assert len(found.offsets)
     assert {(time_ms - first) % 2_000 for time_ms in found.times_ms.tolist()} == {0}
@@ -160,7 +160,7 @@ def test_nothing_is_foretold_as_of_a_past_time() -> None:
     rows = audit([opened(name)], settings_of(name), at_ms=opened(name).taken_time_ms).table()
     assert rows["discard_at_ms"].null_count == rows.num_rows
     store = opened(name)
-    assert foretold_of_files(store, settings_of(name)(store), check_cursors(store), 0, at_ms=1).why == PAST
+    assert predict_from_files(store, settings_of(name)(store), check_cursors(store), 0, at_ms=1).why == PAST
 
 
 def test_a_running_broker_makes_its_next_round_an_interval_after_its_last() -> None:
@@ -173,8 +173,8 @@ def test_a_running_broker_makes_its_next_round_an_interval_after_its_last() -> N
 
 def test_a_running_check_stands_behind_what_it_has_put_back() -> None:
     name = "cursoredited-5.1.4"  # many copies of each transaction are behind its cursor
-    store, stopped = foretold(name, {})
-    _, running = foretold(name, {}, dataclasses.replace(store, used_by_process=1))
+    store, stopped = predicted(name, {})
+    _, running = predicted(name, {}, dataclasses.replace(store, used_by_process=1))
     assert running.is_running
     assert len(running.offsets) < len(stopped.offsets)
     assert set(running.offsets.tolist()) <= set(stopped.offsets.tolist())

@@ -16,7 +16,7 @@ from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 from verdicts.check.steps import Action
 from verdicts.simulation.simulation import Simulated
-from verdicts.simulation.simulation_setup import Configuration, simulated_checks, with_cursors
+from verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks, with_cursors
 from verdicts.simulation.starting_cursors import starting_cursors, starting_findings
 
 NAMES = ("lmq-4.9.3", "lmq-5.3.2")
@@ -34,7 +34,7 @@ def played(name: str) -> Simulated:
     first_ms = min(line["store_time_ms"] for line in corpus.truth(name) if line["event"] == "as_is_put_back")
     settings = broker_settings(store, conf=conf, version=version_of(name))
     (found,), findings, _ = simulated_checks(
-        store, [Configuration("as is", settings, conf)], check_cursors(store), first_ms
+        store, [SimulatedConfiguration("as is", settings, conf)], check_cursors(store), first_ms
     )
     assert findings == []
     assert isinstance(found, Simulated)
@@ -44,7 +44,7 @@ def played(name: str) -> Simulated:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_restarted_broker_puts_back_and_discards_what_was_foretold(name: str) -> None:
     """The same version was started on a copy of the store with its own settings, until it had nothing more to do."""
-    foretold: dict[str, Counter[tuple[str, int]]] = {"as_is_put_back": Counter(), "as_is_discarded": Counter()}
+    predicted: dict[str, Counter[tuple[str, int]]] = {"as_is_put_back": Counter(), "as_is_discarded": Counter()}
     simulated = played(name)
     for step in (step for one in islice(simulated.rounds(), 40) for step in one.steps):
         if step.half is None or step.action not in (Action.CHECKED, Action.DISCARDED):
@@ -52,8 +52,8 @@ def test_a_restarted_broker_puts_back_and_discards_what_was_foretold(name: str) 
         kind = "as_is_put_back" if step.action is Action.CHECKED else "as_is_discarded"
         copy = step.written or step.half
         words = simulated.words(copy.row)
-        foretold[kind][words["transaction_id"], copy.checks_count or 0] += 1
-    for kind, expected in foretold.items():
+        predicted[kind][words["transaction_id"], copy.checks_count or 0] += 1
+    for kind, expected in predicted.items():
         lines = [line for line in corpus.truth(name) if line["event"] == kind]
         real = Counter(
             (line["transaction_id"], int(line["properties"]["TRANSACTION_CHECK_TIMES"])) for line in lines

@@ -12,7 +12,7 @@ from tests.brokers import corpus
 from tests.forge.stores import opened
 from tests.verdicts.truth import audited
 from verdicts.audit.local_audit import audit
-from verdicts.audit.timeline import StoreSurroundings, timeline
+from verdicts.audit.timeline import StoreTimelineSource, timeline
 
 FAILOVER = ("failover-4.9.7", "failover-5.3.3")
 PARALLEL = (*FAILOVER, "parallel-5.3.3", "timer-5.3.0", "cursorback-5.3.3", "cursorback-4.9.7", "delayed-5.1.4")
@@ -37,7 +37,7 @@ def test_what_the_producer_was_asked_is_shown_as_asked(name: str) -> None:
     store = opened(name)
     seen = 0
     for case, row in _by_case(name).items():
-        events = timeline(row, [StoreSurroundings(store)]).to_pylist()
+        events = timeline(row, [StoreTimelineSource(store)]).to_pylist()
         checks = {event["queue_offset"] for event in events if event["event"] == "check"}
         not_asked = {event["queue_offset"] for event in events if event["event"] in ("sent", "put back", "resumed")}
         heard = asked.get(case, set()) & (checks | not_asked)

@@ -45,7 +45,7 @@ TOO_MANY = Why(
 
 
 @dataclass(frozen=True, slots=True)
-class Foretold:
+class Prediction:
     """What the check of one broker will do with the half copies that it has before it.
 
     Shape: `offsets` are commit-log offsets of those that it gives up on, ascending; at the same places stand the time,

@@ -28,8 +28,8 @@ from verdicts.check.decisions import wait_for_ops_ms
 from verdicts.check.state import PROPERTIES_BYTES_MAX, check_settings
 from verdicts.check.steps import Stop
 from verdicts.check.window import ABSENT, CheckWindow, CheckWindows, StoredHalves, StoredOps
-from verdicts.deadlines.give_up import NEVER, GivenUp, OpenHalves, give_up_times
-from verdicts.model.foretold import (
+from verdicts.deadlines.discard_rounds import NEVER, Discards, OpenHalves, discards_by_round
+from verdicts.model.predicted import (
     ASKED_FOR_EVER,
     DIVERTED,
     ENDLESS,
@@ -42,7 +42,7 @@ from verdicts.model.foretold import (
     ROCKSDB_QUEUES,
     SLAVE,
     TOO_MANY,
-    Foretold,
+    Prediction,
     Why,
 )
 from verdicts.simulation.simulation import Simulated, SimulatedCheck, transaction_rows
@@ -55,10 +55,10 @@ _GROWTH_BYTES = 128
 _LATE_MS_MAX = 1_000
 
 
-def foretold_of_files(
+def predict_from_files(
     store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int, at_ms: int | None = None,
     windows: CheckWindows | None = None,
-) -> Foretold:
+) -> Prediction:
     """What the next rounds of a store's broker give up on.
 
     It costs what the halves and ops behind the cursors cost. `now_ms`: when a stopped broker is taken to start, and
@@ -67,22 +67,22 @@ def foretold_of_files(
     Damage: where the check cannot be played, nothing is foretold, and `why` says so.
     """
     if at_ms is not None:
-        return Foretold(why=PAST)
+        return Prediction(why=PAST)
     try:
-        return _foretold(store, settings, cursors, now_ms, windows or CheckWindows(store))
+        return _predict(store, settings, cursors, now_ms, windows or CheckWindows(store))
     except SourceError as error:
-        return Foretold(is_running=store.in_use, why=Why(error.message, is_known=False))
+        return Prediction(is_running=store.in_use, why=Why(error.message, is_known=False))
 
 
-def _foretold(
+def _predict(
     store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int, windows: CheckWindows
-) -> Foretold:
+) -> Prediction:
     designs = [seen.word for seen in designs_of(store)]
     why = NOT_BEFORE
     if STATE_TABLE in designs or PREPARED_RECORDS in designs:
         asks = STATE_TABLE in designs and not PREPARED_NEVER_ASKED.holds(settings.version_low or ALWAYS)
         why = ASKED_FOR_EVER if asks else NEVER_ASKED
-    parts: list[Foretold] = []
+    parts: list[Prediction] = []
     if ROCKSDB in designs:
         checks = beside_tables(store, settings, {}).simulated("as is", settings, {}, now_ms)
         parts += [played(one, store.in_use) for one in checks if one.file is None]
@@ -102,15 +102,15 @@ def _foretold(
             half, op = cursors.half.get(queue_id), cursors.op.get(queue_id)
             window = windows.take(rules, queue_id, half, op)
             parts.append(
-                of_window(store.root, window, rules, settings, now_ms, is_running=store.in_use)
+                predict_window(store.root, window, rules, settings, now_ms, is_running=store.in_use)
             )
     return _together(parts, store.in_use, why)
 
 
-def of_window(
+def predict_window(
     root: str, window: CheckWindow, rules: CheckRules, settings: BrokerSettings, now_ms: int, *, is_running: bool,
     booted_time_ms: int | None = None,
-) -> Foretold:
+) -> Prediction:
     """What the check of one half queue gives up on.
 
     `booted_time_ms`: when a running broker started, if that is known.
@@ -128,13 +128,13 @@ def of_window(
     offsets = np.asarray(halves.words["commit_log_offset"]).astype(np.int64)
     if not is_plain:
         if len(rows) > PLAYED_HALVES_MAX:
-            return Foretold(is_running, begin_ms, why=TOO_MANY)
+            return Prediction(is_running, begin_ms, why=TOO_MANY)
         return _without(played(Simulated(root, "as is", window, rules, how, begin_ms), is_running),
                         offsets[halves.are_diverted])
     # A running broker's files have old cursors: what they have before them says nothing of its next round.
     has_ops = state.op_begin <= state.op_cursor < state.op_end and (not is_running or booted_time_ms is not None)
     wait_ms = wait_for_ops_ms(rules) if has_ops else 0
-    ends = give_up_times(_halves_of(halves, rows), rules, how, begin_ms, wait_ms)
+    ends = discards_by_round(_halves_of(halves, rows), rules, how, begin_ms, wait_ms)
     given_up = _of_ends(is_running, begin_ms, offsets[rows], ends)
     return _without(given_up, offsets[halves.are_diverted])
 
@@ -221,20 +221,20 @@ def _halves_of(halves: StoredHalves, rows: Int64s) -> OpenHalves:
     )
 
 
-def _of_ends(is_running: bool, begin_ms: int, offsets: Int64s, ends: GivenUp) -> Foretold:
+def _of_ends(is_running: bool, begin_ms: int, offsets: Int64s, ends: Discards) -> Prediction:
     done = ends.time_ms != NEVER
     order = np.argsort(offsets[done], kind="stable")
-    return Foretold(
+    return Prediction(
         is_running, begin_ms, offsets[done][order], ends.time_ms[done][order], ends.checks_to_come[done][order],
         ends.is_expired[done][order], ends.may_be_later[done][order],
         dict.fromkeys(offsets[~done].tolist(), ENDLESS),
     )  # fmt: skip
 
 
-def played(simulated: SimulatedCheck, is_running: bool) -> Foretold:
+def played(simulated: SimulatedCheck, is_running: bool) -> Prediction:
     """The same, step by step."""
     if isinstance(simulated, BesideSimulated) and len(simulated.records) > PLAYED_HALVES_MAX:
-        return Foretold(is_running, simulated.begin_ms, why=TOO_MANY)
+        return Prediction(is_running, simulated.begin_ms, why=TOO_MANY)
     rows = transaction_rows(simulated).to_pylist()
     done = sorted((row for row in rows if row["end_time_ms"] is not None), key=lambda row: row["commit_log_offset"])
     why = ENDLESS
@@ -242,7 +242,7 @@ def played(simulated: SimulatedCheck, is_running: bool) -> Foretold:
     if last is not None and last.stop in (Stop.ABORTED, Stop.REFUSED):
         place = last.steps[-1].queue_offset if last.steps else last.before.half_cursor
         why = Why(f"the check ends at half queue offset {place} in every round, and never comes to it")
-    return Foretold(
+    return Prediction(
         is_running, simulated.begin_ms,
         np.array([row["commit_log_offset"] for row in done], np.int64),
         np.array([row["end_time_ms"] for row in done], np.int64),
@@ -253,27 +253,27 @@ def played(simulated: SimulatedCheck, is_running: bool) -> Foretold:
     )  # fmt: skip
 
 
-def _without(foretold: Foretold, diverted: Int64s) -> Foretold:
+def _without(predicted: Prediction, diverted: Int64s) -> Prediction:
     """What is foretold of halves whose copies take no other way."""
     if not len(diverted):
-        return foretold
-    kept = ~np.isin(foretold.offsets, diverted)
+        return predicted
+    kept = ~np.isin(predicted.offsets, diverted)
     return replace(
-        foretold, offsets=foretold.offsets[kept], times_ms=foretold.times_ms[kept],
-        checks_to_come=foretold.checks_to_come[kept], are_expired=foretold.are_expired[kept],
-        may_be_later=foretold.may_be_later[kept],
-        whys={**foretold.whys, **dict.fromkeys(diverted.tolist(), DIVERTED)},
+        predicted, offsets=predicted.offsets[kept], times_ms=predicted.times_ms[kept],
+        checks_to_come=predicted.checks_to_come[kept], are_expired=predicted.are_expired[kept],
+        may_be_later=predicted.may_be_later[kept],
+        whys={**predicted.whys, **dict.fromkeys(diverted.tolist(), DIVERTED)},
     )  # fmt: skip
 
 
-def _together(parts: list[Foretold], is_running: bool, why: Why) -> Foretold:
+def _together(parts: list[Prediction], is_running: bool, why: Why) -> Prediction:
     """What is foretold of several queues and tables as one."""
     if not parts:
-        return Foretold(is_running, why=why)
+        return Prediction(is_running, why=why)
     offsets = np.concatenate([part.offsets for part in parts])
     order = np.argsort(offsets, kind="stable")
     reasons = [part.why for part in parts if part.why != NOT_BEFORE]
-    return Foretold(
+    return Prediction(
         is_running,
         min(part.begin_ms for part in parts),
         offsets[order],

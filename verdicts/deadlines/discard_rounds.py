@@ -1,7 +1,7 @@
 """When the check gives up on each open half of a queue, for all of them at once: rounds over columns, not over halves.
 
 Round for round the same as `half_queue_check.py` where nothing is in the loop's way: every half can be read, every copy
-fits into the store, no op comes any more. `verdicts/model/foretold.py` plays what is not so step by step.
+fits into the store, no op comes any more. `verdicts/deadlines/predicting.py` plays what is not so step by step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from readers.model.columns import Bools, Int64s
 from verdicts.check.check_rules import CheckRules
 from verdicts.check.decisions import is_expired, is_spent, is_stored_since, is_waited_for
 from verdicts.check.state import CheckSettings
-from verdicts.model.foretold import ROUNDS_MAX
+from verdicts.model.predicted import ROUNDS_MAX
 
 NEVER = -1
 
@@ -39,7 +39,7 @@ class OpenHalves:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class Discards:
     """What becomes of each of some open halves.
 
     Shape: `time_ms` is NEVER where no round gave up on it; `checks_to_come` counts the rounds that put it back until
@@ -53,9 +53,9 @@ class GivenUp:
     may_be_later: Bools
 
 
-def give_up_times(
+def discards_by_round(
     halves: OpenHalves, rules: CheckRules, settings: CheckSettings, begin_ms: int, wait_ms: int = 0
-) -> GivenUp:
+) -> Discards:
     """What becomes of open halves if a round begins at a time, and each further one an interval after its end.
 
     `wait_ms`: how long the first round waits for ops, where it has some before it.
@@ -97,7 +97,7 @@ def give_up_times(
         fresh = np.concatenate([fresh[stop:], np.zeros(len(put_back), np.bool_)])
         last[put_back] += skipped
         now_ms += (1 + skipped) * max(1, settings.interval_ms)
-    return GivenUp(ends, last - begun, expiry, later)
+    return Discards(ends, last - begun, expiry, later)
 
 
 def _quiet_rounds(age_ms: Int64s, checks: Int64s, settings: CheckSettings) -> int:

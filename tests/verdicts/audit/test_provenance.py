@@ -1,4 +1,4 @@
-"""Custody: what a result was made from is told by digests that change when the bytes do, and by nothing else."""
+"""Provenance: digests show what a result was made from, and change when the bytes do and for no other reason."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.custody_read import custody_of
 from tests.forge.stores import copy_of, opened
 from verdicts.audit.provenance import (
     EDGE_BYTES,
-    Engine,
+    EngineFacts,
     as_json,
-    custody,
-    file_custody,
+    file_provenance,
+    provenance,
     segment_digest,
-    store_custody,
-    with_custody,
+    store_provenance,
+    with_provenance,
 )
 
 SIZE = 4 * EDGE_BYTES
@@ -82,16 +82,16 @@ def test_a_small_segment_is_head_and_tail_at_once(tmp_path: Path) -> None:
 
 
 def test_a_store_is_known_by_log_and_cursors_wherever_its_copy_lies(tmp_path: Path) -> None:
-    first = store_custody(opened("common-5.3.3"))
+    first = store_provenance(opened("common-5.3.3"))
     copy = copy_of("common-5.3.3", tmp_path)
-    second = store_custody(open_store(copy))
+    second = store_provenance(open_store(copy))
     assert first["digest"] == second["digest"]
     assert first["store"] != second["store"]
     sizes = [segment.size_bytes for segment in opened("common-5.3.3").commit_log]
     assert [file["size_bytes"] for file in first["segments"]] == sizes
     cursors = copy / "config" / "consumerOffset.json"
     cursors.write_text(cursors.read_text() + " ")
-    third = store_custody(open_store(copy))
+    third = store_provenance(open_store(copy))
     assert third["digest"] != second["digest"]
     assert third["segments"] == second["segments"]
 
@@ -100,14 +100,15 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     copy = copy_of("common-5.3.3", tmp_path)
     store = open_store(copy)
     (copy / "commitlog" / "00000000000000000000").unlink()
-    (facts,) = store_custody(store)["segments"]
+    (facts,) = store_provenance(store)["segments"]
     assert facts["digest"] is None
     assert "cannot open" in facts["unreadable"]
 
 
 def facts_at(time_ms: int) -> dict[str, object]:
-    stores = [store_custody(opened("common-5.3.3"))]
-    return custody(stores, command="audit", options={"where": "x"}, engine=Engine("local", 1, 2), made_time_ms=time_ms)
+    stores = [store_provenance(opened("common-5.3.3"))]
+    engine = EngineFacts("local", 1, 2)
+    return provenance(stores, command="audit", options={"where": "x"}, engine=engine, made_time_ms=time_ms)
 
 
 def without_times(value: object) -> object:
@@ -124,7 +125,7 @@ def test_apart_from_times_two_runs_say_the_same() -> None:
 
 def test_a_schema_carries_it_and_keeps_what_it_had() -> None:
     facts = facts_at(1)
-    schema = with_custody(TRANSACTIONS.with_metadata({b"other": b"1"}), facts)
+    schema = with_provenance(TRANSACTIONS.with_metadata({b"other": b"1"}), facts)
     assert custody_of(schema) == facts
     assert (schema.metadata or {})[b"other"] == b"1"
     assert custody_of(TRANSACTIONS) is None
@@ -133,7 +134,7 @@ def test_a_schema_carries_it_and_keeps_what_it_had() -> None:
 def test_other_inputs_have_a_digest_too(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.csv"
     ledger.write_text("a,b\n")
-    facts = file_custody(ledger)
+    facts = file_provenance(ledger)
     wanted = hashlib.sha256(ledger.read_bytes()).hexdigest()
     assert (facts["size_bytes"], facts["digest"]) == (4, f"sha256:{wanted}")
-    assert file_custody(tmp_path / "none")["unreadable"] == "No such file or directory"
+    assert file_provenance(tmp_path / "none")["unreadable"] == "No such file or directory"
