@@ -62,7 +62,7 @@ def test_without_a_word_in_the_journal_the_files_tell(
     found = rmqtx("receipts", "--recheck", "--store", store, "--format", "jsonl")
     (row,) = _rows(found.out)
     assert row["standing"] == "not_seen"
-    assert "undone, cut off, or another copy of the store; it is PENDING" in row["standing_reason"]
+    assert "undone or cut off, or this is another copy of the store; its state is PENDING" in row["standing_reason"]
 
 
 def test_a_plan_can_be_applied_again_once_it_was_undone(

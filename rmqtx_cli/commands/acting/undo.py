@@ -99,11 +99,11 @@ def command(
 def _tell(undo_file: UndoFile, file: Path, resume: bool, voice: Voice) -> None:
     """Have the receipts of what was taken back, or made again, say so; the files are as they are either way."""
     from repairs.receipts.journal import Journal
-    from repairs.receipts.undo_receipts import tell_receipts
+    from repairs.receipts.undo_receipts import update_receipts
 
     journal = Journal()
     try:
-        told = tell_receipts(undo_file.about, undo_file.root, str(file), journal, is_undone=not resume)
+        told = update_receipts(undo_file.receipts, undo_file.root, str(file), journal, is_undone=not resume)
     except RmqtxError as error:
         say.error(f"the receipts could not be told: {error}")
         return

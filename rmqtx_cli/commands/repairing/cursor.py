@@ -104,7 +104,7 @@ def command(
         with receipt_of_moves(Journal(), store, wanted, destination, reason=reason, overrides=override or ()) as made:
             about = [f"{line} (receipt {made.receipt_id})" for line in about]
             about += [f"reason: {reason}"] if reason else []
-            root, directories = carried_out(changes, store, destination, about)
+            root, directories = carried_out(changes, store, destination, about, [made.receipt_id])
             made.store = root
             _prove(wanted, check_cursors(opened(root, directories)))
         offline.say_where(voice)
