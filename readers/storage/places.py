@@ -65,7 +65,7 @@ class FileSystem(Protocol):
         """Return the entries of a directory. Order: name. Raises: OSError."""
 
     def list_whole(self, directory: str) -> None:
-        """Announce that everything below the directory will be listed; a remote file system makes one request for it."""
+        """Announce that all below the directory will be listed; a remote file system makes one request for it."""
 
     def entry(self, place: str) -> DirectoryEntry | None:
         """Return the entry at a place, with links followed; None if there is none. Raises: OSError."""
