@@ -97,16 +97,13 @@ def command(
     are connected. Discarded transactions, and those that the check has passed, are not asked about: commit and rollback
     reach them.
     """
-    from repairs.stand_in.answer_table import ANSWERS
     from repairs.stand_in.stand_in import StandInConduct
     from rmqtx_cli.options.live import open_live
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.views import answers_view
 
     group = live.full_name(group)
     for_ms = None if duration is None else parse_duration_ms(duration)
     overrides = _overrides(override, reason)
-    listing = Listing(ANSWERS, answers_view(with_outcome=not dry_run), output, voice=voice)
+    listing = _listing(output, voice, with_outcome=not dry_run)
     words, reference = source.words(voice)
     conduct = StandInConduct(group, reason, overrides, reference, max_per_second=max_per_second)
     with open_live(live) as given:
@@ -116,9 +113,9 @@ def command(
         if dry_run:
             _write(listing, tasks)
             _say_proposal(tasks, group, words, voice)
-            return _refused(others, conduct)
-        _show(tasks, group, words, voice)
-        if (status := _refused(others, conduct)) != exit_status.DONE:
+        else:
+            _show(tasks, group, words, voice)
+        if (status := _refused(others, conduct)) != exit_status.DONE or dry_run:
             return status
         if not yes and not _agreed(group, given, tasks):
             voice.note("nothing was done")
@@ -299,6 +296,14 @@ def _listen(
 
 
 # -- when it has ended ------------------------------------------------------------------------------------------------
+
+
+def _listing(output: OutputOptions, voice: Voice, *, with_outcome: bool) -> Listing:
+    from repairs.stand_in.answer_table import ANSWERS
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.output.views import answers_view
+
+    return Listing(ANSWERS, answers_view(with_outcome=with_outcome), output, voice=voice)
 
 
 def _write(listing: Listing, tasks: list[Task]) -> None:

@@ -98,13 +98,17 @@ def command(
         )
         _show(wanted, found, voice)
         if found.stale and not skip_stale:
-            say.error(
-                f"the plan is stale: {count(len(found.stale), 'step')} of {len(wanted.steps)}; nothing was done - make "
-                "it again, or say --skip-stale"
-            )
+            _say_stale(wanted, found)
             return exit_status.STALE_PLAN
         status = _carried_out(found, place, journal, conduct, act, listing)
     return _status(status, found)
+
+
+def _say_stale(plan: Plan, found: Application) -> None:
+    say.error(
+        f"the plan is stale: {count(len(found.stale), 'step')} of {len(plan.steps)}; nothing was done - make it again, "
+        "or say --skip-stale"
+    )
 
 
 def _carried_out(

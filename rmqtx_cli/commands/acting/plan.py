@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from repairs.plans.draft_plan import Draft
     from repairs.receipts.plan_file import Plan
     from rmqtx_cli.acting.plan_inputs import PlanInputs
+    from rmqtx_cli.output.listing import Listing
 
 NAME = "plan"
 SHOW = "show"
@@ -55,7 +56,7 @@ EXAMPLES = (
     Example("rmqtx apply plan.json -n 10.0.0.1:9876", "then, when somebody has read it"),
 )
 #: Refused transactions that are told of one by one, unless --verbose.
-_TOLD_MAX = 10
+_REFUSED_SHOWN_MAX = 10
 
 ActionArgument = Annotated[
     str,
@@ -124,18 +125,13 @@ def command(
     Without IDs the conditions choose: of what hangs for commit, rollback and discard, of what is decided and still
     asked for with close, of what the broker gave up with resume.
     """
-    from repairs.acts.request import Wish
-    from repairs.plans.draft_plan import drafted
     from repairs.receipts.plan_file import PLAN_STEPS
-    from repairs.receipts.receipts import whoever
     from rmqtx_cli.acting.plan_inputs import plan_inputs
     from rmqtx_cli.output.listing import Listing
 
     shown = OutputOptions(fields, output_format)
     if action == SHOW:
-        if output is not None or reason is not None:
-            raise BadRequest("plan show writes no plan", advice="leave -o and --reason out")
-        return _shown(asked.ids or [], shown, voice)
+        return _shown(asked.ids or [], shown, voice, is_written=output is not None or reason is not None)
     output, reason = _needed(action, output, reason)
     _refuse_file(output, force=force)
     wanted = _Asked(action, asked)
@@ -143,20 +139,14 @@ def command(
     with plan_inputs(store or [], files, live, f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE") as source:
         source.refuse_inside(output)
         reading, situations = wanted.found(source, voice)
-        draft = drafted(situations, Wish(action, asked.group), reason, whoever())
-        _tell_refused(draft, voice)
+        draft = _draft(wanted, situations, reason, voice)
         if not draft.steps:
             say.error(f"no plan is written: {_why_empty(situations, draft)}")
             return exit_status.REFUSED_BY_GUARD if draft.refused else exit_status.NO_SUCH_TRANSACTION
         plan = _plan(context, draft, source)
-    _write(plan.text(), output)
-    listing.write(iter(plan.table().to_batches()))
-    _tell_producers(situations, voice)
-    voice.note(f"{output}: a plan of {count(len(plan.steps), 'step')}; rmqtx apply {output} carries it out")
+    _write(plan, output, listing, situations)
     status = listing.conclude(reading)
-    if status == exit_status.DONE and draft.refused and asked.ids:
-        return exit_status.SOME_REFUSED
-    return status
+    return exit_status.SOME_REFUSED if status == exit_status.DONE and draft.refused and asked.ids else status
 
 
 def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path, str]:
@@ -177,6 +167,17 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
     return output, reason
 
 
+def _draft(wanted: _Asked, situations: list[Situation], reason: str, voice: Voice) -> Draft:
+    """The steps that the guards allow; the refused transactions are printed."""
+    from repairs.acts.request import Wish
+    from repairs.plans.draft_plan import drafted
+    from repairs.receipts.receipts import whoever
+
+    draft = drafted(situations, Wish(wanted.action, wanted.options.group), reason, whoever())
+    _say_refused(draft, voice)
+    return draft
+
+
 def _plan(context: typer.Context, draft: Draft, source: PlanInputs) -> Plan:
     """The plan of a draft, with what is known of the stores that it names."""
     from repairs.plans.draft_plan import plan_of
@@ -185,13 +186,15 @@ def _plan(context: typer.Context, draft: Draft, source: PlanInputs) -> Plan:
     return plan_of(draft, stores, made_from, time.time_ns() // 1_000_000)
 
 
-def _shown(files: list[str], shown: OutputOptions, voice: Voice) -> int:
+def _shown(files: list[str], shown: OutputOptions, voice: Voice, *, is_written: bool) -> int:
     """Print a plan for people to read, or its steps as rows."""
     from repairs.receipts.plan_file import PLAN_STEPS, read_plan
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.streams import open_stream
     from rmqtx_cli.pages.plan_page import plan_lines
 
+    if is_written:
+        raise BadRequest("plan show writes no plan", advice="leave -o and --reason out")
     if len(files) != 1:
         raise BadRequest("plan show takes one file", advice="rmqtx plan show plan.json")
     file = Path(files[0])
@@ -296,16 +299,20 @@ def _refuse_file(output: Path, *, force: bool) -> None:
         raise BadRequest(f"{output} is there already", advice="name another file, or say --force to write over it")
 
 
-def _write(text: str, output: Path) -> None:
+def _write(plan: Plan, output: Path, listing: Listing, situations: list[Situation]) -> None:
+    """Write the plan's file, then list its steps, and name the producers that would make `apply` refuse them."""
     from rmqtx_cli.output.streams import open_stream
 
     with open_stream(output) as stream:
-        stream.write(text.encode())
+        stream.write(plan.text().encode())
+    listing.write(iter(plan.table().to_batches()))
+    _say_producers(situations, listing.voice)
+    listing.voice.note(f"{output}: a plan of {count(len(plan.steps), 'step')}; rmqtx apply {output} carries it out")
 
 
-def _tell_refused(draft: Draft, voice: Voice) -> None:
-    told = draft.refused if voice.verbose else draft.refused[:_TOLD_MAX]
-    for transaction_id, refusal in told:
+def _say_refused(draft: Draft, voice: Voice) -> None:
+    shown = draft.refused if voice.verbose else draft.refused[:_REFUSED_SHOWN_MAX]
+    for transaction_id, refusal in shown:
         say.line(f"rmqtx: {transaction_id}: not planned, refused by {refusal}")
     if draft.refused:
         by_guard = [refusal.guard for _, refusal in draft.refused]
@@ -319,7 +326,7 @@ def _why_empty(rows: Sequence[Situation], draft: Draft) -> str:
     return "no transaction fulfils the conditions - rmqtx pending lists what hangs"
 
 
-def _tell_producers(situations: Sequence[Situation], voice: Voice) -> None:
+def _say_producers(situations: Sequence[Situation], voice: Voice) -> None:
     groups = dict.fromkeys(str(one.group) for one in situations if one.around.producers)
     for group in groups:
         voice.note(f"a producer of group {group} is connected now: apply refuses (producer-connected) while it is")

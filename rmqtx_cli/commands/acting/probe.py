@@ -100,22 +100,15 @@ def command(
     the thresholds count.
     """
     from remoting.protocol.errors import RemotingError
-    from repairs.canary.canary import FlightPlan
-    from repairs.canary.probe_steps import SCENARIOS
     from rmqtx_cli.monitoring.flights import judged, prometheus_text
-    from rmqtx_cli.monitoring.judge import CRITICAL, UNKNOWN, Outcome, Thresholds
+    from rmqtx_cli.monitoring.judge import CRITICAL, UNKNOWN, Outcome
     from rmqtx_cli.options.live import open_live
 
-    warning_ms, critical_ms = parse_duration_ms(warning), parse_duration_ms(critical)
-    if warning_ms > critical_ms:
-        raise BadRequest("--warning is beyond --critical: nothing could ever only warn")
-    thresholds = Thresholds(warning_ms, critical_ms)
-    scenarios = tuple(name for name in SCENARIOS if name != "check" or not without_check)
-    plan = FlightPlan(live.full_name(topic), live.full_name(group), scenarios, critical_ms)
+    thresholds = _thresholds(warning, critical)
+    plan = _plan(live.full_name(topic), live.full_name(group), parse_duration_ms(critical), without_check)
     now_ms = time.time_ns() // 1_000_000
     flights: list[Flight] = []
-    outcome = Outcome()
-    status = UNKNOWN
+    outcome, status = Outcome(), UNKNOWN
     try:
         with open_live(live) as given:
             flights = _fly(given, plan, voice.note if output_format is ProbeFormat.TABLE else voice.detail)
@@ -129,6 +122,27 @@ def command(
             _leave(textfile, prometheus_text(flights, status, now_ms))
     _print(flights, outcome, thresholds, output_format, now_ms, voice)
     return outcome.status
+
+
+def _thresholds(warning: str, critical: str) -> Thresholds:
+    """How much longer than allowed a step takes until it warns, and until it is critical.
+
+    Raises: BadRequest.
+    """
+    from rmqtx_cli.monitoring.judge import Thresholds
+
+    warning_ms, critical_ms = parse_duration_ms(warning), parse_duration_ms(critical)
+    if warning_ms > critical_ms:
+        raise BadRequest("--warning is beyond --critical: nothing could ever only warn")
+    return Thresholds(warning_ms, critical_ms)
+
+
+def _plan(topic: str, group: str, patience_ms: int, without_check: bool) -> FlightPlan:
+    from repairs.canary.canary import FlightPlan
+    from repairs.canary.probe_steps import SCENARIOS
+
+    scenarios = tuple(name for name in SCENARIOS if name != "check" or not without_check)
+    return FlightPlan(topic, group, scenarios, patience_ms)
 
 
 def _fly(live: Live, plan: FlightPlan, tell: Callable[[str], None]) -> list[Flight]:

@@ -160,22 +160,18 @@ def command(
     found = book.read()
     receipts = [receipt for receipt in reversed(found.receipts) if chosen.takes(receipt)]
     if asked.name is not None and not receipts:
-        raise NoSuchTransaction(
-            f"no receipt {asked.name} in {book.path}", advice="rmqtx receipts lists all that there are"
-        )
+        advice = "rmqtx receipts lists all that there are"
+        raise NoSuchTransaction(f"no receipt {asked.name} in {book.path}", advice=advice)
     reading = Reading(schema, [], findings=found.findings)
-    standings: dict[str, Standing] = {}
-    if door is not None:
-        standings = _standings(receipts, door, reading, voice)
-        if again.record:
-            for receipt in receipts:
-                write_down(book, receipt, standings[receipt.receipt_id])
+    standings = {} if door is None else _standings(receipts, door, reading, voice)
+    if again.record:
+        for receipt in receipts:
+            write_down(book, receipt, standings[receipt.receipt_id])
     _print(receipts, standings, listing, book.path, is_one=asked.name is not None)
     _say_standings(standings, voice)
     status = listing.conclude(reading)
-    if status == exit_status.DONE and any(one.word == "contradicted" for one in standings.values()):
-        return exit_status.FINDINGS
-    return status
+    is_contradicted = any(one.word == "contradicted" for one in standings.values())
+    return exit_status.FINDINGS if status == exit_status.DONE and is_contradicted else status
 
 
 def _print(

@@ -86,17 +86,22 @@ def command(
         return exit_status.INTERRUPTED
     act = execution.resume if resume else execution.undo
     act(file, store, times=not ignore_times)
-    _tell(undo_file, file, resume, voice)
+    _update_receipts(undo_file, file, resume, voice)
     if is_done:
         voice.note("nothing was left to do")
-    elif resume:
-        voice.note(f"{root} is changed as planned; rmqtx undo {file} takes it back")
     else:
-        voice.note(f"{root} is as it was before; rmqtx undo {file} --resume makes the changes again")
+        _say_changed(root, file, resume, voice)
     return exit_status.DONE
 
 
-def _tell(undo_file: UndoFile, file: Path, resume: bool, voice: Voice) -> None:
+def _say_changed(root: str, file: Path, resume: bool, voice: Voice) -> None:
+    if resume:
+        voice.note(f"{root} is changed as planned; rmqtx undo {file} takes it back")
+    else:
+        voice.note(f"{root} is as it was before; rmqtx undo {file} --resume makes the changes again")
+
+
+def _update_receipts(undo_file: UndoFile, file: Path, resume: bool, voice: Voice) -> None:
     """Have the receipts of what was taken back, or made again, say so; the files are as they are either way."""
     from repairs.receipts.journal import Journal
     from repairs.receipts.undo_receipts import tell_receipts

@@ -15,7 +15,6 @@ from rmqtx_cli.output.accounting import accounting
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import ALWAYS, VIEWS, View, plain
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import parse_offset_or_time
 from rmqtx_cli.words.unknown_names import NamesSeen, say_unknown_name
 
@@ -212,15 +211,17 @@ class _Rows:
             for reading in readings:
                 reading.complete_findings()
                 whole.add_account_of(reading)
-            listing.write(iter(_instead(whole, self.instead).to_batches()))
+            noun = "file" if self.instead == "coverage" else "finding"
+            listing.write(iter(_instead(whole, self.instead).to_batches()), answer=lambda: [listing.rows_line(noun)])
         else:
             batches, seen = _batches(whole, readings, adapt), NamesSeen(self.named)
-            listing.write(_seen_by(seen, batches))
+            listing.write(_seen_by(seen, batches), answer=lambda: [listing.rows_line("row")])
             batches.close()  # at a limit the rest stays unread, and what is known so far is said
             if not listing.found_count:
                 seen.say("no row has it", voice)
                 say_unknown_name("--topic", topic, topics, "no queue here is of this topic", voice)
-        _account(whole, listing, voice)
+        if (amounts := accounting(whole)) is not None:
+            voice.note(amounts)
         return listing.conclude(whole)
 
 
@@ -248,9 +249,3 @@ def _instead(reading: Reading, what: str) -> pa.Table:
     from readers.model.findings import findings_table
 
     return reading.coverage_table() if what == "coverage" else findings_table(reading.findings)
-
-
-def _account(reading: Reading, listing: Listing, voice: Voice) -> None:
-    amounts = accounting(reading)
-    if amounts is not None:
-        voice.note(f"{count(listing.rows_count, 'row')}; {amounts}")

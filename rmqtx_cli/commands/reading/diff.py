@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,10 +33,11 @@ from rmqtx_cli.words.times import asked_time_ms
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.jobs.workers import Progress
     from readers.model.reading import Reading
     from readers.store.store import Store
-    from rmqtx_cli.sources.engines import StoreEngine
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.pages.differing import Differing
+    from rmqtx_cli.sources.engine_run import EngineRun
     from rmqtx_cli.sources.opening import Opened
 
 NAME = "diff"
@@ -135,7 +136,6 @@ def command(
     """
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import DIFFERENCES_VIEW
-    from rmqtx_cli.pages.differing import Differing
     from rmqtx_cli.sources.engine_run import engine_run
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
     from verdicts.transactions.diff import DIFFERENCES
@@ -147,21 +147,10 @@ def command(
     files = tuple(side.file for side in named if side.file is not None)
     refuse_inside(output.output, opened.stores)
     say_header(opened, voice)
-    counted = Differing()
-    is_chosen = any((output.output, where, fail_on, output.fields, limit))
-    is_whole_table = listing.format is OutputFormat.TABLE and not is_chosen
     with engine_run(context, "comparing", opened.stores, listing, engine, provenance, inputs=files) as run:
-        reading = _DiffRun(run.engine, opened, named, run.progress, counted.sizes).reading()
-        rows = counted.begun(reading)
-        is_withheld = is_whole_table and counted.is_unrelated
-        if counted.is_unrelated:
-            _say_unrelated(named, is_withheld=is_withheld, voice=voice)
-        if is_withheld:
-            voice.note(counted.line())
-        else:
-            listing.write(rows, to_the_end=True, answer=counted.lines)
-            listing.say_limit("difference")
-    status = listing.conclude(reading, has_undecidable=counted.undecidable_count > 0)
+        comparison = _DiffRun(run, opened, named, listing)
+        reading, is_withheld = comparison.written()
+    status = listing.conclude(reading, has_undecidable=comparison.counted.undecidable_count > 0)
     has_some = is_withheld or listing.rows_count > 0
     return exit_status.FINDINGS if exit_code and has_some and status == exit_status.DONE else status
 
@@ -180,19 +169,45 @@ def _say_unrelated(sides: tuple[_Side, _Side], *, is_withheld: bool, voice: Voic
         voice.note("so every transaction of both is a difference, and none is listed here; --format csv lists them")
 
 
+def _differing() -> Differing:
+    from rmqtx_cli.pages.differing import Differing
+
+    return Differing()
+
+
 @dataclass(frozen=True, slots=True)
 class _DiffRun:
     """One comparison, by whichever engine."""
 
-    engine: StoreEngine
+    run: EngineRun
     opened: Opened
     sides: tuple[_Side, _Side]
-    progress: Progress | None
-    sizes: list[int]
+    listing: Listing
+    counted: Differing = field(default_factory=_differing)
+
+    def written(self) -> tuple[Reading, bool]:
+        """Write the differences; returns their reading, and whether rows were withheld.
+
+        A table without any choice of rows is withheld where the sides have no transaction in common.
+        """
+        listing, counted = self.listing, self.counted
+        asked = listing.asked
+        is_chosen = any((asked.output, listing.where, listing.fail_on, asked.fields, listing.limit))
+        reading = self.reading()
+        rows = counted.begun(reading)
+        is_withheld = counted.is_unrelated and listing.format is OutputFormat.TABLE and not is_chosen
+        if counted.is_unrelated:
+            _say_unrelated(self.sides, is_withheld=is_withheld, voice=listing.voice)
+        if is_withheld:
+            listing.voice.note(counted.line())
+        else:
+            listing.write(rows, to_the_end=True, answer=counted.lines)
+            listing.say_limit("difference")
+        return reading, is_withheld
 
     def reading(self) -> Reading:
         """The rows of DIFFERENCES, and what was said about reading both sides."""
-        if self.engine.name == "spark" and all(side.file is None for side in self.sides):
+        if self.run.engine.name == "spark" and all(side.file is None for side in self.sides):
             return self._by_spark()
         return self._here()
 
@@ -202,12 +217,12 @@ class _DiffRun:
 
         whole = Reading(DIFFERENCES, [])
         before, after = (self._verdicts(number, whole) for number in range(2))
-        whole.batches = differences(before, after, temporary_directory=self.engine.options.temporary_directory)
+        whole.batches = differences(before, after, temporary_directory=self.run.engine.options.temporary_directory)
         return whole
 
     def _verdicts(self, number: int, whole: Reading) -> Iterator[pa.RecordBatch]:
         for batch in self._verdicts_of(self.sides[number], whole):
-            self.sizes[number] += batch.num_rows
+            self.counted.sizes[number] += batch.num_rows
             yield batch
 
     def _verdicts_of(self, side: _Side, whole: Reading) -> Iterator[pa.RecordBatch]:
@@ -216,8 +231,8 @@ class _DiffRun:
         if side.file is not None:
             yield from read_verdicts(side.file)
             return
-        reading = self.engine.audit(
-            [self._store(side)], self.opened.settings_of, at_ms=side.at_ms, progress=self.progress
+        reading = self.run.engine.audit(
+            [self._store(side)], self.opened.settings_of, at_ms=side.at_ms, progress=self.run.progress
         )
         yield from reading
         whole.findings.extend(finding for finding in reading.findings if finding not in whole.findings)
@@ -235,12 +250,12 @@ class _DiffRun:
         from spark_tasks.jobs.diff import differences
         from spark_tasks.session.errors import translated
 
-        assert isinstance(self.engine, SparkEngine)
+        assert isinstance(self.run.engine, SparkEngine)
         before, after = (([self._store(side)], side.at_ms) for side in self.sides)
         with translated():
             reading = differences(
-                self.engine.spark, before, after, self.opened.settings_of,
-                split_bytes=self.engine.split_bytes_for(self.opened.stores), sizes=self.sizes,
+                self.run.engine.spark, before, after, self.opened.settings_of,
+                split_bytes=self.run.engine.split_bytes_for(self.opened.stores), sizes=self.counted.sizes,
             )
-        reading.batches = self.engine.watched(reading.batches)
+        reading.batches = self.run.engine.watched(reading.batches)
         return reading

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from readers.model.reading import Reading
+    from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.sources.engine_run import EngineRun
     from rmqtx_cli.sources.opening import Opened
     from verdicts.export.export import ExportJob
@@ -141,7 +142,6 @@ def command(
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import VIEWS
     from rmqtx_cli.sources.engine_run import engine_run
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside
     from verdicts.export.export import EXPORTED
     from verdicts.export.export_manifest import opened_directory
 
@@ -149,38 +149,42 @@ def command(
     directory = Path(to).absolute()
     columns = _columns(table, kind.fields, with_body=kind.body is not Bodies.NONE)
     listing = Listing(EXPORTED, VIEWS["exported"], voice=voice)
-    opened = open_stores(store, files)
-    refuse_inside(Path(to), opened.stores)
-    _say_stores(table, opened, voice)
+    opened = _opened(table, store, files, directory, voice)
     undecidable: Counter[str] = Counter()
     with (
         opened_directory(directory, kind.settings(table, columns, voice), opened.stores) as done,
         engine_run(context, "exporting", opened.stores, listing, engine, provenance, is_wanted=True) as run,
     ):
-        facts = _stored_provenance(run, directory)
         form = form_of(kind.output_format, with_meta=provenance.with_meta)
-        task = _ExportRun(table, columns, directory, form, facts)
-        if table is Table.TRANSACTIONS:
-            reading: Reading = task.verdicts(run, opened, undecidable)
-        else:
-            reading = run.engine.run_job(task.job(done, kind.body), opened.stores, progress=run.progress)
-        written = _FilesWritten()
-        if listed:
-            listing.write(written.watching(reading), to_the_end=True)
-        else:
-            for batch in reading:
-                written.add(batch)
+        task = _ExportRun(table, columns, directory, form, _stored_provenance(run, directory))
+        reading = task.reading(run, opened, done, kind.body, undecidable)
+        written = _written(reading, listing if listed else None)
     voice.note(f"{to}: {written.line()}")
     return listing.conclude(reading, has_undecidable=bool(undecidable.total()))
 
 
-def _say_stores(table: Table, opened: Opened, voice: Voice) -> None:
-    from rmqtx_cli.sources.opening import say_consistency, say_header
+def _opened(table: Table, paths: list[str], files: StoreOptions, directory: Path, voice: Voice) -> Opened:
+    """The stores, with a line about each."""
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency, say_header
 
+    opened = open_stores(paths, files)
+    refuse_inside(directory, opened.stores)
     if table is Table.TRANSACTIONS:
         say_header(opened, voice)
     else:
         say_consistency(opened.stores, voice)
+    return opened
+
+
+def _written(reading: Reading, listing: Listing | None) -> _FilesWritten:
+    """Write the files, and list them if there is a listing; returns their counts."""
+    written = _FilesWritten()
+    if listing is not None:
+        listing.write(written.watching(reading), to_the_end=True)
+    else:
+        for batch in reading:
+            written.add(batch)
+    return written
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +196,14 @@ class _ExportRun:
     directory: Path
     form: FileForm
     facts: dict[str, Any]
+
+    def reading(
+        self, run: EngineRun, opened: Opened, done: Done, body: Bodies, undecidable: Counter[str]
+    ) -> Reading:
+        """The files, written as they are read; counts UNDECIDABLE transactions by store."""
+        if self.table is Table.TRANSACTIONS:
+            return self.verdicts(run, opened, undecidable)
+        return run.engine.run_job(self.job(done, body), opened.stores, progress=run.progress)
 
     def verdicts(self, run: EngineRun, opened: Opened, undecidable: Counter[str]) -> Reading:
         """Verdicts on all transactions, which replace those that are there; counts UNDECIDABLE ones by store."""

@@ -92,11 +92,8 @@ def command(
     Each row carries the offsets that prove it. The cost grows with what is open, not with the log. Live brokers are
     also asked whether a producer of the group is connected, which would answer their checks.
     """
-    import pyarrow.compute as pc
-
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.ordering import oldest_first
-    from rmqtx_cli.words.unknown_names import say_unknown_names
 
     voice = source.voice
     times = _Times.of(asked, voice)
@@ -110,15 +107,14 @@ def command(
         reading = opened.pending(at_ms=times.at_ms, scan=asked.scan)
         rows = reading.table()
     chosen = _chosen(rows, asked, times)
-    named = {"--topic": ("topic", asked.topic), "--group": ("producer_group", asked.group)}
-    say_unknown_names(rows, named, voice)
+    _say_unknown_names(rows, asked, voice)
     chosen = oldest_first(listing.fulfilling(chosen))
     for line in _lines(rows, chosen, reading, opened, times):
         voice.note(line)
     listing.write(iter(chosen.to_batches()), to_the_end=True)
     listing.say_limit("transaction")
     if not asked.all_open:
-        _say_hidden(rows.filter(pc.not_equal(rows["state"], "PENDING")), voice)
+        _say_hidden(rows, voice)
     opened.say_producers(chosen)
     return listing.conclude(reading)
 
@@ -177,7 +173,18 @@ def _lines(
     )
 
 
+def _say_unknown_names(rows: pa.Table, asked: HangingOptions, voice: Voice) -> None:
+    from rmqtx_cli.words.unknown_names import say_unknown_names
+
+    named = {"--topic": ("topic", asked.topic), "--group": ("producer_group", asked.group)}
+    say_unknown_names(rows, named, voice)
+
+
 def _say_hidden(rows: pa.Table, voice: Voice) -> None:
+    """How many transactions --all-open would add to the list."""
+    import pyarrow.compute as pc
+
+    rows = rows.filter(pc.not_equal(rows["state"], "PENDING"))
     perhaps = rows["reason_code"].to_pylist().count("commit_record_table_unread")
     never = sum("never_asked" in flags for flags in rows["flags"].to_pylist())
     if surely := rows.num_rows - perhaps - never:

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from readers.model.reading import Reading
     from repairs.receipts.planner import Planner
-    from rmqtx_cli.options.ledgers import Question
+    from rmqtx_cli.options.ledgers import Comparison, Question
+    from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.sources.engine_run import EngineRun
     from rmqtx_cli.sources.opening import Opened
     from verdicts.ledger.join import LedgerFit
@@ -164,41 +165,60 @@ def command(
     """
     from repairs.receipts.planner import Planner
     from rmqtx_cli.options.ledgers import Comparison
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.views import RECONCILED_VIEW
     from rmqtx_cli.sources.engine_run import engine_run
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
-    from verdicts.ledger.outcome_order import by_outcome
-    from verdicts.ledger.reconcile import RECONCILED
 
     at_ms = asked_time_ms("--at", wanted.at, voice)
     question = ledger.question
     engine = _for_ledger(engine, question)
-    listing = Listing(
-        RECONCILED, RECONCILED_VIEW, output, wanted.condition, wanted.fail_on, wanted.limit, voice, provenance.with_meta
-    )
+    listing = _listing(wanted, output, voice, with_meta=provenance.with_meta)
     if wanted.plan is not None and at_ms is not None:
         raise BadRequest("--plan is about the store as it is now, and --at asks for a past time")
-    opened = open_stores(store, files)
-    refuse_inside(output.output, opened.stores)
-    refuse_inside(wanted.plan, opened.stores)
-    say_header(opened, voice)
+    opened = _opened(store, files, (output.output, wanted.plan), voice)
     counted, planner = Comparison(), Planner(opened.stores, question.name)
     with engine_run(
         context, "reconciling", opened.stores, listing, engine, provenance, is_wanted=wanted.plan is not None,
         inputs=question.files,
     ) as run:
         reading = _ReconcileRun(run, opened, question, at_ms, ledger.missing_is_not_done, counted.fit).reading()
-        rows = by_outcome(_fitting(reading, question, counted.fit), temporary_directory=engine.temporary_directory)
-        listing.write(planner.watching(counted.watching(rows)), to_the_end=True)
+        rows = planner.watching(_rows(reading, question, counted, engine))
+        listing.write(rows, to_the_end=True, answer=lambda: [counted.answer()])
     for line in counted.lines():
         voice.note(line)
     if wanted.plan is not None and run.provenance is not None:
         _write_plan(planner, run.provenance, wanted.plan, voice)
-    following = None if at_ms is not None else counted.next_line(wanted.plan)
-    if following is not None:
+    if at_ms is None and (following := counted.next_line(wanted.plan)) is not None:
         voice.note(following)
     return listing.conclude(reading, has_undecidable=counted.undecidable_count > 0)
+
+
+def _listing(wanted: WantedOptions, output: OutputOptions, voice: Voice, *, with_meta: bool) -> Listing:
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.output.views import RECONCILED_VIEW
+    from verdicts.ledger.reconcile import RECONCILED
+
+    where, fail_on, limit = wanted.condition, wanted.fail_on, wanted.limit
+    return Listing(RECONCILED, RECONCILED_VIEW, output, where, fail_on, limit, voice, with_meta)
+
+
+def _opened(paths: list[str], files: StoreOptions, written: tuple[Path | None, ...], voice: Voice) -> Opened:
+    """The stores, with their header line. `written`: files that must not lie inside a store."""
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
+
+    opened = open_stores(paths, files)
+    for file in written:
+        refuse_inside(file, opened.stores)
+    say_header(opened, voice)
+    return opened
+
+
+def _rows(
+    reading: Reading, question: Question, counted: Comparison, engine: EngineOptions
+) -> Iterator[pa.RecordBatch]:
+    """The rows by outcome, counted as they pass; an error where `--match` fits nothing."""
+    from verdicts.ledger.outcome_order import by_outcome
+
+    fitting = _fitting(reading, question, counted.fit)
+    return counted.watching(by_outcome(fitting, temporary_directory=engine.temporary_directory))
 
 
 def _for_ledger(options: EngineOptions, question: Question) -> EngineOptions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,7 +29,7 @@ from rmqtx_cli.options.options import (
 )
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import count, stored_text
+from rmqtx_cli.words.text import stored_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,28 +143,39 @@ def command(
     from readers.jobs.search import Search
     from readers.storage.file_systems import expand
     from rmqtx_cli.sources.engine_run import engine_run
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
 
     bounds = asked.within.bounds(voice)
     conditions = asked.conditions(bounds)
     if conditions.is_empty and where is None and asked.within == RangeOptions():
         raise BadRequest("nothing is searched for", advice="give --key, --id, --topic, --property or another condition")
-    places = expand(store)
-    found = _Found(body, output.fields, with_store=len(places) > 1)
+    found = _Found(body, output.fields, with_store=len(places := expand(store)) > 1)
     listing = Listing(found.schema, found.view, output, where, fail_on, limit, voice, provenance.with_meta)
-    opened = open_stores(places, StoreOptions(commit_log))
-    refuse_inside(output.output, opened.stores)
-    say_consistency(opened.stores, voice)
-    with engine_run(context, "searching", opened.stores, listing, engine, provenance) as run:
+    stores = _opened(places, commit_log, output.output, voice)
+    with engine_run(context, "searching", stores, listing, engine, provenance) as run:
         reading = run.engine.run_job(
-            Search(conditions, found.columns(listing), inflates=found.is_text), opened.stores,
+            Search(conditions, found.columns(listing), inflates=found.is_text), stores,
             from_offset=bounds.from_offset, to_offset=bounds.to_offset, progress=run.progress,
         )
-        batches = unread_batches(reading, is_text=found.is_text)
-        listing.write(batches)
-        batches.close()  # at a limit the rest stays unread
-    _say(listing, reading, asked.topic, opened.stores, voice)
+        _write(reading, listing, is_text=found.is_text)
+    _say(listing, reading, asked.topic, stores, voice)
     return listing.conclude(reading)
+
+
+def _opened(paths: list[str], commit_log: list[str] | None, output: Path | None, voice: Voice) -> list[Store]:
+    """The stores, with a line about each."""
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
+
+    stores = open_stores(paths, StoreOptions(commit_log)).stores
+    refuse_inside(output, stores)
+    say_consistency(stores, voice)
+    return stores
+
+
+def _write(reading: Reading, listing: Listing, *, is_text: bool) -> None:
+    """Write the records that were found, with their number above."""
+    batches = unread_batches(reading, is_text=is_text)
+    listing.write(batches, answer=lambda: [listing.rows_line("record")])
+    batches.close()  # at a limit the rest stays unread
 
 
 def _say(listing: Listing, reading: Reading, topic: str | None, stores: list[Store], voice: Voice) -> None:
@@ -174,8 +186,8 @@ def _say(listing: Listing, reading: Reading, topic: str | None, stores: list[Sto
     if not listing.found_count:
         topics = [name for one in stores for name in one.topics()]
         say_unknown_name("--topic", topic, topics, "no queue here is of this topic", voice)
-    amounts = accounting(reading)
-    voice.note(f"{count(listing.rows_count, 'record')}" + (f"; {amounts}" if amounts else ""))
+    if (amounts := accounting(reading)) is not None:
+        voice.note(amounts)
 
 
 class _Found:

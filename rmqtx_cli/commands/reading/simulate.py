@@ -140,6 +140,7 @@ def command(
     """
     from readers.model.reading import Reading
     from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.pages.simulation_views import SimulationCounts
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
 
     asked_ms = asked_time_ms("--at", run.at, voice)
@@ -151,16 +152,24 @@ def command(
     refuse_inside(output.output, opened.stores)
     cursors = _cursors(opened.stores, run)
     say_header(opened, voice)
-    if run.half_cursor is not None or run.op_cursor is not None:
-        for root in (root for root, known in cursors.items() if known is None):
-            voice.note(f"{root}: its check has no cursors: --half-cursor and --op-cursor change nothing here")
-    voice.note(f"the first round begins at {time_text(begin_ms)}{'' if run.at else ' (now)'}, and no producer answers")
+    _say_begin(run, cursors, begin_ms, voice)
     reading = Reading(schema, ())
-    listing.write(_Simulation(run, files, changed, begin_ms, reading, voice).batches(opened.stores, cursors))
+    counted = SimulationCounts()
+    batches = _Simulation(run, files, changed, begin_ms, reading, voice).batches(opened.stores, cursors)
+    if run.show is not Shown.TRANSACTIONS:
+        batches = counted.watching(batches)
+    listing.write(batches, answer=None if run.show is Shown.TRANSACTIONS else counted.lines)
     for finding in reading.findings:
         if finding.advice is not None:
             voice.note(f"next: {finding.advice}")
     return listing.conclude(reading)
+
+
+def _say_begin(run: RunOptions, cursors: Mapping[str, CheckCursors | None], begin_ms: int, voice: Voice) -> None:
+    if run.half_cursor is not None or run.op_cursor is not None:
+        for root in (root for root, known in cursors.items() if known is None):
+            voice.note(f"{root}: its check has no cursors: --half-cursor and --op-cursor change nothing here")
+    voice.note(f"the first round begins at {time_text(begin_ms)}{'' if run.at else ' (now)'}, and no producer answers")
 
 
 @dataclass(frozen=True, slots=True)

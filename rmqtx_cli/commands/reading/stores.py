@@ -14,6 +14,7 @@ from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
     from readers.store.store import Store
+    from rmqtx_cli.output.listing import Listing
 
 NAME = "stores"
 SHORT = "what is here, and what can be trusted"
@@ -49,12 +50,10 @@ def command(
     Reads directory entries and small files only, whatever the size of the logs.
     """
     from readers.model.errors import BadRequest
-    from readers.model.findings import Finding
     from readers.store.broker_conf import read_broker_conf
     from readers.store.broker_settings import broker_settings
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.streams import open_stream
-    from rmqtx_cli.pages.stores_table import STORES, STORES_VIEW, draw_stores, store_row, stores_table
+    from rmqtx_cli.pages.stores_table import STORES, STORES_VIEW, store_row
     from rmqtx_cli.sources.opening import refuse_inside
 
     paths = paths or _configured(voice)
@@ -66,23 +65,27 @@ def command(
     if not stores:
         return exit_status.UNREADABLE
     refuse_inside(output.output, stores)
-    rows: list[dict[str, Any]] = []
-    findings: list[Finding] = []
-    for store in stores:
-        row, found = store_row(store, broker_settings(store, conf=conf, version=files.broker_version))
-        rows.append(row)
-        findings += found
-    if listing.format is OutputFormat.TABLE and output.fields is None and where is None:
-        with open_stream(output.output) as stream:
-            draw_stores(rows, stream)
-    else:
-        listing.write(iter(stores_table(rows).to_batches()))
+    pairs = [store_row(store, broker_settings(store, conf=conf, version=files.broker_version)) for store in stores]
+    _write([row for row, _ in pairs], listing)
+    findings = [finding for _, found in pairs for finding in found]
     voice.findings(findings)
     if failed:
         return exit_status.UNREADABLE
     if any(finding.kind.severity == "error" for finding in findings):
         return exit_status.INCOMPLETE
     return exit_status.DONE
+
+
+def _write(rows: list[dict[str, Any]], listing: Listing) -> None:
+    """Draw the stores for people, unless a format, columns or a condition is asked for."""
+    from rmqtx_cli.output.streams import open_stream
+    from rmqtx_cli.pages.stores_table import draw_stores, stores_table
+
+    if listing.format is OutputFormat.TABLE and listing.asked.fields is None and listing.where is None:
+        with open_stream(listing.asked.output) as stream:
+            draw_stores(rows, stream)
+    else:
+        listing.write(iter(stores_table(rows).to_batches()))
 
 
 def _found(paths: list[str], files: StoreOptions) -> tuple[list[Store], bool]:

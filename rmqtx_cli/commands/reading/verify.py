@@ -27,14 +27,17 @@ from rmqtx_cli.options.options import (
 )
 from rmqtx_cli.sources.transaction_tables import DatabaseOptions
 from rmqtx_cli.words import exit_status
-from rmqtx_cli.words.say import SEVERITIES
+from rmqtx_cli.words.say import SEVERITIES, Voice
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from readers.model.reading import Reading
     from readers.old_tables.transaction_table import TransactionTable
     from readers.store.store import Store
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.sources.engine_run import EngineRun
     from verdicts.verify.verify import Verify
 
 NAME = "verify"
@@ -124,40 +127,65 @@ def command(
     truncate, skip or delete, by the rules of its version (--broker-version, else what the store tells of it). Exits
     with 1 where any of it is an error or a warning, or with --fail-on where a row fulfils that; notes are no failure.
     """
-    from readers.model.tables import FINDINGS
-    from rmqtx_cli.monitoring.verify_state import within_budget
-    from rmqtx_cli.output.accounting import accounting
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.views import VIEWS, View
     from rmqtx_cli.sources.engine_run import engine_run
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
-    from verdicts.verify.verify import NOT_LOOKED_AT
 
     depth.check()
     _refuse_unfit(depth, files, database)
-    engine = database.engine_of(engine)
-    view = View(VIEWS["findings"].columns, "" if where is None else "no finding fulfils the condition")
-    listing = Listing(FINDINGS, view, output, where, fail_on, limit, voice, provenance.with_meta)
+    listing = _listing(output, where, fail_on, limit, voice, with_meta=provenance.with_meta)
     opened = open_stores(store, StoreOptions(files.commit_log))
     refuse_inside(output.output, opened.stores)
     state = _state_file(depth, opened.stores)
     say_consistency(opened.stores, voice)
-    counted = _FindingCounts()
-    with engine_run(context, "verifying", opened.stores, listing, engine, provenance) as run:
+    with engine_run(context, "verifying", opened.stores, listing, database.engine_of(engine), provenance) as run:
         job = _job(depth, files, database.read(opened.stores, run.engine))
-        if depth.max_duration is None or state is None:
-            reading = run.engine.run_job(job, opened.stores, progress=run.progress)
-        else:
-            reading = within_budget(job, opened.stores, run.engine, depth.max_duration, state, voice, run.progress)
-        listing.write(
-            counted.watching(reading), to_the_end=True,
-            answer=lambda: counted.lines(NOT_LOOKED_AT[depth.level], is_partial=depth.max_duration is not None),
-        )
-    listing.say_limit("finding")
-    if (amounts := accounting(reading)) is not None:
-        voice.note(amounts)
+        reading = _reading(job, opened.stores, run, depth, state, voice)
+        counted = _written(reading, listing, depth)
+    _say_amounts(reading, listing)
     is_failure = listing.has_failed if fail_on is not None else counted.is_failure
     return exit_status.FINDINGS if is_failure else exit_status.DONE
+
+
+def _listing(
+    output: OutputOptions, where: str | None, fail_on: str | None, limit: int | None, voice: Voice, *, with_meta: bool
+) -> Listing:
+    from readers.model.tables import FINDINGS
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.output.views import VIEWS, View
+
+    view = View(VIEWS["findings"].columns, "" if where is None else "no finding fulfils the condition")
+    return Listing(FINDINGS, view, output, where, fail_on, limit, voice, with_meta)
+
+
+def _reading(
+    job: Verify, stores: list[Store], run: EngineRun, depth: DepthOptions, state: Path | None, voice: Voice
+) -> Reading:
+    """The findings of all files, or of those that can be read within --max-duration."""
+    from rmqtx_cli.monitoring.verify_state import within_budget
+
+    if depth.max_duration is None or state is None:
+        return run.engine.run_job(job, stores, progress=run.progress)
+    return within_budget(job, stores, run.engine, depth.max_duration, state, voice, run.progress)
+
+
+def _written(reading: Reading, listing: Listing, depth: DepthOptions) -> _FindingCounts:
+    """Write the findings, with their numbers above; returns the counts."""
+    from verdicts.verify.verify import NOT_LOOKED_AT
+
+    counted = _FindingCounts()
+    listing.write(
+        counted.watching(reading), to_the_end=True,
+        answer=lambda: counted.lines(NOT_LOOKED_AT[depth.level], is_partial=depth.max_duration is not None),
+    )
+    return counted
+
+
+def _say_amounts(reading: Reading, listing: Listing) -> None:
+    from rmqtx_cli.output.accounting import accounting
+
+    listing.say_limit("finding")
+    if (amounts := accounting(reading)) is not None:
+        listing.voice.note(amounts)
 
 
 def _refuse_unfit(depth: DepthOptions, files: StoreOptions, database: DatabaseOptions) -> None:

@@ -16,7 +16,7 @@ from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, size, stored_text
 
 if TYPE_CHECKING:
-    from repairs.bundles.bundle import Bundle
+    from repairs.bundles.bundle import Bundle, Source
     from rmqtx_cli.output.views import View
 
 NAME = "bundle"
@@ -94,11 +94,10 @@ def command(
     that were chosen is in it. It is read back and compared before it gets its name. Lists what each transaction is
     called in it.
     """
-    from readers.store.broker_conf import read_broker_conf
-    from repairs.bundles.bundle import BUNDLED, Source, make_bundle, refuse_target
+    from repairs.bundles.bundle import BUNDLED, make_bundle, refuse_target
     from repairs.bundles.redaction import redaction_key
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside
+
     if not transaction and not finding:
         raise BadRequest("nothing to bundle", advice="give --transaction ID, or --finding CODE")
     if (output is None) == (to is None):
@@ -106,27 +105,37 @@ def command(
     if redact_key_file is not None and not redact:
         raise BadRequest("--redact-key-file belongs to --redact")
     listing = Listing(BUNDLED, view(), OutputOptions(output_format=output_format), voice=voice)
-    opened = open_stores([store], files)
-    if len(opened.stores) != 1:
-        raise BadRequest(f"{store} names {len(opened.stores)} stores", advice="bundle one at a time")
     target = output if output is not None else to
     assert target is not None
-    refuse_inside(target, opened.stores)
-    refuse_inside(redact_key_file, opened.stores)
+    source = _source(store, files, (target, redact_key_file))
     refuse_target(target, is_archive=output is not None)
     key = redaction_key(redact_key_file) if redact else None
-    source = Source(
-        opened.stores[0], None if files.broker_conf is None else read_broker_conf(files.broker_conf),
-        files.broker_version,
-    )
     made = make_bundle(
         source, transaction or (), finding or (), target, is_archive=output is not None, key=key, scan=not no_scan
     )
     listing.write(iter(made.transactions.to_batches()))
-    return _told(made, voice)
+    return _say_made(made, voice)
 
 
-def _told(made: Bundle, voice: Voice) -> int:
+def _source(path: str, files: StoreOptions, written: tuple[Path | None, ...]) -> Source:
+    """The store that is cut. `written`: files that must not lie inside it.
+
+    Raises: BadRequest.
+    """
+    from readers.store.broker_conf import read_broker_conf
+    from repairs.bundles.bundle import Source
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside
+
+    stores = open_stores([path], files).stores
+    if len(stores) != 1:
+        raise BadRequest(f"{path} names {len(stores)} stores", advice="bundle one at a time")
+    for file in written:
+        refuse_inside(file, stores)
+    conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
+    return Source(stores[0], conf, files.broker_version)
+
+
+def _say_made(made: Bundle, voice: Voice) -> int:
     """What was written, and what reads otherwise in it."""
     findings = f", {count(made.findings_count, 'finding')}" if made.findings_count else ""
     voice.note(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,9 @@ from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
+    from readers.store.store import Store
+    from repairs.changes.change_sets import ChangeSet
+    from repairs.changes.destinations import Destination
     from repairs.cursors.cursors import Move
     from rmqtx_cli.output.views import View
 
@@ -74,12 +78,8 @@ def command(
     abandon what is undecided, or have decided ones asked for again: a half cursor that goes back wants an op cursor
     that goes back behind the decisions too. `rmqtx simulate` says what the next rounds would do.
     """
-    from readers.cursors.cursors import check_cursors
     from readers.store.broker_conf import read_broker_conf
-    from repairs.changes.destinations import carried_out
     from repairs.cursors.cursors import CURSOR_EFFECTS, change_set, effects, moves
-    from repairs.cursors.receipts import receipt_of_moves
-    from repairs.receipts.journal import Journal
     from rmqtx_cli.output.listing import Listing
 
     _check(override, reason)
@@ -100,16 +100,30 @@ def command(
         if not yes and not agreed(f"{offline.warning}: set the cursors"):
             say.line("rmqtx: nothing was done")
             return exit_status.INTERRUPTED
-        about = [_way(move) for move in wanted]
-        with receipt_of_moves(Journal(), store, wanted, destination, reason=reason, overrides=override or ()) as made:
-            about = [f"{line} (receipt {made.receipt_id})" for line in about]
-            about += [f"reason: {reason}"] if reason else []
-            root, directories = carried_out(changes, store, destination, about)
-            made.store = root
-            _prove(wanted, check_cursors(opened(root, directories)))
+        receipt_id, journal = _carried_out(wanted, changes, store, destination, opened, reason, override or ())
         offline.say_where(voice)
-        voice.note(f"receipt {made.receipt_id} is in {Journal().path}")
+        voice.note(f"receipt {receipt_id} is in {journal}")
     return exit_status.DONE
+
+
+def _carried_out(
+    wanted: Sequence[Move], changes: ChangeSet, store: Store, destination: Destination, opened: Callable[..., Store],
+    reason: str | None, overrides: Sequence[str],
+) -> tuple[str, Path]:
+    """Set the cursors, read them back, and write the receipt; returns its id and its journal."""
+    from readers.cursors.cursors import check_cursors
+    from repairs.changes.destinations import carried_out
+    from repairs.cursors.receipts import receipt_of_moves
+    from repairs.receipts.journal import Journal
+
+    journal = Journal()
+    with receipt_of_moves(journal, store, wanted, destination, reason=reason, overrides=overrides) as made:
+        about = [f"{_way(move)} (receipt {made.receipt_id})" for move in wanted]
+        about += [f"reason: {reason}"] if reason else []
+        root, directories = carried_out(changes, store, destination, about)
+        made.store = root
+        _prove(wanted, check_cursors(opened(root, directories)))
+    return made.receipt_id, journal.path
 
 
 app.command("set", short_help=SHORT, epilog=epilog(EXAMPLES))(with_row_options(command))

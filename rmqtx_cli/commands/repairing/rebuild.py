@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,9 +12,11 @@ from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import NewStoreOption, StoreOptions, VoiceOptions
 from rmqtx_cli.words import exit_status
+from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
+    from readers.store.store import Store
     from repairs.rebuild.rebuild import Rebuilt
 
 NAME = "rebuild"
@@ -69,9 +72,8 @@ def command(
     of such a store everything is made anew, and the copy looks as if its broker had stopped cleanly.
     """
     from readers.store.broker_conf import read_broker_conf
-    from repairs.rebuild.rebuild import OLD_PARTS, PARTS, has_old_parts, index_has_tags, is_made_clean, rebuild
+    from repairs.rebuild.rebuild import index_has_tags, rebuild
     from repairs.records.store_sizes import store_sizes
-    from rmqtx_cli.output.accounting import amounts_of
     from rmqtx_cli.sources.opening import consistency, open_stores
     from rmqtx_cli.words.progress import shown
 
@@ -82,9 +84,23 @@ def command(
     voice.note(f"{source.root}: {consistency(source)}; broker {settings.version}")
     with_tags = index_has_tags(source, settings)
     with shown("rebuilding", voice) as progress:
-        every = (*PARTS, *(OLD_PARTS if has_old_parts(source) else ()))
-        parts = every if part is Part.ALL or is_made_clean({part.value}, source) else (part.value,)
+        parts = _parts(part, source)
         made = rebuild(parts, source, to, store_sizes(source, conf), with_tags=with_tags, conf=conf, progress=progress)
+    return _say_made(made, parts, store, to, voice)
+
+
+def _parts(part: Part, source: Store) -> tuple[str, ...]:
+    """What is rebuilt: the part that was named, or all that the store has."""
+    from repairs.rebuild.rebuild import OLD_PARTS, PARTS, has_old_parts, is_made_clean
+
+    every = (*PARTS, *(OLD_PARTS if has_old_parts(source) else ()))
+    return every if part is Part.ALL or is_made_clean({part.value}, source) else (part.value,)
+
+
+def _say_made(made: Rebuilt, parts: tuple[str, ...], store: str, to: Path, voice: Voice) -> int:
+    """Print what was rebuilt; returns the exit status."""
+    from rmqtx_cli.output.accounting import amounts_of
+
     voice.findings(made.findings)
     for line in _lines(parts, made):
         voice.note(f"{to}: {line}")

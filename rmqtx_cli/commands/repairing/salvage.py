@@ -13,6 +13,7 @@ from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import BrokerConfOption, NewStoreOption, VoiceOptions
 from rmqtx_cli.words import exit_status
+from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.sizes import parse_size_bytes
 from rmqtx_cli.words.text import count, size
 
@@ -67,10 +68,7 @@ def command(
     brokers walk over them; queues, index and checkpoint are made anew. What is read is not changed.
     """
     from readers.store.broker_conf import read_broker_conf
-    from readers.store.broker_settings import broker_settings
-    from repairs.rebuild.rebuild import index_has_tags
     from repairs.salvage.salvage import salvage
-    from rmqtx_cli.output.accounting import amounts_of
     from rmqtx_cli.words.progress import shown
 
     if segment_bytes is not None and segment_bytes > _SEGMENT_BYTES_MAX:
@@ -82,12 +80,26 @@ def command(
     if config is None:
         voice.note("no config/: the new store knows no topics and no cursors (--config gives them)")
     sizes, is_guess = _sizes(files, store, conf, segment_bytes)
-    with_tags = store is not None and index_has_tags(store, broker_settings(store, conf=conf))
     with shown("salvaging", voice) as progress:
         result = salvage(
-            files, to, sizes, config=config, with_tags=with_tags, old_store=store,
+            files, to, sizes, config=config, with_tags=_has_tags(store, conf), old_store=store,
             infers_segments=is_guess, progress=progress,
         )
+    return _say_result(result, to, voice, is_guess=is_guess)
+
+
+def _has_tags(store: Store | None, conf: Mapping[str, str] | None) -> bool:
+    """Whether the index of the store that was given has entries for tags."""
+    from readers.store.broker_settings import broker_settings
+    from repairs.rebuild.rebuild import index_has_tags
+
+    return store is not None and index_has_tags(store, broker_settings(store, conf=conf))
+
+
+def _say_result(result: Salvaged, to: Path, voice: Voice, *, is_guess: bool) -> int:
+    """Print what was found and written; returns the exit status. `is_guess`: the log files' length is inferred."""
+    from rmqtx_cli.output.accounting import amounts_of
+
     if is_guess:
         voice.note(f"{to}: log files of {size(result.segment_bytes)}; --segment-size if the broker's are not that long")
     voice.findings(result.findings)
