@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from readers.model.reading import Reading
     from repairs.acts.situation import Situation
-    from repairs.plans.draft_plan import Draft
+    from repairs.plans.draft_plan import PlanDraft
     from repairs.receipts.plan_file import Plan
     from rmqtx_cli.acting.plan_inputs import PlanInputs
 
@@ -124,7 +124,7 @@ def command(
     Without IDs the conditions choose: of what hangs for commit, rollback and discard, of what is decided and still
     asked for with close, of what the broker gave up with resume.
     """
-    from repairs.acts.request import Wish
+    from repairs.acts.request import ActRequest
     from repairs.plans.draft_plan import drafted
     from repairs.receipts.plan_file import PLAN_STEPS
     from repairs.receipts.receipts import whoever
@@ -143,7 +143,7 @@ def command(
     with plan_inputs(store or [], files, live, f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE") as source:
         source.refuse_inside(output)
         reading, situations = wanted.found(source, voice)
-        draft = drafted(situations, Wish(action, asked.group), reason, whoever())
+        draft = drafted(situations, ActRequest(action, asked.group), reason, whoever())
         _tell_refused(draft, voice)
         if not draft.steps:
             say.error(f"no plan is written: {_why_empty(situations, draft)}")
@@ -177,7 +177,7 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
     return output, reason
 
 
-def _plan(context: typer.Context, draft: Draft, source: PlanInputs) -> Plan:
+def _plan(context: typer.Context, draft: PlanDraft, source: PlanInputs) -> Plan:
     """The plan of a draft, with what is known of the stores that it names."""
     from repairs.plans.draft_plan import plan_of
 
@@ -303,7 +303,7 @@ def _write(text: str, output: Path) -> None:
         stream.write(text.encode())
 
 
-def _tell_refused(draft: Draft, voice: Voice) -> None:
+def _tell_refused(draft: PlanDraft, voice: Voice) -> None:
     told = draft.refused if voice.verbose else draft.refused[:_TOLD_MAX]
     for transaction_id, refusal in told:
         say.line(f"rmqtx: {transaction_id}: not planned, refused by {refusal}")
@@ -313,7 +313,7 @@ def _tell_refused(draft: Draft, voice: Voice) -> None:
         say.line(f"rmqtx: not planned: {count(len(draft.refused), 'transaction')} ({counted})")
 
 
-def _why_empty(rows: Sequence[Situation], draft: Draft) -> str:
+def _why_empty(rows: Sequence[Situation], draft: PlanDraft) -> str:
     if draft.refused:
         return f"a guard refuses {'it' if len(rows) == 1 else f'all {len(rows)}'}"
     return "no transaction fulfils the conditions - rmqtx pending lists what hangs"
