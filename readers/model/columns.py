@@ -1,4 +1,4 @@
-"""Arrow columns out of positions in a buffer: views without copying, text that cannot fail, host addresses, hex ids."""
+"""Arrow columns from positions in a buffer: views without copies, text of any bytes, host addresses, hex ids."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Int32s = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 
-#: Bytes behind the last record of a buffer that may be looked at: short values are read whole, and the flag of the
-#: shortest record may claim IPv6 hosts that put its header's end 21 bytes behind it.
+#: Bytes behind the last record of a buffer that may be read: short values are read as whole words, and the shortest
+#: record may have the IPv6 flag, with which its header would end 21 bytes behind the record.
 SLACK_BYTES = 32
 _VIEW = np.dtype([("length", "<i4"), ("head", "<u4"), ("buffer", "<i4"), ("offset", "<i4")])
 _INLINE_BYTES_MAX = 12
@@ -62,19 +62,19 @@ def views(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s, valid
 
 
 def rows_where(table: pa.Table, chosen: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """The rows that are chosen: the table itself where all are, for copies of everything are what takes memory."""
+    """Return the chosen rows; the table itself if all are chosen, since a copy of everything takes memory."""
     return table if pc.all(chosen, min_count=0, skip_nulls=False).as_py() else table.filter(chosen)
 
 
 def rows_in_order(table: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """The rows by ascending values of some columns; the table itself where they are in order."""
+    """Return the rows sorted by some columns, ascending; the table itself if they are in order already."""
     order = pc.sort_indices(table.select(keys), sort_keys=[(key, "ascending") for key in keys])
     places = np.asarray(order)
     return table if (places[1:] > places[:-1]).all() else table.take(order)
 
 
 def strings(column: pa.Array) -> pa.Array:
-    """The bytes as text. Bytes that are no UTF-8 are shown as backslash escapes, never dropped."""
+    """Return the bytes as text. Bytes that are not UTF-8 are shown as backslash escapes, never dropped."""
     plain = column.cast(pa.binary()) if column.type == pa.binary_view() else column
     try:
         return plain.cast(pa.string())
@@ -84,7 +84,7 @@ def strings(column: pa.Array) -> pa.Array:
 
 
 def integers(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Decimal text as integers; null where the text is no number that fits."""
+    """Return decimal text as integers; null if the text is not a number or does not fit."""
     digits = 9 if kind == pa.int32() else 18
     good = pc.match_substring_regex(column, rf"^-?[0-9]{{1,{digits}}}$")
     return pc.if_else(good, column, pa.scalar(None, column.type)).cast(kind)
@@ -113,7 +113,7 @@ def _host_text(raw: bytes) -> str:
 
 
 def scatter(count: int, parts: Sequence[tuple[Bools, Callable[[Int64s], pa.Array]]]) -> pa.Array:
-    """One text column from parts that each cover some rows: (mask, rows → values)."""
+    """Return one text column made of parts that each cover some rows: (mask, rows → values)."""
     full = [(mask, make) for mask, make in parts if mask.any()]
     if len(full) == 1 and full[0][0].all():
         return full[0][1](np.arange(count))
@@ -125,7 +125,7 @@ def scatter(count: int, parts: Sequence[tuple[Bools, Callable[[Int64s], pa.Array
 
 
 def hosts(data: Bytes, positions: Int64s, is_v6: Bools) -> pa.Array:
-    """Host fields (address and port) as text; few hosts write a log, so each is formatted once."""
+    """Return host fields (address and port) as text; a log has few different hosts, so each is formatted once."""
 
     def part(width: int) -> Callable[[Int64s], pa.Array]:
         def make(rows: Int64s) -> pa.Array:

@@ -1,11 +1,10 @@
-"""The one reader of our own JSON files: each form is declared as an Arrow type, and what does not fit it is refused.
+"""The reader of rmqtx's own JSON files: each form is declared as an Arrow type, and other values are refused.
 
-Such a file may come from elsewhere, torn, edited or forged. Whatever stands in it, a program that reads it here gets
-values of the declared types, or one sentence that names the field. Nothing of a form is checked by hand elsewhere but
-what a type cannot say.
+A file may be truncated, edited or forged. Whatever it contains, the caller gets values of the declared types, or an
+error that names the field. Other code checks only what a type cannot express.
 
-A declaration is built of structs, lists, maps with text keys, `string` (text that is UTF-8), `binary` (a file name:
-text that may hold bytes that are none), `int32`, `int64`, `float64` (finite), `bool`, and `ANYTHING`.
+A declaration is built of structs, lists, maps with text keys, `string` (UTF-8 text), `binary` (a file name: text that
+may hold bytes that are not UTF-8), `int32`, `int64`, `float64` (finite), `bool`, and `ANYTHING`.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ import pyarrow as pa
 
 from readers.model.errors import BadText
 
-#: A value that is only carried along, of whatever kind JSON knows (a type that no declared value has).
+#: A value that is passed on without use, of any JSON type (an Arrow type that no declared value has).
 ANYTHING = pa.large_binary()
-#: How deep values may lie within each other; the reader of JSON itself gives up at some thousand.
+#: How deep values may be nested; Python's JSON parser stops at about a thousand levels.
 _DEPTH_MAX = 64
 _SHOWN_CHARACTERS = 60
 #: Annotations of dataclasses, which are text here.
@@ -37,7 +36,7 @@ def needed(name: str, kind: pa.DataType) -> pa.Field:
 
 
 def struct_of(kind: type) -> pa.StructType:
-    """The struct that a dataclass is in JSON, every field of it there; what is no plain value is only carried along."""
+    """Return the struct of a dataclass in JSON, with every field; a value of no plain type is ANYTHING."""
     return pa.struct([_declared(one.name, str(one.type)) for one in fields(kind)])
 
 
@@ -53,10 +52,10 @@ def list_of(kind: pa.DataType) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True)
 class JsonForm:
-    """One form of JSON.
+    """One form of JSON file.
 
-    Shape: `name` is what a file of it is called, after "is no". `is_open`: fields that are not declared are left in
-           peace, and those that may be null may be missing, as other versions write more or less.
+    Shape: `name` is what a file of this form is called, after "is not a valid". `is_open`: fields that are not
+           declared are ignored, and nullable fields may be missing, as other versions write more or fewer.
     """
 
     name: str
@@ -64,14 +63,14 @@ class JsonForm:
     is_open: bool = False
 
     def read(self, data: bytes | str, file: str) -> Any:
-        """The value in some text; `file` is what errors name.
+        """Return the value of a JSON text; `file` is the name for errors.
 
         Raises: BadText with the field, what was expected and what was found.
         """
         return self.check(parsed(data, file, self.name), file)
 
     def check(self, value: Any, file: str, place: str = "") -> Any:
-        """The same value, if it is of this form; `place` is where it stands in the file.
+        """Return the value if it has this form; `place` is its place in the file.
 
         Raises: BadText.
         """
@@ -79,9 +78,9 @@ class JsonForm:
         return value
 
     def bad(self, file: str, place: str, expected: str, actual: str) -> BadText:
-        """The error that a field of a file is not what it must be."""
+        """Return the error for a field with another value than expected."""
         return BadText(
-            f"{file} is no {self.name}", file=file, field=_short(place), expected=expected, actual=actual
+            f"{file} is not a valid {self.name}", file=file, field=_short(place), expected=expected, actual=actual
         )
 
     def _check(self, value: Any, kind: pa.DataType, file: str, place: str, depth: int) -> None:
@@ -125,7 +124,7 @@ class JsonForm:
         self._check(value, one.type, file, place, depth + 1)
 
     def _check_carried(self, value: Any, file: str, place: str, depth: int) -> None:
-        """Look through what is only carried along: it is written and shown again."""
+        """Check a value that is passed on: it will be written and shown again."""
         if isinstance(value, dict | list):
             parts = value.items() if isinstance(value, dict) else enumerate(value)
             for name, one in parts:
@@ -138,7 +137,7 @@ class JsonForm:
 
 
 def parsed(data: bytes | str, file: str, name: str) -> Any:
-    """What some JSON says; NaN and Infinity are none.
+    """Return the value of a JSON text; NaN and Infinity are refused.
 
     Raises: BadText.
     """
@@ -146,11 +145,11 @@ def parsed(data: bytes | str, file: str, name: str) -> Any:
         return json.loads(data, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         why = " ".join(str(error).split())[:160]
-        raise BadText(f"{file} is no {name}: it is no JSON: {why}", file=file) from error
+        raise BadText(f"{file} is not a valid {name}: not JSON: {why}", file=file) from error
 
 
 def shown(value: Any) -> str:
-    """A value for an error, shortened."""
+    """Return a value as text for an error, shortened."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
@@ -158,7 +157,7 @@ def shown(value: Any) -> str:
     if isinstance(value, str):
         value = value[: _SHOWN_CHARACTERS + 1]
     elif isinstance(value, int) and value.bit_length() > 4 * _SHOWN_CHARACTERS:
-        return "a number of very many digits"
+        return "a number of too many digits"
     return _short(json.dumps(value, ensure_ascii=True))
 
 
@@ -168,7 +167,7 @@ def _short(text: str) -> str:
 
 
 def _no_constant(word: str) -> None:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a number of JSON")
 
 
 def _is_of(value: Any, kind: pa.DataType) -> bool:
@@ -195,11 +194,11 @@ def _is_text(text: str, *, is_name: bool) -> bool:
 
 def _expected(value: Any, kind: pa.DataType) -> str:
     if isinstance(value, str) and (pa.types.is_string(kind) or pa.types.is_binary(kind)):
-        return "text of whole characters" if pa.types.is_string(kind) else "the name of a file"
+        return "valid UTF-8 text" if pa.types.is_string(kind) else "the name of a file"
     return _NAMES[str(kind)]
 
 
 _NAMES = {
-    "string": "a text", "binary": "the name of a file", "int32": "a whole number", "int64": "a whole number",
+    "string": "text", "binary": "the name of a file", "int32": "a whole number", "int64": "a whole number",
     "double": "a number", "bool": "true or false",
 }

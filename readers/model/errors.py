@@ -1,7 +1,7 @@
-"""What can stop a reading: one tree, and every error says where, what was expected and what was found.
+"""The errors that stop a command: one tree; an error has the place, what was expected and what was found.
 
-Damage is not an error but a row of the table `findings`; an error is what leaves nothing to answer with.
-Every class survives pickling, because errors travel from worker processes to the command that reports them.
+Damage is a row of the table `findings`, not an error; an error leaves nothing to report.
+Every class can be pickled, because worker processes pass errors to the command that reports them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class RmqtxError(Exception):
-    """One readable line, with the place it happened at.
+    """A message of one line, with the place of the error.
 
     Shape: `message` for people; `file`, `position_bytes`, `field`, `expected`, `actual` for programs; `advice`
     says what to do next.
@@ -59,11 +59,11 @@ def _rebuild(kind: type[RmqtxError], message: str, state: dict[str, Any]) -> Rmq
 
 
 class SourceError(RmqtxError):
-    """The bytes cannot be had at all."""
+    """The bytes are not available at all."""
 
 
 class NotAStore(SourceError):
-    """The path is not a store that this version can read."""
+    """The path is not a store that this version of rmqtx can read."""
 
 
 class UnreadableFile(SourceError):
@@ -71,7 +71,7 @@ class UnreadableFile(SourceError):
 
 
 class MissingLibrary(SourceError):
-    """A library that is an extra of this one is not installed."""
+    """An optional library is not installed."""
 
 
 class FileChanged(SourceError):
@@ -91,28 +91,28 @@ class BadText(FormatError):
 
 
 class BadRequest(RmqtxError):
-    """The question itself is wrong: a filter that cannot be parsed, a column that does not exist."""
+    """The request is wrong: a filter that cannot be parsed, a column that does not exist."""
 
 
 class NoSuchTransaction(RmqtxError):
-    """No witness of the given id, message id or key was found."""
+    """No record with the given id, message id or key was found."""
 
 
 class EvidenceMissing(RmqtxError):
-    """No witness of an id, message id or key was found, but not all that may hold one is there and sound."""
+    """No record with an id, message id or key was found, and files that may hold one are missing or damaged."""
 
 
 class EvidenceUnreadable(EvidenceMissing):
-    """The same, because files cannot be read by whoever asks."""
+    """No record was found, and files that may hold one cannot be read by this user."""
 
 
 class StoreInUse(RmqtxError):
-    """A broker, or another rmqtx, uses the store: nothing may be changed in it."""
+    """A broker or another rmqtx uses the store, so nothing may be changed in it."""
 
 
 class UnsafeStore(RmqtxError):
-    """A store in which nothing may be changed, because what its broker would make of it cannot be foreseen."""
+    """Nothing may be changed in the store, because the effect on its broker cannot be predicted."""
 
 
 class StoreChanged(RmqtxError):
-    """A store is not as what was planned for it supposes."""
+    """The store is no longer as it was when the change was planned."""

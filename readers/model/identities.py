@@ -1,4 +1,4 @@
-"""What tells transactions apart: their identity, its hash, and the partition that it falls into."""
+"""The identity of a transaction, its hash, and the partition that belongs to it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ UInt64s = npt.NDArray[np.uint64]
 _MIXER = np.uint64(0x9E3779B97F4A7C15)
 
 
-#: Longer than any id of a client; of a longer text the last so many bytes count.
+#: Longer than any id that a client makes; of a longer text only the last bytes, this many, are hashed.
 _HASHED_BYTES = 64
 
 
 def identity_hashes(identities: pa.Array) -> UInt64s:
-    """A number for each identity: the same text, the same number, on any machine."""
+    """Return a 64-bit hash of each identity; the same text has the same hash on any machine."""
     plain = identities.cast(pa.binary())
     if not len(plain):
         return np.zeros(0, np.uint64)
     offsets = np.frombuffer(plain.buffers()[1], np.int32, len(plain) + 1 + plain.offset)[plain.offset :]
-    # All of an id counts, for a damaged byte anywhere makes it another; spare bytes in front make short ones readable.
+    # Every byte of an id counts, since a damaged byte makes it another id; padding in front allows reading short ids.
     text = np.concatenate([np.zeros(_HASHED_BYTES, np.uint8), np.frombuffer(plain.buffers()[2] or b"", np.uint8)])
     words = np.ndarray((len(text) - 7,), "<u8", text, 0, (1,))
     ends = offsets[1:].astype(np.int64) + _HASHED_BYTES
@@ -47,5 +47,5 @@ def partition_of(hashes: UInt64s, partitions_count: int) -> Int64s:
 
 
 def identities(rows: pa.RecordBatch) -> pa.Array:
-    """What decides the partition of a half copy, discard copy or final."""
+    """Return the identity that decides the partition of a half copy, discard copy or COMMIT record."""
     return pc.coalesce(rows["transaction_id"], rows["fingerprint"])

@@ -1,4 +1,4 @@
-"""Hashes as Java makes them: tags are known by them in consume queues, keys in index files."""
+"""Hashes as Java computes them: of tags in consume queues, of keys in index files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def key_hashes(keys: Sequence[bytes]) -> Int32s:
         encoded = [_utf16(key) for key in keys]
         units = np.frombuffer(b"".join(encoded), ">u2").astype(np.uint32)
         lengths = np.fromiter((len(key) // 2 for key in encoded), np.int64, len(keys))
-    order = np.argsort(-lengths, kind="stable")  # the longest first: at each step the keys that go on are in front
+    order = np.argsort(-lengths, kind="stable")  # the longest first: unfinished keys stay in front
     starts = (np.cumsum(lengths) - lengths)[order]
     lengths = lengths[order]
     values = np.zeros(len(keys), np.uint32)
@@ -43,7 +43,7 @@ def key_hashes(keys: Sequence[bytes]) -> Int32s:
         values[:active] = values[:active] * np.uint32(31) + units[starts[:active] + place]
     hashes = np.empty(len(keys), np.int32)
     hashes[order] = values.view(np.int32)
-    smallest = hashes == np.iinfo(np.int32).min  # has no absolute value; the broker takes 0
+    smallest = hashes == np.iinfo(np.int32).min  # has no absolute value; the broker uses 0
     return np.where(smallest, np.int32(0), np.abs(hashes))
 
 

@@ -1,6 +1,6 @@
 """Structures on disk, declared once as data.
 
-From one declaration come the numpy type that decodes it, the packer that the test forge uses, the sentences of
+A declaration yields the numpy type that decodes the structure, the packer that tests use, the sentences of
 `rmqtx explain` and the tables of the man page `rmqtx-store(5)`. All RocketMQ integers are signed and big-endian.
 """
 
@@ -42,7 +42,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class VariablePart:
-    """A part whose width other fields give; documented here, decoded by code beside the layout."""
+    """A part whose width is in other fields; documented here, decoded by code beside the layout."""
 
     name: str
     size: str
@@ -54,7 +54,7 @@ class VariablePart:
 class Layout:
     """A fixed structure, optionally followed by variable parts.
 
-    Raises: AssertionError when the module loads, if the stated size is not the sum of the fields.
+    Raises: AssertionError when the module loads, if the declared size is not the sum of the fields.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Points in time as columns: epoch milliseconds, which every table has, or timestamps, which SQL has functions for.
+"""Time columns: epoch milliseconds, as in every table, or timestamps, for SQL functions.
 
-A column holds points in time where its name ends in `time_ms` or `_at_ms`; other milliseconds are durations.
+A column holds points in time if its name ends in `time_ms` or `_at_ms`; other milliseconds are durations.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ENDINGS = ("time_ms", "_at_ms")
-#: Times that a calendar of four-digit years reaches. Units: milliseconds.
+#: Times with a year of four digits. Units: milliseconds.
 TIME_FIRST_MS, TIME_END_MS = -62_135_596_800_000, 253_402_300_800_000
 
 
@@ -21,19 +21,19 @@ def is_time(name: str) -> bool:
 
 
 def timestamp_name(name: str) -> str:
-    """What a column is called as timestamps: without its unit."""
+    """Return the name of a time column as timestamps: without its unit."""
     return name.removesuffix("_ms")
 
 
 def timestamp_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with each point in time as TIMESTAMP(milliseconds, UTC) under its name without `_ms`; in lists too."""
+    """Return the schema with time columns as TIMESTAMP(milliseconds, UTC), named without `_ms`; in lists too."""
     import pyarrow as pa
 
     return pa.schema([_field(field) for field in schema], schema.metadata)
 
 
 def with_timestamps(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows with the columns of `timestamp_schema`. A time that no calendar reaches is null."""
+    """Return the rows with the columns of `timestamp_schema`. A time outside the calendar is null."""
     import pyarrow as pa
 
     schema = timestamp_schema(batch.schema)
@@ -60,7 +60,7 @@ def _type(kind: pa.DataType) -> pa.DataType:
 
 
 def _array(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The values as a type that `_type` or `_field` made of theirs."""
+    """Return the values converted to a type that `_type` or `_field` returned."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""Keeps pyarrow from loading pandas, which it looks for at its first conversion: a quarter of a second for nothing."""
+"""Keep pyarrow from loading pandas at its first conversion, which costs 0.25 s and is not needed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from importlib.machinery import ModuleSpec
 
 
 class _Absent(MetaPathFinder):
-    """Says that pandas is not installed."""
+    """An import hook that reports pandas as not installed."""
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
-        """None, so that others look; for pandas an error, so that none does.
+        """Return None, so that the next import hook is asked; for pandas raise, so that no other hook is.
 
         Raises: ModuleNotFoundError.
         """
         if name == "pandas":
-            raise ModuleNotFoundError("pandas is not wanted here", name=name)
+            raise ModuleNotFoundError("rmqtx does not load pandas", name=name)
         return None
 
 
@@ -24,12 +24,12 @@ _ABSENT = _Absent()
 
 
 def leave_pandas_out() -> None:
-    """From now on this process has no pandas; for one that runs only rmqtx, which needs none."""
+    """Make pandas impossible to import in this process, which must run only rmqtx."""
     if _ABSENT not in sys.meta_path:
         sys.meta_path.insert(0, _ABSENT)
 
 
 def let_pandas_in() -> None:
-    """Give it back: Spark Connect wants it."""
+    """Make pandas possible to import again: Spark Connect needs it."""
     if _ABSENT in sys.meta_path:
         sys.meta_path.remove(_ABSENT)

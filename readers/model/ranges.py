@@ -1,4 +1,4 @@
-"""Ranges of offsets and numbers: which places lie in them, and several lists of them as one."""
+"""Ranges of offsets and numbers: which places lie in them, and how several lists of ranges are merged."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from readers.model.columns import Bools, Int64s
 
 @dataclass(frozen=True, slots=True)
 class LogRanges:
-    """What of a log can hold records.
+    """The parts of a log that can hold records.
 
-    Shape: `damaged`: rows [begin, end) that are damaged, were not read or that no file holds; `segments`: rows that
-           files hold; both ascending. `end_offset`: past the last record.
+    Shape: `damaged`: rows [begin, end) that are damaged, were not read or are in no file; `segments`: rows
+           [begin, end) that files hold; both ascending. `end_offset`: past the last record.
     Units: bytes of the commit log.
     """
 
@@ -33,7 +33,7 @@ class LogRanges:
 
 
 def inside(ranges: Int64s, offsets: Int64s) -> Bools:
-    """Which places lie in some ranges [from, to), which are ascending and do not overlap."""
+    """Return which places lie in the ranges [from, to), which are ascending and do not overlap."""
     if not len(ranges):
         return np.zeros(len(offsets), np.bool_)
     at = np.searchsorted(ranges[:, 0], offsets, "right") - 1
@@ -42,7 +42,7 @@ def inside(ranges: Int64s, offsets: Int64s) -> Bools:
 
 
 def merged(runs: list[Int64s]) -> Int64s:
-    """Ranges [from, to) of several lists as one, without overlaps.
+    """Return the ranges [from, to) of several lists as one list without overlaps.
 
     Order: ascending.
     """
@@ -56,14 +56,14 @@ def merged(runs: list[Int64s]) -> Int64s:
 
 
 def between(ranges: Int64s, begin: int, end: int) -> Int64s:
-    """What of [begin, end) lies outside some ranges, which are ascending and do not overlap."""
+    """Return the parts of [begin, end) outside the ranges, which are ascending and do not overlap."""
     edges = np.clip(np.concatenate([[begin], ranges.ravel(), [end]]), begin, max(begin, end)).reshape(-1, 2)
     kept: Int64s = edges[edges[:, 0] < edges[:, 1]]
     return kept
 
 
 def runs_of(numbers: Int64s) -> Int64s:
-    """Numbers as runs [from, to) without gaps, one row each, ascending."""
+    """Return numbers as runs [from, to) without gaps, one row each, ascending."""
     unique = numbers if (np.diff(numbers) > 0).all() else np.unique(numbers)
     if not len(unique):
         return np.empty((0, 2), np.int64)

@@ -92,6 +92,12 @@ class Reading:
             pass
         return self.findings
 
+    def add_account_of(self, other: Reading) -> None:
+        """Add findings, coverage and notes of another reading, which has ended."""
+        self.findings.extend(other.findings)
+        self.coverage.extend(other.coverage)
+        self.notes.extend(other.notes)
+
     def coverage_table(self) -> pa.Table:
         """The rows of COVERAGE."""
         rows = [

@@ -1,4 +1,4 @@
-"""Sizes and points in time as people write them: 64KiB, 2026-01-02T03:04:05Z or epoch milliseconds."""
+"""Parse sizes and times as people write them: 64KiB, 2026-01-02T03:04:05Z or epoch milliseconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 
 
 def parse_size_bytes(text: str) -> int:
-    """The bytes that a size names. A number without a unit is bytes; KB and its like are refused: 1000 or 1024?
+    """Return a size in bytes. A number without a unit is bytes; KB, MB and GB are refused as ambiguous.
 
     Raises: BadRequest.
     """
@@ -28,16 +28,16 @@ def parse_size_bytes(text: str) -> int:
         raise BadRequest(f"{text!r} is not a size", advice="write it like 64KiB, 128MiB or 1GiB")
     size_bytes = round(float(match[1]) * factor)
     if size_bytes > _BYTES_MAX:
-        raise BadRequest(f"{text!r} is more than a file can hold", advice="write it like 64KiB, 128MiB or 1GiB")
+        raise BadRequest(f"{text!r} is larger than any file can be", advice="write it like 64KiB, 128MiB or 1GiB")
     if not size_bytes:
-        raise BadRequest(f"{text!r} is no bytes at all", advice="write it like 64KiB, 128MiB or 1GiB")
+        raise BadRequest(f"{text!r} is less than one byte", advice="write it like 64KiB, 128MiB or 1GiB")
     return size_bytes
 
 
 def parse_time_ms(text: str) -> int:
-    """Epoch milliseconds of an ISO 8601 time with a zone, or of a plain number: epoch seconds or milliseconds, by size.
+    """Return epoch milliseconds of an ISO 8601 time with a zone, or of a number of epoch seconds or milliseconds.
 
-    Raises: BadRequest; also for a time without a zone, which would mean another moment on another machine.
+    Raises: BadRequest; also for a time without a zone, which would be another moment on another machine.
     """
     cleaned = text.strip().removeprefix("@")
     if cleaned.isascii() and cleaned.isdigit():
@@ -49,7 +49,7 @@ def parse_time_ms(text: str) -> int:
             f"{text!r} is not a time", advice="write it like 2026-01-02T03:04:05Z, or as epoch milliseconds"
         ) from error
     if moment.tzinfo is None:
-        written = moment.isoformat()  # of a date its first moment, which takes a zone
+        written = moment.isoformat()  # for a date its first moment, to which a zone can be added
         raise BadRequest(f"{text!r} has no time zone", advice=f"write {written}Z or {written}+08:00")
     return (moment - _EPOCH) // datetime.timedelta(milliseconds=1)
 
@@ -61,7 +61,7 @@ def _epoch_ms(number: int, text: str) -> int:
 
 
 def time_text(time_ms: int | None) -> str:
-    """The time as 2026-01-02T03:04:05.678Z; the bare number where no calendar reaches; nothing where it is unknown."""
+    """Return 2026-01-02T03:04:05.678Z; the number if it is outside the calendar; an empty text if it is unknown."""
     if time_ms is None:
         return ""
     try:

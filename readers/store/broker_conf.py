@@ -1,4 +1,4 @@
-"""A broker's configuration as its operator gives it: a broker.conf, or what `mqadmin getBrokerConfig` printed."""
+"""Read a broker's configuration from a broker.conf or from the output of `mqadmin getBrokerConfig`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_broker_conf(path: str | Path) -> dict[str, str]:
-    """The keys and values of a broker.conf, or of what `mqadmin getBrokerConfig` printed.
+    """Return the keys and values of a broker.conf, or of the output of `mqadmin getBrokerConfig`.
 
     Raises: UnreadableFile, BadText.
     Source: java.util.Properties.load.
@@ -23,7 +23,7 @@ def read_broker_conf(path: str | Path) -> dict[str, str]:
     file = as_text(Path(path))
     try:
         if not Path(path).is_file():
-            raise UnreadableFile(f"{file} is not a file", file=file, advice="give the broker's broker.conf")
+            raise UnreadableFile(f"{file} is not a file", file=file, advice="give the path of the broker's broker.conf")
         with open(path, "rb") as opened:
             data = opened.read(_CONF_BYTES_MAX + 1)
     except OSError as error:
@@ -40,7 +40,7 @@ def read_broker_conf(path: str | Path) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments, those that end in a backslash joined with the next."""
+    """Yield lines without comments; a line that ends in a backslash is joined with the next."""
     pending = ""
     for part in re.split(r"\r\n|\n|\r", text):
         line = part.lstrip(_SPACE)

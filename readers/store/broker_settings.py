@@ -1,8 +1,8 @@
-"""The settings of the broker and which version it is, as far as a store or its operator says; the rest by default.
+"""The settings and the version of a store's broker, from the store and from the operator; the rest are defaults.
 
-A broker's configuration is not in its store. The operator can give it (broker.conf, or what mqadmin getBrokerConfig
-printed); what is not given is the default of the version. The version is given, or bounded by what only some versions
-write. Every value says where it comes from, because verdicts depend on some of them.
+A broker's configuration is not in its store. The operator can give it (broker.conf, or the output of mqadmin
+getBrokerConfig); other settings have the default of the version. The version is given, or bounded by files that only
+some versions write. The origin of every value is kept, because verdicts depend on some of them.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from readers.store.store import Store
 from readers.store.version_signs import at_least, at_most, rewritten_since, set_back
 
 FROM_CONF = "broker.conf"
-FROM_BROKER = "the broker itself"
+FROM_BROKER = "from the broker"
 
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """A key of the configuration, and how many bits its number has."""
+    """A key of the configuration, and the number of bits of its value."""
 
     key: str
     bits: int = 32
 
     @property
     def defaults(self) -> tuple[tuple[Version, int], ...]:
-        """Its defaults, each from its release on, oldest first."""
+        """The defaults of the setting, each with its first release, oldest first."""
         return DEFAULTS[self.key]
 
 
-#: Field of BrokerSettings → where it stands in the configuration. Source: docs/formats/store.md#segments,
+#: Field of BrokerSettings → its key in the configuration. Source: docs/formats/store.md#segments,
 #: docs/formats/cursors.md#settings.
 _SETTINGS: dict[str, _Setting] = {
     "transaction_time_out_ms": _Setting("transactionTimeOut", 64),
@@ -61,12 +61,12 @@ _SETTINGS: dict[str, _Setting] = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """The configuration and version of a store's broker; None is not known.
+    """The configuration and version of a store's broker; None is unknown.
 
-    Shape: `origin` says of every other field where its value comes from; `defaults` names those that are the default
-           of each release that it may be, and were not given. `batches_ops`: ops wait in memory for up to
-           transaction_op_batch_interval_ms (5.1.0+). `writes_discard_copy`: giving up on a half leaves a copy in the
-           discard topic (4.5.2+).
+    Shape: `origin` has the origin of the value of every other field; `defaults` lists the fields that were not given
+           and have the same default in every possible release. `batches_ops`: the broker holds op messages in memory
+           for up to transaction_op_batch_interval_ms (5.1.0+). `writes_discard_copy`: the broker writes a copy to the
+           discard topic when it discards a half message (4.5.2+).
     Units: as the names say; versions are (5, 1, 4).
     """
 
@@ -91,12 +91,12 @@ class BrokerSettings:
         return self.origin.get("transaction_check_max") in (FROM_CONF, FROM_BROKER)
 
     def is_default(self, name: str) -> bool:
-        """Whether the value of a field is what releases have where nothing is given."""
+        """Whether the value of a field is a default and was not given."""
         return self.origin.get(name, FROM_CONF) not in (FROM_CONF, FROM_BROKER)
 
     @property
     def version(self) -> str:
-        """The version as people write it, or what is known of it."""
+        """The version as text, or its known bounds."""
         low, high = self.version_low, self.version_high
         if low is not None and low == high:
             return dotted(low)
@@ -105,20 +105,20 @@ class BrokerSettings:
         return " and ".join(parts) or "of an unknown version"
 
     def describe(self) -> str:
-        """One line: the version and why, then every setting that verdicts depend on with its origin.
+        """Return one line: the version and its origin, then every setting that verdicts depend on with its origin.
 
         The check's settings are left out where the broker is older than the check (4.3.0).
         """
         return "; ".join([self._broker(), *self._settings()])
 
     def describe_briefly(self) -> str:
-        """The same without the settings that are the default of the broker's release, whichever it is."""
+        """Return the line of `describe` without settings that have the default of every possible release."""
         return "; ".join([self._broker(), *self._settings(self.defaults)])
 
     def _broker(self) -> str:
         causes = dict.fromkeys(self.origin[name] for name in ("version_low", "version_high") if name in self.origin)
         known = f"broker {self.version}" + (f" ({', '.join(causes)})" if causes else "")
-        return known + (f", once {self.origin['once']}" if "once" in self.origin else "")
+        return known + (f", previously {self.origin['once']}" if "once" in self.origin else "")
 
     def _settings(self, left_out: tuple[str, ...] = ()) -> list[str]:
         has_check = self.version_high is None or HALF_TOPIC_DESIGN.holds(self.version_high)
@@ -137,21 +137,21 @@ def broker_settings(
     batches_ops_seen: bool | None = None,
     discard_topic_seen: bool | None = None,
 ) -> BrokerSettings:
-    """The settings of a store's broker. Reads small files of the store only, never its log.
+    """Return the settings of a store's broker. Reads small files of the store only, never its log.
 
     `conf`: keys and values of its configuration. `version`: its version. `batches_ops_seen`: whether there are op
-    messages with lists of numbers; False says that there are ops and none has one. `discard_topic_seen`: whether a
-    record of the discard topic was met.
-    Raises: BadRequest if `version` is none.
+    messages with lists of numbers; False: there are op messages, and none has a list. `discard_topic_seen`: whether a
+    record in the discard topic was found.
+    Raises: BadRequest if `version` is not a version.
     """
     low, high, origin = _bounds(store, version, batches_ops_seen, discard_topic_seen)
     return _settings(conf or {}, low, high, origin)
 
 
 def settings_of_broker(conf: Mapping[str, str], version: str) -> BrokerSettings:
-    """The settings of a broker that was asked for its configuration and version itself.
+    """Return the settings of a live broker from the configuration and version that it reported.
 
-    Raises: BadRequest if `version` is none.
+    Raises: BadRequest if `version` is not a version.
     """
     exact = parse_version(version)
     settings = _settings(conf, exact, exact, {"version_low": FROM_BROKER, "version_high": FROM_BROKER})
@@ -170,9 +170,9 @@ def _settings(
         if setting.key not in conf and len(_possible_defaults(setting, low, high)) == 1
     )  # fmt: skip
     batches, batches_why = _since(OP_LISTS, low, high)
-    if batches is False:  # the key means nothing to such a broker
+    if batches is False:  # a broker of this version ignores the key
         values["transaction_op_batch_interval_ms"] = 0
-        origin["transaction_op_batch_interval_ms"] = f"brokers before {dotted(OP_LISTS.since)} write ops at once"
+        origin["transaction_op_batch_interval_ms"] = f"brokers before {dotted(OP_LISTS.since)} write ops immediately"
     copies, copies_why = _since(DISCARD_COPY, low, high)
     origin |= {"batches_ops": batches_why, "writes_discard_copy": copies_why}
     role = conf.get("brokerRole", "")
@@ -191,31 +191,32 @@ def _settings(
 
 
 def given_version(store: Store, text: str) -> tuple[Version, str]:
-    """The version that an operator names, and what is to be said of it.
+    """Return the version that an operator gives, and a text on its origin.
 
-    A release that is not known is treated as the one before it. One that is older or younger than what files seem to
-    be of is believed: a broker may be set back, and the next one may be younger than the last.
-    Raises: BadRequest if the text is not a version, or names one older than the broker that wrote the store last.
+    An unknown release is treated as the known release before it. A version that is older or newer than the files
+    indicate is accepted: a broker may have been downgraded, or may be upgraded next.
+    Raises: BadRequest if the text is not a version, or is older than the broker that wrote the store last.
     """
     exact = parse_version(text)
     known = release_before(exact)
     if known is None:
-        raise BadRequest(f"no broker {dotted(exact)} is known", advice="write it like 5.1.4")
+        raise BadRequest(f"broker version {dotted(exact)} is not known", advice="give a version like 5.1.4")
     written = list(rewritten_since(store))
     if written and known < max(written)[0]:
         since, name = max(written)
         raise BadRequest(
-            f"--broker-version {text.strip()} contradicts {store.root}: {name} is as brokers write it since "
-            f"{dotted(since)}, whenever they run", advice="leave it out, or name the version that wrote it last",
+            f"--broker-version {text.strip()} contradicts {store.root}: {name} was written by a broker "
+            f"{dotted(since)} or later",
+            advice="omit --broker-version, or give the version that wrote the store last",
         )
-    origins = ["given"] if known == exact else [f"given as {dotted(exact)}, which is not known here"]
+    origins = ["given"] if known == exact else [f"given as {dotted(exact)}, which rmqtx does not know"]
     low, high, origin = _bounds(store, None, None, None)
     if "once" in origin:
-        origins.append(f"once it was {origin['once']}")
+        origins.append(f"previously {origin['once']}")
     elif low is not None and known < low:
-        origins.append(f"once it was {dotted(low)} or later: {origin['version_low']}")
+        origins.append(f"previously {dotted(low)} or later: {origin['version_low']}")
     if high is not None and known > high:
-        origins.append(f"the last one was {dotted(high)} or earlier: {origin['version_high']}")
+        origins.append(f"the last broker was {dotted(high)} or earlier: {origin['version_high']}")
     return known, ", ".join(origins)
 
 
@@ -231,11 +232,11 @@ def _bounds(
     least = list(at_least(store))
     most = list(at_most(store))
     if discard_topic_seen:
-        least.append((DISCARD_COPY.since, "records of the discard topic"))
+        least.append((DISCARD_COPY.since, "records in the discard topic"))
     if batches_ops_seen:
         least.append((OP_LISTS.since, "op messages with lists"))
     elif batches_ops_seen is False:
-        most.append((LAST_BEFORE_OP_LISTS, "op messages of single numbers"))
+        most.append((LAST_BEFORE_OP_LISTS, "op messages without lists"))
     origin: dict[str, str] = {}
     low = high = None
     if least:
@@ -246,7 +247,7 @@ def _bounds(
         low, most = None, [back, *most]
         if written := list(rewritten_since(store)):
             low, origin["version_low"] = max(written, key=lambda found: found[0])
-    # what an older broker left behind says nothing about the one that came after it
+    # files that an older broker left behind do not bound the version of the broker that ran last
     most = [found for found in most if low is None or found[0] >= low]
     if most:
         high, origin["version_high"] = min(most, key=lambda found: found[0])
@@ -254,9 +255,9 @@ def _bounds(
 
 
 def _since(change: Change, low: Version | None, high: Version | None) -> tuple[bool | None, str]:
-    """Whether the broker has what came with a version, and why."""
+    """Whether the broker has a behaviour, and the reason as text."""
     known = change.between(low, high)
-    words = "not known: it came with" if known is None else "brokers from" if known else "brokers before"
+    words = "unknown: introduced in" if known is None else "brokers from" if known else "brokers before"
     return known, f"{words} {dotted(change.since)}"
 
 
@@ -273,12 +274,12 @@ def _value(
             return number, FROM_CONF
     number, origin = _default(setting, low, high)
     if given is not None:
-        origin += f", for no broker reads {given[:40]!r}"
+        origin += f", because brokers cannot parse {given[:40]!r}"
     return number, origin
 
 
 def _default(setting: _Setting, low: Version | None, high: Version | None) -> tuple[int, str]:
-    """The default; where the version leaves several possible, the youngest."""
+    """Return the default and its origin; if the version allows several defaults, the newest one."""
     possible = _possible_defaults(setting, low, high)
     since, value = possible[-1]
     if len(setting.defaults) == 1:
@@ -300,13 +301,13 @@ def _possible_defaults(setting: _Setting, low: Version | None, high: Version | N
 
 
 def conf_integer(conf: Mapping[str, str], key: str, default: int, bits: int) -> int:
-    """A number of the configuration as a broker reads it, or its default."""
+    """Return a number of the configuration as a broker parses it, or the default."""
     number = _java_integer(conf.get(key, ""), bits)
     return default if number is None else number
 
 
 def _java_integer(text: str, bits: int) -> int | None:
-    """What Integer.parseInt or Long.parseLong reads; None where they fail and the broker keeps its default.
+    """Return the result of Integer.parseInt or Long.parseLong; None if they fail and the broker keeps its default.
 
     Source: common/MixAll.java properties2Object.
     """

@@ -1,4 +1,4 @@
-"""The file `checkpoint`: up to which times the broker had flushed its files when it wrote it last."""
+"""Read the file `checkpoint`: the times up to which the broker had flushed its files when it last wrote it."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ CHECKPOINT_FIELDS = Layout(
     "checkpoint",
     "Checkpoint, the first bytes of a file of 4096",
     (
-        Field("physic_msg_time_ms", "q", "store time of the last flushed commit-log record", "ms"),
+        Field("physic_msg_time_ms", "q", "store time of the last flushed commit log record", "ms"),
         Field("logics_msg_time_ms", "q", "store time of the last record in the consume queues", "ms"),
         Field("index_msg_time_ms", "q", "store time of the last entry in the last completed index file", "ms"),
-        Field("master_flushed_offset", "q", "slave: how far its master had flushed", "byte",
+        Field("master_flushed_offset", "q", "slave: commit-log offset up to which its master had flushed", "byte",
               since=dotted(CHECKPOINT_OF_MASTER.since)),
-        Field("confirm_offset", "q", "commit log confirmed by the replicas", "byte",
+        Field("confirm_offset", "q", "commit-log offset that the replicas confirmed", "byte",
               since=dotted(CHECKPOINT_CONFIRMED.since)),
-        Field("logics_offset", "q", "the last record in flushed consume queues", "byte",
+        Field("logics_offset", "q", "commit-log offset of the last record in flushed consume queues", "byte",
               since=dotted(CHECKPOINT_OF_QUEUES.since)),
     ),
     48,
     "store/StoreCheckpoint.java, docs/formats/store.md#checkpoint",
 )
 SIZE_BYTES = 4096
-#: The year 2200: what is beyond is no time that a broker wrote.
+#: The year 2200: a later time was not written by a broker.
 _TIME_MS_MAX = 7_258_118_400_000
 
 
 def read_checkpoint(store: Store) -> Reading:
-    """The values of the checkpoint, zeros too: one row each.
+    """Return the values of the checkpoint, zeros too: one row each.
 
     Order:  the file's.
-    Damage: checkpoint-damaged for another length than 4096, or bytes where none belong; unreadable-file.
+    Damage: checkpoint-damaged for a length other than 4096 bytes, or for bytes behind the values; unreadable-file.
     Source: store/StoreCheckpoint.java; docs/formats/store.md#checkpoint.
     """
     reading = Reading(CHECKPOINT, ())
@@ -50,7 +50,7 @@ def read_checkpoint(store: Store) -> Reading:
 
 
 def checkpoint_values(store: Store) -> dict[str, int]:
-    """Field name → value, for as many fields as the file holds; empty where it cannot be read."""
+    """Return field name → value for the fields that the file holds; empty if the file cannot be read."""
     try:
         found = _read(store)
     except (UnreadableFile, FileChanged):
@@ -61,9 +61,10 @@ def checkpoint_values(store: Store) -> dict[str, int]:
 
 
 def flushed_time_ms(store: Store) -> int | None:
-    """The latest record time that the checkpoint knows of; None where it knows none.
+    """Return the latest record time in the checkpoint; None if it has none.
 
-    5.5.0 leaves the queues' time at zero, others the flushed one behind it: the later of both is taken.
+    5.5.0 leaves the queues' time at zero, and in other releases the flushed time is behind the queues' time, so the
+    later one of both is returned.
     """
     values = checkpoint_values(store)
     times = [values.get(name, 0) for name in ("physic_msg_time_ms", "logics_msg_time_ms")]
@@ -71,7 +72,7 @@ def flushed_time_ms(store: Store) -> int | None:
 
 
 def _read(store: Store) -> tuple[int, bytes] | None:
-    """The file's length and its first 4096 bytes; None where there is no file."""
+    """Return the file's length and its first 4096 bytes; None if there is no file."""
     place = store.place("checkpoint")
     try:
         entry = store.files.entry(place)
@@ -125,7 +126,7 @@ def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
 
 
 def _cover(store: Store, reading: Reading, file: str, size: int, data: bytes, decoded: int) -> None:
-    """The page behind the values is zeros; what lies beyond the page is none of the broker's."""
+    """Report bytes that are not zero behind the values, and bytes behind the page of 4096: a broker writes neither."""
     coverage = Coverage(store.root, file, size, decoded_bytes=decoded)
     reading.coverage.append(coverage)
     rest = data[decoded:]

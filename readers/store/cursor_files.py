@@ -1,7 +1,7 @@
-"""Which of a store's files its broker keeps the cursors in: config/consumerOffset.json, or with enableLmq another.
+"""Choose the file with the broker's cursors: config/consumerOffset.json, or with enableLmq lmqConsumerOffset.json.
 
-A broker writes its file every 5 s (flushConsumerOffsetInterval) and leaves the other as it was. Where both are there,
-the setting was changed once: the one written last is the broker's, and its check has come further.
+A broker writes its file every 5 s (flushConsumerOffsetInterval) and leaves the other file unchanged. If both exist,
+the setting was changed once: the broker uses the file written last, in which the check's cursors are further on.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from readers.store.fastjson import Config, read_config
 from readers.store.paths import CURSOR_FILES, CursorFile
 from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 
-#: Files whose times are nearer to each other than this were copied, or written by one broker after the other: no time
-#: says which is younger.
+#: If the times of two files differ by less, the files were copied, or two brokers wrote them one after the other: then
+#: the times do not show which file is newer.
 _APART_NS = 60 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenCursorFile:
-    """The file that is the broker's, read; `finding`: the other one contradicts the choice."""
+    """The broker's cursor file and its contents; `finding`: the other file contradicts the choice."""
 
     file: CursorFile
     config: Config
@@ -29,10 +29,10 @@ class ChosenCursorFile:
 
 
 def chosen_cursor_file(store: Store) -> ChosenCursorFile:
-    """The file in which the store's broker keeps its cursors; the usual one where there is none.
+    """Return the file in which the store's broker keeps its cursors; the default file if neither exists.
 
-    Damage: cursors-contradict where the older file's check has come further than the younger one's, or one of two
-            cannot be read and no time says which is younger.
+    Damage: cursors-contradict if the check's cursors are further on in the older file than in the newer one, or if one
+            of two files cannot be read and their times do not show which one is newer.
     """
     there = [file for file in CURSOR_FILES if _is_there(store, file)]
     if len(there) < 2:
@@ -48,7 +48,7 @@ def chosen_cursor_file(store: Store) -> ChosenCursorFile:
     younger, older = (light, usual) if apart_ns > 0 else (usual, light)
     if further is None or further == (younger is light):
         return younger
-    return _contradicted(store, younger, older, "is older, and its check has come further")
+    return _contradicted(store, younger, older, "is older and has later cursors of the check")
 
 
 def _contradicted(store: Store, chosen: ChosenCursorFile, other: ChosenCursorFile, words: str) -> ChosenCursorFile:
@@ -65,9 +65,9 @@ def _is_there(store: Store, file: CursorFile) -> bool:
 
 
 def _further(light: Any, usual: Any) -> bool | None:
-    """Whether the check has come further by the light file; None where both say the same, or contradict."""
-    said = {(a > b) - (a < b) for a, b in zip(_check(light), _check(usual), strict=True)} - {0}
-    return said == {1} if len(said) == 1 else None
+    """Whether the check's cursors are further on in the light file; None if they are equal or contradict each other."""
+    signs = {(a > b) - (a < b) for a, b in zip(_check(light), _check(usual), strict=True)} - {0}
+    return signs == {1} if len(signs) == 1 else None
 
 
 def _check(value: Any) -> list[int]:

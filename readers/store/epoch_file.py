@@ -1,8 +1,8 @@
-"""The epoch file of a replica under a controller (5.0.0+): from which commit-log offset on each master wrote.
+"""Read the epoch file of a replica under a controller (5.0.0+): the commit-log offset at which each master began.
 
-A text: how many entries, their checksum, then one line `epoch-offset` for each. A replica that joins again cuts its log
-behind the last epoch that it shares with its master, so bytes changed behind that point do not stay
-(docs/formats/store.md#epochs).
+A text file: the number of entries, their checksum, then one line `epoch-offset` for each entry. A replica that joins
+again truncates its log behind the last epoch that it shares with its master, so bytes changed behind that point are
+lost (docs/formats/store.md#epochs).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _CHECKSUM_MASK = 0x7FFFFFFF
 
 
 def read_epochs(store: Store) -> Reading:
-    """The epochs of a store; none where it has no such file.
+    """Return the epochs of a store; none if it has no epoch file.
 
     Shape:  rows of EPOCHS.
     Order:  the file's.
-    Damage: epochs-damaged for a wrong count or checksum, or a line that is no entry (no row); unreadable-file.
+    Damage: epochs-damaged for a wrong count or checksum, or a line that is not an entry (no row); unreadable-file.
     Source: store/ha/autoswitch/EpochFileCache.java, common/utils/CheckpointFile.java (5.1.4);
             docs/formats/store.md#epochs.
     """
@@ -50,7 +50,7 @@ def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
         reading.findings.append(Finding(store.root, "epochs-damaged", place, actual=error.message))
         return
     if text is None:
-        why = f"{store.root} has no {FILE_NAME}: no controller manages it, or storePathEpochFile has it elsewhere"
+        why = f"{store.root} has no {FILE_NAME}: the broker has no controller, or storePathEpochFile moved it"
         reading.notes.append(Note(NoteKind.HOW, why))
         return
     lines = text.splitlines()
@@ -72,11 +72,11 @@ def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
 
 
 def _troubles(lines: list[str], entries_count: int) -> Iterator[tuple[str, str]]:
-    """What of the file contradicts the rest: expected and found."""
+    """Yield contradictions within the file: expected and found."""
     if entries_count != len(lines[2:]):
-        yield "lines epoch-offset", f"{len(lines[2:]) - entries_count} others"
+        yield "only lines of the form EPOCH-OFFSET", f"{len(lines[2:]) - entries_count} other lines"
     if not lines or lines[0].strip() != str(len(lines[2:])):
-        yield f"a count of {len(lines[2:])}", repr(lines[0] if lines else "")
+        yield f"{len(lines[2:])} as the count in line 1", repr(lines[0] if lines else "")
     checksum = zlib.crc32("".join(f"{line}\n" for line in lines[2:]).encode()) & _CHECKSUM_MASK
     if len(lines) < 2 or lines[1].strip() != str(checksum):
-        yield f"a checksum of {checksum}", repr(lines[1] if len(lines) > 1 else "")
+        yield f"{checksum} as the checksum in line 2", repr(lines[1] if len(lines) > 1 else "")

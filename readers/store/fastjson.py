@@ -1,8 +1,8 @@
-"""The JSON of the broker's configuration files: fastjson's dialect, and which of a file and its backup is to be read.
+"""Read the JSON of the broker's configuration files: fastjson's dialect, and the choice between a file and its backup.
 
 fastjson writes integer keys of maps without quotes and control characters inside strings as they are; otherwise it is
-JSON. Brokers write `NAME`, after copying what was there to `NAME.bak`, and read the backup where the file is missing,
-empty or broken; so does this.
+JSON. Brokers copy the old `NAME` to `NAME.bak` before they write `NAME`, and read the backup if the file is missing,
+empty or broken. This module does the same.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from readers.storage.file_systems import files_of
 from readers.storage.places import FileSystem
 from readers.store.store import Store
 
-#: Larger than the offsets of a million queues; what is larger than this is no configuration.
+#: Larger than the offsets of a million queues; a larger file is not a configuration file.
 SIZE_BYTES_MAX = 256 << 20
 
-#: Strings are taken whole, so that nothing inside them is mistaken for a key; one without an end takes all the rest.
+#: Strings are matched whole, so that nothing inside them is mistaken for a key; an unterminated string runs to the end.
 _STRING_OR_KEY = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|(?P<before>[{,]\s*+)(?P<key>-?\d++)(?=\s*+:)', re.DOTALL)
 
 
 class Config(NamedTuple):
-    """A configuration file: its value, None where it cannot be known; the file that it was read from."""
+    """A configuration file: its value, None if it is unknown; the file that it was read from."""
 
     value: Any
     findings: list[Finding]
@@ -34,7 +34,7 @@ class Config(NamedTuple):
 
 
 def parse(text: str, file: str | None = None) -> Any:
-    """The value of a JSON text in fastjson's dialect; keys of objects are text, also where they stand unquoted.
+    """Return the value of a JSON text in fastjson's dialect; keys of objects are text, unquoted ones too.
 
     Raises: BadText, with the position in the text as UTF-8.
     Source: config/*.json as brokers 4.3.0 to 5.5.0 write them; docs/formats/cursors.md#json.
@@ -56,15 +56,15 @@ def parse(text: str, file: str | None = None) -> Any:
         position = len(text[: max(0, error.pos - 2 * before)].encode("utf-8", "surrogatepass"))
         raise BadText(f"not JSON: {error.msg}", file=file, position_bytes=position) from error
     except RecursionError as error:
-        raise BadText("not a configuration: nested too deeply", file=file) from error
+        raise BadText("not a configuration file: nested too deeply", file=file) from error
     except ValueError as error:  # a number of more digits than Python converts
-        raise BadText(f"not a configuration: {error}", file=file) from error
+        raise BadText(f"not a configuration file: {error}", file=file) from error
 
 
 def read_text(path: str | os.PathLike[str], files: FileSystem | None = None) -> str | None:
-    """A text file of moderate size; None where there is none. `files`: the file system that it lies on, if not here.
+    """Return the content of a text file; None if it does not exist. `files`: its file system, if not the local one.
 
-    Raises: BadText if it is no UTF-8 or too large; UnreadableFile.
+    Raises: BadText if the file is not UTF-8 or too large; UnreadableFile.
     """
     name = as_text(path)
     try:
@@ -74,7 +74,10 @@ def read_text(path: str | os.PathLike[str], files: FileSystem | None = None) -> 
     if data is None:
         return None
     if len(data) > SIZE_BYTES_MAX:
-        raise BadText(f"{name} is too large for a configuration", file=name, position_bytes=SIZE_BYTES_MAX)
+        raise BadText(
+            f"{name} is not a configuration file: longer than {SIZE_BYTES_MAX >> 20} MiB", file=name,
+            position_bytes=SIZE_BYTES_MAX
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -82,10 +85,10 @@ def read_text(path: str | os.PathLike[str], files: FileSystem | None = None) -> 
 
 
 def read_config(store: Store, name: str) -> Config:
-    """The value of `config/NAME`, else of its backup.
+    """Return the value of `config/NAME`, else of its backup.
 
-    Damage: config-backup where the backup was used, config-damaged where neither can be parsed, config-missing where
-            neither is there.
+    Damage: config-backup if the backup was used, config-damaged if neither can be parsed, config-missing if
+            neither exists.
     Source: common/ConfigManager.java load; docs/formats/cursors.md#json.
     """
     file, backup = store.place("config", name), store.place("config", f"{name}.bak")
@@ -105,7 +108,7 @@ _MISSING = "no file"
 
 
 def _attempt(file: str, files: FileSystem) -> tuple[Any, str | None]:
-    """The file's value, and None or why it has none."""
+    """Return the file's value and None, or None and the reason."""
     try:
         text = read_text(file, files)
         if text is None:

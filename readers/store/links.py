@@ -1,9 +1,9 @@
-"""What belongs to a store: the names of its own files and directories, and which links in it may be followed.
+"""The names of a store's own files and directories, and the symbolic links in it that may be followed.
 
-A store may come from elsewhere. A link in it that leads out of it would have whatever it leads to read as part of the
-store, copied with it, or written to. One kind is usual and kept: a directory of a store's own, `commitlog` or `index`
-say, that lies on another disk. It counts as the store's where all that it holds bears the names that such a directory
-holds.
+A store may come from an untrusted place. If a link leads out of the store, its target would be read as a part of the
+store, copied with it, or written to. One kind of link is usual and followed: a directory of the store, for example
+`commitlog` or `index`, on another disk. The target counts as a directory of the store if all names in it are names
+that a broker gives in that directory.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 
 _SEGMENT = r"\d{20}"
 _ROCKSDB = r"CURRENT|IDENTITY|LOCK|LOG(\.old\.\d+)?|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|dbtmp|blob)"
-#: One level of directories: the names of files in it, and of directories.
+#: One level of directories: the pattern of its file names and of its directory names.
 _Level = tuple[str, str]
 _QUEUES: tuple[_Level, ...] = ((_ROCKSDB, r"[%|A-Za-z0-9_-]{1,255}"), ("", r"\d{1,9}"), (_SEGMENT, ""))
 _CONFIG = r"\w+\.json(\.bak)?|(transactionMetrics|timermetrics|timercheck)(\.bak)?"
-#: What a directory of a broker's own holds, by its name: level by level. Without any it is never followed to another
-#: disk.
+#: The names in each directory that a broker creates, level by level. A link to a directory without levels is never
+#: followed to another disk.
 #: Source: store/MappedFileQueue.java, index/IndexService.java, ConfigManager.java, StorePathConfigHelper.java; those of
 #: RocksDB: db/filename.cc.
 _DIRECTORIES: tuple[tuple[str, tuple[_Level, ...]], ...] = (
@@ -38,7 +38,7 @@ _FILES = r"(abort|checkpoint|timerwheel(\.\d+)?|epochFileCheckpoint|brokerIdenti
 
 
 def is_own_path(path: str) -> bool:
-    """Whether a path below a store's root may be a file of a broker's own, by its first part."""
+    """Whether a path below a store's root may be a file that a broker creates, by its first part."""
     first, _, rest = path.partition("/")
     if not rest:
         return re.fullmatch(_FILES, first) is not None
@@ -46,9 +46,9 @@ def is_own_path(path: str) -> bool:
 
 
 def is_own_directory(link: Path, root: Path) -> bool:
-    """Whether a link in a store's root is a directory of the store's own that lies elsewhere.
+    """Whether a link in a store's root leads to a directory of the store in another place.
 
-    Damage: what cannot be listed is none.
+    Damage: a directory that cannot be listed does not count.
     """
     levels = next((levels for names, levels in _DIRECTORIES if re.fullmatch(names, link.name)), ())
     target = Path(os.path.realpath(link))
@@ -61,7 +61,7 @@ def is_own_directory(link: Path, root: Path) -> bool:
 
 
 def _holds(directory: Path, levels: tuple[_Level, ...]) -> bool:
-    """Whether nothing is in a directory but what the levels say; where links in it lead is looked at by itself."""
+    """Whether all names in a directory match the levels; links in the directory are not followed here."""
     (files, directories), *below = levels
     with os.scandir(directory) as entries:
         found = list(entries)
@@ -74,9 +74,9 @@ def _holds(directory: Path, levels: tuple[_Level, ...]) -> bool:
 
 
 def leads_out(place: Path, root: Path) -> bool:
-    """Whether a link at a place of a store leads out of the store; `root` is the store's, without links in it.
+    """Whether a link in a store leads out of the store; `root` is the store's root, with links resolved.
 
-    What lies in a directory of the store's own that is on another disk is inside, as is a link to such a directory.
+    A directory of the store on another disk counts as inside the store, and so does a link to it.
     """
     target = Path(os.path.realpath(place))
     if target.is_relative_to(root):
@@ -88,10 +88,10 @@ def leads_out(place: Path, root: Path) -> bool:
 
 
 def top_links_out(root: Path) -> Iterator[Path]:
-    """The links in a store's root, and in its directories of log files, that lead out of it.
+    """Yield the links in a store's root, and in its directories of log files, that lead out of the store.
 
-    Order: those of the root first.
-    Damage: a directory that cannot be listed has none; whoever reads it says so.
+    Order: links in the root first.
+    Damage: a directory that cannot be listed yields none; the code that reads the directory reports it.
     """
     real = Path(os.path.realpath(root))
     directories = [real]

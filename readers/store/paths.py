@@ -1,8 +1,8 @@
-"""Every file and directory that a broker keeps below its store's root: since when, and what has it do so.
+"""Every file and directory that a broker keeps below its store's root: since which release, and under which setting.
 
-Read at the tags 4.2.0 to 5.3.3 and in the source jars of 5.3.4, 5.4.0 and 5.5.0: StorePathConfigHelper,
-BrokerPathConfigHelper, MessageStoreConfig, and whatever else joins a name to storePathRootDir. docs/paths.md is made
-from this.
+Sources, at the tags 4.2.0 to 5.3.3 and in the source jars of 5.3.4, 5.4.0 and 5.5.0: StorePathConfigHelper,
+BrokerPathConfigHelper, MessageStoreConfig, and all other code that joins a name to storePathRootDir. docs/paths.md is
+generated from this list.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from readers.model.releases import (
 class StorePath(NamedTuple):
     """One file or directory below the root.
 
-    Shape: `setting`: what has a broker keep it; empty where every broker does. `is_mark`: that it is there shows that
-           such a broker ran here once. `moved_by`: the setting that has it elsewhere.
-           `is_cursor_database`: that the cursors are in it, in RocksDB.
+    Shape: `setting`: the setting under which a broker creates it; empty if every broker does. `is_mark`: its existence
+           shows that a broker of that release ran on the store. `moved_by`: the setting that moves it elsewhere.
+           `is_cursor_database`: a RocksDB database with the cursors.
     """
 
     path: str
@@ -51,49 +51,52 @@ PATHS: tuple[StorePath, ...] = (
     StorePath("consumequeue_ext/", ALWAYS, "queue entries' extension", "enableConsumeQueueExt=true"),
     StorePath("batchconsumequeue", (5, 0, 0), "queues of 46 bytes an entry", "queue.type=BatchCQ of a topic",
               is_mark=True),
-    StorePath("consumequeue_rocksdb", (5, 5, 0), "the RocksDB queues by themselves",
+    StorePath("consumequeue_rocksdb", (5, 5, 0), "the RocksDB queues alone",
               "useSeparateStorePathForRocksdbCQ=true", is_mark=True),
     StorePath("index/", ALWAYS, "the key index"),
-    StorePath("checkpoint", ALWAYS, "until when what is flushed"),
-    StorePath("abort", ALWAYS, "there while a broker runs; its process in it since 5.0.0"),
-    StorePath("lock", STORE_LOCK.since, "held by the running broker"),
+    StorePath("checkpoint", ALWAYS, "times up to which files were flushed"),
+    StorePath("abort", ALWAYS, "exists while a broker runs; contains its process number since 5.0.0"),
+    StorePath("lock", STORE_LOCK.since, "locked by the running broker"),
     StorePath("timerwheel", TIMERS.since,
-              "timers by second; `timerwheel.N` a snapshot (timerWheelSnapshotFlush, 5.3.4+)",
+              "timers by second; `timerwheel.N` is a snapshot (timerWheelSnapshotFlush, 5.3.4+)",
               "timerWheelEnable=true, the default", is_mark=True),
-    StorePath("timerlog/", TIMERS.since, "what the timers are", "timerWheelEnable=true"),
+    StorePath("timerlog/", TIMERS.since, "the messages of the timers", "timerWheelEnable=true"),
     StorePath("compaction/", (5, 1, 0), "compacted topics", "enableCompaction=true, the default"),
-    StorePath("compaction/position-checkpoint", (5, 1, 0), "how far compaction has come", is_mark=True),
-    StorePath("epochFileCheckpoint", (5, 0, 0), "from where on each master wrote", "enableControllerMode=true",
-              "storePathEpochFile", is_mark=True),
-    StorePath("brokerIdentity", (5, 1, 1), "the replica's number; `brokerIdentity-temp` while it is applied for",
+    StorePath("compaction/position-checkpoint", (5, 1, 0), "offsets up to which topics are compacted", is_mark=True),
+    StorePath("epochFileCheckpoint", (5, 0, 0), "the offset at which each master began to write",
+              "enableControllerMode=true", "storePathEpochFile", is_mark=True),
+    StorePath("brokerIdentity", (5, 1, 1),
+              "the replica's number; `brokerIdentity-temp` while the replica requests a number",
               "enableControllerMode=true", "storePathBrokerIdentity", is_mark=True),
     StorePath("kvStore/", (5, 3, 2), "RocksDB: pop receipts", "popConsumerKVServiceInit=true"),
     StorePath("rocksdbstore", ROCKSDB_TRANSACTIONS.since,
-              "RocksDB: transactions, timers and index by their settings; made by every broker", is_mark=True),
+              "RocksDB: transactions, timers and index, each by its setting; every broker creates the directory",
+              is_mark=True),
     StorePath("tiered_index_file/", (5, 1, 0), "index of the tiered store", "messageStorePlugIn"),
     StorePath("transaction/statetable/, transaction/redolog/", STATE_TABLE.since, "the transaction state table",
               until=LAST_OF_3_1),
     StorePath("config/topics.json", ALWAYS, "topics"),
-    StorePath("config/consumerOffset.json", ALWAYS, "cursors of all groups and of the check", "enableLmq=false, and "
-              "cursors not in RocksDB"),
+    StorePath("config/consumerOffset.json", ALWAYS, "cursors of all groups and of the transaction check",
+              "enableLmq=false, and cursors not in RocksDB"),
     StorePath("config/lmqConsumerOffset.json", LIGHT_CURSORS_WRITTEN.since,
-              "the same cursors, and light groups'; 4.9.3 writes it and never reads it", "enableLmq=true"),
+              "the same cursors and those of light groups; 4.9.3 writes the file and never reads it", "enableLmq=true"),
     StorePath("config/subscriptionGroup.json", ALWAYS, "groups"),
     StorePath("config/consumerFilter.json", CONSUMER_FILTER.since, "filters of groups"),
-    StorePath("config/delayOffset.json", ALWAYS, "how far each delay level has come"),
+    StorePath("config/delayOffset.json", ALWAYS, "cursor of each delay level"),
     StorePath("config/topicQueueMapping.json", (5, 0, 0), "static topics", is_mark=True),
     StorePath("config/consumerOrderInfo.json", (5, 0, 0), "pop in order", is_mark=True),
     StorePath("config/messageRequestMode.json", (5, 0, 0), "pop or pull, by group"),
-    StorePath("config/timercheck", TIMERS.since, "how far the timers have come", "timerWheelEnable=true", is_mark=True),
+    StorePath("config/timercheck", TIMERS.since, "how far the timers have been processed", "timerWheelEnable=true",
+              is_mark=True),
     StorePath("config/timermetrics", TIMERS.since, "timers by topic", "timerWheelEnable=true", is_mark=True),
-    StorePath("config/transactionMetrics", (5, 2, 0), "open transactions by topic, as the broker counts them",
+    StorePath("config/transactionMetrics", (5, 2, 0), "the broker's count of open transactions by topic",
               is_mark=True),
     StorePath("config/tieredStoreMetadata.json", (5, 1, 0), "files of the tiered store", "messageStorePlugIn"),
-    StorePath("config/users/, config/acls/", (5, 3, 0), "RocksDB: users and their rights",
+    StorePath("config/users/, config/acls/", (5, 3, 0), "RocksDB: users and their permissions",
               "authenticationEnabled, authorizationEnabled"),
     StorePath("config/topics/, config/subscriptionGroups/", (5, 1, 4), "RocksDB: topics, groups",
               "storeType=defaultRocksDB"),
-    StorePath("config/consumerOffsets/", (5, 1, 4), "RocksDB: the cursors, enableLmq or not",
+    StorePath("config/consumerOffsets/", (5, 1, 4), "RocksDB: the cursors, with and without enableLmq",
               "storeType=defaultRocksDB", is_cursor_database=True),
     StorePath("config/metadata", (5, 3, 4), "RocksDB: topics, groups and cursors in one database",
               "useSingleRocksDBForAllConfigs=true", is_mark=True, is_cursor_database=True),
@@ -103,9 +106,9 @@ PATHS: tuple[StorePath, ...] = (
 
 
 class CursorFile(NamedTuple):
-    """A file in config/ in which brokers keep all cursors: since when they read it at their start.
+    """A file in config/ in which brokers keep all cursors, and the first release that reads it at its start.
 
-    Shape: `written_since` is None for what every broker has.
+    Shape: `written_since` is None if every broker writes the file.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The files that a store's records, queues and index are in: rows of SEGMENTS, made of names and lengths alone."""
+"""The files of a store's commit log, queues and index: rows of SEGMENTS, made from names and lengths only."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _Row = tuple[str, str, str | None, int | None, str, int | None, int]
 
 
 def read_segments(store: Store) -> Reading:
-    """The files of the commit log, of every queue, and of the index. Reads directories, no file.
+    """Return the files of the commit log, of every queue, and of the index. Reads directories only.
 
-    Shape:  rows of SEGMENTS; topic and queue number are null but for queues, the base offset for the index, whose files
-            are named after times.
+    Shape:  rows of SEGMENTS; topic and queue number are null except for queues; the base offset is null for the index,
+            whose files are named after times.
     Order:  commit log, queues by kind, topic and number, index; base offset ascending.
-    Damage: stray files, gaps and unlike lengths are findings.
+    Damage: files that do not belong there, gaps and different lengths are findings.
     """
     reading = Reading(SEGMENTS, (), list(store.findings))
     reading.batches = _batches(store, reading)

@@ -1,8 +1,8 @@
-"""What is here? A store's parts, taken once as a snapshot: files and their lengths, whether a broker uses it.
+"""A snapshot of a store: its files and their lengths, and whether a broker uses it.
 
-A store argument is `storePathRootDir`, the parent of `commitlog/`. Opening one reads directory entries and the first
-bytes of a local log, and tries the lock, nothing else; nothing is ever written. Cursors are read before the lengths are
-taken (`cursors.py`), so that a decision can be missed only for a half that was still open at that moment.
+A store argument is `storePathRootDir`, the parent of `commitlog/`. Opening a store reads directory entries and the
+first bytes of a local log, tests the lock, and writes nothing. Cursors are read before the lengths are taken
+(`cursors.py`), so a decision can be missed only for a half message that was open at that moment.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
 ROCKSDB_OP_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"
-#: Topics where a final waits for its time before it reaches its real topic.
+#: Topics in which a COMMIT record waits for its delivery time before it reaches its real topic.
 SCHEDULE_TOPIC, TIMER_TOPIC = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
-#: The topic of records that a bundle has in the place of those that it left out; no queue knows them.
+#: The topic of the records that a bundle has in place of records that it left out; no queue has entries for them.
 LEFT_OUT_TOPIC = "RMQTX_LEFT_OUT"
 
-#: Files whose names begin so are ours, and there only while rmqtx changes a store; no part of it.
+#: Names of rmqtx's own files begin with this; they exist only while rmqtx changes a store and are not part of it.
 OWN_PREFIX = ".rmqtx-"
-#: What rmqtx writes into `abort`, where a broker from 5.0 on writes its process: no broker was killed with that one.
+#: What rmqtx writes to `abort`, in which a broker from 5.0 on writes its process number: no broker has this number.
 OWN_ABORT = b"0"
-#: In the root of a store whose files rmqtx is changing, or was when it was stopped; `repairs.changes.in_progress_mark`
-#: keeps it.
+#: A file in the root of a store that rmqtx is changing, or was changing when it was stopped;
+#: `repairs.changes.in_progress_mark` writes it.
 BEGUN_MARK = f"{OWN_PREFIX}begun"
 
-#: Lock files that this process itself holds, by device and inode; `repairs.changes.store_lock` keeps it. They are never
-#: asked about: the answer would be ourselves, and closing the file again would give up a lock of the older kind.
+#: Lock files that this process holds, by device and inode; `repairs.changes.store_lock` keeps the set. They are not
+#: tested: the holder would be this process, and closing the file again would release a lock of the older kind.
 OWN_LOCKS: set[tuple[int, int]] = set()
 
 #: Queues whose files are opened together.
 _PREPARED_QUEUES = 32
-#: Directories in which a store is looked for when the one given is none.
+#: Number of subdirectories that are searched for a store if the given directory is not one.
 _LOOKED_BELOW_MAX = 64
-#: Directories and files by which a root is recognised when its commit log is elsewhere or lost.
+#: Directories and files that identify a store's root if its commit log is elsewhere or lost.
 _STORE_MARKS = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config", "transaction", "rocksdbstore")
 
 
@@ -65,7 +65,7 @@ _STORE_MARKS = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "con
 class Store:
     """One broker's store as it was at `taken_time_ms`.
 
-    Shape: `commit_log` in offset order; queues are listed when asked for, because there may be tens of thousands.
+    Shape: `commit_log` in offset order; queues are listed on demand, because there may be tens of thousands.
     """
 
     root: str
@@ -83,7 +83,7 @@ class Store:
 
     @property
     def was_killed(self) -> bool:
-        """Whether its broker neither runs nor stopped cleanly; a store that only rmqtx marked so was not killed."""
+        """Whether the broker was killed: it neither runs nor stopped cleanly, and `abort` was not written by rmqtx."""
         if not self.aborted or self.in_use:
             return False
         try:
@@ -96,27 +96,27 @@ class Store:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is read from a file system by a URI: a copy, on which no lock says whether a broker uses it."""
+        """Whether the store is read by a URI: a copy, without a lock that would show whether a broker uses it."""
         return is_uri(self.root)
 
     @property
     def files(self) -> FileSystem:
-        """The file system that it lies on, as of this snapshot."""
+        """The file system of the store, as of this snapshot."""
         return files_of(self.root, self.taken_time_ms)
 
     def place(self, *names: str) -> str:
-        """Where something below the root is."""
+        """Return the place of a file or directory below the root."""
         return joined(self.root, *names)
 
     def has(self, *names: str) -> bool:
-        """Whether something is there; false where it may not be looked at."""
+        """Whether a file or directory exists below the root; false if access is denied."""
         try:
             return self.files.entry(self.place(*names)) is not None
         except OSError:
             return False
 
     def size_bytes(self, *names: str) -> int | None:
-        """Length of a file below the root; None where there is none, or it may not be looked at."""
+        """Return the length of a file below the root; None if it does not exist or access is denied."""
         try:
             entry = self.files.entry(self.place(*names))
         except OSError:
@@ -124,8 +124,9 @@ class Store:
         return None if entry is None else entry.size_bytes
 
     def modified_ns(self, *names: str) -> int | None:
-        """When a file below the root was last changed, or the newest one in a directory; None where that is not known,
-        as of objects in a remote store, whose time is that of their copying.
+        """Return when a file below the root, or the newest file in a directory, was last changed.
+
+        None if unknown, as for objects in a remote store, whose time is the time of their upload.
         """
         place = Path(self.place(*names))
         if self.is_remote:
@@ -137,12 +138,12 @@ class Store:
             return None
 
     def log(self) -> SegmentedLog:
-        """The commit log for reading single records; the caller closes it."""
+        """Return the commit log for reading single records; the caller closes it."""
         return SegmentedLog(self.commit_log)
 
     @property
     def log_begin_offset(self) -> int:
-        """Commit-log offset of the first byte that is left."""
+        """Commit-log offset of the first byte in a file."""
         return self.commit_log[0].base_offset if self.commit_log else 0
 
     @property
@@ -152,17 +153,17 @@ class Store:
 
     @property
     def has_rocksdb_queues(self) -> bool:
-        """Whether the consume queues live in RocksDB (storeType=defaultRocksDB, 5.2.0+): queues cannot be followed."""
+        """Whether the consume queues are in RocksDB (storeType=defaultRocksDB, 5.2.0+), not in files."""
         return any(self.has(name, "CURRENT") for name in ("consumequeue", "consumequeue_rocksdb"))
 
     def queue_directory(self, topic: str, queue_id: int, kind: str = "consumequeue") -> str:
-        """Where the files of a queue are."""
+        """Return the directory of a queue's files."""
         return self.place(kind, topic, str(queue_id))
 
     def queue_segments(
         self, topic: str, queue_id: int, kind: str = "consumequeue"
     ) -> tuple[tuple[Segment, ...], list[Finding]]:
-        """The files of one queue; none if it does not exist."""
+        """Return the files of one queue; none if the queue does not exist."""
         return list_segments([self.queue_directory(topic, queue_id, kind)], self.root, lambda _: self.files)
 
     def queues(self, kind: str = "consumequeue") -> Iterator[tuple[str, int]]:
@@ -182,7 +183,7 @@ class Store:
         files = self.files
         try:
             files.list_whole(self.place(kind))
-        except OSError:  # as with a directory that cannot be listed: what cannot be seen has no queues
+        except OSError:  # as for a topic's directory that cannot be listed: no queues
             return []
         return _names(files, self.place(kind))
 
@@ -197,7 +198,7 @@ class Store:
     def prepared_queues(
         self, queues: Iterable[tuple[str, int]], kind: str = "consumequeue"
     ) -> Iterator[tuple[str, int]]:
-        """The same queues, which will be read one after the other: where opening a file is a request, some together."""
+        """Yield the queues, which will be read one after the other; files in a remote store are opened in groups."""
         if not self.is_remote:
             yield from queues
             return
@@ -232,7 +233,7 @@ def _names(files: FileSystem, directory: str, *, directories: bool = True) -> li
 
 
 def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, ...] = ()) -> Store:
-    """A snapshot of the store at `root`: a local path, or a URI of what `pyarrow.fs` opens.
+    """Return a snapshot of the store at `root`: a local path, or a URI that `pyarrow.fs` opens.
 
     `commit_log_directories`: where the commit log is, if not in `commitlog*` below the root (storePathCommitLog; for a
     multi-path commit log several).
@@ -244,7 +245,7 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
     names = _require_directory(files, place)
     directories = [normalised(name) for name in commit_log_directories]
     directories = directories or log_directories(files, place, names)
-    is_member = "data" in names and is_dledger(joined(place, "data"))  # DLedger keeps a checkpoint of its own there
+    is_member = "data" in names and is_dledger(joined(place, "data"))  # a DLedger member has its own checkpoint
     is_store = any(files.entry(joined(place, mark)) is not None for mark in _STORE_MARKS) and not is_member
     if not directories and not is_store:
         raise NotAStore(f"{place} is not a store: {_why_not(files, place)}", file=place)
@@ -270,7 +271,7 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
 
 
 def log_directories(files: FileSystem, place: str, names: Iterable[str]) -> list[str]:
-    """Where the commit log of a store at a place is, by the names of the directories there."""
+    """Return the directories of a store's commit log, by the names of the directories in its root."""
     plain = [joined(place, name) for name in names if re.fullmatch(r"commitlog[-_\w]*", name)]
     framed = [joined(place, name, "data") for name in names if re.fullmatch(r"dledger-.+", name)]
     return [*plain, *(directory for directory in framed if _is_directory(files, directory))]
@@ -285,7 +286,7 @@ def _is_directory(files: FileSystem, place: str) -> bool:
 
 
 def _require_directory(files: FileSystem, place: str) -> list[str]:
-    """The names of the directories in a place."""
+    """Return the names of the directories in a place."""
     try:
         return [entry.name for entry in files.entries(place) if entry.is_directory]
     except FileNotFoundError as error:
@@ -293,7 +294,7 @@ def _require_directory(files: FileSystem, place: str) -> list[str]:
         raise NotAStore(f"{place} does not exist{reason}", file=place) from error
     except NotADirectoryError as error:
         raise NotAStore(
-            f"{place} is a file, not a store", file=place, advice="give the directory that holds commitlog/"
+            f"{place} is a file, not a store", file=place, advice="give the directory that contains commitlog/"
         ) from error
     except OSError as error:
         raise UnreadableFile(f"cannot read {place}: {error.strerror}", file=place) from error
@@ -304,27 +305,27 @@ def _why_not(files: FileSystem, place: str) -> str:
     if not names:
         return "the directory is empty"
     if "data" in names and is_dledger(joined(place, "data")):
-        return f"it is a DLedger member's part of one; give the store's root, {parent_of(place)}"
+        return f"the directory belongs to a DLedger member; give the store's root: {parent_of(place)}"
     if any(re.fullmatch(r"\d{20}", name) for name in names):
         root = parent_of(parent_of(place)) if is_dledger(place) else parent_of(place)
-        return f"it holds segment files; give the store's root, {root}"
+        return f"the directory contains segment files; give the store's root: {root}"
     for name in _names(files, place)[:_LOOKED_BELOW_MAX]:
         if "commitlog" in _names(files, joined(place, name)):
             return f"did you mean {joined(place, name)}?"
-    return "no commitlog/, consumequeue/, index/, checkpoint, config/, transaction/ or rocksdbstore/ in it"
+    return "it contains no commitlog/, consumequeue/, index/, checkpoint, config/, transaction/ or rocksdbstore/"
 
 
 def lock_holder(lock: str) -> int | None:
-    """The process that holds the broker's lock on byte 0, if any; asks without taking it.
+    """Return the process that holds the broker's lock on byte 0, or None; the lock is tested, not taken.
 
-    Shape: -1 where the lock belongs to an open file, not to a process: another rmqtx changes the store.
+    Shape: -1 if the lock belongs to an open file, not to a process: another rmqtx is changing the store.
     Source: store/DefaultMessageStore.java start (FileChannel.tryLock(0, 1, false)); docs/formats/store.md#lock.
     """
     try:
         status = Path(lock).stat()
         if (status.st_dev, status.st_ino) in OWN_LOCKS:
             return None
-        if not stat.S_ISREG(status.st_mode):  # a pipe, say: no broker's, and opening it would wait for its writer
+        if not stat.S_ISREG(status.st_mode):  # a pipe is not a broker's lock, and opening it would wait
             return None
         descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -337,6 +338,6 @@ def lock_holder(lock: str) -> int | None:
     except OSError as error:
         if error.errno in (errno.EINVAL, errno.ENOLCK, errno.ENOSYS):  # no POSIX locks on this file system
             return None
-        raise UnreadableFile(f"cannot ask for the lock on {lock}: {error.strerror}", file=lock) from error
+        raise UnreadableFile(f"cannot test the lock on {lock}: {error.strerror}", file=lock) from error
     finally:
         os.close(descriptor)

@@ -1,7 +1,7 @@
-"""What in a store shows which versions of the broker ran on it, and which one ran last.
+"""The signs in a store of the broker versions that ran on it, and of the version that ran last.
 
-Files and directories that a version makes stay when an older one is started on the store: they say what once ran. What
-every broker rewrites while it runs says what ran last.
+Files and directories that a version creates remain when an older broker is started on the store: they show a version
+that ran at some time. Files that every broker rewrites while it runs show the version that ran last.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, S
 
 #: See `KEY_TOPIC_OF_4_3_0`.
 _KEY_TOPIC_4_3_0 = "AUTO_CREATE_TOPIC_KEY"
-#: Files and directories that brokers make from some version on, whatever is in them.
+#: Files and directories that brokers create from some version on, regardless of their contents.
 VERSION_MARKS: dict[str, Version] = {
     **{one.path: one.since for one in PATHS if one.is_mark},
     f"consumequeue/{DISCARD_TOPIC}": DISCARD_COPY.since,
     f"consumequeue/{HALF_TOPIC}": HALF_TOPIC_DESIGN.since,
 }
 #: Marks of the brokers before 4.3. Seen: 3.1.4 has the state table; 3.2.6 puts topicSysFlag into topics.json, 3.1.4
-#: does not; both misspell the time of a dataVersion, 4.2.0 does not; 4.2.0 makes the files, 3.2.6 does not.
+#: does not; both misspell the time of a dataVersion, 4.2.0 does not; 4.2.0 creates the files, 3.2.6 does not.
 _OLD_MARKS: dict[str, Version] = {
     "transaction/statetable": STATE_TABLE.since,
     "transaction/redolog": STATE_TABLE.since,
@@ -62,9 +62,9 @@ MISSPELT_TIME = "timestatmp"
 
 
 def at_least(store: Store) -> Iterator[tuple[Version, str]]:
-    """Versions that once ran on the store, or older ones than those, with what shows it.
+    """Yield lower bounds of versions that ran on the store at some time, each with the file that shows it.
 
-    What they made stays when an older broker is started later: see `set_back`.
+    The files remain when an older broker is started later: see `set_back`.
     """
     for name, since in VERSION_MARKS.items():
         if store.has(*name.split("/")):
@@ -72,7 +72,7 @@ def at_least(store: Store) -> Iterator[tuple[Version, str]]:
     for name, since in _OLD_MARKS.items():
         if store.has(*name.split("/")):
             yield since, name
-    if store.size_bytes("lock"):  # an empty one is what rmqtx leaves in a store that had none
+    if store.size_bytes("lock"):  # rmqtx leaves an empty lock in a store that had none
         yield STORE_LOCK.since, "lock"
     for file in CURSOR_FILES:
         if file.written_since and store.has("config", file.name):
@@ -80,7 +80,7 @@ def at_least(store: Store) -> Iterator[tuple[Version, str]]:
     if _has_topic_flags(store):
         yield TOPIC_FLAGS.since, "config/topics.json"
     values = checkpoint_values(store)
-    # a zero says nothing: brokers on their own (no controller, no slave) leave these at zero
+    # zero shows nothing: a broker without a controller or slave leaves these fields at zero
     for name, since in {
         "master_flushed_offset": CHECKPOINT_OF_MASTER.since, "confirm_offset": CHECKPOINT_CONFIRMED.since,
         "logics_offset": CHECKPOINT_OF_QUEUES.since,
@@ -93,7 +93,7 @@ def at_least(store: Store) -> Iterator[tuple[Version, str]]:
 
 
 def rewritten_since(store: Store) -> Iterator[tuple[Version, str]]:
-    """The same, of files that every broker rewrites while it runs: no older one has run since."""
+    """Yield lower bounds of the last version, from files that every broker rewrites while it runs."""
     chosen = chosen_cursor_file(store)
     if isinstance(chosen.config.value, dict) and "dataVersion" in chosen.config.value:
         yield CURSORS_HAVE_VERSION.since, f"config/{chosen.file.name}"
@@ -102,9 +102,10 @@ def rewritten_since(store: Store) -> Iterator[tuple[Version, str]]:
 
 
 def at_most(store: Store) -> Iterator[tuple[Version, str]]:
-    """Versions that the broker which wrote the store last cannot be younger than, with what shows it.
+    """Yield upper bounds of the version that wrote the store last, each with the file that shows it.
 
-    Only what every younger broker rewrites within seconds is taken, and no file's absence: copies are incomplete.
+    Only files that every newer broker rewrites within seconds count. An absent file shows nothing: copies of a store
+    may be incomplete.
     """
     chosen = chosen_cursor_file(store)
     if _has_no_version(chosen):
@@ -120,7 +121,7 @@ def at_most(store: Store) -> Iterator[tuple[Version, str]]:
 
 
 def _topics_since(topics: set[str]) -> Iterator[Version]:
-    """What topics that brokers make by themselves say."""
+    """Yield lower bounds of the version from topics that brokers create automatically."""
     if ROCKSDB_HALF_TOPIC in topics:
         yield ROCKSDB_TRANSACTIONS.since
     if any(topic.startswith(("rmq_sys_REVIVE_LOG_", "rmq_sys_SYNC_BROKER_MEMBER_")) for topic in topics):
@@ -150,17 +151,18 @@ def _has_topic_flags(store: Store) -> bool:
     return any(isinstance(topic, dict) and _TOPIC_FLAG in topic for topic in _topics(store).values())
 
 def set_back(store: Store, once: Version) -> tuple[Version, str] | None:
-    """The youngest version that the last broker can be where a younger one, `once`, ran before it; None where nothing
-    shows that.
+    """Return an upper bound of the last broker's version if that is older than `once`, a version that ran before.
 
-    Every broker writes its cursors each 5 s and when it stops: before 5.0.0 without a dataVersion, before 5.4.0 by
-    another JSON library, which puts the first queue of a group behind its brace. Of a broker that was killed it may
-    still be the file of the one before it; then what the younger one made must be older than the file.
+    None if no file shows a downgrade.
+
+    Every broker writes its cursors each 5 s and when it stops: before 5.0.0 without a dataVersion, before 5.4.0 with
+    another JSON library, which writes the first queue of a group directly behind the brace. If the last broker was
+    killed, the file may still be from the broker before; then all files of the newer version must be older than it.
     """
     if once <= LAST_OF_4:
         return None
     if any(store.has("config", name, "CURRENT") for name in ("consumerOffsets", "metadata", "rdb")):
-        return None  # a broker that keeps its cursors there leaves the file as it was
+        return None  # a broker that keeps its cursors in RocksDB does not write the file
     chosen = chosen_cursor_file(store)
     high = LAST_OF_4 if _has_no_version(chosen) else LAST_OF_FIRST_JSON if _is_of_first_json(store, chosen) else None
     if high is None or high >= once or any(since > high for since, _ in rewritten_since(store)):
@@ -186,7 +188,7 @@ def _is_of_first_json(store: Store, chosen: ChosenCursorFile) -> bool:
 
 
 def _are_older(store: Store, version: Version, chosen: ChosenCursorFile) -> bool:
-    """Whether all that younger versions made was last changed before the file of the cursors."""
+    """Whether all files of newer versions were last changed before the cursor file."""
     names = [name for name, since in VERSION_MARKS.items() if since > version and store.has(*name.split("/"))]
     written = store.modified_ns("config", chosen.file.name)
     times = [store.modified_ns(*name.split("/")) for name in names]

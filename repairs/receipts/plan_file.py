@@ -92,7 +92,7 @@ PLAN_STEPS = pa.schema(
 )  # fmt: skip
 
 _FORM = JsonForm(
-    "plan that can be carried out",
+    "plan",
     pa.struct(
         [
             needed(_VERSION, pa.int64()), needed(_MADE_BY, pa.string()), needed("made_time_ms", pa.int64()),

@@ -53,7 +53,7 @@ class ActedOn(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Brokers:
+class ActedOnBrokers:
     """Live brokers."""
 
     live: LiveOptions
@@ -83,7 +83,7 @@ class Brokers:
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class ActedOnFiles:
     """The files of a stopped broker."""
 
     offline: OfflineOptions
@@ -128,12 +128,12 @@ def acted_on(
     """
     if offline.instead_of(live, unfit):
         medium, opened = offline.open(voice)
-        yield Files(offline, opened, medium)
+        yield ActedOnFiles(offline, opened, medium)
         return
     from repairs.acts.live_medium import LiveMedium
 
     with open_live(live) as brokers:
-        yield Brokers(live, brokers, LiveMedium(brokers.brokers, brokers.members))
+        yield ActedOnBrokers(live, brokers, LiveMedium(brokers.brokers, brokers.members))
 
 
 def resolved(brokers: Sequence[Broker], ids: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from readers.jobs.workers import Progress
     from readers.model.reading import Reading
     from readers.store.store import Store
-    from rmqtx_cli.sources.engines import Engine
+    from rmqtx_cli.sources.engines import StoreEngine
     from verdicts.verify.verify import Verify
 
 _FORM = 1
@@ -72,7 +72,7 @@ def remember(file: Path, checked: dict[str, int]) -> None:
 def within_budget(
     job: Verify,
     stores: list[Store],
-    engine: Engine,
+    engine: StoreEngine,
     text: str,
     file: Path,
     voice: Voice,

@@ -180,7 +180,7 @@ class OutputOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class CustodyOptions:
+class ProvenanceOptions:
     """What a result says of what it was made from."""
 
     hash_all: HashOption = False

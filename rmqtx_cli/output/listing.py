@@ -14,7 +14,7 @@ from rmqtx_cli.options.filters import Filter, parse_filter
 from rmqtx_cli.options.options import OutputFormat, OutputOptions
 from rmqtx_cli.options.row_options import SORT
 from rmqtx_cli.output.derived_columns import Derived, derived_columns, part_of, with_derived
-from rmqtx_cli.output.ordering import Order, ordered, parse_orders
+from rmqtx_cli.output.ordering import SortOrder, ordered, parse_orders
 from rmqtx_cli.output.port import chosen_format, open_port
 from rmqtx_cli.output.views import View, plain_view
 from rmqtx_cli.words import exit_status, progress
@@ -64,7 +64,7 @@ class Listing:
     _derived: dict[str, Derived] = field(init=False, default_factory=dict)
     _where: Filter | None = field(init=False, default=None)
     _fail_on: Filter | None = field(init=False, default=None)
-    _orders: list[Order] = field(init=False, default_factory=list)
+    _orders: list[SortOrder] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         import pyarrow as pa

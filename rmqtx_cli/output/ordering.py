@@ -21,14 +21,14 @@ _KEY = "sort key {}"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SortOrder:
     """One column that rows are sorted by."""
 
     column: str
     is_descending: bool
 
 
-def parse_orders(text: str, schema: pa.Schema, heads: Mapping[str, str]) -> list[Order]:
+def parse_orders(text: str, schema: pa.Schema, heads: Mapping[str, str]) -> list[SortOrder]:
     """The columns that `--sort` names, of a schema that holds those made of others too.
 
     Raises: BadRequest for a name that no column has, or a column that has no order.
@@ -44,7 +44,7 @@ def names_of(text: str | None) -> list[str]:
     return [word.strip().removeprefix("-") for word in (text or "").split(",") if word.strip()]
 
 
-def _order(word: str, schema: pa.Schema, heads: Mapping[str, str]) -> Order:
+def _order(word: str, schema: pa.Schema, heads: Mapping[str, str]) -> SortOrder:
     import pyarrow as pa
 
     name = word.removeprefix("-")
@@ -56,7 +56,7 @@ def _order(word: str, schema: pa.Schema, heads: Mapping[str, str]) -> Order:
     is_words = pa.types.is_list(kind) and pa.types.is_string(kind.value_type)
     if pa.types.is_nested(kind) and not is_words:
         raise BadRequest(f"--sort: {name} has no order", advice="it is a list of records: name another column")
-    return Order(column, word.startswith("-") != _largest_first(column))
+    return SortOrder(column, word.startswith("-") != _largest_first(column))
 
 
 def _largest_first(column: str) -> bool:
@@ -65,7 +65,7 @@ def _largest_first(column: str) -> bool:
     return is_duration or column.endswith(("_count", "_bytes"))
 
 
-def ordered(rows: pa.Table, orders: Sequence[Order]) -> pa.Table:
+def ordered(rows: pa.Table, orders: Sequence[SortOrder]) -> pa.Table:
     """The rows in an order; equals stay as they are, unknown values come last."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -41,13 +41,13 @@ def paged(output: Path | None, *, is_wanted: bool) -> Iterator[IO[bytes]]:
         if command is None:
             yield stream
             return
-        page = _Page()
+        page = _PagedBytes()
         yield page
         if not _show(command, page.getvalue()):
             stream.write(page.getvalue())
 
 
-class _Page(io.BytesIO, OnTerminal):
+class _PagedBytes(io.BytesIO, OnTerminal):
     """What will appear on the terminal."""
 
 

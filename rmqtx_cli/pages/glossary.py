@@ -101,7 +101,7 @@ TERMS: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class WordEntry:
     """One explained word."""
 
     word: str
@@ -118,34 +118,37 @@ def _reason_texts(word: str) -> tuple[str, ...]:
     return f"{reason.meaning}.", f"state: {reason.state}"
 
 
-def entries(views: Iterable[View]) -> list[Entry]:
+def entries(views: Iterable[View]) -> list[WordEntry]:
     """Everything that can be explained; `views` are all printed tables, whose heads are explained too.
 
     Order: states, flags, advice, reasons, findings, outcomes, guards, terms, tables, columns, structures and their
            fields, response codes, exit statuses.
     """
     return [
-        *(Entry(word, "state of a transaction", (text,)) for word, text in STATES.items()),
-        *(Entry(word, "flag of a transaction", (text,)) for word, text in FLAGS.items()),
-        *(Entry(word, "advice", _advice_texts(word)) for word in ADVICE),
-        *(Entry(word, "reason of a state", _reason_texts(word)) for word in REASONS),
+        *(WordEntry(word, "state of a transaction", (text,)) for word, text in STATES.items()),
+        *(WordEntry(word, "flag of a transaction", (text,)) for word, text in FLAGS.items()),
+        *(WordEntry(word, "advice", _advice_texts(word)) for word in ADVICE),
+        *(WordEntry(word, "reason of a state", _reason_texts(word)) for word in REASONS),
         *_findings(),
-        *(Entry(word, "word of a ledger", (text,)) for word, text in WORDS.items()),
-        *(Entry(word, "outcome of a comparison with a ledger", (text,)) for word, text in OUTCOMES.items()),
-        *(Entry(word, "outcome of an act", (text,)) for word, text in RECEIPT_OUTCOMES.items()),
-        *(Entry(word, "standing of a receipt", (text,)) for word, text in STANDINGS.items()),
-        *(Entry(word, "change between two audits", (text,)) for word, text in CHANGES.items()),
-        *(Entry(guard.name, "guard", (f"prevents {guard.prevents}", f"overridden: {guard.risk}")) for guard in GUARDS),
-        *(Entry(word, "scenario of a probe", (text,)) for word, text in SCENARIOS.items()),
-        *(Entry(word, "step of a probe", (text,)) for word, text in STEPS.items()),
-        *(Entry(word, "term", (text,)) for word, text in TERMS.items()),
+        *(WordEntry(word, "word of a ledger", (text,)) for word, text in WORDS.items()),
+        *(WordEntry(word, "outcome of a comparison with a ledger", (text,)) for word, text in OUTCOMES.items()),
+        *(WordEntry(word, "outcome of an act", (text,)) for word, text in RECEIPT_OUTCOMES.items()),
+        *(WordEntry(word, "standing of a receipt", (text,)) for word, text in STANDINGS.items()),
+        *(WordEntry(word, "change between two audits", (text,)) for word, text in CHANGES.items()),
+        *(
+            WordEntry(guard.name, "guard", (f"prevents {guard.prevents}", f"overridden: {guard.risk}"))
+            for guard in GUARDS
+        ),
+        *(WordEntry(word, "scenario of a probe", (text,)) for word, text in SCENARIOS.items()),
+        *(WordEntry(word, "step of a probe", (text,)) for word, text in STEPS.items()),
+        *(WordEntry(word, "term", (text,)) for word, text in TERMS.items()),
         *_tables(),
         *_heads(views),
         *_structures(structures(), "disk"),
         *_structures(structures(WIRE_MODULES), "the wire"),
-        *(Entry(code.name, "response code", _response_lines(code)) for code in RESPONSE_MEANINGS),
-        *(Entry(str(number), "exit status", (text,)) for number, text in MEANINGS.items()),
-        *(Entry(str(number), "exit status of check and probe", (text,)) for number, text in CHECK_MEANINGS.items()),
+        *(WordEntry(code.name, "response code", _response_lines(code)) for code in RESPONSE_MEANINGS),
+        *(WordEntry(str(number), "exit status", (text,)) for number, text in MEANINGS.items()),
+        *(WordEntry(str(number), "exit status of check and probe", (text,)) for number, text in CHECK_MEANINGS.items()),
     ]
 
 
@@ -163,33 +166,33 @@ def _response_lines(code: ResponseCode) -> tuple[str, ...]:
     return (f"code {code.value}: {meaning.sentence}", *([f"advice: {meaning.advice}"] if meaning.advice else []))
 
 
-def _findings() -> Iterator[Entry]:
+def _findings() -> Iterator[WordEntry]:
     for code, kind in KINDS.items():
         lines = [f"{kind.title}.", f"severity: {kind.severity}", f"for transactions: {kind.meaning}"]
-        yield Entry(code, "finding", tuple(lines + ([f"advice: {kind.advice}"] if kind.advice else [])))
+        yield WordEntry(code, "finding", tuple(lines + ([f"advice: {kind.advice}"] if kind.advice else [])))
 
 
-def _tables() -> Iterator[Entry]:
+def _tables() -> Iterator[WordEntry]:
     columns: dict[str, dict[str, list[str]]] = {}
     for table, schema in {**ALL_TABLES, **RESULT_TABLES}.items():
-        yield Entry(table, "table", (f"columns: {', '.join(schema.names)}",))
+        yield WordEntry(table, "table", (f"columns: {', '.join(schema.names)}",))
         for field in schema:
             sentence = f"{meaning_of(field)} ({field.type})" if _is_short(str(field.type)) else meaning_of(field)
             columns.setdefault(field.name, {}).setdefault(sentence, []).append(table)
     for name, sentences in columns.items():
         lines = [f"{sentence}; in {', '.join(tables)}" for sentence, tables in sentences.items()]
-        yield Entry(name, "column", tuple(lines))
+        yield WordEntry(name, "column", tuple(lines))
 
 
-def _heads(views: Iterable[View]) -> Iterator[Entry]:
+def _heads(views: Iterable[View]) -> Iterator[WordEntry]:
     """The heads of printed tables that are no columns' names, and the columns that can be made of others."""
     from readers.model.tables import LIVE_TRANSACTIONS, TRANSACTIONS
     from rmqtx_cli.output.derived_columns import derived_columns
 
     for name, derived in derived_columns(TRANSACTIONS).items():
-        yield Entry(name, "column made of others", (f"{meaning_of(derived.field)}; in --where and --fields",))
+        yield WordEntry(name, "column made of others", (f"{meaning_of(derived.field)}; in --where and --fields",))
     for added in (one for one in LIVE_TRANSACTIONS if one.name not in TRANSACTIONS.names):
-        yield Entry(added.name, "column", (f"{meaning_of(added)}; in transactions of live brokers",))
+        yield WordEntry(added.name, "column", (f"{meaning_of(added)}; in transactions of live brokers",))
     tables = {one.name: meaning_of(one) for schema in {**ALL_TABLES, **RESULT_TABLES}.values() for one in schema}
     parts = [*REQUEST, *RECHECK, *EDITS, *CURSOR_EFFECTS]
     meanings = {one.name: meaning_of(one) for one in parts} | _OF_A_PAGE | tables
@@ -201,7 +204,7 @@ def _heads(views: Iterable[View]) -> Iterator[Entry]:
                     sources.setdefault(heading, {}).update(dict.fromkeys(column.sources))
     for heading, names in sources.items():
         lines = (f"{name}: {meanings[name]}" if meanings.get(name) else f"shows {name}" for name in names)
-        yield Entry(heading, "head of a printed column", tuple(lines))
+        yield WordEntry(heading, "head of a printed column", tuple(lines))
 
 
 #: What stands in the page of one transaction.
@@ -223,7 +226,7 @@ def meaning_of(field: object) -> str:
     return metadata.get(b"meaning", b"").decode()
 
 
-def _structures(layouts: Iterable[Layout], where: str) -> Iterator[Entry]:
+def _structures(layouts: Iterable[Layout], where: str) -> Iterator[WordEntry]:
     for layout in layouts:
         lines = [f"{layout.title}, {layout.size_bytes} bytes fixed. Source: {layout.source}"]
         for field in layout.fields:
@@ -232,7 +235,7 @@ def _structures(layouts: Iterable[Layout], where: str) -> Iterator[Entry]:
             place = f"{layout.offsets[field.name]:>4}  {field.type_name:<9}"
             lines.append(f"{place} {field.name}: {field.meaning}{unit}{since}")
         lines += [f"   +  {part.size:<9} {part.name}: {part.meaning}" for part in layout.variable]
-        yield Entry(layout.name, f"structure on {where}", tuple(lines))
+        yield WordEntry(layout.name, f"structure on {where}", tuple(lines))
         for field in layout.fields:
             position = f"byte {layout.offsets[field.name]} of {layout.name}, {field.type_name}"
-            yield Entry(field.name, f"field on {where}", (f"{field.meaning}; {position}. Source: {layout.source}",))
+            yield WordEntry(field.name, f"field on {where}", (f"{field.meaning}; {position}. Source: {layout.source}",))

@@ -82,19 +82,21 @@ class Summary:
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, counted as they pass."""
         for batch in batches:
-            if batch.num_rows:
-                self._count(batch)
+            self.add(batch)
             yield batch
 
     @classmethod
     def of(cls, rows: pa.Table) -> Summary:
         """The counts of some transactions."""
         counted = cls()
-        for _ in counted.watching(rows.to_batches()):
-            pass
+        for batch in rows.to_batches():
+            counted.add(batch)
         return counted
 
-    def _count(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count the transactions of a batch."""
+        if not batch.num_rows:
+            return
         copies = pc.fill_null(pc.list_value_length(batch["half_copies"]), 0)
         flagged = pc.greater(pc.fill_null(pc.list_value_length(batch["flags"]), 0), 0)
         narrow = pa.table(
@@ -204,6 +206,7 @@ class Summary:
                 f"{count(self.half_copies_count, 'half copy', 'half copies')} of "
                 f"{count(self.transactions_count, 'transaction')}: {times:.2f} each"
             )
+
     def _drift(self, store: Store, *, is_whole: bool) -> Iterator[str]:
         from readers.cursors.cursors import transaction_metrics
 

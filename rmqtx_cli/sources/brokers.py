@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.live import Live
-    from rmqtx_cli.options.options import CustodyOptions
+    from rmqtx_cli.options.options import ProvenanceOptions
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
     from verdicts.audit.timeline import TimelineSource
@@ -139,7 +139,7 @@ class BrokerSource:
 
     @contextmanager
     def audited(
-        self, context: typer.Context, listing: Listing, engine: EngineOptions, custody: CustodyOptions,  # noqa: ARG002
+        self, context: typer.Context, listing: Listing, engine: EngineOptions, provenance: ProvenanceOptions,  # noqa: ARG002
         at_ms: int | None,  # noqa: ARG002 -- refused
     ) -> Iterator[VerdictReading]:
         """See `Source`. All that the half queues hold."""
@@ -148,7 +148,7 @@ class BrokerSource:
         live = self.brokers
         yield audit(live.brokers, members=live.members, pace=self.pace, facts=self.facts)
 
-    def carry_custody(self, context: typer.Context, listing: Listing) -> None:
+    def add_provenance(self, context: typer.Context, listing: Listing) -> None:
         """See `Source`. What a broker said is not there to be digested again."""
 
     def surroundings(self) -> Sequence[TimelineSource]:

@@ -37,7 +37,7 @@ _Result = TypeVar("_Result")
 SPARK_BYTES_MIN = 64 << 30
 
 
-class Engine(Protocol):
+class StoreEngine(Protocol):
     """Reads every byte of some stores; `Reading.batches` are read while the engine's block lasts."""
 
     @property
@@ -84,7 +84,7 @@ class LocalEngine:
     name: str = "local"
 
     def split_bytes_for(self, stores: Sequence[Store]) -> int:  # noqa: ARG002 -- memory here is flat whatever there is
-        """See `Engine`."""
+        """See `StoreEngine`."""
         from readers.log.splits import SPLIT_BYTES
 
         return self.options.split_bytes or SPLIT_BYTES
@@ -97,7 +97,7 @@ class LocalEngine:
         at_ms: int | None = None,
         progress: Progress | None = None,
     ) -> VerdictReading:
-        """See `Engine`."""
+        """See `StoreEngine`."""
         from verdicts.audit.local_audit import audit
 
         return audit(
@@ -115,7 +115,7 @@ class LocalEngine:
         to_offset: int | None = None,
         progress: Progress | None = None,
     ) -> Reading:
-        """See `Engine`."""
+        """See `StoreEngine`."""
         from readers.jobs.job_runner import run_job
         from readers.log.splits import plan_splits
 
@@ -125,7 +125,7 @@ class LocalEngine:
         return run_job(job, plan, processes=self.options.processes, progress=progress)
 
     def results(self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int) -> list[_Result]:
-        """See `Engine`."""
+        """See `StoreEngine`."""
         from readers.jobs.workers import Workers, workers_count
 
         with Workers(workers_count(total_bytes, self.options.processes)) as pool:
@@ -153,7 +153,7 @@ class SparkEngine:
             given.close()
 
     def split_bytes_for(self, stores: Sequence[Store]) -> int:
-        """See `Engine`."""
+        """See `StoreEngine`."""
         from spark_tasks.session.sizes import sizes_for
 
         return self.options.split_bytes or sizes_for(sum(s.size_bytes for store in stores for s in store.commit_log))[0]
@@ -166,7 +166,7 @@ class SparkEngine:
         at_ms: int | None = None,
         progress: Progress | None = None,
     ) -> VerdictReading:
-        """See `Engine`."""
+        """See `StoreEngine`."""
         from spark_tasks.jobs.audit import audit
         from spark_tasks.session.errors import translated
 
@@ -187,7 +187,7 @@ class SparkEngine:
         to_offset: int | None = None,
         progress: Progress | None = None,
     ) -> Reading:
-        """See `Engine`."""
+        """See `StoreEngine`."""
         from spark_tasks.jobs.scan import run_job
         from spark_tasks.session.errors import translated
 
@@ -202,7 +202,7 @@ class SparkEngine:
     def results(
         self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int  # noqa: ARG002
     ) -> list[_Result]:
-        """See `Engine`."""
+        """See `StoreEngine`."""
         from spark_tasks.session.errors import translated
         from spark_tasks.session.tasks import results
 
@@ -218,7 +218,7 @@ def _translated_batches(batches: Iterable[pa.RecordBatch]) -> Generator[pa.Recor
 
 
 @contextmanager
-def chosen_engine(options: EngineOptions, stores: Sequence[Store], voice: Voice) -> Iterator[Engine]:
+def chosen_engine(options: EngineOptions, stores: Sequence[Store], voice: Voice) -> Iterator[StoreEngine]:
     """The engine that the options and the stores' size ask for; said on stderr where it is not the obvious one.
 
     Raises: SparkUnavailable if Spark was asked for and cannot be had.

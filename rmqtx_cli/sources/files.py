@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from readers.store.store import Store
     from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.options.engine import EngineOptions
-    from rmqtx_cli.options.options import CustodyOptions
+    from rmqtx_cli.options.options import ProvenanceOptions
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
     from verdicts.audit.timeline import TimelineSource
@@ -137,26 +137,23 @@ class FileSource:
 
     @contextmanager
     def audited(
-        self, context: typer.Context, listing: Listing, engine: EngineOptions, custody: CustodyOptions,
+        self, context: typer.Context, listing: Listing, engine: EngineOptions, provenance: ProvenanceOptions,
         at_ms: int | None,
     ) -> Iterator[VerdictReading]:
         """See `Source`."""
-        from rmqtx_cli.sources.engines import chosen_engine
-        from rmqtx_cli.sources.provenance import take_custody
-        from rmqtx_cli.words.progress import shown
+        from rmqtx_cli.sources.engine_run import engine_run
 
-        with chosen_engine(engine, self.stores, self.voice) as given, shown("auditing", self.voice) as progress:
-            take_custody(context, listing, given, self.stores, hash_all=custody.hash_all, voice=self.voice)
-            table = self.database.read(self.stores, given)
-            reading = given.audit(self.stores, self.opened.settings_of, at_ms=at_ms, progress=progress)
+        with engine_run(context, "auditing", self.stores, listing, engine, provenance) as run:
+            table = self.database.read(self.stores, run.engine)
+            reading = run.engine.audit(self.stores, self.opened.settings_of, at_ms=at_ms, progress=run.progress)
             reading.batches = with_entries(reading.batches, table)
             yield reading
 
-    def carry_custody(self, context: typer.Context, listing: Listing) -> None:
+    def add_provenance(self, context: typer.Context, listing: Listing) -> None:
         """See `Source`."""
-        from rmqtx_cli.sources.provenance import carry_custody
+        from rmqtx_cli.sources.provenance import add_provenance
 
-        carry_custody(context, listing, self.stores)
+        add_provenance(context, listing, self.stores)
 
     def surroundings(self) -> Sequence[TimelineSource]:
         """See `Source`."""

@@ -17,7 +17,7 @@ from rmqtx_cli.words.times import time_text
 if TYPE_CHECKING:
     from readers.store.store import Store
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.sources.engines import Engine
+    from rmqtx_cli.sources.engines import StoreEngine
     from rmqtx_cli.words.say import Voice
 
 #: Options that change nothing in the rows.
@@ -51,10 +51,10 @@ def without_secrets(text: str) -> str:
     return re.sub(r"(?<=://)[^/@\s]*@", "", text)
 
 
-def take_custody(
+def take_provenance(
     context: typer.Context,
     listing: Listing,
-    engine: Engine,
+    engine: StoreEngine,
     stores: list[Store],
     *,
     hash_all: bool,
@@ -70,15 +70,15 @@ def take_custody(
     is_said = voice.verbose or (hash_all and not voice.quiet)
     if not (is_wanted or is_said or listing.carries_meta):
         return None
-    facts = custody_of_stores(context, engine, stores, hash_all=hash_all, inputs=inputs)
+    facts = provenance_of_stores(context, engine, stores, hash_all=hash_all, inputs=inputs)
     listing.meta = facts
     if is_said:
-        for line in custody_lines(facts):
+        for line in provenance_lines(facts):
             voice.note(line)
     return facts
 
 
-def carry_custody(context: typer.Context, listing: Listing, stores: list[Store]) -> None:
+def add_provenance(context: typer.Context, listing: Listing, stores: list[Store]) -> None:
     """Give a listing its custody if its output carries one; for commands that follow queues and index to a few records.
 
     It costs two reads a segment.
@@ -94,8 +94,8 @@ def carry_custody(context: typer.Context, listing: Listing, stores: list[Store])
     )
 
 
-def custody_of_stores(
-    context: typer.Context, engine: Engine, stores: list[Store], *, hash_all: bool, inputs: Sequence[Path] = ()
+def provenance_of_stores(
+    context: typer.Context, engine: StoreEngine, stores: list[Store], *, hash_all: bool, inputs: Sequence[Path] = ()
 ) -> dict[str, Any]:
     """The custody of a command over some stores."""
     from verdicts.audit.provenance import EngineFacts, file_provenance, provenance, store_provenance
@@ -119,14 +119,14 @@ def _files_of(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def _splits(engine: Engine, stores: list[Store]) -> tuple[int, int]:
+def _splits(engine: StoreEngine, stores: list[Store]) -> tuple[int, int]:
     """Bytes of a split, and how many there are."""
     split_bytes = engine.split_bytes_for(stores)
     splits = (-(-segment.size_bytes // split_bytes) for store in stores for segment in store.commit_log)
     return split_bytes, sum(splits)
 
 
-def custody_lines(facts: Mapping[str, Any]) -> list[str]:
+def provenance_lines(facts: Mapping[str, Any]) -> list[str]:
     """Custody for people: a line for the run, then one for each store and each of its files."""
     engine = facts["engine"]
     lines = [

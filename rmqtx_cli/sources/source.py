@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from readers.store.store import Store
     from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.options.engine import EngineOptions
-    from rmqtx_cli.options.options import CustodyOptions
+    from rmqtx_cli.options.options import ProvenanceOptions
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
     from verdicts.audit.timeline import TimelineSource
@@ -62,12 +62,12 @@ class Source(Protocol):
         """What became of some transactions."""
 
     def audited(
-        self, context: typer.Context, listing: Listing, engine: EngineOptions, custody: CustodyOptions,
+        self, context: typer.Context, listing: Listing, engine: EngineOptions, provenance: ProvenanceOptions,
         at_ms: int | None,
     ) -> AbstractContextManager[VerdictReading]:
         """What became of all transactions; rows are read while the block lasts."""
 
-    def carry_custody(self, context: typer.Context, listing: Listing) -> None:
+    def add_provenance(self, context: typer.Context, listing: Listing) -> None:
         """Give a listing its custody, where its output carries one and there are files that it is of."""
 
     def surroundings(self) -> Sequence[TimelineSource]:

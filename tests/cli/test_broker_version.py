@@ -35,7 +35,7 @@ def test_quiet_leaves_the_note_out_wherever_it_stands(rmqtx: Run, store: Path, q
 
 @pytest.mark.parametrize(
     ("version", "words"),
-    [("2.0.0", "no broker 2.0.0 is known"), ("x.y", "'x.y' is not a broker version"), ("4.9.8", "contradicts")],
+    [("2.0.0", "version 2.0.0 is not known"), ("x.y", "'x.y' is not a broker version"), ("4.9.8", "contradicts")],
 )
 def test_what_was_an_error_stays_one(rmqtx: Run, store: Path, version: str, words: str) -> None:
     refused = rmqtx("stores", store, "--broker-version", version)

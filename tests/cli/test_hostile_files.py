@@ -69,7 +69,7 @@ def test_a_surrogate_in_a_plan_is_a_sentence(rmqtx: Run, common: Path, tmp_path:
     (tmp_path / "p.json").write_text(json.dumps(plan))
     result = rmqtx("apply", tmp_path / "p.json", "--store", common, "--to", tmp_path / "new", "--reason", "x")
     assert result.status == 10, result.err
-    assert "text of whole characters" in result.err
+    assert "valid UTF-8 text" in result.err
 
 
 def test_marks_and_memories(tmp_path: Path) -> None:

@@ -286,7 +286,7 @@ def test_a_plan_of_another_broker_misses_it(rmqtx: Run, common: Path, tmp_path: 
     ("arguments", "status", "told"),
     [
         (("none.json", "-n", "127.0.0.1:1"), UNREADABLE, "cannot read none.json"),
-        (("bad.json", "-n", "127.0.0.1:1"), UNREADABLE, "is no plan"),
+        (("bad.json", "-n", "127.0.0.1:1"), UNREADABLE, "is not a valid plan"),
         (("p.json",), USAGE, "no live broker is given"),
         (("p.json", "-n", "127.0.0.1:1"), UNREACHABLE, "127.0.0.1:1"),
         (("p.json", "-n", "127.0.0.1:1", "--override", "immunity"), USAGE, "--override needs --reason"),
@@ -332,5 +332,6 @@ def test_what_the_store_contradicts_is_not_planned(rmqtx: Run, tmp_path: Path, w
     words = ("plan", "commit", row["transaction_id"], "--store", store, "--reason", "x", "-o", tmp_path / "p.json")
     result = rmqtx(*words)
     assert result.status == REFUSED_BY_GUARD, result.err
-    assert "not planned, refused by evidence-incomplete: what the store says of it cannot all be right" in result.err
+    why = "records and files of the store contradict each other about it"
+    assert f"not planned, refused by evidence-incomplete: {why}" in result.err
     assert not (tmp_path / "p.json").exists()

@@ -85,10 +85,10 @@ WRONG: dict[str, tuple[Change, str]] = {
         "steps[0].half_copy.queue_id: expected a whole number, found 2147483648",
     ),
     "null where a value must be": (
-        lambda p: p["steps"][0].update(state=None), "steps[0].state: expected a text, found null"
+        lambda p: p["steps"][0].update(state=None), "steps[0].state: expected text, found null"
     ),
     "null in a list": (
-        lambda p: p["steps"][0].update(flags=[None]), "steps[0].flags[0]: expected a text, found null"
+        lambda p: p["steps"][0].update(flags=[None]), "steps[0].flags[0]: expected text, found null"
     ),
     "nothing to name": (
         lambda p: p["steps"][0].update(half_copy=None),

@@ -259,7 +259,7 @@ def test_a_file_that_became_shorter_is_an_error_with_its_position(tmp_path: Path
         ({"from": "2026-01-01T00:00:00Z"}, "is no offset"),
         ({"from_time": "2026-01-01T00:00:00"}, "option 'from_time': '2026-01-01T00:00:00' has no time zone"),
         ({"split_size": "64KB"}, "option 'split_size': '64KB' is not a size"),
-        ({"split_size": "0"}, "is no bytes at all"),
+        ({"split_size": "0"}, "is less than one byte"),
         ({"body": "all"}, "option 'body': 'all' is not possible"),
         ({"check_crc": "yes"}, "neither true nor false"),
         ({"table": "cursors", "from": "0"}, "'from' does not go with the table cursors"),

@@ -98,11 +98,11 @@ _CURSORS = pa.map_(pa.string(), pa.field("offset", pa.int64(), nullable=False))
 #: What is kept of a store as JSON, by its column.
 _KEPT = {
     "place": JsonForm(
-        "checkpoint that this version wrote",
+        "checkpoint of this version",
         struct_of(Place),
     ),
     "view": JsonForm(
-        "checkpoint that this version wrote",
+        "checkpoint of this version",
         pa.struct([pa.field("half_cursors", _CURSORS), pa.field("op_cursors", _CURSORS),
                    *(needed(name, ANYTHING) for name in ("settings", "missing", "checks_limit", "beside")),
                    *(needed(name, ANYTHING) for name in ("reference_time_ms", "begins_later")),

@@ -16,7 +16,7 @@ from verdicts.missing.missing_ranges import UnfoundSlot
 from verdicts.model.verdict_inputs import DoubtfulId
 
 _FORM = JsonForm(
-    "checkpoint that this version wrote",
+    "checkpoint of this version",
     pa.struct(
         [
             needed("spans", list_of(struct_of(Span))), needed("findings", list_of(struct_of(Finding))),

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from readers.model.reading import Reading
     from repairs.acts.situation import Situation
-    from repairs.plans.draft_plan import Draft
+    from repairs.plans.draft_plan import PlanDraft
     from repairs.receipts.plan_file import Plan
-    from rmqtx_cli.acting.plan_sources import PlanSource
+    from rmqtx_cli.acting.plan_inputs import PlanInputs
 
 NAME = "plan"
 SHOW = "show"
@@ -124,11 +124,11 @@ def command(
     Without IDs the conditions choose: of what hangs for commit, rollback and discard, of what is decided and still
     asked for with close, of what the broker gave up with resume.
     """
-    from repairs.acts.request import Wish
+    from repairs.acts.request import ActRequest
     from repairs.plans.draft_plan import drafted
     from repairs.receipts.plan_file import PLAN_STEPS
     from repairs.receipts.receipts import whoever
-    from rmqtx_cli.acting.plan_sources import plan_source
+    from rmqtx_cli.acting.plan_inputs import plan_inputs
     from rmqtx_cli.output.listing import Listing
 
     shown = OutputOptions(fields, output_format)
@@ -138,13 +138,12 @@ def command(
         return _shown(asked.ids or [], shown, voice)
     output, reason = _needed(action, output, reason)
     _refuse_file(output, force=force)
-    source = plan_source(store or [], files, live, f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE")
     wanted = _Asked(action, asked)
     listing = Listing(PLAN_STEPS, steps_view(), shown, voice=voice)
-    with source:
+    with plan_inputs(store or [], files, live, f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE") as source:
         source.refuse_inside(output)
         reading, situations = wanted.found(source, voice)
-        draft = drafted(situations, Wish(action, asked.group), reason, whoever())
+        draft = drafted(situations, ActRequest(action, asked.group), reason, whoever())
         _tell_refused(draft, voice)
         if not draft.steps:
             say.error(f"no plan is written: {_why_empty(situations, draft)}")
@@ -178,7 +177,7 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
     return output, reason
 
 
-def _plan(context: typer.Context, draft: Draft, source: PlanSource) -> Plan:
+def _plan(context: typer.Context, draft: PlanDraft, source: PlanInputs) -> Plan:
     """The plan of a draft, with what is known of the stores that it names."""
     from repairs.plans.draft_plan import plan_of
 
@@ -228,7 +227,7 @@ class _Asked:
         if asked.every and (asked.ids or has_condition):
             raise BadRequest("--all and ids or conditions contradict each other", advice="leave --all out")
 
-    def found(self, source: PlanSource, voice: Voice) -> tuple[Reading, list[Situation]]:
+    def found(self, source: PlanInputs, voice: Voice) -> tuple[Reading, list[Situation]]:
         """The reading that they are in, and what is known of each."""
         from rmqtx_cli.words.unknown_names import say_unknown_names
 
@@ -243,11 +242,11 @@ class _Asked:
             voice.note(f"{asked.limit} of {count(found.num_rows, 'transaction')} looked at (--limit)")
         return reading, source.situations(found.slice(0, asked.limit).to_pylist())
 
-    def _reading(self, source: PlanSource) -> Reading:
+    def _reading(self, source: PlanInputs) -> Reading:
         """The rows that can be among them."""
         if self.options.ids:
             return source.named(self.options.ids)
-        return source.everything() if self.action == "resume" else source.open()
+        return source.everything() if self.action == "resume" else source.pending()
 
     def _chosen(self, rows: pa.Table) -> pa.Table:
         """The rows that are."""
@@ -304,7 +303,7 @@ def _write(text: str, output: Path) -> None:
         stream.write(text.encode())
 
 
-def _tell_refused(draft: Draft, voice: Voice) -> None:
+def _tell_refused(draft: PlanDraft, voice: Voice) -> None:
     told = draft.refused if voice.verbose else draft.refused[:_TOLD_MAX]
     for transaction_id, refusal in told:
         say.line(f"rmqtx: {transaction_id}: not planned, refused by {refusal}")
@@ -314,7 +313,7 @@ def _tell_refused(draft: Draft, voice: Voice) -> None:
         say.line(f"rmqtx: not planned: {count(len(draft.refused), 'transaction')} ({counted})")
 
 
-def _why_empty(rows: Sequence[Situation], draft: Draft) -> str:
+def _why_empty(rows: Sequence[Situation], draft: PlanDraft) -> str:
     if draft.refused:
         return f"a guard refuses {'it' if len(rows) == 1 else f'all {len(rows)}'}"
     return "no transaction fulfils the conditions - rmqtx pending lists what hangs"

@@ -209,8 +209,9 @@ class _Rows:
         listing, voice = self.listing, self.listing.voice
         whole = Reading(self.schema, ())
         if self.instead:
-            for _ in _batches(whole, readings, None):
-                pass
+            for reading in readings:
+                reading.complete_findings()
+                whole.add_account_of(reading)
             listing.write(iter(_instead(whole, self.instead).to_batches()))
         else:
             batches, seen = _batches(whole, readings, adapt), NamesSeen(self.named)
@@ -240,9 +241,7 @@ def _batches(
         finally:
             if isinstance(reading.batches, Generator):
                 reading.batches.close()  # at a limit a database would stay open until the program ends
-            whole.findings.extend(reading.findings)
-            whole.coverage.extend(reading.coverage)
-            whole.notes.extend(reading.notes)
+            whole.add_account_of(reading)
 
 
 def _instead(reading: Reading, what: str) -> pa.Table:

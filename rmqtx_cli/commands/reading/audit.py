@@ -16,12 +16,12 @@ from rmqtx_cli.options.engine import EngineName, EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
     AtOption,
-    CustodyOptions,
     FailOnOption,
     FindingsOption,
     LimitOption,
     OptionalStoreArguments,
     OutputOptions,
+    ProvenanceOptions,
     WhereOption,
 )
 from rmqtx_cli.sources.source import SourceOptions
@@ -112,7 +112,7 @@ def command(
     asked: AuditOptions,
     output: OutputOptions,
     engine: EngineOptions,
-    custody: CustodyOptions,
+    provenance: ProvenanceOptions,
     source: SourceOptions,
 ) -> int:
     """Judge every transaction of the stores: state, flags, reason, advice, and the evidence for each.
@@ -123,33 +123,34 @@ def command(
     voice = source.voice
     at_ms = asked_time_ms("--at", asked.at, voice)
     now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
-    files_only = {"--at": asked.at, "--follow": asked.follow, **_of_whole_stores(engine, custody)}
+    files_only = {"--at": asked.at, "--follow": asked.follow, **_of_whole_stores(engine, provenance)}
     door = source.door(store or [], "rmqtx audit STORE, or rmqtx audit -n HOST:PORT", files_only)
     if asked.follow:
-        _refuse_with_follow(asked, output, engine, custody, source)
+        _refuse_with_follow(asked, output, engine, provenance, source)
     asked.check()
     engine = source.database.engine_of(engine)
-    listing = _listing(asked, output, custody, door, now_ms, voice)
+    listing = _listing(asked, output, provenance, door, now_ms, voice)
     if asked.follow:
         return _followed(store or [], asked, engine, source, listing)
-    audit = _Audit(asked, listing)
-    with door.opened(output.output) as opened, opened.audited(context, listing, engine, custody, at_ms) as reading:
+    audit = _AuditRun(asked, listing)
+    with door.opened(output.output) as opened, opened.audited(context, listing, engine, provenance, at_ms) as reading:
         status = audit.written(reading, opened)
     audit.say_rest(opened)
     return status
 
 
-def _of_whole_stores(engine: EngineOptions, custody: CustodyOptions) -> dict[str, Any]:
+def _of_whole_stores(engine: EngineOptions, provenance: ProvenanceOptions) -> dict[str, Any]:
     """What only a reading of whole stores has, by what it is called."""
     return {
-        "--master": engine.master, "--remote": engine.remote, "--conf": engine.conf, "--hash": custody.hash_all,
+        "--master": engine.master, "--remote": engine.remote, "--conf": engine.conf, "--hash": provenance.hash_all,
         "--split-size": engine.split_bytes, "--processes": engine.processes, "--temp-dir": engine.temporary,
-        "--with-meta": custody.with_meta, "--engine": engine.engine is not EngineName.AUTO,
+        "--with-meta": provenance.with_meta, "--engine": engine.engine is not EngineName.AUTO,
     }  # fmt: skip
 
 
 def _refuse_with_follow(
-    asked: AuditOptions, output: OutputOptions, engine: EngineOptions, custody: CustodyOptions, source: SourceOptions
+    asked: AuditOptions, output: OutputOptions, engine: EngineOptions, provenance: ProvenanceOptions,
+    source: SourceOptions,
 ) -> None:
     """Refuse what only an audit with an end can have.
 
@@ -160,13 +161,13 @@ def _refuse_with_follow(
 
     refuse_with_follow({
         "--at": asked.at, "--limit": asked.limit, "--summary": asked.summary, "--findings": asked.findings,
-        "--output": output.output, "--hash": custody.hash_all, "--with-meta": custody.with_meta,
+        "--output": output.output, "--hash": provenance.hash_all, "--with-meta": provenance.with_meta,
         "--split-size": engine.split_bytes, "--transaction-table": source.database.address, "--sort": SORT.get(),
     })  # fmt: skip
 
 
 def _listing(
-    asked: AuditOptions, output: OutputOptions, custody: CustodyOptions, door: Door, now_ms: int, voice: Voice
+    asked: AuditOptions, output: OutputOptions, provenance: ProvenanceOptions, door: Door, now_ms: int, voice: Voice
 ) -> Listing:
     """What is listed: transactions, or the summary or the findings instead."""
     from readers.model.tables import FINDINGS
@@ -184,7 +185,7 @@ def _listing(
     elif asked.findings:
         schema, view = FINDINGS, VIEWS["findings"]
     return Listing(
-        schema, view, output, asked.condition, asked.fail_on, asked.limit, voice, custody.with_meta, now_ms=now_ms
+        schema, view, output, asked.condition, asked.fail_on, asked.limit, voice, provenance.with_meta, now_ms=now_ms
     )
 
 
@@ -200,7 +201,7 @@ def _followed(
     ).run(listing)
 
 
-class _Audit:
+class _AuditRun:
     """An audit with an end: counts what it lists, and says what that comes to."""
 
     def __init__(self, asked: AuditOptions, listing: Listing) -> None:
@@ -218,11 +219,12 @@ class _Audit:
                 source.stores, source.arguments, reading.findings, reading.check_stops, self.listing.now_ms, source.live
             )
 
-        batches = self.counted.watching(reading)
         if self._instead:
-            for _ in batches:
-                pass
+            for batch in reading:
+                self.counted.add(batch)
             batches = iter(self._rows_instead(reading).to_batches())
+        else:
+            batches = self.counted.watching(reading)
         self.listing.write(batches, to_the_end=True, answer=answer)
         self.listing.say_limit("row" if self._instead else "transaction")
         self._met.extend(reading.findings)

@@ -17,11 +17,11 @@ from rmqtx_cli.options.options import (
     AtOption,
     BrokerConfOption,
     BrokerVersionOption,
-    CustodyOptions,
     FailOnOption,
     LimitOption,
     OutputFormat,
     OutputOptions,
+    ProvenanceOptions,
     StoreOptions,
     VoiceOptions,
     WhereOption,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from readers.jobs.workers import Progress
     from readers.model.reading import Reading
     from readers.store.store import Store
-    from rmqtx_cli.sources.engines import Engine
+    from rmqtx_cli.sources.engines import StoreEngine
     from rmqtx_cli.sources.opening import Opened
 
 NAME = "diff"
@@ -123,7 +123,7 @@ def command(
     fail_on: FailOnOption = None,
     output: OutputOptions,
     engine: EngineOptions,
-    custody: CustodyOptions,
+    provenance: ProvenanceOptions,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
     voice: VoiceOptions,
@@ -136,14 +136,12 @@ def command(
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import DIFFERENCES_VIEW
     from rmqtx_cli.pages.differing import Differing
-    from rmqtx_cli.sources.engines import chosen_engine
+    from rmqtx_cli.sources.engine_run import engine_run
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
-    from rmqtx_cli.sources.provenance import take_custody
-    from rmqtx_cli.words.progress import shown
     from verdicts.transactions.diff import DIFFERENCES
 
     named = asked.named(voice)
-    listing = Listing(DIFFERENCES, DIFFERENCES_VIEW, output, where, fail_on, limit, voice, custody.with_meta)
+    listing = Listing(DIFFERENCES, DIFFERENCES_VIEW, output, where, fail_on, limit, voice, provenance.with_meta)
     paths = list(dict.fromkeys(side.place for side in named if side.file is None))
     opened = open_stores(paths, StoreOptions(None, broker_conf, broker_version))
     files = tuple(side.file for side in named if side.file is not None)
@@ -152,9 +150,8 @@ def command(
     counted = Differing()
     is_chosen = any((output.output, where, fail_on, output.fields, limit))
     is_whole_table = listing.format is OutputFormat.TABLE and not is_chosen
-    with chosen_engine(engine, opened.stores, voice) as given, shown("comparing", voice) as progress:
-        take_custody(context, listing, given, opened.stores, hash_all=custody.hash_all, voice=voice, inputs=files)
-        reading = _Task(given, opened, named, engine.temporary_directory, progress, counted.sizes).reading()
+    with engine_run(context, "comparing", opened.stores, listing, engine, provenance, inputs=files) as run:
+        reading = _DiffRun(run.engine, opened, named, run.progress, counted.sizes).reading()
         rows = counted.begun(reading)
         is_withheld = is_whole_table and counted.is_unrelated
         if counted.is_unrelated:
@@ -184,13 +181,12 @@ def _say_unrelated(sides: tuple[_Side, _Side], *, is_withheld: bool, voice: Voic
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _DiffRun:
     """One comparison, by whichever engine."""
 
-    engine: Engine
+    engine: StoreEngine
     opened: Opened
     sides: tuple[_Side, _Side]
-    temporary_directory: str | None
     progress: Progress | None
     sizes: list[int]
 
@@ -206,7 +202,7 @@ class _Task:
 
         whole = Reading(DIFFERENCES, [])
         before, after = (self._verdicts(number, whole) for number in range(2))
-        whole.batches = differences(before, after, temporary_directory=self.temporary_directory)
+        whole.batches = differences(before, after, temporary_directory=self.engine.options.temporary_directory)
         return whole
 
     def _verdicts(self, number: int, whole: Reading) -> Iterator[pa.RecordBatch]:

@@ -16,9 +16,9 @@ from rmqtx_cli.commands import Example
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
-    CustodyOptions,
     FieldsOption,
     OutputFormat,
+    ProvenanceOptions,
     StoreArguments,
     StoreOptions,
     VoiceOptions,
@@ -30,10 +30,8 @@ from rmqtx_cli.words.text import count, size
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.jobs.workers import Progress
     from readers.model.reading import Reading
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.sources.engines import Engine
+    from rmqtx_cli.sources.engine_run import EngineRun
     from rmqtx_cli.sources.opening import Opened
     from verdicts.export.export import ExportJob
     from verdicts.export.export_manifest import Done
@@ -129,7 +127,7 @@ def command(
     kind: FilesOptions,
     listed: ListOption = False,
     engine: EngineOptions,
-    custody: CustodyOptions,
+    provenance: ProvenanceOptions,
     files: StoreOptions,
     voice: VoiceOptions,
 ) -> int:
@@ -142,9 +140,8 @@ def command(
     from rmqtx_cli.output.forms import form_of
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import VIEWS
-    from rmqtx_cli.sources.engines import chosen_engine
+    from rmqtx_cli.sources.engine_run import engine_run
     from rmqtx_cli.sources.opening import open_stores, refuse_inside
-    from rmqtx_cli.words.progress import shown
     from verdicts.export.export import EXPORTED
     from verdicts.export.export_manifest import opened_directory
 
@@ -158,18 +155,21 @@ def command(
     undecidable: Counter[str] = Counter()
     with (
         opened_directory(directory, kind.settings(table, columns, voice), opened.stores) as done,
-        chosen_engine(engine, opened.stores, voice) as given,
-        shown("exporting", voice) as progress,
+        engine_run(context, "exporting", opened.stores, listing, engine, provenance, is_wanted=True) as run,
     ):
-        facts = _custody(context, given, opened, directory, hash_all=custody.hash_all, voice=voice)
-        form = form_of(kind.output_format, with_meta=custody.with_meta)
-        task = _Task(table, columns, directory, form, facts)
+        facts = _stored_provenance(run, directory)
+        form = form_of(kind.output_format, with_meta=provenance.with_meta)
+        task = _ExportRun(table, columns, directory, form, facts)
         if table is Table.TRANSACTIONS:
-            reading: Reading = task.verdicts(given, opened, undecidable, progress)
+            reading: Reading = task.verdicts(run, opened, undecidable)
         else:
-            reading = given.run_job(task.job(done, kind.body), opened.stores, progress=progress)
-        written = _Counted()
-        _write(written.watching(reading), listing if listed else None)
+            reading = run.engine.run_job(task.job(done, kind.body), opened.stores, progress=run.progress)
+        written = _FilesWritten()
+        if listed:
+            listing.write(written.watching(reading), to_the_end=True)
+        else:
+            for batch in reading:
+                written.add(batch)
     voice.note(f"{to}: {written.line()}")
     return listing.conclude(reading, has_undecidable=bool(undecidable.total()))
 
@@ -184,7 +184,7 @@ def _say_stores(table: Table, opened: Opened, voice: Voice) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _ExportRun:
     """What is written, and where to."""
 
     table: Table
@@ -193,13 +193,11 @@ class _Task:
     form: FileForm
     facts: dict[str, Any]
 
-    def verdicts(
-        self, engine: Engine, opened: Opened, undecidable: Counter[str], progress: Progress | None
-    ) -> Reading:
+    def verdicts(self, run: EngineRun, opened: Opened, undecidable: Counter[str]) -> Reading:
         """Verdicts on all transactions, which replace those that are there; counts UNDECIDABLE ones by store."""
         from verdicts.export.export_snapshot import export_snapshot
 
-        reading = engine.audit(opened.stores, opened.settings_of, progress=progress)
+        reading = run.engine.audit(opened.stores, opened.settings_of, progress=run.progress)
         verdicts = _counting(reading.batches, undecidable)
         reading.batches = export_snapshot(
             verdicts, self.table.value, tuple(self.columns), self.directory, self.form, self.facts
@@ -224,14 +222,6 @@ def _counting(verdicts: Iterable[pa.RecordBatch], undecidable: Counter[str]) -> 
         yield batch
 
 
-def _write(rows: Iterator[pa.RecordBatch], listing: Listing | None) -> None:
-    if listing is not None:
-        listing.write(rows, to_the_end=True)
-        return
-    for _ in rows:
-        pass
-
-
 def _columns(table: Table, fields: str | None, *, with_body: bool) -> list[str]:
     """The columns that the files get: all that cost nothing more, or those that were asked for."""
     from readers.model.tables import ALL_TABLES
@@ -245,22 +235,17 @@ def _columns(table: Table, fields: str | None, *, with_body: bool) -> list[str]:
     return [*chosen, *(["body"] if with_body and "body" not in chosen else [])]
 
 
-def _custody(
-    context: typer.Context, engine: Engine, opened: Opened, directory: Path, *, hash_all: bool, voice: Voice
-) -> dict[str, Any]:
-    """The custody of the whole, kept in the export's own directory; each file says its own range beside."""
-    from rmqtx_cli.sources.provenance import custody_lines, custody_of_stores
+def _stored_provenance(run: EngineRun, directory: Path) -> dict[str, Any]:
+    """The provenance of the whole export, after writing it to the export's own directory; each file has its range."""
     from verdicts.export.export_manifest import STATE_DIRECTORY, write_json
 
-    facts = custody_of_stores(context, engine, opened.stores, hash_all=hash_all)
-    for line in custody_lines(facts):
-        voice.detail(line)
-    write_json(directory / STATE_DIRECTORY / f"custody-{facts['made_time_ms']}.json", facts)
-    return facts
+    assert run.provenance is not None
+    write_json(directory / STATE_DIRECTORY / f"custody-{run.provenance['made_time_ms']}.json", run.provenance)
+    return run.provenance
 
 
 @dataclass(slots=True)
-class _Counted:
+class _FilesWritten:
     """Files that were written."""
 
     files_count: int = 0
@@ -270,10 +255,14 @@ class _Counted:
     def watching(self, reading: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, counted as they pass."""
         for batch in reading:
-            self.files_count += batch.num_rows
-            self.rows_count += sum(batch["rows_count"].to_pylist())
-            self.size_bytes += sum(batch["size_bytes"].to_pylist())
+            self.add(batch)
             yield batch
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count the files that a batch lists."""
+        self.files_count += batch.num_rows
+        self.rows_count += sum(batch["rows_count"].to_pylist())
+        self.size_bytes += sum(batch["size_bytes"].to_pylist())
 
     def line(self) -> str:
         """What there is to say."""

@@ -106,7 +106,7 @@ def command(
     view = door.view(times.now_ms, with_state=asked.all_open, with_deadline=times.with_deadline)
     listing = Listing(door.schema, view, output, asked.where, fail_on, asked.limit, voice, now_ms=times.now_ms)
     with door.opened(output.output) as opened:
-        opened.carry_custody(context, listing)
+        opened.add_provenance(context, listing)
         reading = opened.pending(at_ms=times.at_ms, scan=asked.scan)
         rows = reading.table()
     chosen = _chosen(rows, asked, times)

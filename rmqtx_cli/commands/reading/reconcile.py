@@ -16,10 +16,10 @@ from rmqtx_cli.options.engine import EngineName, EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
     AtOption,
-    CustodyOptions,
     FailOnOption,
     LimitOption,
     OutputOptions,
+    ProvenanceOptions,
     StoreArguments,
     StoreOptions,
     VoiceOptions,
@@ -32,11 +32,10 @@ from rmqtx_cli.words.times import asked_time_ms
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.jobs.workers import Progress
     from readers.model.reading import Reading
     from repairs.receipts.planner import Planner
     from rmqtx_cli.options.ledgers import Question
-    from rmqtx_cli.sources.engines import Engine
+    from rmqtx_cli.sources.engine_run import EngineRun
     from rmqtx_cli.sources.opening import Opened
     from verdicts.ledger.join import LedgerFit
 
@@ -152,7 +151,7 @@ def command(
     wanted: WantedOptions,
     output: OutputOptions,
     engine: EngineOptions,
-    custody: CustodyOptions,
+    provenance: ProvenanceOptions,
     files: StoreOptions,
     voice: VoiceOptions,
 ) -> int:
@@ -167,10 +166,8 @@ def command(
     from rmqtx_cli.options.ledgers import Comparison
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import RECONCILED_VIEW
-    from rmqtx_cli.sources.engines import chosen_engine
+    from rmqtx_cli.sources.engine_run import engine_run
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
-    from rmqtx_cli.sources.provenance import take_custody
-    from rmqtx_cli.words.progress import shown
     from verdicts.ledger.outcome_order import by_outcome
     from verdicts.ledger.reconcile import RECONCILED
 
@@ -178,7 +175,7 @@ def command(
     question = ledger.question
     engine = _for_ledger(engine, question)
     listing = Listing(
-        RECONCILED, RECONCILED_VIEW, output, wanted.condition, wanted.fail_on, wanted.limit, voice, custody.with_meta
+        RECONCILED, RECONCILED_VIEW, output, wanted.condition, wanted.fail_on, wanted.limit, voice, provenance.with_meta
     )
     if wanted.plan is not None and at_ms is not None:
         raise BadRequest("--plan is about the store as it is now, and --at asks for a past time")
@@ -187,18 +184,17 @@ def command(
     refuse_inside(wanted.plan, opened.stores)
     say_header(opened, voice)
     counted, planner = Comparison(), Planner(opened.stores, question.name)
-    with chosen_engine(engine, opened.stores, voice) as given, shown("reconciling", voice) as progress:
-        facts = take_custody(
-            context, listing, given, opened.stores, hash_all=custody.hash_all, voice=voice,
-            is_wanted=wanted.plan is not None, inputs=question.files,
-        )
-        reading = _Task(given, opened, question, at_ms, ledger.missing_is_not_done, progress, counted.fit).reading()
+    with engine_run(
+        context, "reconciling", opened.stores, listing, engine, provenance, is_wanted=wanted.plan is not None,
+        inputs=question.files,
+    ) as run:
+        reading = _ReconcileRun(run, opened, question, at_ms, ledger.missing_is_not_done, counted.fit).reading()
         rows = by_outcome(_fitting(reading, question, counted.fit), temporary_directory=engine.temporary_directory)
         listing.write(planner.watching(counted.watching(rows)), to_the_end=True)
     for line in counted.lines():
         voice.note(line)
-    if wanted.plan is not None and facts is not None:
-        _write_plan(planner, facts, wanted.plan, voice)
+    if wanted.plan is not None and run.provenance is not None:
+        _write_plan(planner, run.provenance, wanted.plan, voice)
     following = None if at_ms is not None else counted.next_line(wanted.plan)
     if following is not None:
         voice.note(following)
@@ -232,20 +228,19 @@ def _write_plan(planner: Planner, facts: dict[str, Any], file: Path, voice: Voic
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _ReconcileRun:
     """One comparison, by whichever engine."""
 
-    engine: Engine
+    run: EngineRun
     opened: Opened
     question: Question
     at_ms: int | None
     missing_is_not_done: bool
-    progress: Progress | None
     fit: LedgerFit
 
     def reading(self) -> Reading:
         """The rows of RECONCILED, and what was said about reading them."""
-        return self._by_spark() if self.engine.name == "spark" else self._here()
+        return self._by_spark() if self.run.engine.name == "spark" else self._here()
 
     def _here(self) -> Reading:
         from readers.ledger.ledger import open_ledger
@@ -254,13 +249,13 @@ class _Task:
 
         ledger = open_ledger(self.question.location, self.question.table, self.question.text_columns)
         asked = self.question.understood(ledger.schema)
-        reading = self.engine.audit(
-            self.opened.stores, self.opened.settings_of, at_ms=self.at_ms, progress=self.progress
+        reading = self.run.engine.audit(
+            self.opened.stores, self.opened.settings_of, at_ms=self.at_ms, progress=self.run.progress
         )
         reading.batches = reconcile(
             reading.batches, ledger, asked.match, asked.done.mask, asked.not_done.mask, asked.columns,
             missing_is_not_done=self.missing_is_not_done,
-            temporary_directory=self.engine.options.temporary_directory, fit=self.fit,
+            temporary_directory=self.run.engine.options.temporary_directory, fit=self.fit,
         )
         reading.schema = RECONCILED
         return reading
@@ -271,18 +266,18 @@ class _Task:
         from spark_tasks.jobs.reconcile import reconcile
         from spark_tasks.session.errors import translated
 
-        assert isinstance(self.engine, SparkEngine)
+        assert isinstance(self.run.engine, SparkEngine)
         question = self.question
         with translated():
             ledger = read_ledger(
-                self.engine.spark, question.location, question.table, question.text_columns, login=question.login()
+                self.run.engine.spark, question.location, question.table, question.text_columns, login=question.login()
             )
             asked = question.understood(arrow_schema(ledger))
             reading = reconcile(
-                self.engine.spark, self.opened.stores, self.opened.settings_of, ledger.select(*asked.columns),
+                self.run.engine.spark, self.opened.stores, self.opened.settings_of, ledger.select(*asked.columns),
                 asked.match, asked.done.mask, asked.not_done.mask, at_ms=self.at_ms,
-                split_bytes=self.engine.split_bytes_for(self.opened.stores),
+                split_bytes=self.run.engine.split_bytes_for(self.opened.stores),
                 missing_is_not_done=self.missing_is_not_done, fit=self.fit,
             )
-        reading.batches = self.engine.watched(reading.batches)
+        reading.batches = self.run.engine.watched(reading.batches)
         return reading

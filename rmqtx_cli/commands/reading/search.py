@@ -17,10 +17,10 @@ from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
     BodyForm,
     CommitLogOption,
-    CustodyOptions,
     FailOnOption,
     LimitOption,
     OutputOptions,
+    ProvenanceOptions,
     StoreArguments,
     StoreOptions,
     VoiceOptions,
@@ -131,7 +131,7 @@ def command(
     fail_on: FailOnOption = None,
     output: OutputOptions,
     engine: EngineOptions,
-    custody: CustodyOptions,
+    provenance: ProvenanceOptions,
     commit_log: CommitLogOption = None,
     voice: VoiceOptions,
 ) -> int:
@@ -141,10 +141,8 @@ def command(
     """
     from readers.jobs.search import Search
     from readers.storage.file_systems import expand
-    from rmqtx_cli.sources.engines import chosen_engine
+    from rmqtx_cli.sources.engine_run import engine_run
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
-    from rmqtx_cli.sources.provenance import take_custody
-    from rmqtx_cli.words.progress import shown
 
     bounds = asked.within.bounds(voice)
     conditions = asked.conditions(bounds)
@@ -152,15 +150,14 @@ def command(
         raise BadRequest("nothing is searched for", advice="give --key, --id, --topic, --property or another condition")
     places = expand(store)
     found = _Found(body, output.fields, with_store=len(places) > 1)
-    listing = Listing(found.schema, found.view, output, where, fail_on, limit, voice, custody.with_meta)
+    listing = Listing(found.schema, found.view, output, where, fail_on, limit, voice, provenance.with_meta)
     opened = open_stores(places, StoreOptions(commit_log))
     refuse_inside(output.output, opened.stores)
     say_consistency(opened.stores, voice)
-    with chosen_engine(engine, opened.stores, voice) as given, shown("searching", voice) as progress:
-        take_custody(context, listing, given, opened.stores, hash_all=custody.hash_all, voice=voice)
-        reading = given.run_job(
+    with engine_run(context, "searching", opened.stores, listing, engine, provenance) as run:
+        reading = run.engine.run_job(
             Search(conditions, found.columns(listing), inflates=found.is_text), opened.stores,
-            from_offset=bounds.from_offset, to_offset=bounds.to_offset, progress=progress,
+            from_offset=bounds.from_offset, to_offset=bounds.to_offset, progress=run.progress,
         )
         batches = unread_batches(reading, is_text=found.is_text)
         listing.write(batches)

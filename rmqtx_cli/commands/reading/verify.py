@@ -16,10 +16,10 @@ from rmqtx_cli.commands import Example
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
-    CustodyOptions,
     FailOnOption,
     LimitOption,
     OutputOptions,
+    ProvenanceOptions,
     StoreArguments,
     StoreOptions,
     VoiceOptions,
@@ -113,7 +113,7 @@ def command(
     fail_on: FailOnOption = None,
     output: OutputOptions,
     engine: EngineOptions,
-    custody: CustodyOptions,
+    provenance: ProvenanceOptions,
     files: StoreOptions,
     voice: VoiceOptions,
     database: DatabaseOptions,
@@ -129,29 +129,26 @@ def command(
     from rmqtx_cli.output.accounting import accounting
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import VIEWS, View
-    from rmqtx_cli.sources.engines import chosen_engine
+    from rmqtx_cli.sources.engine_run import engine_run
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
-    from rmqtx_cli.sources.provenance import take_custody
-    from rmqtx_cli.words.progress import shown
     from verdicts.verify.verify import NOT_LOOKED_AT
 
     depth.check()
     _refuse_unfit(depth, files, database)
     engine = database.engine_of(engine)
     view = View(VIEWS["findings"].columns, "" if where is None else "no finding fulfils the condition")
-    listing = Listing(FINDINGS, view, output, where, fail_on, limit, voice, custody.with_meta)
+    listing = Listing(FINDINGS, view, output, where, fail_on, limit, voice, provenance.with_meta)
     opened = open_stores(store, StoreOptions(files.commit_log))
     refuse_inside(output.output, opened.stores)
     state = _state_file(depth, opened.stores)
     say_consistency(opened.stores, voice)
-    counted = _Counted()
-    with chosen_engine(engine, opened.stores, voice) as given, shown("verifying", voice) as progress:
-        take_custody(context, listing, given, opened.stores, hash_all=custody.hash_all, voice=voice)
-        job = _job(depth, files, database.read(opened.stores, given))
+    counted = _FindingCounts()
+    with engine_run(context, "verifying", opened.stores, listing, engine, provenance) as run:
+        job = _job(depth, files, database.read(opened.stores, run.engine))
         if depth.max_duration is None or state is None:
-            reading = given.run_job(job, opened.stores, progress=progress)
+            reading = run.engine.run_job(job, opened.stores, progress=run.progress)
         else:
-            reading = within_budget(job, opened.stores, given, depth.max_duration, state, voice, progress)
+            reading = within_budget(job, opened.stores, run.engine, depth.max_duration, state, voice, run.progress)
         listing.write(
             counted.watching(reading), to_the_end=True,
             answer=lambda: counted.lines(NOT_LOOKED_AT[depth.level], is_partial=depth.max_duration is not None),
@@ -201,7 +198,7 @@ def _job(depth: DepthOptions, files: StoreOptions, table: TransactionTable | Non
 
 
 @dataclass(slots=True)
-class _Counted:
+class _FindingCounts:
     """Findings seen so far, by severity and code."""
 
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -95,7 +95,7 @@ def command(
     called in it.
     """
     from readers.store.broker_conf import read_broker_conf
-    from repairs.bundles.bundle import BUNDLED, Source, make_bundle, refuse_target
+    from repairs.bundles.bundle import BUNDLED, BundleSource, make_bundle, refuse_target
     from repairs.bundles.redaction import redaction_key
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.sources.opening import open_stores, refuse_inside
@@ -115,7 +115,7 @@ def command(
     refuse_inside(redact_key_file, opened.stores)
     refuse_target(target, is_archive=output is not None)
     key = redaction_key(redact_key_file) if redact else None
-    source = Source(
+    source = BundleSource(
         opened.stores[0], None if files.broker_conf is None else read_broker_conf(files.broker_conf),
         files.broker_version,
     )

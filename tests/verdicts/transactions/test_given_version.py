@@ -36,15 +36,15 @@ def test_a_broker_that_was_set_back_is_believed_and_what_it_once_was_is_said(tmp
     store = open_store(corpus.unpack("common-5.3.3", tmp_path))
     settings = broker_settings(store, version="5.1.0")
     assert settings.version_low == settings.version_high == (5, 1, 0)
-    assert "once it was 5.2.0 or later: config/transactionMetrics" in settings.describe()
+    assert "previously 5.2.0 or later: config/transactionMetrics" in settings.describe()
 
 
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     store = open_store(corpus.unpack("common-4.9.7", tmp_path))
     settings = broker_settings(store, version="9.9.9")
     assert settings.version == dotted(LAST_OF_LINES[-1])
-    assert "given as 9.9.9, which is not known here" in settings.describe()
-    assert "the last one was 4.9.8 or earlier" in settings.describe()
+    assert "given as 9.9.9, which rmqtx does not know" in settings.describe()
+    assert "the last broker was 4.9.8 or earlier" in settings.describe()
 
 
 @pytest.mark.parametrize("name", each_store(corpus.all_names()))
@@ -53,5 +53,5 @@ def test_the_version_that_wrote_a_store_is_believed_without_a_word(name: str, tm
     version = str(recipe.get("upgrade", recipe["version"]))
     settings = broker_settings(open_store(corpus.unpack(name, tmp_path)), version=version)
     assert settings.version == version
-    words = ", once it was 5.4.0 or later (rocksdbstore)" if recipe.get("earlier") else ""
+    words = ", previously 5.4.0 or later (rocksdbstore)" if recipe.get("earlier") else ""
     assert settings.origin["version_low"] == f"given{words}"

@@ -22,7 +22,7 @@ def test_the_last_broker_is_told_by_what_every_broker_rewrites() -> None:
     found = broker_settings(opened(NAME))
     assert (found.version_low, found.version_high) == (None, (4, 9, 8))
     assert found.describe().startswith(
-        "broker 4.9.8 or earlier (config/consumerOffset.json), once 5.4.0 or later (rocksdbstore); "
+        "broker 4.9.8 or earlier (config/consumerOffset.json), previously 5.4.0 or later (rocksdbstore); "
     )
     assert found.transaction_check_interval_ms == 60_000
     assert found.batches_ops is False
@@ -32,7 +32,8 @@ def test_the_last_broker_is_told_by_what_every_broker_rewrites() -> None:
 def test_within_one_line_the_json_library_tells_it() -> None:
     found = broker_settings(opened("downgraded-5.5.0-5.3.3"))
     assert found.describe().startswith(
-        "broker 5.0.0 or later and 5.3.4 or earlier (config/consumerOffset.json), once 5.4.0 or later (rocksdbstore); "
+        "broker 5.0.0 or later and 5.3.4 or earlier (config/consumerOffset.json), "
+        "previously 5.4.0 or later (rocksdbstore); "
     )
     assert supposed_version(found)[0] == (5, 3, 4)
 
@@ -40,7 +41,7 @@ def test_within_one_line_the_json_library_tells_it() -> None:
 def test_a_named_version_may_be_the_older_one() -> None:
     found = broker_settings(opened(NAME), version="4.9.7")
     assert found.version == "4.9.7"
-    assert "once it was 5.4.0 or later (rocksdbstore)" in found.describe()
+    assert "previously 5.4.0 or later (rocksdbstore)" in found.describe()
 
 
 def continued(younger: str, older: str, tmp_path: Path) -> Path:

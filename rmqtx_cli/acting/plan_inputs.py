@@ -1,111 +1,117 @@
-"""Where the transactions of a plan are read from: live brokers, or the files of stores."""
+"""What a plan is drafted from: rows of transactions, the facts that guards need, and fingerprints of the stores.
+
+No `Source` (`rmqtx_cli/sources/source.py`): a plan prints no line about each store, chooses no engine, and needs facts
+that no table has.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 from readers.model.errors import BadRequest
-from rmqtx_cli.options.live import LiveOptions, open_live
+from rmqtx_cli.options.live import Live, LiveOptions, open_live
 from rmqtx_cli.options.options import StoreOptions
 
 if TYPE_CHECKING:
     import typer
 
+    from repairs.acts.live_medium import LiveMedium
     from repairs.acts.situation import Situation
+    from rmqtx_cli.sources.opening import Opened
     from verdicts.model.reading import VerdictReading
 
 _COMMAND = "plan"
 
 
-class PlanSource(Protocol):
-    """Where transactions are read from, while it is entered."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *error: object) -> None: ...
+class PlanInputs(Protocol):
+    """Opened brokers or stores, as `rmqtx plan` reads them."""
 
     def refuse_inside(self, output: Path) -> None:
-        """A plan never becomes a file of a store.
+        """Refuse to write the plan into a store.
 
         Raises: BadRequest.
         """
 
     def named(self, ids: Sequence[str]) -> VerdictReading:
-        """Rows of the transactions that some names mean."""
+        """Rows of the transactions that ids, message ids or keys name."""
 
-    def open(self) -> VerdictReading:
-        """Rows of what is before the check."""
+    def pending(self) -> VerdictReading:
+        """Rows of the transactions that `rmqtx pending --all-open` lists."""
 
     def everything(self) -> VerdictReading:
         """Rows of all transactions."""
 
     def situations(self, rows: list[dict[str, Any]]) -> list[Situation]:
-        """What is known of some rows."""
+        """Each row with the facts that guards need. `rows`: all or some of those read before."""
 
     def facts(self, context: typer.Context, roots: set[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Rows of PLAN_STORES, and the custody."""
+        """Rows of PLAN_STORES for the stores with these roots, and the provenance of the plan."""
 
 
-def plan_source(stores: Sequence[str], files: StoreOptions, live: LiveOptions, advice: str) -> PlanSource:
-    """Where transactions are read from, of which exactly one must be named.
+@contextmanager
+def plan_inputs(
+    stores: Sequence[str], files: StoreOptions, live: LiveOptions, advice: str
+) -> Iterator[PlanInputs]:
+    """Open the brokers or the stores that the command line names, for the duration of the block.
 
-    Raises: BadRequest, with the advice where both or neither is named.
+    Raises: BadRequest, with the advice where both or neither is named; NotAStore, SourceError, RemotingError.
     """
-    return FromBrokers(live) if live.instead_of(stores, advice) else FromFiles(stores, files)
-
-
-class FromBrokers:
-    """Live brokers."""
-
-    def __init__(self, live: LiveOptions) -> None:
-        self._opening = open_live(live)
-
-    def __enter__(self) -> Self:
+    if live.instead_of(stores, advice):
         from repairs.acts.live_medium import LiveMedium
 
-        self._live = self._opening.__enter__()
-        self._medium = LiveMedium(self._live.brokers, self._live.members)
-        return self
+        with open_live(live) as opened:
+            yield LivePlanInputs(opened, LiveMedium(opened.brokers, opened.members))
+    else:
+        from rmqtx_cli.sources.opening import open_stores
 
-    def __exit__(self, *error: Any) -> None:
-        self._opening.__exit__(*error)
+        yield FilePlanInputs(open_stores(stores, files))
+
+
+@dataclass(frozen=True, slots=True)
+class LivePlanInputs:
+    """Live brokers."""
+
+    live: Live
+    medium: LiveMedium
 
     def refuse_inside(self, output: Path) -> None:
-        """See `PlanSource`. No file of a live broker is ours to write."""
+        """See `PlanInputs`. A live broker has no store here."""
 
     def named(self, ids: Sequence[str]) -> VerdictReading:
-        """See `PlanSource`."""
+        """See `PlanInputs`."""
         from remoting.live.lookups import lookup
         from rmqtx_cli.acting.acted_on import resolved
 
-        return lookup(self._live.brokers, resolved(self._live.brokers, ids), members=self._live.members)
+        return lookup(self.live.brokers, resolved(self.live.brokers, ids), members=self.live.members)
 
-    def open(self) -> VerdictReading:
-        """See `PlanSource`."""
+    def pending(self) -> VerdictReading:
+        """See `PlanInputs`."""
         from remoting.live.lookups import pending
 
-        return pending(self._live.brokers, members=self._live.members)
+        return pending(self.live.brokers, members=self.live.members)
 
     def everything(self) -> VerdictReading:
-        """See `PlanSource`."""
+        """See `PlanInputs`."""
         from remoting.live.lookups import audit
 
-        return audit(self._live.brokers, members=self._live.members)
+        return audit(self.live.brokers, members=self.live.members)
 
     def situations(self, rows: list[dict[str, Any]]) -> list[Situation]:
-        """See `PlanSource`."""
-        return self._medium.situations(rows, settled_ms=0)
+        """See `PlanInputs`."""
+        return self.medium.situations(rows, settled_ms=0)
 
     def facts(self, context: typer.Context, roots: set[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """See `PlanSource`."""
+        """See `PlanInputs`."""
         from repairs.plans.plan_steps import live_plan_store
         from rmqtx_cli.sources.provenance import asked_options
         from verdicts.audit.provenance import EngineFacts, provenance
 
-        stores = [live_plan_store(broker) for broker in self._live.brokers if broker.root in roots]
+        stores = [live_plan_store(broker) for broker in self.live.brokers if broker.root in roots]
         made_from = provenance(
             [{"store": one["store"], "taken_time_ms": one["taken_time_ms"]} for one in stores],
             command=_COMMAND, options=asked_options(context), engine=EngineFacts("live"),
@@ -114,30 +120,21 @@ class FromBrokers:
         return stores, made_from
 
 
-class FromFiles:
-    """Stores, by their files."""
+@dataclass(slots=True)
+class FilePlanInputs:
+    """The files of stores."""
 
-    def __init__(self, paths: Sequence[str], files: StoreOptions) -> None:
-        self._paths, self._files = paths, files
-        self._reading: VerdictReading | None = None
-
-    def __enter__(self) -> Self:
-        from rmqtx_cli.sources.opening import open_stores
-
-        self._opened = open_stores(self._paths, self._files)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return
+    opened: Opened
+    _reading: VerdictReading | None = field(init=False, default=None)
 
     def refuse_inside(self, output: Path) -> None:
-        """See `PlanSource`."""
+        """See `PlanInputs`."""
         from rmqtx_cli.sources.opening import refuse_inside
 
-        refuse_inside(output, self._opened.stores)
+        refuse_inside(output, self.opened.stores)
 
     def named(self, ids: Sequence[str]) -> VerdictReading:
-        """See `PlanSource`."""
+        """See `PlanInputs`."""
         import pyarrow as pa
 
         from readers.model.tables import TRANSACTIONS
@@ -148,7 +145,7 @@ class FromFiles:
         self._reading = whole
         tables, known = [], set()
         for name in dict.fromkeys(ids):
-            found = show(self._opened.stores, self._opened.settings_of, name)
+            found = show(self.opened.stores, self.opened.settings_of, name)
             rows = found.table()
             if rows.num_rows > 1:
                 raise BadRequest(
@@ -162,37 +159,37 @@ class FromFiles:
         whole.batches = pa.concat_tables(tables).to_batches()
         return whole
 
-    def open(self) -> VerdictReading:
-        """See `PlanSource`."""
+    def pending(self) -> VerdictReading:
+        """See `PlanInputs`."""
         from verdicts.audit.lookups import pending
 
-        return self._remembered(pending(self._opened.stores, self._opened.settings_of))
+        return self._remembered(pending(self.opened.stores, self.opened.settings_of))
 
     def everything(self) -> VerdictReading:
-        """See `PlanSource`."""
+        """See `PlanInputs`."""
         from verdicts.audit.local_audit import audit
 
-        return self._remembered(audit(self._opened.stores, self._opened.settings_of))
+        return self._remembered(audit(self.opened.stores, self.opened.settings_of))
 
     def _remembered(self, reading: VerdictReading) -> VerdictReading:
-        """The reading, whose findings are known to the guards once its rows were read."""
+        """The same reading; `situations` passes its findings to the guards once its rows are read."""
         self._reading = reading
         return reading
 
     def situations(self, rows: list[dict[str, Any]]) -> list[Situation]:
-        """See `PlanSource`."""
+        """See `PlanInputs`."""
         from repairs.acts.file_situations import file_situations
 
         findings = [] if self._reading is None else self._reading.findings
-        return file_situations(self._opened.stores, self._opened.settings_of, rows, findings)
+        return file_situations(self.opened.stores, self.opened.settings_of, rows, findings)
 
     def facts(self, context: typer.Context, roots: set[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """See `PlanSource`."""
+        """See `PlanInputs`."""
         from repairs.receipts.planner import fingerprint
         from rmqtx_cli.sources.provenance import asked_options
         from verdicts.audit.provenance import EngineFacts, provenance, store_provenance
 
-        stores = [store for store in self._opened.stores if store.root in roots]
+        stores = [store for store in self.opened.stores if store.root in roots]
         facts = [store_provenance(store) for store in stores]
         made_from = provenance(
             facts, command=_COMMAND, options=asked_options(context), engine=EngineFacts("local"),

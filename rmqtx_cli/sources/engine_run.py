@@ -1,0 +1,51 @@
+"""One run of an engine over whole stores: the engine, its progress bar, and the provenance of what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmqtx_cli.sources.engines import chosen_engine
+from rmqtx_cli.sources.provenance import take_provenance
+from rmqtx_cli.words.progress import shown
+
+if TYPE_CHECKING:
+    import typer
+
+    from readers.jobs.workers import Progress
+    from readers.store.store import Store
+    from rmqtx_cli.options.engine import EngineOptions
+    from rmqtx_cli.options.options import ProvenanceOptions
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.sources.engines import StoreEngine
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRun:
+    """A running engine. `provenance` is None where nothing shows or stores it."""
+
+    engine: StoreEngine
+    progress: Progress | None
+    provenance: dict[str, Any] | None
+
+
+@contextmanager
+def engine_run(
+    context: typer.Context, what: str, stores: list[Store], listing: Listing, engine: EngineOptions,
+    provenance: ProvenanceOptions, *, is_wanted: bool = False, inputs: Sequence[Path] = (),
+) -> Iterator[EngineRun]:
+    """Start the engine that the options ask for, and pass the listing its provenance.
+
+    `what`: the label of the progress bar. `is_wanted`, `inputs`: see `take_provenance`.
+    Raises: SparkUnavailable if Spark was asked for and cannot start.
+    """
+    voice = listing.voice
+    with chosen_engine(engine, stores, voice) as given, shown(what, voice) as progress:
+        facts = take_provenance(
+            context, listing, given, stores, hash_all=provenance.hash_all, voice=voice, is_wanted=is_wanted,
+            inputs=inputs,
+        )
+        yield EngineRun(given, progress, facts)
