@@ -332,5 +332,6 @@ def test_what_the_store_contradicts_is_not_planned(rmqtx: Run, tmp_path: Path, w
     words = ("plan", "commit", row["transaction_id"], "--store", store, "--reason", "x", "-o", tmp_path / "p.json")
     result = rmqtx(*words)
     assert result.status == REFUSED_BY_GUARD, result.err
-    assert "not planned, refused by evidence-incomplete: what the store says of it cannot all be right" in result.err
+    why = "records and files of the store contradict each other about it"
+    assert f"not planned, refused by evidence-incomplete: {why}" in result.err
     assert not (tmp_path / "p.json").exists()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from repairs.acts.group_watch import GroupWatch, Others
     from repairs.acts.live_medium import LiveMedium
     from repairs.receipts.journal import Journal
-    from repairs.stand_in.answer_source import Words
+    from repairs.stand_in.answer_source import AnswerSource
     from repairs.stand_in.answer_table import Task
     from repairs.stand_in.stand_in import StandIn, StandInConduct
     from rmqtx_cli.options.live import Live
@@ -137,16 +137,16 @@ class _Desk:
     voice: Voice
 
     @classmethod
-    def of(cls, live: Live, conduct: StandInConduct, words: Words, voice: Voice) -> _Desk:
+    def of(cls, live: Live, conduct: StandInConduct, words: AnswerSource, voice: Voice) -> _Desk:
         """One that has not begun."""
         from readers.store.store import CHECK_GROUP, HALF_TOPIC
         from repairs.acts.group_watch import GroupWatch
         from repairs.acts.live_medium import LiveMedium
         from repairs.receipts.journal import Journal
-        from repairs.stand_in.answer_source import LedgerWords
+        from repairs.stand_in.answer_source import LedgerAnswers
         from repairs.stand_in.stand_in import StandIn
 
-        if isinstance(words, LedgerWords):
+        if isinstance(words, LedgerAnswers):
             words.bearing = lambda key: _bearing(live, key)
         watch = GroupWatch(live.client, live.members, conduct.group)
         medium, journal = LiveMedium(live.brokers, live.members), Journal()
@@ -225,7 +225,7 @@ def _refused(others: Others, conduct: StandInConduct) -> int:
     return exit_status.REFUSED_BY_GUARD
 
 
-def _show(tasks: list[Task], group: str, words: Words, voice: Voice) -> None:
+def _show(tasks: list[Task], group: str, words: AnswerSource, voice: Voice) -> None:
     """The proposal, on stderr: stdout is for what came of it."""
     from repairs.stand_in.answer_table import ANSWERS, answers_table
     from rmqtx_cli.output.table import TablePort
@@ -239,8 +239,8 @@ def _show(tasks: list[Task], group: str, words: Words, voice: Voice) -> None:
     _say_proposal(tasks, group, words, voice)
 
 
-def _say_proposal(tasks: list[Task], group: str, words: Words, voice: Voice) -> None:
-    numbers = Counter(task.word.action or "no answer" for task in tasks)
+def _say_proposal(tasks: list[Task], group: str, words: AnswerSource, voice: Voice) -> None:
+    numbers = Counter(task.given.action or "no answer" for task in tasks)
     told = ", ".join(f"{numbers[word]} {word}" for word in ("commit", "rollback", "no answer") if numbers[word])
     pending = f"{count(len(tasks), 'transaction')} pending{': ' + told if told else ''}"
     voice.note(f"group {group}: {pending} (by {words.name})")
@@ -256,7 +256,7 @@ def _agreed(group: str, live: Live, tasks: list[Task]) -> bool:
     """
     advice = "--dry-run shows what would be done, --yes does it"
     return answered(
-        f"Join group {group} at {live.names} and answer {sum(task.word.action is not None for task in tasks)} of "
+        f"Join group {group} at {live.names} and answer {sum(task.given.action is not None for task in tasks)} of "
         f"{len(tasks)}, and what comes? There is no undo. [y/N] ",
         BadRequest("nobody is at the terminal to agree", advice=advice),
     )
@@ -318,7 +318,7 @@ def _conclude(stand_in: StandIn, voice: Voice, *, is_bounded: bool) -> int:
     outcomes = Counter(task.outcome for task in tasks if task.outcome is not None)
     told = ", ".join(f"{number} {outcome.replace('_', ' ')}" for outcome, number in sorted(outcomes.items()))
     voice.note(f"answers: {told or 'none'}")
-    unasked = [task for task in tasks if task.word.action is not None and task.outcome is None]
+    unasked = [task for task in tasks if task.given.action is not None and task.outcome is None]
     if unasked:
         voice.note(f"{count(len(unasked), 'transaction')} with an answer still wait for the broker's check")
     if stand_in.strangers_count:

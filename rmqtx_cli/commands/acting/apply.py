@@ -120,11 +120,11 @@ def _carried_out(
     if not act.dry_run:
         for receipt, standing in (*found.settled, *found.disputed):
             write_down(journal, receipt, standing)
-    if not found.deeds:
+    if not found.acts:
         listing.write(iter(()))
         listing.voice.note("nothing is left to do")
         return exit_status.DONE
-    status = carry_out_deeds(found.deeds, place, journal, conduct, act, listing)
+    status = carry_out_deeds(found.acts, place, journal, conduct, act, listing)
     place.say_result(listing.voice)
     return status
 
@@ -156,8 +156,8 @@ def _show(plan: Plan, found: Application, voice: Voice) -> None:
         )
     for name, why in found.stale if voice.verbose else found.stale[:_SHOWN_MAX]:
         say.line(f"rmqtx: {name}: stale: {why}")
-    refused = [deed for deed in found.deeds if not deed.is_allowed]
-    allowed = [deed for deed in found.deeds if deed.is_allowed]
+    refused = [deed for deed in found.acts if not deed.is_allowed]
+    allowed = [deed for deed in found.acts if deed.is_allowed]
     for deeds, word in ((allowed, "to be done"), (refused, "refused")):
         for deed in deeds if voice.verbose else deeds[:_SHOWN_MAX]:
             say_deed(deed, voice)
@@ -171,5 +171,5 @@ def _status(status: int, found: Application) -> int:
         return exit_status.UNKNOWN_OUTCOME
     if not found.stale:
         return status
-    has_others = bool(found.done) or (status in (exit_status.DONE, exit_status.SOME_REFUSED) and bool(found.deeds))
+    has_others = bool(found.done) or (status in (exit_status.DONE, exit_status.SOME_REFUSED) and bool(found.acts))
     return exit_status.SOME_REFUSED if has_others else exit_status.STALE_PLAN

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from readers.model.reading import Reading
     from repairs.acts.situation import Situation
-    from repairs.plans.draft_plan import Draft
+    from repairs.plans.draft_plan import PlanDraft
     from repairs.receipts.plan_file import Plan
     from rmqtx_cli.acting.plan_inputs import PlanInputs
     from rmqtx_cli.output.listing import Listing
@@ -167,18 +167,18 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
     return output, reason
 
 
-def _draft(wanted: _Asked, situations: list[Situation], reason: str, voice: Voice) -> Draft:
+def _draft(wanted: _Asked, situations: list[Situation], reason: str, voice: Voice) -> PlanDraft:
     """The steps that the guards allow; the refused transactions are printed."""
-    from repairs.acts.request import Wish
+    from repairs.acts.request import ActRequest
     from repairs.plans.draft_plan import drafted
     from repairs.receipts.receipts import whoever
 
-    draft = drafted(situations, Wish(wanted.action, wanted.options.group), reason, whoever())
+    draft = drafted(situations, ActRequest(wanted.action, wanted.options.group), reason, whoever())
     _say_refused(draft, voice)
     return draft
 
 
-def _plan(context: typer.Context, draft: Draft, source: PlanInputs) -> Plan:
+def _plan(context: typer.Context, draft: PlanDraft, source: PlanInputs) -> Plan:
     """The plan of a draft, with what is known of the stores that it names."""
     from repairs.plans.draft_plan import plan_of
 
@@ -310,7 +310,7 @@ def _write(plan: Plan, output: Path, listing: Listing, situations: list[Situatio
     listing.voice.note(f"{output}: a plan of {count(len(plan.steps), 'step')}; rmqtx apply {output} carries it out")
 
 
-def _say_refused(draft: Draft, voice: Voice) -> None:
+def _say_refused(draft: PlanDraft, voice: Voice) -> None:
     shown = draft.refused if voice.verbose else draft.refused[:_REFUSED_SHOWN_MAX]
     for transaction_id, refusal in shown:
         say.line(f"rmqtx: {transaction_id}: not planned, refused by {refusal}")
@@ -320,7 +320,7 @@ def _say_refused(draft: Draft, voice: Voice) -> None:
         say.line(f"rmqtx: not planned: {count(len(draft.refused), 'transaction')} ({counted})")
 
 
-def _why_empty(rows: Sequence[Situation], draft: Draft) -> str:
+def _why_empty(rows: Sequence[Situation], draft: PlanDraft) -> str:
     if draft.refused:
         return f"a guard refuses {'it' if len(rows) == 1 else f'all {len(rows)}'}"
     return "no transaction fulfils the conditions - rmqtx pending lists what hangs"

@@ -16,7 +16,7 @@ from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, size, stored_text
 
 if TYPE_CHECKING:
-    from repairs.bundles.bundle import Bundle, Source
+    from repairs.bundles.bundle import Bundle, BundleSource
     from rmqtx_cli.output.views import View
 
 NAME = "bundle"
@@ -117,13 +117,13 @@ def command(
     return _say_made(made, voice)
 
 
-def _source(path: str, files: StoreOptions, written: tuple[Path | None, ...]) -> Source:
+def _source(path: str, files: StoreOptions, written: tuple[Path | None, ...]) -> BundleSource:
     """The store that is cut. `written`: files that must not lie inside it.
 
     Raises: BadRequest.
     """
     from readers.store.broker_conf import read_broker_conf
-    from repairs.bundles.bundle import Source
+    from repairs.bundles.bundle import BundleSource
     from rmqtx_cli.sources.opening import open_stores, refuse_inside
 
     stores = open_stores([path], files).stores
@@ -132,7 +132,7 @@ def _source(path: str, files: StoreOptions, written: tuple[Path | None, ...]) ->
     for file in written:
         refuse_inside(file, stores)
     conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
-    return Source(stores[0], conf, files.broker_version)
+    return BundleSource(stores[0], conf, files.broker_version)
 
 
 def _say_made(made: Bundle, voice: Voice) -> int:
