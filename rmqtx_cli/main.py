@@ -6,11 +6,14 @@ to get the traceback, status 70.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import Annotated
 
 import typer
+import typer.main
+from typer.core import TyperGroup
 
 from readers.model.errors import (
     BadRequest,
@@ -170,13 +173,19 @@ def _invoke(arguments: list[str]) -> int:
         completion.offer(offers())
         app(prog_name="rmqtx")
     try:
-        status = app(arguments, prog_name="rmqtx", standalone_mode=False)
+        status = _commands()(arguments, prog_name="rmqtx", standalone_mode=False)
     except SystemExit:  # Typer's answer to a closed pipe, the only way that it exits by itself
         _leave_stdout()
         return exit_status.DONE
     if status == exit_status.INTERRUPTED:
         raise KeyboardInterrupt
     return int(status or exit_status.DONE)
+
+
+@functools.cache
+def _commands() -> TyperGroup:
+    """The commands as Typer builds them; once, for a program that runs several command lines in one process."""
+    return typer.main.get_group(app)
 
 
 def _usage_line(error: typer.TyperException) -> str:

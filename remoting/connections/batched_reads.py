@@ -154,7 +154,7 @@ def topics(broker: Broker) -> list[str]:
 
 
 @dataclass(slots=True)
-class Gap:
+class UnreadEntries:
     """Entries of a queue whose records the broker does not give."""
 
     topic: str

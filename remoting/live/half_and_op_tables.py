@@ -13,7 +13,7 @@ from readers.model.findings import Finding
 from readers.model.reading import Reading
 from readers.model.tables import HALVES, OPS
 from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
-from remoting.connections.batched_reads import Gap, Pace
+from remoting.connections.batched_reads import Pace, UnreadEntries
 from remoting.connections.broker import Broker
 from remoting.live.queues import OpsUnreadable, first_kept, ops, place_of, records
 from remoting.live.store_facts import rocksdb_range
@@ -89,7 +89,7 @@ def _rows(
     reading: Reading, broker: Broker, topic: str, span: tuple[int, int],
     make: Callable[[Block, str], pa.RecordBatch], bounds: _Bounds, pace: Pace,
 ) -> Iterator[pa.RecordBatch]:
-    gaps: list[Gap] = []
+    gaps: list[UnreadEntries] = []
     begin, end = span
     if bounds.from_offset is not None:
         begin = place_of(broker, topic, 0, begin, end, bounds.from_offset) or begin

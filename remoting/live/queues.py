@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from readers.store.store import OP_TOPIC
-from remoting.connections.batched_reads import Gap, Pace, again, views
+from remoting.connections.batched_reads import Pace, UnreadEntries, again, views
 from remoting.connections.broker import PULL_RECORDS_MAX, Broker
 from remoting.protocol.answers import Pulled
 from remoting.protocol.codes import ResponseCode
@@ -26,7 +26,7 @@ _WALKED_BYTES_MAX = 64 << 20
 
 
 def records(
-    broker: Broker, topic: str, queue_id: int, begin: int, end: int, pace: Pace, gaps: list[Gap]
+    broker: Broker, topic: str, queue_id: int, begin: int, end: int, pace: Pace, gaps: list[UnreadEntries]
 ) -> Iterator[bytes]:
     """The records of a range of a queue, as the broker sends them: one or several in each value.
 
@@ -47,7 +47,7 @@ def records(
 
 
 def _pulls(
-    broker: Broker, topic: str, queue_id: int, begin: int, end: int, pace: Pace, gaps: list[Gap]
+    broker: Broker, topic: str, queue_id: int, begin: int, end: int, pace: Pace, gaps: list[UnreadEntries]
 ) -> Iterator[tuple[int, bytes]]:
     """Where the next record is, and the records before it."""
     asked: deque[tuple[int, int]] = deque()
@@ -78,16 +78,16 @@ def _pulls(
             pulled = broker.pull(topic, queue_id, place, stop - place)
 
 
-def _following(pulled: Pulled, place: int, stop: int, gaps: list[Gap], topic: str, queue_id: int) -> int:
+def _following(pulled: Pulled, place: int, stop: int, gaps: list[UnreadEntries], topic: str, queue_id: int) -> int:
     if pulled.status == "found":
         return pulled.next_offset if pulled.next_offset > place else stop
     # The record was deleted, or the queue begins later by now: the broker says where to go on.
     following = min(stop, max(pulled.next_offset, place + 1))
-    gaps.append(Gap(topic, queue_id, place, following))
+    gaps.append(UnreadEntries(topic, queue_id, place, following))
     return following
 
 
-def ops(broker: Broker, begin: int, end: int, pace: Pace, gaps: list[Gap]) -> Iterator[bytes]:
+def ops(broker: Broker, begin: int, end: int, pace: Pace, gaps: list[UnreadEntries]) -> Iterator[bytes]:
     """The op messages of a range of the op queue, by the way that this broker leaves open.
 
     Raises: OpsUnreadable; Refused, Unreachable, NoAnswer.
@@ -96,7 +96,7 @@ def ops(broker: Broker, begin: int, end: int, pace: Pace, gaps: list[Gap]) -> It
 
 
 def records_of_system_topic(
-    broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: list[Gap]
+    broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: list[UnreadEntries]
 ) -> Iterator[bytes]:
     """The records of a range of queue 0 of a topic that may have no configuration: then entry by entry.
 
@@ -120,7 +120,7 @@ class LogTooLong(RemotingError):
     """A log that is too long to be walked record by record; `actual` is how many bytes are left of it."""
 
 
-def _viewed(broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: list[Gap]) -> Iterator[bytes]:
+def _viewed(broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: list[UnreadEntries]) -> Iterator[bytes]:
     place = begin
     while place < end:
         found = broker.slots(topic, 0, place, min(_SLOTS_AT_ONCE, end - place)).slots
@@ -129,7 +129,7 @@ def _viewed(broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: 
         offsets = [slot.commit_log_offset for slot in found]
         for slot, (_, body) in zip(found, views(broker, offsets, pace), strict=True):
             if body is None:
-                gaps.append(Gap(topic, 0, slot.queue_offset, slot.queue_offset + 1))
+                gaps.append(UnreadEntries(topic, 0, slot.queue_offset, slot.queue_offset + 1))
             else:
                 yield body
         place += len(found)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from readers.log.properties import UNIQ_KEY
 from readers.log.record_block import Block
 from readers.model.findings import Finding
-from remoting.connections.batched_reads import Gap, Pace, queries, views
+from remoting.connections.batched_reads import Pace, UnreadEntries, queries, views
 from remoting.live.queues import first_kept, records
 from remoting.live.store_facts import LiveStore
 from remoting.protocol.codes import ResponseCode
@@ -37,7 +37,7 @@ class LiveReads:
     def __init__(self, facts: LiveStore, pace: Pace) -> None:
         self._facts, self._broker, self._pace = facts, facts.broker, pace
         self.gathered = Gathered(facts.root)
-        self.gaps: list[Gap] = []
+        self.gaps: list[UnreadEntries] = []
 
     def place_at(self, topic: str, queue_id: int, time_ms: int) -> int:
         """A queue offset that everything before a time lies before; 4.x answers with the nearest one."""

@@ -1,8 +1,9 @@
 """The one path of every action: plan → guard → ask → act → prove.
 
-The guards are asked twice: before anybody is asked to agree, and again on a fresh look immediately before each act,
-after a wait in which every decision that was under way has become visible. Both looks and the proof stand under one
-claim, so that a second operator never acts in between. What is sent is sent once; what became of it is looked up.
+The guards are applied twice: before the operator is asked to confirm, and again on a fresh look-up immediately before
+each act, after a wait in which every decision that was under way has become visible. The second look-up and the proof
+are made under one claim, so that a second operator cannot act in between. Each request is sent once; its effect is
+looked up.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from remoting.protocol.codes import COMMIT, ROLLBACK
 from remoting.protocol.errors import NoAnswer, RemotingError, Unreachable
 from repairs.acts.guards import Refusal, refusals
 from repairs.acts.medium import Medium
-from repairs.acts.orders import Conduct, Deed, Order
-from repairs.acts.request import Wish
+from repairs.acts.orders import ActOrder, Conduct, PreparedAct
+from repairs.acts.request import ActRequest
 from repairs.acts.rocksdb_halves import is_in_rocksdb
 from repairs.acts.situation import NamedRecord, Situation, copies_without_op
 from repairs.acts.wait_for_effect import prove
@@ -27,90 +28,92 @@ from repairs.receipts.journal import Journal
 from repairs.receipts.receipts import Receipt
 from repairs.receipts.saved_messages import save_message
 
-#: Guards that only say something after the wait, under the claim.
+#: Guards that apply only after the wait, under the claim.
 _LATE = ("decision-in-flight", "another-rmqtx")
-#: How many are looked at together before they are acted on one after the other.
+#: Transactions that are looked up together before they are acted on one after the other.
 _CHUNK = 50
 _POLL_SECONDS = 0.2
 _NEW_HALF_SECONDS = 5.0
 
 
-def prepared(orders: Sequence[Order], medium: Medium, conduct: Conduct) -> list[Deed]:
-    """The orders with what is known of their transactions now, and what the guards say to it.
+def prepared(orders: Sequence[ActOrder], medium: Medium, conduct: Conduct) -> list[PreparedAct]:
+    """Look up the transactions of some orders and apply the guards.
 
-    Order: that of the orders; one whose transaction is not found is left out.
+    Order: that of the orders; an order whose transaction is not found is left out.
     """
     rows = _by_id(medium.look([order.transaction_id for order in orders]))
     known = [(order, rows[order.transaction_id]) for order in orders if order.transaction_id in rows]
     situations = medium.situations([row for _, row in known], settled_ms=0)
-    deeds = [Deed(order, situation) for (order, _), situation in zip(known, situations, strict=True)]
-    for deed in deeds:
-        _guard(deed, medium, conduct, _LATE)
-    return deeds
+    acts = [PreparedAct(order, situation) for (order, _), situation in zip(known, situations, strict=True)]
+    for act in acts:
+        _guard(act, medium, conduct, _LATE)
+    return acts
 
 
 def _by_id(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The rows by their id.
 
-    Raises: BadRequest where several transactions bear one id: who acts must say which, and ids are all there is.
+    Raises: BadRequest where several transactions have one id: an act must name one of them, and only ids name them.
     """
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         name = row["transaction_id"]
         if name in found:
-            raise BadRequest(f"several transactions bear the id {name}", advice="nothing can name one of them alone")
+            raise BadRequest(
+                f"several transactions have the id {name}", advice="rmqtx cannot act on one of them alone"
+            )
         found[name] = row
     return found
 
 
-def _guard(deed: Deed, medium: Medium, conduct: Conduct, without: Sequence[str] = ()) -> None:
-    """Ask the guards, and settle which copy is named."""
-    wish, situation = deed.order.wish, deed.situation
-    queue_offset = wish.queue_offset
-    if queue_offset is None and wish.action == "close" and not is_in_rocksdb(situation.half_copy):
-        # A copy that an op marks is closed already.
+def _guard(act: PreparedAct, medium: Medium, conduct: Conduct, without: Sequence[str] = ()) -> None:
+    """Choose the copy that the act names, and apply the guards."""
+    request, situation = act.order.request, act.situation
+    queue_offset = request.queue_offset
+    if queue_offset is None and request.action == "close" and not is_in_rocksdb(situation.half_copy):
+        # A copy that an op message settles is closed already.
         queue_offset = max(copies_without_op(situation.row), default=None)
     if queue_offset is not None:
         situation = replace(situation, named=medium.record(situation, queue_offset))
     elif situation.half_copy is None and "not-a-half" in conduct.overrides:
         situation = replace(situation, named=situation.discard_copy)
-    deed.situation = situation
-    deed.named = _named(situation, wish)
-    deed.refusals = list(refusals(situation, wish, conduct.overrides, without))
-    if deed.named is None and not deed.refusals:
-        why = "no record that the action could name can be read"
-        deed.refusals = [Refusal("evidence-incomplete", why, "look at it with rmqtx show")]
+    act.situation = situation
+    act.named = _named(situation, request)
+    act.refusals = list(refusals(situation, request, conduct.overrides, without))
+    if act.named is None and not act.refusals:
+        why = "the record that the action must name cannot be read"
+        act.refusals = [Refusal("evidence-incomplete", why, f"see rmqtx show {act.order.transaction_id}")]
 
 
-def _named(situation: Situation, wish: Wish) -> NamedRecord | None:
-    if wish.action == "resume":
+def _named(situation: Situation, request: ActRequest) -> NamedRecord | None:
+    if request.action == "resume":
         return situation.discard_copy or situation.half_copy
-    if wish.action == "commit":
+    if request.action == "commit":
         return situation.named or situation.discard_copy
     return situation.named
 
 
 def carry_out(
-    deeds: Sequence[Deed], medium: Medium, journal: Journal, conduct: Conduct, tell: Callable[[str], None]
+    acts: Sequence[PreparedAct], medium: Medium, journal: Journal, conduct: Conduct, note: Callable[[str], None]
 ) -> None:
-    """Carry out what was prepared and agreed to; every deed has its receipt afterwards.
+    """Carry out prepared acts that the operator confirmed; every act has its receipt afterwards.
 
-    `tell`: takes lines on what is waited for.
+    `note`: takes progress lines.
     Raises: UnwritableFile before anything is done, if no receipt can be written.
     """
     journal.prepare()
-    for deed in deeds:
-        if not deed.is_allowed:
-            _refuse(deed, journal, conduct)
-    allowed = [deed for deed in deeds if deed.is_allowed]
+    for act in acts:
+        if not act.is_allowed:
+            _refuse(act, journal, conduct)
+    allowed = [act for act in acts if act.is_allowed]
     if not allowed:
         return
-    with medium.claimed([deed.situation for deed in allowed]) as rivals:
-        allowed = [deed for deed in allowed if _is_ours(deed, rivals, journal, conduct)]
+    with medium.claimed([act.situation for act in allowed]) as rivals:
+        allowed = [act for act in allowed if _is_ours(act, rivals, journal, conduct)]
         if not allowed:
             return
-        settled_ms = _settle(allowed, medium, conduct, tell)
-        acted: list[Deed] = []
+        settled_ms = _settle(allowed, medium, conduct, note)
+        acted: list[PreparedAct] = []
         pace = _Pace(conduct.max_per_second)
         for start in range(0, len(allowed), _CHUNK):
             chunk = allowed[start : start + _CHUNK]
@@ -119,184 +122,186 @@ def carry_out(
             except RemotingError as error:
                 if not acted:
                     raise
-                _leave(allowed[start:], journal, conduct, error)  # what was sent must still be looked up
+                _record_not_sent(allowed[start:], journal, conduct, error)  # effects of sent requests are still proved
                 break
-            for deed in chunk:
-                if not deed.is_allowed:
-                    _refuse(deed, journal, conduct)
+            for act in chunk:
+                if not act.is_allowed:
+                    _refuse(act, journal, conduct)
                     continue
                 pace.wait()
                 try:
-                    if _act(deed, medium, journal, conduct):
-                        acted.append(deed)
+                    if _act(act, medium, journal, conduct):
+                        acted.append(act)
                 except RmqtxError:
-                    _forget(acted, medium, journal)
+                    _record_not_written(acted, medium, journal)
                     raise
         _finish(acted, medium, journal)
         if conduct.prove:
-            prove(acted, medium, journal, prove_ms=conduct.prove_ms, watch_ms=conduct.watch_ms, tell=tell)
+            prove(acted, medium, journal, prove_ms=conduct.prove_ms, watch_ms=conduct.watch_ms, note=note)
         else:
-            for deed in acted:
-                _end(deed, journal, deed.begun().outcome, "its effect was not looked for")
+            for act in acted:
+                _end(act, journal, act.begun().outcome, "its effect was not verified")
 
 
-def _is_ours(deed: Deed, rivals: Mapping[str, tuple[str, ...]], journal: Journal, conduct: Conduct) -> bool:
-    """Whether nobody else of us was there first; nothing is waited for where somebody was."""
-    around = replace(deed.situation.around, rivals=rivals.get(str(deed.situation.group), ()))
-    deed.situation = replace(deed.situation, around=around)
-    found = refusals(deed.situation, deed.order.wish, conduct.overrides)
-    deed.refusals = [refusal for refusal in found if refusal.guard == "another-rmqtx"]
-    if deed.refusals:
-        _refuse(deed, journal, conduct)
-    return not deed.refusals
+def _is_ours(act: PreparedAct, rivals: Mapping[str, tuple[str, ...]], journal: Journal, conduct: Conduct) -> bool:
+    """Whether no other rmqtx process holds the claim; if one does, the act is refused without a wait."""
+    around = replace(act.situation.around, rivals=rivals.get(str(act.situation.group), ()))
+    act.situation = replace(act.situation, around=around)
+    found = refusals(act.situation, act.order.request, conduct.overrides)
+    act.refusals = [refusal for refusal in found if refusal.guard == "another-rmqtx"]
+    if act.refusals:
+        _refuse(act, journal, conduct)
+    return not act.refusals
 
 
-def _settle(deeds: Sequence[Deed], medium: Medium, conduct: Conduct, tell: Callable[[str], None]) -> int:
-    """Wait until decisions that were under way show. Units: milliseconds waited."""
-    needed_ms = max(deed.situation.around.settle_ms for deed in deeds)
-    if all(deed.order.wish.action == "close" for deed in deeds) or "decision-in-flight" in conduct.overrides:
+def _settle(acts: Sequence[PreparedAct], medium: Medium, conduct: Conduct, note: Callable[[str], None]) -> int:
+    """Wait until decisions that were under way are visible, and return the time waited. Units: milliseconds."""
+    needed_ms = max(act.situation.around.settle_ms for act in acts)
+    if all(act.order.request.action == "close" for act in acts) or "decision-in-flight" in conduct.overrides:
         needed_ms = 0
     if conduct.settle_ms is not None:
         needed_ms = conduct.settle_ms
     if needed_ms:
-        tell(f"waiting {needed_ms / 1000:g} s for decisions that may still be in the broker's queue or op batch")
+        note(
+            f"waiting {needed_ms / 1000:g} s for decisions that may still be in the broker's request queue or op batch"
+        )
         medium.wait(needed_ms)
     return needed_ms
 
 
-def _look_again(deeds: Sequence[Deed], medium: Medium, conduct: Conduct, settled_ms: int) -> None:
-    """The situations as they are now, and what the guards say to them."""
-    rows = _by_id(medium.look([deed.order.transaction_id for deed in deeds]))
-    found = [deed for deed in deeds if deed.order.transaction_id in rows]
-    situations = medium.situations([rows[deed.order.transaction_id] for deed in found], settled_ms=settled_ms)
-    for deed, situation in zip(found, situations, strict=True):
-        deed.situation = situation
-        _guard(deed, medium, conduct)
-    for deed in deeds:
-        if deed not in found:
-            why = "its records are not there any more"
-            deed.refusals = [Refusal("evidence-incomplete", why, "look at it with rmqtx show")]
+def _look_again(acts: Sequence[PreparedAct], medium: Medium, conduct: Conduct, settled_ms: int) -> None:
+    """Look up the situations as they are now, and apply all guards to them."""
+    rows = _by_id(medium.look([act.order.transaction_id for act in acts]))
+    found = [act for act in acts if act.order.transaction_id in rows]
+    situations = medium.situations([rows[act.order.transaction_id] for act in found], settled_ms=settled_ms)
+    for act, situation in zip(found, situations, strict=True):
+        act.situation = situation
+        _guard(act, medium, conduct)
+    for act in acts:
+        if act not in found:
+            why = "its records no longer exist"
+            act.refusals = [Refusal("evidence-incomplete", why, f"see rmqtx show {act.order.transaction_id}")]
 
 
-def _refuse(deed: Deed, journal: Journal, conduct: Conduct) -> None:
-    receipt = deed.begin(conduct)
+def _refuse(act: PreparedAct, journal: Journal, conduct: Conduct) -> None:
+    receipt = act.begin(conduct)
     receipt.outcome = "refused_by_guard"
     receipt.state_after = receipt.state_before
-    receipt.notes = [str(refusal) for refusal in deed.refusals]
+    receipt.notes = [str(refusal) for refusal in act.refusals]
     journal.end(receipt)
 
 
-def _leave(deeds: Sequence[Deed], journal: Journal, conduct: Conduct, error: RemotingError) -> None:
-    """Write down that the rest was not done, because the broker could not be looked at any more."""
-    for deed in deeds:
-        deed.begin(conduct)
-        _end(deed, journal, "not_sent", f"nothing was sent: {error.message}")
+def _record_not_sent(acts: Sequence[PreparedAct], journal: Journal, conduct: Conduct, error: RemotingError) -> None:
+    """Record that the rest was not done, because the broker could no longer be read."""
+    for act in acts:
+        act.begin(conduct)
+        _end(act, journal, "not_sent", f"nothing was sent: {error.message}")
 
 
 # -- acting -----------------------------------------------------------------------------------------------------------
 
 
-def _act(deed: Deed, medium: Medium, journal: Journal, conduct: Conduct) -> bool:
-    """Send what the action needs; gives whether there may be an effect to look for."""
-    receipt = deed.begin(conduct)
-    action = deed.order.wish.action
-    assert deed.named is not None
+def _act(act: PreparedAct, medium: Medium, journal: Journal, conduct: Conduct) -> bool:
+    """Send the request of the action, and return whether it may have an effect."""
+    receipt = act.begin(conduct)
+    action = act.order.request.action
+    assert act.named is not None
     if action == "discard":
-        receipt.saved_message = str(save_message(deed.named.raw, receipt.receipt_id, journal.directory))
+        receipt.saved_message = str(save_message(act.named.raw, receipt.receipt_id, journal.directory))
     journal.begin(receipt)
     try:
         if action == "resume":
-            answer = medium.resume(deed.named, receipt)
+            answer = medium.resume(act.named, receipt)
         elif action == "discard":
-            answer = medium.discard(deed.named, deed.situation, receipt)
-        elif action == "commit" and deed.situation.named is None:
-            answer = _commit_by_resume(deed, medium, journal, receipt)
+            answer = medium.discard(act.named, act.situation, receipt)
+        elif action == "commit" and act.situation.named is None:
+            answer = _commit_by_resume(act, medium, journal, receipt)
         else:
             decision = COMMIT if action == "commit" else ROLLBACK
-            answer = medium.decide(deed.named, deed.situation, decision, receipt)
+            answer = medium.decide(act.named, act.situation, decision, receipt)
     except Unreachable as error:
-        return _end(deed, journal, "not_sent", f"nothing was sent: {error}")
+        return _end(act, journal, "not_sent", f"nothing was sent: {error}")
     except RemotingError as error:
-        receipt.notes.append(f"{error.message}: it may have been received")
+        receipt.notes.append(f"{error.message}; the broker may have received the request")
         return True
     except RmqtxError as error:
         if medium.is_untouched:
-            _end(deed, journal, "not_sent", f"nothing was written: {error}")
+            _end(act, journal, "not_sent", f"nothing was written: {error}")
         raise
     if not answer.is_success:
-        return _end(deed, journal, "refused_by_broker", f"code {answer.code}: {answer.remark or 'no remark'}")
+        return _end(act, journal, "refused_by_broker", f"code {answer.code}: {answer.remark or 'no remark'}")
     receipt.outcome = "accepted"
     return True
 
 
-def _finish(acted: Sequence[Deed], medium: Medium, journal: Journal) -> None:
-    """Have the medium do what it only planned so far; where it cannot, every receipt says what that means.
+def _finish(acted: Sequence[PreparedAct], medium: Medium, journal: Journal) -> None:
+    """Have the medium write what it has planned; if it fails, every receipt records whether anything was written.
 
     Raises: RmqtxError.
     """
     if not acted:
         return
-    if medium.is_untouched:  # what will be written is in the receipts before it is
-        for deed in acted:
-            journal.go_on(deed.begun())
+    if medium.is_untouched:  # receipts list what will be written before it is written
+        for act in acted:
+            journal.go_on(act.begun())
     try:
         moved = medium.finish()
     except RmqtxError as error:
         outcome = "not_sent" if medium.is_untouched else "unknown"
-        for deed in acted:
-            _end(deed, journal, outcome, f"{'nothing was written' if medium.is_untouched else 'interrupted'}: {error}")
+        for act in acted:
+            _end(act, journal, outcome, f"{'nothing was written' if medium.is_untouched else 'interrupted'}: {error}")
         raise
-    for deed in acted:
-        receipt = deed.begun()
+    for act in acted:
+        receipt = act.begun()
         receipt.store = moved.get(receipt.store, receipt.store)
-        if deed.named is not None:
-            deed.named = replace(deed.named, store=moved.get(deed.named.store, deed.named.store))
+        if act.named is not None:
+            act.named = replace(act.named, store=moved.get(act.named.store, act.named.store))
 
 
-def _forget(acted: Sequence[Deed], medium: Medium, journal: Journal) -> None:
-    """What was only planned is not done, because something else of the same run cannot be."""
-    for deed in acted if medium.is_untouched else ():
-        _end(deed, journal, "not_sent", "nothing was written: another transaction of the run could not be acted on")
+def _record_not_written(acted: Sequence[PreparedAct], medium: Medium, journal: Journal) -> None:
+    """Record that planned acts were not done, because another act of the same run failed."""
+    for act in acted if medium.is_untouched else ():
+        _end(act, journal, "not_sent", "nothing was written: the act on another transaction of this run failed")
 
 
-def _end(deed: Deed, journal: Journal, outcome: str, note: str) -> bool:
-    receipt = deed.begun()
+def _end(act: PreparedAct, journal: Journal, outcome: str, note: str) -> bool:
+    receipt = act.begun()
     receipt.outcome = outcome
     receipt.notes.append(note)
     journal.end(receipt)
     return False
 
 
-def _commit_by_resume(deed: Deed, medium: Medium, journal: Journal, receipt: Receipt) -> Answer:
-    """Commit what has a discard copy only: ask once for a new half copy, then commit that."""
-    assert deed.named is not None
-    receipt.notes.append("no half copy is left: a new one is made of the discard copy first")
-    answer = medium.resume(deed.named, receipt)
+def _commit_by_resume(act: PreparedAct, medium: Medium, journal: Journal, receipt: Receipt) -> Answer:
+    """Commit a transaction that has only a discard copy: request a new half copy once, then commit that copy."""
+    assert act.named is not None
+    receipt.notes.append("no half copy is left: a new one is made from the discard copy first")
+    answer = medium.resume(act.named, receipt)
     if not answer.is_success:
         return answer
     end = time.monotonic() + _NEW_HALF_SECONDS
     while time.monotonic() < end:
         time.sleep(_POLL_SECONDS)
-        rows = medium.look([deed.order.transaction_id])
-        if rows and len(rows[0]["half_copies"]) > len(deed.situation.row["half_copies"]):
+        rows = medium.look([act.order.transaction_id])
+        if rows and len(rows[0]["half_copies"]) > len(act.situation.row["half_copies"]):
             situation = medium.situations(rows, settled_ms=0)[0]
             if situation.half_copy is not None:
-                deed.situation, deed.named = situation, situation.half_copy
-                receipt.named_copy = deed.named.place()
+                act.situation, act.named = situation, situation.half_copy
+                receipt.named_copy = act.named.place()
                 journal.go_on(receipt)
-                return medium.decide(deed.named, situation, COMMIT, receipt)
+                return medium.decide(act.named, situation, COMMIT, receipt)
     raise NoAnswer(f"the new half copy did not appear within {_NEW_HALF_SECONDS:g} s, so it was not committed")
 
 
 class _Pace:
-    """Lets so many acts a second go."""
+    """Limits the number of acts per second."""
 
     def __init__(self, max_per_second: float | None) -> None:
         self._gap_seconds = 0.0 if not max_per_second else 1 / max_per_second
         self._next = 0.0
 
     def wait(self) -> None:
-        """Wait until the next one may go."""
+        """Wait until the next act may start."""
         now = time.monotonic()
         if now < self._next:
             time.sleep(self._next - now)

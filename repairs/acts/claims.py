@@ -1,8 +1,9 @@
-"""A claim on a producer group: two operators must not act on it at once, because a decision shows only after a while.
+"""A claim on a producer group keeps two operators from acting on it at once: a decision is visible only after a while.
 
-Brokers have no compare-and-set, but they keep in memory which producer groups have a connection, and forget it when the
-connection closes. So who acts registers a group made of the real one's name, then asks who is registered: of two that
-come at once at least one sees the other. Nothing is left on the broker, and the real group never gets a member.
+Brokers have no compare-and-set, but they keep in memory which producer groups have a connection, and remove the entry
+when the connection closes. So rmqtx registers as a group whose name is derived from the real one, then lists the
+registered clients: if two processes start at once, at least one sees the other. Nothing remains on the broker, and the
+real group never gets a member.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ _PATIENCE_SECONDS = 3.0
 
 @dataclass(slots=True)
 class Claims:
-    """What came of some claims.
+    """The state of some claims.
 
-    Shape: `rivals` by producer group: the clients that hold it; `why_unknown` says why nobody could be asked.
+    Shape: `rivals` by producer group: the clients that hold a claim on it; `why_unknown`: why this is unknown.
     """
 
     client_id: str
@@ -41,18 +42,19 @@ class Claims:
 
     @property
     def why_unknown(self) -> str | None:
-        """Why it is not known whether the claim is ours: nobody could be asked, or the broker may have forgotten us."""
+        """Why it is unknown whether the claim holds: no broker answered, or the broker may have dropped the claim."""
         if self.problem is None and self.connection is not None and self.connection.is_closed:
-            return "the connection that held the claim broke"
+            return "the connection that held the claim was lost"
         return self.problem
 
 
 @contextlib.contextmanager
 def claimed(broker: Broker, groups: Iterable[str], client_id: str) -> Iterator[Claims]:
-    """Claims on producer groups at a broker, held while the block lasts; `client_id` is what we call ourselves.
+    """Hold claims on producer groups at a broker while the block lasts; `client_id` is the id of this process.
 
-    If others hold one it is asked for again for some seconds, at random moments, so that of two that come at once one
-    gets it; then it is given up. Who comes later sees ours and gives up, so that rivals are looked for but once.
+    If another process holds one of them, the claim is tried again for some seconds at random moments, so that one of
+    two processes that start at once gets it; then the attempt ends, and `rivals` names the holders. A process that
+    comes later sees the claim and stops, so rivals are looked for only at the start.
     """
     names = sorted(set(groups))
     claims = Claims(client_id, tuple(names))
@@ -65,7 +67,7 @@ def claimed(broker: Broker, groups: Iterable[str], client_id: str) -> Iterator[C
             claims.problem = error.message
         if not claims.rivals:
             break
-        _close(claims.connection)  # who holds the group must not see us: it would take us for a rival
+        _close(claims.connection)  # the holder must not see this attempt: it would count as a rival
         if time.monotonic() > end:
             claims.connection = None
             break
@@ -82,7 +84,7 @@ def claimed(broker: Broker, groups: Iterable[str], client_id: str) -> Iterator[C
 
 
 def _registered(broker: Broker, names: list[str], client: str) -> Connection:
-    """A connection that the broker knows as a member of the claimed groups; closing it ends that."""
+    """Return a connection that is registered as a member of the claimed groups; closing it ends the claims."""
     connection = Connection(broker.address, broker.client.settings)
     try:
         request = _heartbeat(client, names)
@@ -94,7 +96,7 @@ def _registered(broker: Broker, names: list[str], client: str) -> Connection:
 
 
 def _rivals(broker: Broker, names: list[str], client: str) -> dict[str, tuple[str, ...]]:
-    """Who else holds a claim, or stands in for the group itself."""
+    """The other clients that hold a claim, or stand in for the group itself, by group."""
     found = {}
     for name in names:
         holders = broker.producer_connections(f"{PREFIX}{name}")
@@ -111,9 +113,9 @@ def _heartbeat(client_id: str, names: list[str]) -> Request:
 
 
 def _keep(connection: Connection | None, names: list[str], client: str, stop: threading.Event) -> None:
-    """Heartbeats for as long as the claim is held: a broker forgets a silent client after two minutes."""
+    """Send heartbeats while the claim is held: a broker drops a silent client after two minutes."""
     while connection is not None and not stop.wait(_HEARTBEAT_SECONDS):
-        with contextlib.suppress(RemotingError):  # a lost claim shows when the broker is asked for anything else
+        with contextlib.suppress(RemotingError):  # a lost claim is noticed at the next request to the broker
             connection.call(_heartbeat(client, names))
 
 

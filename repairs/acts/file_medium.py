@@ -1,9 +1,9 @@
-"""The files of a stopped broker as what actions work on: records appended as that broker would have written them.
+"""The files of a stopped broker as the medium of actions: records are appended as that broker would have written them.
 
-Everything of one run is planned first, on the end of the log as it would become, and done at once by `finish`: in place
-with the way back on the disk first, or on a copy that gets its name when it is complete. What is asked of a live broker
-alone is answered by its being stopped, which its lock shows for as long as anything is changed: no producer is
-connected to it, no decision waits in it, no check runs, and no other rmqtx has the lock.
+All acts of one run are planned first, on the end of the log as it would become, and written at once by `finish`: in
+place, after the undo file is on disk, or to a copy that gets its name when it is complete. Questions that only a live
+broker can answer have fixed answers, because the store's lock is held for the whole change: no producer is connected,
+no decision waits in the broker, no check runs, and no other rmqtx process has the lock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from repairs.receipts.receipts import APPEND, Receipt, answered
 from repairs.receipts.saved_messages import block_of
 from repairs.records.prepared_records import commit_record_of, rollback_record_of
 from repairs.records.record_writer import (
-    Draft,
+    RecordDraft,
     WritingRules,
     discard_copy_of,
     draft_of,
@@ -64,7 +64,7 @@ class FileMedium:
     ) -> None:
         """`conf`: the broker's configuration as far as it is known.
 
-        `opened` gives a fresh snapshot of a store, by its root and the directories of its log.
+        `opened`: returns a fresh snapshot of a store, by its root and the directories of its log.
 
         Raises: StoreInUse, UnsafeStore where nothing may be appended to the store; SourceError.
         """
@@ -84,7 +84,7 @@ class FileMedium:
         self._plan_on(store)
 
     def _plan_on(self, store: Store) -> None:
-        """Begin the plan on a store as it is now."""
+        """Start the plan on a store as it is now."""
         settings = self._settings_of(store)
         version = require_changeable(store, settings, self._conf)
         end = log_end(store)
@@ -94,9 +94,9 @@ class FileMedium:
         self._broker_host = end.store_host
         self._topics = topic_table(store)
         self._version = version
-        # A 5.x broker writes its process into the file, a 4.x one nothing; that it is there is all that counts.
+        # A 5.x broker writes its process id into the file, a 4.x broker nothing; only the file's existence matters.
         abort: bytes | None = OWN_ABORT if PROCESS_IN_ABORT.holds(version) else b""
-        #: Whether what is appended is entered into queues and tables here, and not by the broker when it starts.
+        #: Whether rmqtx writes the queue and table entries of the records, and not the broker at its start.
         self._enters_itself = not PREPARED_NEVER_ASKED.holds(version) and not store.aborted
         if self._enters_itself:
             abort = None
@@ -110,7 +110,7 @@ class FileMedium:
     def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
         """See `Medium`."""
         self._store = self._opened(self._root, self._directories)
-        # Queues and index lead to what they know; only the whole log tells what contradicts them.
+        # Queues and index lead only to the records that they list; only the whole log shows what contradicts them.
         reading = lookup([self._store], self._settings_of, transaction_ids, scan=True)
         rows: list[dict[str, Any]] = reading.table().to_pylist()
         self._findings = reading.findings
@@ -127,13 +127,13 @@ class FileMedium:
         return [self._completed(one) for one in file_situations([self._store], self._settings_of, rows, self._findings)]
 
     def _completed(self, situation: Situation) -> Situation:
-        """A situation with what is known because the broker is stopped."""
+        """A situation, completed with the facts that follow from the broker being stopped."""
         for _, record in self._planned(situation.row):
             situation = replace(situation, half_copy=record, named=record)
         refused = dict(unwritable(situation, self._rules, self._topics, self._conf))
         named = situation.named
         if named is not None and self._whole(named, situation) is None:
-            refused.setdefault("commit", "no half copy of it has a body that consumers could inflate")
+            refused.setdefault("commit", "no half copy of it has a body that consumers can decompress")
         if named is not None and self._enters_itself:
             why = why_not_entered(self._store, named.topic, named.queue_id, self._conf)
             if why is not None:
@@ -150,7 +150,7 @@ class FileMedium:
         return file_situations([self._store], self._settings_of, [row])[0].half_copy
 
     def wait(self, wait_ms: int) -> None:
-        """See `Medium`. Nothing changes while nobody but us may change it."""
+        """See `Medium`. Nothing to wait for: no other process may change the store."""
 
     def tail(self, transaction_ids: Collection[str]) -> Tail:  # noqa: ARG002
         """See `Medium`. Nothing is put back while the broker is stopped."""
@@ -167,7 +167,7 @@ class FileMedium:
     def claimed(
         self, situations: Iterable[Situation]  # noqa: ARG002
     ) -> Iterator[Mapping[str, tuple[str, ...]]]:
-        """See `Medium`. The store's lock is ours for the whole edit, so that nobody else acts on any group of it.
+        """See `Medium`. The store's lock is held for the whole edit, so no other process acts on any group of it.
 
         Raises: StoreInUse, UnsafeStore.
         """
@@ -177,7 +177,10 @@ class FileMedium:
             yield {}
 
     def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:
-        """See `Medium`. The final and the op, or the op alone, are planned; of a prepared record what ends it."""
+        """See `Medium`. Plans the COMMIT record and the op message, or only the op message.
+
+        For a prepared record, plans the COMMIT or ROLLBACK record.
+        """
         if named.is_prepared:
             return self._end_prepared(named, decision, receipt)
         if decision == COMMIT:
@@ -193,17 +196,24 @@ class FileMedium:
         return self._append_ops(named, situation, receipt)
 
     def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
-        """See `Medium`. The copy in the discard topic comes before the op, as nothing discards what is decided."""
+        """See `Medium`. The discard copy is appended before the op: a broker does not discard a decided transaction."""
         if named.is_prepared:
-            receipt.notes.append("nothing gives up on a prepared record: its message is kept, and it is rolled back")
+            receipt.notes.append(
+                "a prepared record has no discard: its message is saved with the receipt, and it is rolled back"
+            )
             return self._end_prepared(named, ROLLBACK, receipt)
         if is_in_rocksdb(named):
-            receipt.notes.append("a broker with transactions in RocksDB writes no discard copy: it is kept here alone")
+            receipt.notes.append(
+                "a broker with transactions in RocksDB writes no discard copy: the message is saved only with the "
+                "receipt"
+            )
         elif self._rules.writes_discard_copy:
             source = self._whole(named, situation, receipt) or named
             self._append("discard copy", discard_copy_of(source.raw), receipt)
         else:
-            receipt.notes.append("a broker of this version writes no discard copy: the message is kept here alone")
+            receipt.notes.append(
+                "a broker of this version writes no discard copy: the message is saved only with the receipt"
+            )
         return self._append_ops(named, situation, receipt)
 
     def _end_prepared(self, named: NamedRecord, decision: int, receipt: Receipt) -> Answer:
@@ -227,10 +237,10 @@ class FileMedium:
         return Answer(ResponseCode.SUCCESS, None)
 
     def _whole(self, named: NamedRecord, situation: Situation, receipt: Receipt | None = None) -> NamedRecord | None:
-        """The named copy, or the newest older one whose body can be inflated if its own cannot; None where none can.
+        """The named copy if its body can be decompressed, else the newest older copy whose body can, else None.
 
-        Brokers before 4.6.0 put compressed halves back inflated, and leave the flag that says compressed: what is made
-        of such a copy no consumer can read. The receipt says which one was taken.
+        Brokers before 4.6.0 put back compressed halves decompressed and leave the flag for compression set: no consumer
+        can read a message made from such a copy. The receipt records which copy was used.
         """
         if is_whole(named.raw):
             return named
@@ -240,19 +250,20 @@ class FileMedium:
             if record is not None and is_whole(record.raw):
                 if receipt is not None:
                     receipt.notes.append(
-                        f"the body of half copy {named.queue_offset} cannot be inflated: {queue_offset} is taken for it"
+                        f"the body of half copy {named.queue_offset} cannot be decompressed: half copy {queue_offset} "
+                        "is used instead"
                     )
                 return record
         return None
 
     def _append_ops(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
-        """Plan the op of the named copy, and of each older one that the check still has before it.
+        """Plan the op messages of the named copy and of each older copy that the check will still reach.
 
-        A broker that was killed left its cursors where they were some seconds before (flushConsumerOffsetInterval): the
-        check comes over copies again that it had put back already, and would ask for them.
+        A broker that was killed has cursors that are some seconds old (flushConsumerOffsetInterval): the check reads
+        copies again that it has already put back, and would check them.
         """
         host = self._broker_host or draft_of(named.raw).store_host
-        if is_in_rocksdb(named):  # nothing puts copies of it back: it is the only one to be ended
+        if is_in_rocksdb(named):  # the check puts back no copies of it: it is the only copy to settle
             key = self._unique_keys.new()
             op = rocksdb_op_of(named.raw, unique_key=key, broker_host=host, now_ms=_now_ms())
             self._append("op", op, receipt)
@@ -264,13 +275,13 @@ class FileMedium:
         return Answer(ResponseCode.SUCCESS, None)
 
     def _open_copies(self, named: NamedRecord, situation: Situation) -> list[int]:
-        """Queue offsets of older copies that are before the check, and that no op has ended."""
+        """Queue offsets of older copies that the check will still reach and no op message settles."""
         begin = (check_cursors(self._store).half or {}).get(named.queue_id, 0)
         numbers = copies_without_op(situation.row, queue_id=named.queue_id)
         return [number for number in numbers if begin <= number < named.queue_offset]
 
-    def _append(self, what: str, draft: Draft, receipt: Receipt) -> Placed:
-        """Plan a record, and have the receipt say where."""
+    def _append(self, what: str, draft: RecordDraft, receipt: Receipt) -> Placed:
+        """Plan a record, and record its place in the receipt."""
         placed = self._tail.append(draft)
         entry = receipt.asked(
             APPEND,
@@ -287,7 +298,7 @@ class FileMedium:
         return placed
 
     def change_set(self) -> ChangeSet:
-        """What would be done to the files for all that is planned."""
+        """The changes to the files for all that is planned."""
         steps = self._tail.change_set().steps
         if self._enters_itself:
             steps += (Barrier(), *entering_steps(self._store, self._tail.placed, self._conf))

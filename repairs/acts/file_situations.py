@@ -1,4 +1,4 @@
-"""What is known of transactions in the files of a store, as guards and plans take it; nobody is asked for it."""
+"""The situations of transactions from the files of a store alone, for guards and plans; no broker is asked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from readers.storage.segments import SegmentedLog
 from readers.store.store import Store
 from repairs.acts.neighbourhood import contradictions
 from repairs.acts.rocksdb_halves import copies_left, is_in_rocksdb
-from repairs.acts.situation import NamedRecord, Situation, Surroundings, named_record
+from repairs.acts.situation import ActConditions, NamedRecord, Situation, named_record
 from verdicts.evidence.store_facts import SettingsOf, known_until_ms
 
 
@@ -23,15 +23,15 @@ def file_situations(
     stores: Sequence[Store], settings_of: SettingsOf, rows: Iterable[dict[str, Any]],
     findings: Sequence[Finding] | None = None,
 ) -> list[Situation]:
-    """What is known of some transactions by files alone.
+    """Return the situations of some transactions from files alone.
 
-    `rows` are of TRANSACTIONS; `findings` those of the reading that gave them: with these each row's records are held
-    against queues and index too, and what contradicts them is said. Whether producers are connected, and what is under
-    way in a broker, is not known here and not asked by the guards of a plan.
+    `rows`: rows of TRANSACTIONS. `findings`: those of the reading that gave the rows; if given, each row's records are
+    also compared with queues and index, and contradictions are listed. Connected producers and decisions under way in
+    a broker are unknown here, and the guards of a plan do not use them.
     Order: that of the rows.
     """
     logs = {store.root: store.log() for store in stores}
-    around = {store.root: _surroundings(store, settings_of) for store in stores}
+    around = {store.root: _conditions(store, settings_of) for store in stores}
     try:
         situations = [_situation(row, logs, around) for row in rows]
         if findings is None:
@@ -50,12 +50,12 @@ def file_situations(
             log.close()
 
 
-def _surroundings(store: Store, settings_of: SettingsOf) -> Surroundings:
+def _conditions(store: Store, settings_of: SettingsOf) -> ActConditions:
     settings = settings_of(store)
     is_known = settings.version_low is not None and settings.version_low == settings.version_high
-    return Surroundings(
+    return ActConditions(
         version=settings.version_low if is_known else None,
-        is_slave=False,  # a slave's files serve as evidence; who applies the plan asks the master
+        is_slave=False,  # a slave's files serve as evidence; the plan is applied at the master
         settle_ms=0, settled_ms=0,
         file_reserved_time_hours=settings.file_reserved_time_hours,
         now_ms=time.time_ns() // 1_000_000, producers=(), is_of_files=True,
@@ -63,7 +63,7 @@ def _surroundings(store: Store, settings_of: SettingsOf) -> Surroundings:
     )  # fmt: skip
 
 
-def _situation(row: dict[str, Any], logs: dict[str, SegmentedLog], around: dict[str, Surroundings]) -> Situation:
+def _situation(row: dict[str, Any], logs: dict[str, SegmentedLog], around: dict[str, ActConditions]) -> Situation:
     half = _newest(row["half_copies"], logs)
     if is_in_rocksdb(half) and len(row["half_copies"]) > 1:
         half = _newest(copies_left(row, partial(_record_at, logs)), logs) or half

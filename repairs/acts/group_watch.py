@@ -1,4 +1,4 @@
-"""Who else belongs to a producer group: its own processes, whose decisions would cross ours, and other rmqtx."""
+"""The other members of a producer group: its own processes, whose decisions may contradict rmqtx, and other rmqtx."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOK_SECONDS = 2.0
 
 
 def claim_on(group: str) -> str:
-    """The group whose members act on a group; whoever belongs to it is seen by every rmqtx."""
+    """Name of the group in which processes that act on a group register, where every rmqtx process sees them."""
     return f"{CLAIM_PREFIX}{group}"
 
 
@@ -25,8 +25,8 @@ def claim_on(group: str) -> str:
 class Others:
     """The other members of a group.
 
-    Shape: `members` are the application's own processes, `rivals` other processes of ours, each as client id and
-           address; `unknown` says why a broker could not be asked, and then nothing is known.
+    Shape: `members` are the application's own processes, `rivals` other rmqtx processes, each as client id and address;
+           `unknown`: why a broker gave no answer; then neither is known.
     """
 
     members: tuple[str, ...] = ()
@@ -34,15 +34,15 @@ class Others:
     unknown: str | None = None
 
     @property
-    def is_nobody(self) -> bool:
-        """Whether it is known that nobody else is there; one that has not sent yet is not listed, though."""
+    def has_none(self) -> bool:
+        """Whether it is known that there is no other member; a producer that has not sent yet is not listed, though."""
         return not (self.members or self.rivals or self.unknown)
 
 
 class GroupWatch:
-    """Looks who is connected to any broker of some sets, and remembers since when nobody else is.
+    """Lists the clients of a group on all brokers of some sets, and keeps the time since when there are no others.
 
-    Who holds the claim on the group is a rival, too. `client_id`: our own membership, which does not count.
+    A holder of the claim on the group is a rival, too. `client_id`: this process's own membership, which is excluded.
     """
 
     def __init__(
@@ -57,20 +57,20 @@ class GroupWatch:
         ]
         self._alone_since = time.monotonic()
         self._due = 0.0
-        self.seen = Others(unknown="nobody was asked yet")
+        self.seen = Others(unknown="no broker was asked yet")
 
     @property
     def alone_ms(self) -> int:
-        """How long nobody else was there."""
+        """How long there has been no other member."""
         return round((time.monotonic() - self._alone_since) * 1000)
 
     def look(self, *, if_due: bool = False) -> Others:
-        """Who is there now; `if_due`: the last look will do if it is not older than two seconds."""
+        """The members now; `if_due`: the last answer is used if it is not older than two seconds."""
         if if_due and time.monotonic() < self._due:
             return self.seen
         self.seen = self._look()
         self._due = time.monotonic() + _LOOK_SECONDS
-        if not self.seen.is_nobody:
+        if not self.seen.has_none:
             self._alone_since = time.monotonic()
         return self.seen
 

@@ -1,6 +1,7 @@
-"""What each guard looks for: gives one sentence with the witness and what to do instead, or nothing.
+"""The rule of each guard.
 
-Each takes the situation as it is now and what is wished.
+Each rule takes the situation as it is now and the request. It returns why the guard refuses, with the evidence, and
+what to do instead; or None where the guard does not refuse.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 
 from readers.log.record_layout import COMPRESSED
 from readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, RESUME_BREAKS_COMPRESSED, RESUME_REQUEST, dotted
-from repairs.acts.request import Wish
+from repairs.acts.request import ActRequest
 from repairs.acts.rocksdb_halves import is_in_rocksdb, offset_marks
 from repairs.acts.situation import Situation
 from verdicts.transactions.reason_codes import REASONS
@@ -17,226 +18,249 @@ from verdicts.transactions.reason_codes import REASONS
 Found = tuple[str, str] | None
 
 _HOUR_MS = 3_600_000
-#: The reason of what nobody decided, where the table that would tell whether it is asked for was not read.
+#: The reason of an undecided transaction whose RocksDB table, which shows whether it is still checked, was not read.
 _OPEN_OR_DROPPED = "rocksdb_table_unread"
 
 
-def slave(situation: Situation, _: Wish) -> Found:
+def slave(situation: Situation, _: ActRequest) -> Found:
     """The broker is a slave."""
     if not situation.around.is_slave:
         return None
-    return "the broker is a slave, and slaves refuse every decision", "name its master by --broker"
+    return "the broker is a slave, and slaves refuse every decision", "select its master with --broker"
 
 
-def rocksdb(situation: Situation, wish: Wish) -> Found:
-    """Its half is in RocksDB, and only the broker's table, which is not shown, tells whether it is asked for."""
-    if wish.action != "resume" or not _is_open_or_dropped(situation):
+def rocksdb(situation: Situation, request: ActRequest) -> Found:
+    """Its half is in RocksDB, and only the broker's table, which was not read, shows whether it is still checked."""
+    if request.action != "resume" or not _is_open_or_dropped(situation):
         return None
     return (
-        f"nothing decided it, and {REASONS[_OPEN_OR_DROPPED].sentence}: it may still be asked for, and a second half "
-        "committed besides",
-        f"commit it or roll it back, the broker takes either, open or dropped: rmqtx commit {situation.transaction_id}",
+        "no decision of it is recorded, and the broker may still check it "
+        f"({REASONS[_OPEN_OR_DROPPED].sentence}): a resume adds a second half, and both may be committed",
+        f"{_decide(situation)}; the broker accepts a decision whether its half is open or dropped",
     )
 
 
+def _decide(situation: Situation) -> str:
+    identity = situation.transaction_id
+    return f"decide it: rmqtx commit {identity} or rmqtx rollback {identity}"
+
+
 def _is_open_or_dropped(situation: Situation) -> bool:
-    """Whether all that is not known of it is whether the broker's table still has its half."""
+    """Whether the only unknown is whether the broker's table still has its half."""
     return bool(situation.row["reason_code"] == _OPEN_OR_DROPPED)
 
 
-def prepared_record(situation: Situation, wish: Wish) -> Found:
-    """It is of a design before half topics, and the action has no meaning there or the broker does not know how."""
+def prepared_record(situation: Situation, request: ActRequest) -> Found:
+    """It is a prepared record (before 4.3), and the action does not exist for these or the broker cannot do it."""
     record = situation.half_copy
     if record is None or not record.is_prepared:
         return None
     what = f"it is a prepared record of a broker before 4.3 (commit-log offset {record.commit_log_offset})"
     identity = situation.transaction_id
-    if wish.action == "resume":
+    if request.action == "resume":
         return (
-            f"{what}: nothing puts one before a check again",
-            f"find out what became of it, then rmqtx commit {identity} or rmqtx rollback {identity}",
+            f"{what}: no request makes a broker check a prepared record again",
+            f"find out whether its local transaction was committed, then {_decide(situation)}",
         )
-    if wish.action == "close":
+    if request.action == "close":
         return (
-            f"{what}: no op message ends it, and one more ROLLBACK record would contradict what was decided",
-            "nothing to do: a second decision changes nothing in the broker's table",
+            f"{what}: prepared records have no op messages, and a ROLLBACK record would contradict its decision",
+            "nothing to do: a second decision does not change the broker's state table",
         )
     version = situation.around.version
     if situation.around.is_of_files or version is None or not HALF_TOPIC_DESIGN.holds(version):
-        return None  # of a plan made from files its broker is asked when it is applied
+        return None  # a plan made from files: the guard is asked again with the broker's version when it is applied
     return (
-        f"{what}, and broker {dotted(version)} cannot decide those: a commit ends in a NumberFormatException "
-        f"(no REAL_QID), a rollback would write an op message with number {record.queue_offset}, which hides "
-        "another half message",
-        f"stop it and act on its files: rmqtx {wish.action} {identity} --store STORE --to DIR",
+        f"{what}, and broker {dotted(version)} cannot decide prepared records: a commit fails with "
+        f"NumberFormatException (no REAL_QID), a rollback would write an op message with half queue offset "
+        f"{record.queue_offset}, which hides another half message",
+        f"stop the broker and act on its files: rmqtx {request.action} {identity} --store STORE --to DIR",
     )
 
 
-def wrong_group(situation: Situation, wish: Wish) -> Found:
-    """No producer group, or not the one that was named."""
+def wrong_group(situation: Situation, request: ActRequest) -> Found:
+    """It has no producer group, or not the one in the request."""
     group = situation.group
     if group is None:
-        return "no copy says which producer group it is of, and a decision must name it", "nothing can decide it live"
-    if wish.group is not None and wish.group != group:
-        return f"it is of producer group {group}, not {wish.group}", "look at it with rmqtx show, then name its group"
+        return (
+            "no copy of it has a producer group, and a decision must name one",
+            "it cannot be decided on a live broker",
+        )
+    if request.group is not None and request.group != group:
+        return (
+            f"its producer group is {group}, not {request.group}",
+            f"check it: rmqtx show {situation.transaction_id}; then give --group {group}",
+        )
     return None
 
 
-def evidence_incomplete(situation: Situation, _: Wish) -> Found:
-    """Something that could turn the verdict round is not known."""
+def evidence_incomplete(situation: Situation, _: ActRequest) -> Found:
+    """Something is unknown that could change the verdict."""
     around = situation.around
     if situation.state == "UNDECIDABLE" and not _is_open_or_dropped(situation):
-        return f"what became of it is not known: {situation.row['reason']}", "find what is missing first: rmqtx show"
+        return (
+            f"its outcome is unknown: {situation.row['reason']}",
+            f"find what is missing first: rmqtx show {situation.transaction_id}",
+        )
     if around.unread:
-        return f"not everything could be read: {'; '.join(around.unread)}", "make it readable and ask again"
+        return f"not everything could be read: {'; '.join(around.unread)}", "make it readable and run the command again"
     if around.contradictions:
         more = f" (and {len(around.contradictions) - 1} more)" if len(around.contradictions) > 1 else ""
         return (
-            f"what the store says of it cannot all be right: {around.contradictions[0]}{more}",
-            f"compare it with a slave, or see all of it: rmqtx verify --full {situation.store}",
+            f"records and files of the store contradict each other about it: {around.contradictions[0]}{more}",
+            f"compare the store with a slave's, or list all findings: rmqtx verify --full {situation.store}",
         )
     if around.producers is None:
         return (
-            f"whether a producer of the group is connected cannot be asked: {around.producers_unknown}",
-            "allow the account to list producer connections, or make sure that none runs",
+            f"cannot find out whether a producer of the group is connected: {around.producers_unknown}",
+            "allow the account to list producer connections, or make sure that no producer of the group runs",
         )
     return None
 
 
-def already_delivered(situation: Situation, wish: Wish) -> Found:
-    """A COMMIT record is there."""
+def already_delivered(situation: Situation, request: ActRequest) -> Found:
+    """It has a COMMIT record."""
     finals = situation.row["final_records"]
-    if not finals or wish.action == "close":
+    if not finals or request.action == "close":
         return None
     final = finals[-1]
     where = f"{final['topic']} queue {final['queue_id']} at queue offset {final['queue_offset']}"
-    why = f"it was committed before: COMMIT record in {where} (commit-log offset {final['commit_log_offset']})"
+    why = f"it is already committed: COMMIT record in {where} (commit-log offset {final['commit_log_offset']})"
     return why, _close_or_nothing(situation)
 
 
-def already_decided(situation: Situation, wish: Wish) -> Found:
-    """An op message ended it, and no COMMIT record is there."""
-    if situation.state in ("PENDING", "UNDECIDABLE") and wish.action == "commit" and is_in_rocksdb(situation.half_copy):
-        return _rolled_back_half(situation)
-    if situation.state != "ROLLED_BACK" or wish.action == "close":
+def already_decided(situation: Situation, request: ActRequest) -> Found:
+    """An op message or a ROLLBACK record settled it, and it has no COMMIT record."""
+    if situation.state in ("PENDING", "UNDECIDABLE") and request.action == "commit":
+        return _rolled_back_half(situation) if is_in_rocksdb(situation.half_copy) else None
+    if situation.state != "ROLLED_BACK" or request.action == "close":
         return None
     mark = situation.row["op_marks"][-1]
     record = (
-        f"ROLLBACK record or op message at commit-log offset {mark['commit_log_offset']} ends it"
+        f"ROLLBACK record or op message at commit-log offset {mark['commit_log_offset']}"
         if mark["half_queue_offset"] is None
-        else f"op message at queue offset {mark['queue_offset']} ends half copy {mark['half_queue_offset']}"
+        else f"the op message at queue offset {mark['queue_offset']} settles half copy {mark['half_queue_offset']}"
     )
-    why = f"it was rolled back before: {record} and no COMMIT record exists"
+    why = f"it is already rolled back: {record}, and there is no COMMIT record"
     return why, _close_or_nothing(situation)
 
 
 def _rolled_back_half(situation: Situation) -> Found:
-    """Another half of it in RocksDB was rolled back, and this one was made, or sent, besides."""
+    """Another half of it in RocksDB was rolled back, and this one was sent, or made by a resume, in addition."""
     marks = offset_marks(situation.row)
     if not marks:
         return None
     return (
         f"another half message of it was rolled back: op message at commit-log offset {marks[-1]['commit_log_offset']}",
-        f"rmqtx rollback {situation.transaction_id} ends the half that is left",
+        f"roll back the remaining half too: rmqtx rollback {situation.transaction_id}",
     )
 
 
 def _close_or_nothing(situation: Situation) -> str:
     if situation.row["advice"] == "close":
-        return f"the broker will ask again: rmqtx close {situation.transaction_id} stops that and delivers nothing"
-    return "nothing is left to do"
+        return f"the broker will check it again; to stop the check, rmqtx close {situation.transaction_id}"
+    return "nothing to do"
 
 
-def op_in_memory(situation: Situation, wish: Wish) -> Found:
-    """A rollback of it may have been in the memory of a broker that was killed; a commit would be in the log."""
-    if wish.action != "commit" or "may_be_decided" not in situation.row["flags"]:
+def op_in_memory(situation: Situation, request: ActRequest) -> Found:
+    """Its rollback may have been lost with the memory of a killed broker; a commit would be in the log."""
+    if request.action != "commit" or "may_be_decided" not in situation.row["flags"]:
         return None
     asks = "start the broker" if situation.state == "PENDING" else f"rmqtx resume {situation.transaction_id}"
     return (
-        "its producer may have rolled it back: ops that were in its broker's memory when that was killed are lost",
-        f"{asks}: then the producer is asked again; or ask the application, and --override op-in-memory",
+        "its producer may have rolled it back: the broker was killed, and op messages in its memory were lost",
+        f"let the broker check it again ({asks}), or look up its outcome in the application and add "
+        "--override op-in-memory",
     )
 
 
-def _is_asked_still(situation: Situation) -> bool:
-    """Whether it was given up on, and the check will ask for another copy of it all the same."""
+def _is_still_checked(situation: Situation) -> bool:
+    """Whether the broker discarded it, and the check will still reach another copy of it."""
     row = situation.row
     return situation.state == "DISCARDED" and row["advice"] == "wait" and "open_after_decision" in row["flags"]
 
 
-def not_open(situation: Situation, wish: Wish) -> Found:
-    """Nobody asks for it any more, or nobody decided it yet."""
-    if prepared_record(situation, wish) is not None:
+def not_open(situation: Situation, request: ActRequest) -> Found:
+    """To close: it is not decided yet, or no longer checked. To discard: it is discarded already."""
+    if prepared_record(situation, request) is not None:
         return None
-    if wish.action == "close" and situation.row["advice"] != "close":
-        if situation.state == "PENDING" or _is_asked_still(situation) or _is_open_or_dropped(situation):
-            return "it is not decided: closing it would roll it back", "say rollback if that is meant"
-        return f"it is {situation.state} and no copy of it is before the check: nothing asks again", "nothing to do"
-    if wish.action == "discard" and situation.state == "DISCARDED":
-        return "the broker has discarded it already", "its copy is in TRANS_CHECK_MAX_TIME_TOPIC: rmqtx show"
+    if request.action == "close" and situation.row["advice"] != "close":
+        if situation.state == "PENDING" or _is_still_checked(situation) or _is_open_or_dropped(situation):
+            return (
+                "it is not decided, and a close would roll it back",
+                f"to roll it back: rmqtx rollback {situation.transaction_id}",
+            )
+        return f"it is {situation.state}, and the check will not reach a copy of it again", "nothing to do"
+    if request.action == "discard" and situation.state == "DISCARDED":
+        return (
+            "the broker has already discarded it",
+            f"its discard copy is in TRANS_CHECK_MAX_TIME_TOPIC: rmqtx show {situation.transaction_id}",
+        )
     return None
 
 
-def still_open(situation: Situation, wish: Wish) -> Found:
-    """A half copy is still before the check."""
-    is_open = situation.state == "PENDING" or _is_asked_still(situation)
-    if wish.action != "resume" or not is_open or "masked" in situation.row["flags"]:
+def still_open(situation: Situation, request: ActRequest) -> Found:
+    """The check will still reach a half copy."""
+    is_open = situation.state == "PENDING" or _is_still_checked(situation)
+    if request.action != "resume" or not is_open or "masked" in situation.row["flags"]:
         return None
-    if prepared_record(situation, wish) is not None:
+    if prepared_record(situation, request) is not None:
         return None
     return (
-        f"half copy {situation.newest_queue_offset} is still before the check: a second one may be committed too",
-        "wait for the check, or decide it by commit or rollback",
+        f"the check will still reach half copy {situation.newest_queue_offset}: with a second copy, both may be "
+        "committed",
+        f"wait for the check, or {_decide(situation)}",
     )
 
 
-def not_a_half(situation: Situation, wish: Wish) -> Found:
-    """No half copy is left to be named."""
-    if situation.half_copy is not None or wish.action in ("resume", "commit"):
+def not_a_half(situation: Situation, request: ActRequest) -> Found:
+    """No half copy is left that a decision could name."""
+    if situation.half_copy is not None or request.action in ("resume", "commit"):
         return None  # a commit without a half copy asks for a new one first
     left = "only its discard copy is left" if situation.discard_copy is not None else "no copy of it can be read"
     return (
-        f"no half copy of it can be named: {left}, and a decision on that could hide another half message",
-        f"rmqtx resume {situation.transaction_id} makes a half copy of a discard copy",
+        f"no half copy of it is left to name: {left}, and a decision that names no half copy could hide another half "
+        "message",
+        f"make a half copy from its discard copy: rmqtx resume {situation.transaction_id}",
     )
 
 
-def cannot_be_written(situation: Situation, wish: Wish) -> Found:
-    """The broker would write something else, as only it can while it runs."""
-    why = situation.around.unwritable.get(wish.action)
+def cannot_be_written(situation: Situation, request: ActRequest) -> Found:
+    """The broker would write records that only a running broker can write."""
+    why = situation.around.unwritable.get(request.action)
     if why is None:
         return None
-    return f"what its broker would write cannot be appended to its files: {why}", "start the broker and act live"
+    return f"the records cannot be appended to the files of a stopped broker: {why}", "start the broker and act live"
 
 
-def younger_copy(situation: Situation, wish: Wish) -> Found:
-    """A half copy is younger than the one that was named."""
+def younger_copy(situation: Situation, request: ActRequest) -> Found:
+    """A half copy is newer than the one in the request."""
     newest = situation.newest_queue_offset
-    if wish.queue_offset is None or newest is None or wish.queue_offset >= newest:
+    if request.queue_offset is None or newest is None or request.queue_offset >= newest:
         return None
     return (
-        f"half copy {newest} is younger than {wish.queue_offset}: a decision on an older one leaves it open, to be "
-        "asked again and perhaps delivered again",
-        "leave --copy away: the newest is named by itself",
+        f"half copy {newest} is newer than {request.queue_offset}: a decision on the older copy leaves the newer one "
+        "open, and the broker checks it again and may deliver it again",
+        "omit --copy: the newest copy is the default",
     )
 
 
-def producer_connected(situation: Situation, wish: Wish) -> Found:
+def producer_connected(situation: Situation, request: ActRequest) -> Found:
     """A producer of the group is connected."""
     producers = situation.around.producers
-    if not producers or wish.action in ("resume", "close"):
+    if not producers or request.action in ("resume", "close"):
         return None
     return (
         f"a producer of group {situation.group} is connected ({_few(producers)}): its own decision may follow this "
         "one, and nothing can undo a second delivery",
-        "stop it first, or let it answer the check (one that has not sent yet is not even listed)",
+        "stop the producer first, or let it answer the check (a producer that has not sent yet is not listed)",
     )
 
 
 def members_that_answer(group: str, members: Sequence[str]) -> tuple[str, str]:
-    """The same for a stand-in, whose answers would cross those of a group's own members."""
+    """The same for a stand-in, whose answers could contradict those of the group's own producers."""
     return (
-        f"group {group} has members of its own ({_few(members)}), which answer checks, and nothing can undo a second "
+        f"producers of group {group} are connected ({_few(members)}) and answer checks, and nothing can undo a second "
         "decision",
         "stop them first, or let them answer",
     )
@@ -246,74 +270,77 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def decision_in_flight(situation: Situation, wish: Wish) -> Found:
-    """A decision that was made before now may not show yet."""
+def decision_in_flight(situation: Situation, request: ActRequest) -> Found:
+    """A recent decision may not be visible yet."""
     around = situation.around
-    if wish.action == "close":
+    if request.action == "close":
         return None
     if around.settled_ms < around.settle_ms:
         return (
-            f"a decision made {around.settle_ms / 1000:g} s ago may not show yet (the broker's queue, its op batch), "
-            f"and only {around.settled_ms / 1000:g} s were waited",
-            "leave --settle away: the time that the broker's configuration asks for is waited by itself",
+            f"a decision of the last {around.settle_ms / 1000:g} s may not be visible yet (it may be in the broker's "
+            f"request queue or op batch), and the wait was only {around.settled_ms / 1000:g} s",
+            "omit --settle: the default wait is computed from the broker's configuration",
         )
     return None
 
 
-def another_rmqtx(situation: Situation, _: Wish) -> Found:
-    """Another process of ours acts on the group, or may do so."""
+def another_rmqtx(situation: Situation, _: ActRequest) -> Found:
+    """Another rmqtx process acts on the group, or may do so."""
     around = situation.around
     if around.rivals:
         return (
-            f"another rmqtx acts on group {situation.group} ({', '.join(around.rivals)}): two would not see each "
-            "other's decisions",
-            "wait until it has ended, then look again",
+            f"another rmqtx process acts on group {situation.group} ({', '.join(around.rivals)}): neither would see "
+            "the other's decisions",
+            "wait until it has ended, then run the command again",
         )
     if around.rivals_unknown is not None:
         return (
-            f"whether another rmqtx acts on the group cannot be asked: {around.rivals_unknown}",
-            "make sure that nobody else does",
+            f"cannot find out whether another rmqtx process acts on the group: {around.rivals_unknown}",
+            "make sure that no other rmqtx process acts on it",
         )
     return None
 
 
 def rivals_that_answer(group: str, rivals: Sequence[str]) -> tuple[str, str]:
     """The same for a stand-in."""
-    return f"another rmqtx acts on group {group} ({_few(rivals)})", "wait until it has ended"
+    return f"another rmqtx process acts on group {group} ({_few(rivals)})", "wait until it has ended"
 
 
-def immunity(situation: Situation, wish: Wish) -> Found:
-    """The time for which its producer asked not to be asked is not over."""
-    if "immune" not in situation.row["flags"] or wish.action in ("resume", "close"):
+def immunity(situation: Situation, request: ActRequest) -> Found:
+    """The time during which its producer must not be asked is not over."""
+    if "immune" not in situation.row["flags"] or request.action in ("resume", "close"):
         return None
     return (
-        "its producer asked not to be asked yet (CHECK_IMMUNITY_TIME_IN_SECONDS), and that time is not over: it may "
-        "still be working on it",
-        "wait until it is over",
+        "its producer set CHECK_IMMUNITY_TIME_IN_SECONDS, and that time is not over: the local transaction may still "
+        "be running",
+        "wait until that time is over",
     )
 
 
-def _resumes(situation: Situation, wish: Wish) -> bool:
-    """Whether a resume is sent: it is asked for, or a commit finds no half copy to name."""
-    return wish.action == "resume" or (wish.action == "commit" and situation.half_copy is None)
+def _resumes(situation: Situation, request: ActRequest) -> bool:
+    """Whether a resume is sent: it is requested, or a commit finds no half copy to name."""
+    return request.action == "resume" or (request.action == "commit" and situation.half_copy is None)
 
 
-def resume_unanswered(situation: Situation, wish: Wish) -> Found:
+def resume_unanswered(situation: Situation, request: ActRequest) -> Found:
     """The broker never answers a resume."""
     version = situation.around.version
-    if not _resumes(situation, wish) or version is None or RESUME_REQUEST.holds(version) or situation.around.is_stopped:
-        return None  # a half copy that is appended offline needs no broker that knows the request
+    if situation.around.is_stopped or not _resumes(situation, request) or version is None:
+        return None  # a half copy appended to stopped files needs no broker that supports the request
+    if RESUME_REQUEST.holds(version):
+        return None
     return (
-        f"broker {dotted(version)} does not know RESUME_CHECK_HALF_MESSAGE "
-        f"({dotted(RESUME_REQUEST.since)} and later do) and never answers it",
-        "commit or rollback name the last half copy instead",
+        f"broker {dotted(version)} does not support RESUME_CHECK_HALF_MESSAGE "
+        f"(since {dotted(RESUME_REQUEST.since)}) and never answers it",
+        f"its last half copy can be decided instead: rmqtx commit {situation.transaction_id} or "
+        f"rmqtx rollback {situation.transaction_id}",
     )
 
 
-def resume_compressed(situation: Situation, wish: Wish) -> Found:
-    """The broker would break a compressed body."""
+def resume_compressed(situation: Situation, request: ActRequest) -> Found:
+    """The broker would corrupt a compressed body."""
     version, record = situation.around.version, situation.discard_copy or situation.half_copy
-    if not _resumes(situation, wish) or record is None or not record.sys_flag & COMPRESSED:
+    if not _resumes(situation, request) or record is None or not record.sys_flag & COMPRESSED:
         return None
     is_stopped = situation.around.is_stopped
     breaks = CHECK_INFLATES if is_stopped else RESUME_BREAKS_COMPRESSED
@@ -322,27 +349,28 @@ def resume_compressed(situation: Situation, wish: Wish) -> Found:
     if is_stopped:
         return (
             f"its body is compressed, and the check of broker {dotted(version)} (before {dotted(breaks.until)}) would "
-            "put it back so that nobody can read it", f"rmqtx commit {situation.transaction_id} delivers it whole",
+            "put back a copy that no consumer can read",
+            f"to deliver it intact: rmqtx commit {situation.transaction_id}",
         )
     return (
-        f"its body is compressed, and broker {dotted(version)} (before {dotted(breaks.until)}) would store it so that "
-        "nobody can read it",
-        f"rmqtx commit {situation.transaction_id} names its last half copy and delivers it whole",
+        f"its body is compressed, and broker {dotted(version)} (before {dotted(breaks.until)}) would store a copy that "
+        "no consumer can read",
+        f"to deliver its last half copy intact: rmqtx commit {situation.transaction_id}",
     )
 
 
-def resume_too_old(situation: Situation, wish: Wish) -> Found:
-    """The check would discard it again unasked."""
+def resume_too_old(situation: Situation, request: ActRequest) -> Found:
+    """The check would discard it again without asking the producer."""
     around, born_ms = situation.around, situation.row["born_time_ms"]
-    if not _resumes(situation, wish) or wish.action == "commit" or born_ms is None:
+    if not _resumes(situation, request) or request.action == "commit" or born_ms is None:
         return None
-    if is_in_rocksdb(situation.half_copy):  # the check of those knows no such rule
+    if is_in_rocksdb(situation.half_copy):  # the check of RocksDB halves does not have this rule
         return None
     age_hours = (around.now_ms - born_ms) / _HOUR_MS
     if age_hours <= around.file_reserved_time_hours:
         return None
     return (
         f"it was born {age_hours:.0f} h ago, longer than fileReservedTime ({around.file_reserved_time_hours} h): the "
-        "check would discard it again unasked",
-        "raise fileReservedTime on the broker first, or decide it by commit or rollback",
+        "check would discard it again without asking the producer",
+        f"raise fileReservedTime on the broker first, or {_decide(situation)}",
     )

@@ -1,4 +1,4 @@
-"""Live brokers as what actions work on: fresh looks, decisions by END_TRANSACTION, resumes by request 323."""
+"""Live brokers as the medium of actions: fresh look-ups, decisions by END_TRANSACTION, resumes by request 323."""
 
 from __future__ import annotations
 
@@ -25,24 +25,23 @@ from repairs.acts.claims import Claims, claimed
 from repairs.acts.group_watch import GroupWatch, Others
 from repairs.acts.medium import Tail
 from repairs.acts.rocksdb_halves import copies_left, is_in_rocksdb
-from repairs.acts.situation import NamedRecord, Situation, Surroundings, named_record
+from repairs.acts.situation import ActConditions, NamedRecord, Situation, named_record
 from repairs.receipts.receipts import Receipt, answered
 
-#: The broker's threads are not exact: what is waited beyond what its configuration says.
+#: The broker's threads are not exact: added to the wait that follows from its configuration.
 _MARGIN_MS = 1_000
-#: From 5.1.0 the op batch is looked at once an interval, and written if the last write is an interval ago: an op can
-#: miss one look and be written at the next. 3.6 s late was seen on 5.1.4, on a machine with a load of 100.
+#: From 5.1.0 the broker examines the op batch once an interval and writes it if the last write is an interval ago: an
+#: op can miss one turn and be written at the next. A delay of 3.6 s was seen on 5.1.4, on a machine with a load of 100.
 _OP_BATCH_LOOKS = 2
 _WATCH_SECONDS = 0.5
 _QUEUE_WAIT = "waitTimeMillsInTransactionQueue"  # as RocketMQ spells it
 _QUEUE_WAIT_MS = 3_000
-#: Brokers before this keep every request until they come to it.
 _OP_BATCH = "transactionOpBatchInterval"
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What does not change while a command runs."""
+    """Facts about a broker that do not change while a command runs."""
 
     version: Version
     is_slave: bool
@@ -59,7 +58,7 @@ class LiveMedium:
     """
 
     is_still = False
-    #: What is sent is done.
+    #: A request takes effect as soon as it is sent.
     is_untouched = False
 
     def __init__(self, brokers: Sequence[Broker], members: Sequence[BrokerAddresses]) -> None:
@@ -74,7 +73,7 @@ class LiveMedium:
         self._seen: dict[str, set[str]] = {}
         #: Brokers whose queue of decisions was seen empty during the wait.
         self._drained: set[str] = set()
-        #: Where the logs ended when the claims were made: what was decided before that must be in the index by now.
+        #: Ends of the logs when the claims were made: decisions before these offsets must be in the index by now.
         self._log_ends: dict[str, int] = {}
         #: Up to where the half queues were read for copies that the check puts back.
         self._half_ends: dict[str, int] = {}
@@ -111,7 +110,7 @@ class LiveMedium:
         others_now = others.get(group, Others())
         claims = self._claims.get(root)
         rivals = () if claims is None else claims.rivals.get(group, ())
-        around = Surroundings(
+        around = ActConditions(
             version=facts.version, is_slave=facts.is_slave,
             settle_ms=facts.settle_ms, settled_ms=settled_ms if facts.has_queue_limit or root in self._drained else 0,
             file_reserved_time_hours=facts.file_reserved_time_hours, now_ms=time.time_ns() // 1_000_000,
@@ -139,7 +138,7 @@ class LiveMedium:
         return self._record([copy for copy in situation.row["half_copies"] if copy["queue_offset"] == queue_offset])
 
     def wait(self, wait_ms: int) -> None:
-        """See `Medium`. A process that crashes again and again may come, decide and go while we wait."""
+        """See `Medium`. A producer that crashes repeatedly may connect, decide and disconnect during the wait."""
         end = time.monotonic() + wait_ms / 1000
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _WATCH_SECONDS))
@@ -171,13 +170,13 @@ class LiveMedium:
         return {root: cursor for root, cursor in cursors.items() if cursor is not None}
 
     def _waiting_count(self, root: str) -> int:
-        """Decisions in a broker's queue; only asked where nothing throws old ones away (brokerFastFailureEnable)."""
+        """Decisions in a broker's request queue; 0 where the broker drops old requests (brokerFastFailureEnable)."""
         if self._facts_of(root).has_queue_limit:
             return 0
         return _number(self._brokers[root].runtime().get(self._facts_of(root).queue_size_name))
 
     def _others(self, group: str) -> Others:
-        """Who else belongs to a group now, on every broker of the sets."""
+        """The other members of a group now, on every broker of the sets."""
         if group not in self._watches:
             client = next(iter(self._brokers.values())).client
             self._watches[group] = GroupWatch(client, self._members, group, self._client_id)
@@ -200,16 +199,16 @@ class LiveMedium:
         return self._facts[root]
 
     def _behind(self, broker: Broker) -> str | None:
-        """What the queues and the index lack of what was in the log when the claim was made."""
+        """What queues and index lack of the log as it was when the claim was made, as text; None if nothing."""
         if broker.root not in self._log_ends:
             return None
         runtime = broker.runtime()
         dispatched = _number(runtime.get("commitLogMaxOffset")) - _number(runtime.get("dispatchBehindBytes"))
         lacking = self._log_ends[broker.root] - dispatched
-        return f"the last {lacking} bytes of the log are not in its queues and index yet" if lacking > 0 else None
+        return f"queues and index do not cover the last {lacking} bytes of the log yet" if lacking > 0 else None
 
     def remember_log_ends(self) -> None:
-        """From now on, what queues and index lack of what the logs hold at this moment is in `unread`."""
+        """Keep the present ends of the logs: `unread` then lists what queues and index lack before these."""
         for root, broker in self._brokers.items():
             self._log_ends[root] = _number(broker.runtime().get("commitLogMaxOffset"))
 
@@ -247,7 +246,7 @@ class LiveMedium:
         return answer
 
     def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
-        """See `Medium`. No broker offers more than a rollback."""
+        """See `Medium`. A rollback, because brokers have no request for a discard."""
         return self.decide(named, situation, ROLLBACK, receipt)
 
     def finish(self) -> Mapping[str, str]:
@@ -263,10 +262,10 @@ class LiveMedium:
 
 
 def settle_ms(conf: dict[str, str], version: Version) -> int:
-    """How long a decision that a broker has received may take until it shows.
+    """How long a decision that a broker has received may take to become visible.
 
-    It may wait in the broker's queue until it is thrown away (waitTimeMillsInTransactionQueue), and its op in the op
-    batch (5.1.0+). Source: BrokerFastFailure, TransactionalOpBatchService; docs/formats/cursors.md#settings.
+    It may wait in the broker's request queue until the broker drops it (waitTimeMillsInTransactionQueue), and its op
+    in the op batch (5.1.0+). Source: BrokerFastFailure, TransactionalOpBatchService; docs/formats/cursors.md#settings.
     """
     queue_ms = int(conf.get(_QUEUE_WAIT, _QUEUE_WAIT_MS))
     batch_ms = int(conf.get(_OP_BATCH, 0)) if OP_LISTS.holds(version) else 0
@@ -283,7 +282,7 @@ def _copies_in(
 
 
 def _matters(finding: Finding) -> bool:
-    """Whether a finding could hide a witness; that queues and index lag a little is looked at apart."""
+    """Whether a finding could hide a witness; the lag of queues and index is handled by `_behind`."""
     return finding.kind.severity == "error" and finding.code != "dispatch-behind"
 
 

@@ -1,8 +1,8 @@
-"""The end of a stopped broker's log, and what is to be appended there: planned in memory, given as steps of a change.
+"""The end of a stopped broker's log, and the records to append there: planned in memory, returned as steps of a change.
 
-Where the log ends is found as the broker finds it when it starts after a crash, which is what it does once there is a
-file `abort`: it walks from the file that its checkpoint is sure of, and stops at the first record that is none. So that
-nothing appended is cut off with what is broken, a log that is not whole from there to its end is not appended to.
+The end is found as a broker finds it in recovery after a crash, which it does when there is a file `abort`: it reads
+from the last file that its checkpoint covers, and stops at the first invalid record. A log with damage between that
+file and its end is refused, because recovery would cut off appended records together with the damage.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from readers.store.checkpoint import checkpoint_values
 from readers.store.store import Store
 from repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, ReplaceFile, Step, WriteAt
 from repairs.changes.clones import COMMIT_LOG
-from repairs.records.record_writer import PROPERTY_CRC, Draft, WritingRules, blank_head, draft_of
+from repairs.records.record_writer import PROPERTY_CRC, RecordDraft, WritingRules, blank_head, draft_of
 
 __all__ = ["LogEnd", "LogTail", "Placed", "log_end"]
 
-#: The broker looks a little before what its checkpoint says. Source: store/StoreCheckpoint.java getMinTimestamp.
+#: The broker starts a little before its checkpoint. Source: store/StoreCheckpoint.java getMinTimestamp.
 _CHECKPOINT_MARGIN_MS = 3_000
-#: A walk ends at these: neither a length nor a magic code.
+#: A scan ends at these bytes: neither a length nor a magic code.
 _END_MARK = bytes(BLANK.size_bytes)
 _Queue = tuple[str, int]
 
 
 @dataclass(slots=True)
 class LogEnd:
-    """Where a log ends, and what its last records say.
+    """The end of a log, and facts from its last records.
 
-    Shape: `segment` is the file that the end lies in, or the last one where that is full to its end; `position_bytes`
-           the end within it. `next_queue_offsets`: by topic and queue number, one more than the last record that was
-           walked over has. `store_host`: the broker's address as its last record has it; None for a log without any.
+    Shape: `segment` is the file that contains the end, or the last file if that is full; `position_bytes` the end
+           within it. `next_queue_offsets`: by topic and queue number, the queue offset behind the last record that was
+           scanned. `store_host`: the broker's address in the last record; None for an empty log.
     """
 
     segment: Segment
@@ -54,14 +54,14 @@ class LogEnd:
 
     @property
     def offset(self) -> int:
-        """The same in the log. Units: bytes."""
+        """The end as a commit-log offset. Units: bytes."""
         return self.segment.base_offset + self.position_bytes
 
 
 def log_end(store: Store) -> LogEnd:
-    """Where the log of a store ends.
+    """Return the end of the log of a store.
 
-    Raises: UnsafeStore where a broker would stop before the end, or not start at all; SourceError.
+    Raises: UnsafeStore where a broker's recovery would stop before the end, or the broker would not start; SourceError.
     Source: store/CommitLog.java recoverAbnormally, isMappedFileMatchedRecover; docs/formats/record.md#validation,
             docs/formats/recovery.md#crash.
     """
@@ -76,21 +76,21 @@ def log_end(store: Store) -> LogEnd:
 
 
 def _require_whole_files(store: Store) -> None:
-    """Refuse what a broker does not load."""
+    """Refuse files that a broker does not load."""
     for finding in store.findings:
         if finding.code in ("segment-gap", "segment-overlap", "segment-size", "stray-file", "unreadable-file"):
             raise UnsafeStore(
-                f"the commit log of {store.root} is not whole: {finding.line()}",
-                advice="rmqtx verify says what is wrong; repair that first",
+                f"the commit log of {store.root} is damaged: {finding.line()}",
+                advice=f"list all findings and repair the log first: rmqtx verify {store.root}",
             )
     if not store.commit_log:
-        raise UnsafeStore(f"{store.root} has no commit log to append to")
+        raise UnsafeStore(f"cannot append to {store.root}: it has no commit log")
 
 
 def _from_recovery_start(store: Store) -> list[Segment]:
-    """The files that a broker walks over when it starts after a crash.
+    """The files that a broker reads in recovery after a crash.
 
-    The newest file whose first record is no younger than the checkpoint is where it begins, else the first of all.
+    It starts at the newest file whose first record is not newer than the checkpoint, else at the first file.
     """
     values = checkpoint_values(store)
     times = (values.get("physic_msg_time_ms", 0), values.get("logics_msg_time_ms", 0))
@@ -110,7 +110,7 @@ def _first_store_time_ms(segment: Segment) -> int | None:
 
 
 def _walk(segment: Segment, end: LogEnd, *, is_last: bool) -> None:
-    """Walk over one file, and have `end` say what was met."""
+    """Scan one file, and update `end`."""
     scan = SegmentScan(segment, is_last=is_last)
     for block in scan:
         _require_sound_bodies(segment, block)
@@ -165,7 +165,7 @@ class Placed:
     commit_log_offset: int
     queue_offset: int
     record: bytes
-    draft: Draft
+    draft: RecordDraft
 
 
 class LogTail:
@@ -178,7 +178,7 @@ class LogTail:
         self, store: Store, end: LogEnd, rules: WritingRules, *, now_ms: int, abort: bytes | None,
         is_copied: bool,
     ) -> None:
-        """`abort`: what that file shall hold; None where the broker must not find one.
+        """`abort`: the content of that file; None where the broker must not find one.
 
         `is_copied`: whether the steps are for a copy of the store.
         """
@@ -190,15 +190,15 @@ class LogTail:
         self._segment_bytes = max(segment.size_bytes for segment in store.commit_log)
         self._base = end.segment.base_offset
         self._position = end.position_bytes
-        #: New bytes by the file that they go into, with where they begin in it.
+        #: New bytes by the base offset of their file, with their position in it.
         self._pieces: dict[int, tuple[int, bytearray]] = {}
         self._next: dict[_Queue, int] = {}
-        # What is behind another record in the log must not be older: searches by time and recovery rely on it.
+        # Store times must not fall along the log: searches by time and recovery rely on it.
         self._store_time_ms = max(now_ms, end.last_store_time_ms)
         self.placed: list[Placed] = []
 
-    def append(self, draft: Draft) -> Placed:
-        """Put a record behind the last one; a file that it does not fit into is closed by a blank record.
+    def append(self, draft: RecordDraft) -> Placed:
+        """Append a record; a file in which it does not fit is closed with a blank record.
 
         Raises: UnsafeStore where its queue and the log contradict each other, SourceError, FormatError.
         """
@@ -235,9 +235,9 @@ class LogTail:
         self._position += len(data)
 
     def _next_queue_offset(self, topic: str, queue_id: int) -> int:
-        """The next queue offset of a queue: what its files say, and what the log says that they may lack.
+        """Return the next queue offset of a queue, from its files and from log records that the files may lack.
 
-        Raises: UnsafeStore where slots and records are not numbered alike: the broker would put the record elsewhere.
+        Raises: UnsafeStore where slots and records are numbered differently: the broker would use another offset.
         """
         if (topic, queue_id) in self._next:
             return self._next[topic, queue_id]
@@ -250,42 +250,44 @@ class LogTail:
         if findings:
             raise _not_alike(f"{name} is damaged: {findings[0].line()}")
         if last and last[0] >= self._end.offset:
-            raise _not_alike(f"{name} points at {last[0]}, behind the end of the log ({self._end.offset})")
-        is_behind = in_log > in_queue and self._store.aborted  # the start after a crash puts them into the queue
+            raise _not_alike(f"{name} points at offset {last[0]}, behind the end of the log ({self._end.offset})")
+        is_behind = in_log > in_queue and self._store.aborted  # recovery after a crash adds them to the queue
         if in_log and in_log != in_queue and not is_behind:
-            raise _not_alike(f"{name} has {in_queue} slots, and the last record in it is number {in_log - 1}")
+            raise _not_alike(
+                f"{name} ends at queue offset {in_queue}, and its last record in the log has queue offset {in_log - 1}"
+            )
         if last and not in_log:
             self._require_record(topic, queue_id, in_queue - 1, last[0])
         return max(in_queue, in_log)
 
     def _require_record(self, topic: str, queue_id: int, queue_offset: int, offset: int) -> None:
-        """Refuse a queue whose last slot and its record, which the walk did not come over, do not agree."""
-        if offset < self._store.log_begin_offset:  # expired, and nobody can say any more
+        """Refuse a queue whose last slot contradicts its record, which was not in the scanned files."""
+        if offset < self._store.log_begin_offset:  # the record has expired and cannot be compared
             return
+        name = f"queue {queue_id} of {topic}"
         log = SegmentedLog(self._store.commit_log)
         try:
             block = block_at(log, offset)
         finally:
             log.close()
         if block is None:
-            raise _not_alike(f"the last slot of queue {queue_id} of {topic} points at {offset}, where no record is")
+            raise _not_alike(f"the last slot of {name} points at offset {offset}, which has no record")
         found = (block.topic_texts()[0].as_py(), int(block.header("queue_id")[0]), int(block.header("queue_offset")[0]))
         if found != (topic, queue_id, queue_offset):
             raise _not_alike(
-                f"slot {queue_offset} of queue {queue_id} of {topic} points at number {found[2]} of queue {found[1]} "
+                f"slot {queue_offset} of {name} points at a record with queue offset {found[2]} of queue {found[1]} "
                 f"of {found[0]}"
             )
 
     # -- as steps -----------------------------------------------------------------------------------------------------
 
     def change_set(self) -> ChangeSet:
-        """What is to be done to the files of the store.
+        """The changes to the files of the store.
 
-        Order: `abort` first, so that a broker which is started on half of it looks where the log ends; then the files
-        of the log, the new one before the one that a blank record closes; and last the length and magic code of the
-        first record. Without these every walk ends where the log ended before (docs/formats/record.md#validation), so
-        that a broker finds all of it or nothing. A record torn in its properties, whose body is whole, a real 5.1.4
-        took for good.
+        Order: `abort` first, so that a broker started on an incomplete change runs recovery; then the files of the log,
+        the new file before the file that a blank record closes; last the length and magic code of the first record.
+        Without these every scan ends where the log ended before (docs/formats/record.md#validation), so a broker finds
+        all records or none. A real 5.1.4 accepted a record with torn properties and an intact body.
         """
         steps: list[Step] = []
         if self._abort is not None and not self._store.aborted:
@@ -308,13 +310,13 @@ class LogTail:
         return ChangeSet(tuple(steps))
 
     def _end_mark(self, segment: Segment, position: int) -> bytes:
-        """Zeros behind the last record, where older bytes could pass for another one."""
+        """Zeros to write behind the last record, where older bytes could be read as another record."""
         with segment.open() as file:
             behind = file.read(position, len(_END_MARK))
         return bytes(len(behind)) if behind.strip(b"\0") else b""
 
     def _new_file(self, base: int) -> str:
-        """Where a new file of the log goes.
+        """The path of a new file of the log, below the root.
 
         Source: store/MultiPathMappedFileQueue.java tryCreateMappedFile; docs/formats/store.md#several-paths.
         """
@@ -323,21 +325,23 @@ class LogTail:
         return self._below_root(str(Path(directory) / f"{base:020}"))
 
     def _below_root(self, file: str) -> str:
-        """The path of a file of the log below the root; of one that lies elsewhere, where the copy has it.
+        """The path of a file of the log below the root; for a file outside the root, its path in the copy.
 
-        Raises: UnsafeStore for a log that lies elsewhere and is no copy: no undo file names what is outside its store.
+        Raises: UnsafeStore for a file outside the root if no copy is made: an undo file names only files of its store.
         """
         root = Path(self._store.root).resolve()
         place = Path(file).parent.resolve() / Path(file).name
         if place.is_relative_to(root):
             return place.relative_to(root).as_posix()
         if not self._is_copied:
-            raise UnsafeStore(f"{file} lies outside {root}", advice="--to DIR makes a changed copy with its log in it")
+            raise UnsafeStore(
+                f"cannot change {file} in place: it lies outside {root}", advice="make a changed copy: --to DIR"
+            )
         return f"{COMMIT_LOG}/{place.name}"
 
 
 def _not_alike(what: str) -> UnsafeStore:
     return UnsafeStore(
-        f"what is appended could end in another place of its queue: {what}",
-        advice="rmqtx verify says more, rmqtx rebuild queues makes them anew",
+        f"cannot append: the broker could give the record another queue offset: {what}",
+        advice="list the findings with rmqtx verify; rebuild the queues with rmqtx rebuild queues",
     )

@@ -1,8 +1,9 @@
-"""Which of the things that are wrong with a store bear on one transaction: an act on it has to know, others need not.
+"""The findings of a store that concern one transaction: an act on that transaction must heed them, other acts need not.
 
-Missing bytes, and ends that name nothing, are part of the verdict: where they could hide a decision of the transaction
-it is UNDECIDABLE, and where it is not it is proved that they cannot (`verdicts/transactions/judge.py`). What is left is
-what stands at its own records, slots and entries, and what no place can be given to.
+Missing bytes, and decisions whose half message was not found, are already part of the verdict: where they could hide a
+decision of the transaction, it is UNDECIDABLE; where it is not, they provably cannot
+(`verdicts/transactions/judge.py`). What remains are findings at its own records, slots and entries, and findings
+without a place.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from readers.store.store import Store
 from verdicts.evidence.own_witnesses import cited_offsets, own_findings
 
 _TABLE_CODES = ("table-", "redo-")
-#: Of the whole store; what of them bears on a transaction is in its state, or in its own slots.
+#: Findings of the whole store; their effect on a transaction is in its state, or in findings at its own slots.
 _IN_THE_STATE = frozenset({"undecidable", "log-missing", "op-unreadable", "segment-gap", "segment-size"})
 _OF_CURSORS = frozenset({"config-damaged", "cursor-beyond-end", "cursor-before-begin"})
 
@@ -28,9 +29,10 @@ def contradictions(
     store: Store, log: SegmentedLog, index: Index, row: Mapping[str, Any], findings: Sequence[Finding], *,
     is_prepared: bool,
 ) -> tuple[str, ...]:
-    """What is wrong with a store that bears on the transaction of a row of TRANSACTIONS, as lines.
+    """Return the findings of a store that concern the transaction of a row of TRANSACTIONS, as lines.
 
-    `findings`: those of the scan that gave the row. `is_prepared`: it is of a design before 4.3, which no cursor knows.
+    `findings`: those of the scan that gave the row. `is_prepared`: it is a prepared record (before 4.3), to which no
+    cursor applies.
     Order: those of the scan, then those of its own records.
     Raises: SourceError if a file of the log cannot be read.
     """
@@ -40,17 +42,17 @@ def contradictions(
         one for one in findings
         if one.store == store.root and one.kind.severity == "error" and one.code not in _IN_THE_STATE
         and not (one.code == "unreadable-file" and one.file in segments)
-        and _bears_on(one, row, cited, is_prepared=is_prepared)
+        and _concerns(one, row, cited, is_prepared=is_prepared)
     ]
     return tuple(dict.fromkeys(one.line() for one in [*found, *own_findings(store, log, index, row)]))
 
 
-def _bears_on(finding: Finding, row: Mapping[str, Any], cited: set[int], *, is_prepared: bool) -> bool:
+def _concerns(finding: Finding, row: Mapping[str, Any], cited: set[int], *, is_prepared: bool) -> bool:
     if finding.commit_log_offset is not None:
         begin = finding.commit_log_offset
         length = (finding.length_bytes or 1) if finding.code == "record-damaged" else 1
         return any(begin <= offset < begin + length for offset in cited)
-    if finding.code.startswith(_TABLE_CODES):  # its own entries were read, or they were not
+    if finding.code.startswith(_TABLE_CODES):  # concerns it only if its own entries were not read
         kind = REDO_LOG if REDO_LOG_DIRECTORY[1] in (finding.file or "") else STATE_TABLE
         return is_prepared and all(entry["kind"] != kind for entry in row["state_entries"])
     return finding.code not in _OF_CURSORS or not is_prepared

@@ -1,14 +1,14 @@
-"""What a broker of 3.0 or 3.1 enters outside its log for a COMMIT or ROLLBACK record, as steps of a change.
+"""The entries that a broker 3.0 or 3.1 writes outside its log for a COMMIT or ROLLBACK record, as steps of a change.
 
-Later brokers are told by `abort` to enter what was appended. These would be told too, but a broker before 3.2 that
-finds `abort` destroys its state table and numbers it anew, and from then on refuses the answers to everything that is
-still open (docs/formats/state_table.md#recovery; seen with 3.1.4). Without `abort` it enters nothing of what it finds
-in the log. So where it stopped cleanly its entries are made here: the slot of the consume queue (COMMIT only), the
-entry of the redo log, and the state of the slot of the state table that has the prepared record's place, whatever the
-slot's number.
+Later brokers find `abort` at their start and dispatch the appended records. A broker before 3.2 that finds `abort` does
+so too, but it also deletes its state table and numbers it from scratch, and from then on refuses the answers to all
+transactions that are still open (docs/formats/state_table.md#recovery; seen with 3.1.4). Without `abort` it does not
+dispatch records that it finds in the log. So if it stopped cleanly, its entries are written here: the slot of the
+consume queue (COMMIT only), the entry of the redo log, and the state in the slot of the state table that has the
+prepared record's offset, whatever the slot's number.
 
-Where `abort` is there already the broker enters the records itself, and only then makes its table of what is left open;
-the state of the slot is made here all the same, so that the table that is there says what is true.
+If `abort` already exists, the broker dispatches the records itself and then makes its table from what is left open; the
+state of the slot is still written here, so that the present table is correct.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["entering_steps", "slot_states", "why_not_entered"]
 
 @dataclass(slots=True)
 class _Files:
-    """Files of units of one length below a directory of the store, and what is to be written behind their last unit."""
+    """Files of units of one length in a directory of the store, and the bytes to write behind their last unit."""
 
     directory: str
     layout: Layout
@@ -50,7 +50,7 @@ class _Files:
     pieces: dict[int, tuple[int, bytearray]] = field(default_factory=dict)
 
     def append(self, unit: bytes) -> None:
-        """Put a unit behind the last one."""
+        """Append a unit."""
         base = next(
             (base for base, size in self.sizes_bytes.items() if base <= self.place < base + size), None
         )
@@ -62,7 +62,7 @@ class _Files:
         self.place += len(unit)
 
     def steps(self) -> Iterable[Step]:
-        """The same as steps."""
+        """The pending writes as steps."""
         for base, (begin, data) in self.pieces.items():
             path = f"{self.directory}/{base:020}"
             if base in self.sizes_bytes:
@@ -72,7 +72,7 @@ class _Files:
 
 
 def entering_steps(store: Store, placed: Sequence[Placed], conf: Mapping[str, str]) -> list[Step]:
-    """The steps that enter COMMIT and ROLLBACK records, in the order of the log, as the broker would have done.
+    """Return the steps that dispatch COMMIT and ROLLBACK records, in the order of the log, as the broker would.
 
     `conf`: its configuration as far as it is known.
     Raises: UnsafeStore where the redo log or the state table is damaged, BadRequest for a configuration that no broker
@@ -103,20 +103,20 @@ def entering_steps(store: Store, placed: Sequence[Placed], conf: Mapping[str, st
 
 
 def why_not_entered(store: Store, topic: str, queue_id: int, conf: Mapping[str, str]) -> str | None:
-    """Why the COMMIT record of a queue cannot be entered into it; None where it can.
+    """Why the COMMIT record of a queue cannot be dispatched to it; None where it can.
 
-    A first file can be made where there is the directory, for changes of a store make files alone. A broker leaves out
-    a file whose length is not that of its configuration, and begins the queue anew (seen with 3.1.4: the record was
-    lost to consumers): so the length must be known, by the configuration or another queue's files.
+    A first file needs an existing directory, because changes of a store create only files. A broker skips a file whose
+    length is not the configured one and starts the queue from scratch (seen with 3.1.4: consumers lost the record): so
+    the length must be known, from the configuration or another queue's files.
     """
     if store.queue_segments(topic, queue_id)[0]:
         return None
     queues = list(store.queues())
     name = f"queue {queue_id} of {topic}"
     if (topic, queue_id) not in queues:
-        return f"{name} has no directory yet: make consumequeue/{topic}/{queue_id}, as the broker's user"
+        return f"{name} has no directory yet: create consumequeue/{topic}/{queue_id} as the broker's user"
     is_known = any(key in conf for key in QUEUE_LENGTH_KEYS) or any(store.queue_segments(*queue)[0] for queue in queues)
-    return None if is_known else f"{name} has no file yet, and nothing says how long one is: give --broker-conf"
+    return None if is_known else f"{name} has no file yet, and the length of a file is unknown: add --broker-conf FILE"
 
 
 def _queue(store: Store, topic: str, queue_id: int, queue_offset: int, new_file_bytes: int) -> _Files:
@@ -124,8 +124,9 @@ def _queue(store: Store, topic: str, queue_id: int, queue_offset: int, new_file_
     with open_queue(store, topic, queue_id) as queue:
         if queue.max_offset != queue_offset:
             raise UnsafeStore(
-                f"queue {queue_id} of {topic} ends at {queue.max_offset}, and the record is number {queue_offset}",
-                advice="rmqtx rebuild queues makes it anew",
+                f"cannot append: queue {queue_id} of {topic} ends at queue offset {queue.max_offset}, and the record "
+                f"has queue offset {queue_offset}",
+                advice="rebuild the queues: rmqtx rebuild queues",
             )
     directory = f"consumequeue/{topic}/{queue_id}"
     return _files(directory, SLOT, segments, new_file_bytes, queue_offset * SLOT.size_bytes)
@@ -148,7 +149,7 @@ def _files(directory: str, layout: Layout, segments: Iterable[Segment], new_file
 
 
 def slot_states(store: Store, placed: Sequence[Placed]) -> list[Step]:
-    """The steps that put the first decision on each prepared record into its slots; a slave's store has none.
+    """Return the steps that write the first decision on each prepared record into its slots; a slave has no slots.
 
     Raises: UnsafeStore where the state table is damaged; SourceError.
     """
@@ -176,4 +177,6 @@ def _state_step(table: StateSlots, row: int, state: int) -> Step:
 def _require_sound(name: str, findings: Sequence[Finding]) -> None:
     if findings:
         line = findings[0].line()
-        raise UnsafeStore(f"its {name} is damaged: {line}", advice="rmqtx rebuild statetable makes it anew")
+        raise UnsafeStore(
+            f"cannot append: the store's {name} is damaged: {line}", advice="rebuild it: rmqtx rebuild statetable"
+        )

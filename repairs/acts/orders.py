@@ -1,4 +1,4 @@
-"""Orders on their way through an action: what is wanted, what is known, what came of it."""
+"""Orders and the acts that carry them out: the request, the situation, the receipt."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any
 
 from repairs.acts.guards import Refusal
 from repairs.acts.proof import Proof
-from repairs.acts.request import Wish
+from repairs.acts.request import ActRequest
 from repairs.acts.situation import NamedRecord, Situation
 from repairs.receipts.planner import witnesses_of
 from repairs.receipts.receipts import Receipt
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """One transaction and what is wanted of it; `reason` is why, `plan` the plan file that says so."""
+class ActOrder:
+    """One transaction and the request for it; `reason` is why, `plan` the plan file it comes from."""
 
     transaction_id: str
-    wish: Wish
+    request: ActRequest
     reason: str | None = None
     plan: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Conduct:
-    """How orders are carried out.
+    """Options for carrying out orders.
 
-    Units: milliseconds. `settle_ms` None: as long as the medium says. `prove_ms`: how long the effect is looked for;
-           `watch_ms`: how long it is watched after that.
+    Units: milliseconds. `settle_ms` None: the medium's default wait. `prove_ms`: how long to look for the effect;
+           `watch_ms`: how long to watch it at least.
     """
 
     overrides: tuple[str, ...] = ()
@@ -41,15 +41,15 @@ class Conduct:
 
 
 @dataclass(slots=True)
-class Deed:
-    """An order on its way: what is known, what the guards said, what came of it.
+class PreparedAct:
+    """An order with its situation, the refusals of the guards, and the progress of the act.
 
-    Shape: `receipt` is None until something was tried or refused for good. `closed`: half queue offsets of copies that
-           the check had put back, and that were closed after the act. `proof` is what the last look showed,
-           `whole_since` since when it shows the whole effect, `settled` whether that is for good.
+    Shape: `receipt` is None until the act was tried or finally refused. `closed`: half queue offsets of copies that
+           the check had put back and that were closed after the act. `proof`: result of the last look-up;
+           `whole_since`: when it first showed the whole effect; `settled`: whether the effect is final.
     """
 
-    order: Order
+    order: ActOrder
     situation: Situation
     refusals: list[Refusal] = field(default_factory=list)
     receipt: Receipt | None = None
@@ -61,20 +61,20 @@ class Deed:
 
     @property
     def is_allowed(self) -> bool:
-        """Whether no guard said no."""
+        """Whether no guard refused."""
         return not self.refusals
 
     def begun(self) -> Receipt:
-        """Its receipt, which there is from the moment when something is tried."""
+        """Its receipt, which exists once the act was tried."""
         assert self.receipt is not None
         return self.receipt
 
     def begin(self, conduct: Conduct) -> Receipt:
-        """Its receipt, as of now."""
+        """Make its receipt, with the situation as of now."""
         row = self.situation.row
         named = self.named or self.situation.named
         self.receipt = Receipt(
-            action=self.order.wish.action, transaction_id=self.situation.transaction_id,
+            action=self.order.request.action, transaction_id=self.situation.transaction_id,
             store=named.store if named is not None else str(row["store"]), producer_group=row["producer_group"],
             topic=row["topic"], keys=row["keys"], reason=self.order.reason, overrides=list(conduct.overrides),
             plan=None if self.order.plan is None else dict(self.order.plan),

@@ -1,4 +1,4 @@
-"""What a look afterwards proves of an act."""
+"""What a look-up after an act proves."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from repairs.acts.rocksdb_halves import fresh_offset_marks
 from repairs.acts.situation import copies_without_op
 
-#: Flags that say that the transaction was decided more than once, or twice over.
+#: Flags of transactions that were decided more than once.
 _CONTRADICTIONS = {
-    "duplicate_commit": "a second COMMIT record is there: consumers get the message twice",
+    "duplicate_commit": "there is a second COMMIT record: consumers get the message twice",
     "commit_after_rollback": "a COMMIT record was written after the rollback: consumers get the message",
 }
 
 
 class Seen(Enum):
-    """How much of the effect shows."""
+    """How much of the effect was seen."""
 
     WHOLE = "whole"
     NOT_YET = "not yet"
@@ -27,11 +27,11 @@ class Seen(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What a look shows.
+    """The result of a look-up.
 
-    Shape: `lacking` says what is not seen yet. `open_queue_offsets`: other half copies that the check has before it:
-           put back after the decision was made, or older ones, where a broker was killed and its cursor lags. They
-           are still open and must be closed, or the transaction is asked for again.
+    Shape: `lacking`: what was not seen yet. `open_queue_offsets`: other half copies that the check will still reach:
+           copies put back after the decision, or older ones, where a broker was killed and its cursor lags. They are
+           still open and must be closed, or the broker checks the transaction again.
     """
 
     seen: Seen
@@ -44,12 +44,12 @@ def proof_of(
     action: str, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any],
     half_cursor: int | None = None, *, is_in_rocksdb: bool = False, is_prepared: bool = False,
 ) -> Proof:
-    """What the row of a transaction after an act proves.
+    """Return what the row of a transaction after an act proves.
 
-    `named`: the record that was named; `before` and `after` are rows of TRANSACTIONS. `half_cursor`: the next half
-    queue offset that the check reads, where it is known. `is_in_rocksdb`: what was named is a half in RocksDB, which an
-    op message ends by its commit-log offset, and which no check puts back. `is_prepared`: it is a prepared record
-    (before 4.3), which no op message ends and no check puts back.
+    `named`: the record that the act named; `before` and `after` are rows of TRANSACTIONS. `half_cursor`: the next half
+    queue offset that the check reads, if known. `is_in_rocksdb`: the named record is a half in RocksDB, which an op
+    message settles by its commit-log offset and no check puts back. `is_prepared`: it is a prepared record (before
+    4.3), which no op message settles and no check puts back.
     """
     contradiction = _contradiction(action, named, before, after)
     if contradiction is not None:
@@ -74,13 +74,13 @@ def proof_of(
         return Proof(Seen.NOT_YET, lacking, open_queue_offsets=left)
     if left:
         is_new = left[-1] > named["queue_offset"]
-        why = "which the check put back meanwhile" if is_new else "which the check has before it too"
+        why = "which the check put back meanwhile" if is_new else "which the check will still reach"
         return Proof(Seen.NOT_YET, f"half copy {left[-1]}, {why}, is not closed yet", open_queue_offsets=left)
     return Proof(Seen.WHOLE)
 
 
 def _open_copies(named: Mapping[str, Any], after: Mapping[str, Any], half_cursor: int | None) -> tuple[int, ...]:
-    """The other half copies that the check will come to, ascending; the newest one is always before it."""
+    """The other half copies that the check will reach, ascending; the newest one counts always."""
     copies = [copy["queue_offset"] for copy in after["half_copies"] if copy["store"] == named["store"]]
     newest = max(copies, default=named["queue_offset"])
     return tuple(
@@ -101,14 +101,14 @@ def _contradiction(
     if more and action in ("rollback", "discard", "close"):
         final = after["final_records"][-1]
         return (
-            f"a COMMIT record appeared at commit-log offset {final['commit_log_offset']}: somebody else committed it, "
-            "and consumers get the message"
+            f"a COMMIT record appeared at commit-log offset {final['commit_log_offset']}: another client committed the "
+            "transaction, and consumers get the message"
         )
     if action == "commit" and "conflict" in fresh:
         if any(mark["half_queue_offset"] is None for mark in after["op_marks"]):
-            return "a ROLLBACK record is there too: its producer rolled it back, and consumers get the message"
+            return "there is a ROLLBACK record too: its producer rolled it back, and consumers get the message"
         return (
-            f"a second op message ends half copy {named['queue_offset']}, and there is no second COMMIT record: its "
+            f"a second op message settles half copy {named['queue_offset']}, and there is no second COMMIT record: its "
             "producer rolled it back, and consumers get the message"
         )
     return None

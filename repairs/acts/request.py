@@ -1,4 +1,4 @@
-"""What is asked for."""
+"""The request for an act."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What is asked for.
+class ActRequest:
+    """An action and its limits.
 
-    `group`: refuse if the transaction is of another one. `queue_offset`: name this half copy, not the newest.
+    `group`: refuse a transaction of another producer group. `queue_offset`: name this half copy, not the newest.
     """
 
     action: str
@@ -18,5 +18,5 @@ class Wish:
 
     @property
     def decides(self) -> bool:
-        """Whether it is carried out by a decision on a half copy, at least at first."""
+        """Whether the action sends a decision on a half copy first."""
         return self.action != "resume"

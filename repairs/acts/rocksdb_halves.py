@@ -1,7 +1,7 @@
-"""Halves of transactions in RocksDB (5.4.0+), as acts see them: each has an op message of its own, by its offset.
+"""Halves of transactions in RocksDB (5.4.0+) in acts: each is settled by an op message with its commit-log offset.
 
-Nothing puts a copy of them back. A resume makes one more half, with a key of its own in the broker's table; so of
-several halves of one transaction the one that an act names is the newest that no op message ends.
+The check puts back no copies of them. A resume makes one more half, with its own key in the broker's table; so an act
+names the newest half of the transaction that no op message settles.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ def is_in_rocksdb(record: NamedRecord | None) -> bool:
 
 
 def offset_marks(row: Row) -> list[Mapping[str, Any]]:
-    """The op marks of a transaction that name a commit-log offset, and no number."""
+    """The op marks of a transaction that name a commit-log offset and no half queue offset."""
     return [mark for mark in row["op_marks"] if mark["half_queue_offset"] is None]
 
 
 def fresh_offset_marks(before: Row, after: Row) -> list[Mapping[str, Any]]:
-    """Those that are there after an act, and were not before it."""
+    """The offset marks that are new since an act."""
     known = {mark["commit_log_offset"] for mark in offset_marks(before)}
     return [mark for mark in offset_marks(after) if mark["commit_log_offset"] not in known]
 
 
 def copies_left(row: Row, record_at: Callable[[str, int], bytes | None]) -> list[dict[str, Any]]:
-    """The half copies of a transaction that no op message ends by their offset.
+    """The half copies of a transaction that no op message settles by their offset.
 
-    `record_at`: gives the record of a store at a commit-log offset, None where it cannot be read.
+    `record_at`: returns the record of a store at a commit-log offset, None where it cannot be read.
     """
     ended = {(mark["store"], offset) for mark in offset_marks(row) for offset in _ended_by(mark, record_at)}
     return [copy for copy in row["half_copies"] if (copy["store"], copy["commit_log_offset"]) not in ended]

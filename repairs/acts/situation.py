@@ -1,4 +1,4 @@
-"""What is known of one transaction at the moment when somebody wants to act on it: the guards judge nothing else."""
+"""Everything that the guards judge: the state of one transaction, and the conditions of an act on it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from readers.log.record_block import Block
 from readers.model.releases import Version
 from readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
 
-#: Topics of half copies that are no prepared records.
+#: Topics of half copies that are not prepared records.
 _HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
 
 
 @dataclass(frozen=True, slots=True)
 class NamedRecord:
-    """A record that an action names, as it stands in the store.
+    """A record that an action names, as it is in the store.
 
-    Shape: `raw` is the record exactly as in the log; empty where it was not read. `topic` is the one that it stands in.
+    Shape: `raw` is the record exactly as in the log; empty where it was not read. `topic`: the topic field of the
+           record, not its real topic.
     """
 
     store: str
@@ -37,17 +38,17 @@ class NamedRecord:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether, as a half copy, it is a prepared record (before 4.3): it stands in its real topic."""
+        """Whether, as a half copy, it is a prepared record (before 4.3), which is stored under its real topic."""
         return self.topic not in _HALF_TOPICS
 
     def place(self) -> dict[str, Any]:
-        """The same as plans and receipts have it (RECORD_NAMED)."""
+        """Its fields as in plans and receipts (RECORD_NAMED)."""
         names = ("store", "queue_id", "queue_offset", "commit_log_offset", "length_bytes", "body_crc")
         return {name: getattr(self, name) for name in names}
 
 
 def named_record(block: Block, store: str, number: int = 0) -> NamedRecord:
-    """A sound record of a block as an action names it."""
+    """Make a NamedRecord from a sound record of a block."""
     begin, length = int(block.starts[number]), int(block.lengths[number])
     alone = block.take(np.array([number]))
     return NamedRecord(
@@ -68,7 +69,7 @@ def named_record(block: Block, store: str, number: int = 0) -> NamedRecord:
 def copies_without_op(row: Mapping[str, Any], **of: Any) -> list[int]:
     """Half queue offsets of a transaction's half copies that no op message names.
 
-    `of`: what the entries of the copies must have, such as their store or queue.
+    `of`: values that the entries of the copies must have, for example their store or queue.
     Order: ascending, each once.
     """
     marked = {mark["half_queue_offset"] for mark in row["op_marks"]}
@@ -77,16 +78,16 @@ def copies_without_op(row: Mapping[str, Any], **of: Any) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the medium says beside the transaction.
+class ActConditions:
+    """Facts from the medium besides the transaction itself.
 
-    Shape: `producers` are the clients of the producer group that are connected, as text; None where nobody could be
-           asked, and `producers_unknown` says why. `rivals` are other processes of ours that act on the group. `stores`
-           that could not be read are in `unread`, what contradicts the transaction's own records in `contradictions`.
-           `is_stopped`: the broker does not run, and its files are acted on. `is_of_files`: files were looked at, and
-           no broker was asked. `unwritable`: actions for which the broker would write what cannot be appended to its
-           files, and why. `stopped_time_ms`: when the broker of files that were looked at stopped.
-    Units: `settle_ms` is how long a decision made before now may take to show; `settled_ms` how long was waited.
+    Shape: `producers`: connected clients of the producer group, as text; None where unknown, then `producers_unknown`
+           is the reason. `rivals`: other rmqtx processes that act on the group. `unread`: what could not be read;
+           `contradictions`: findings that contradict the transaction's own records. `is_stopped`: the broker does not
+           run, and its files are changed. `is_of_files`: only files were read, no broker was asked. `unwritable`:
+           actions whose records cannot be appended to the files, with the reason. `stopped_time_ms`: when the broker
+           stopped, where files were read.
+    Units: `settle_ms`: how long a decision made before now may take to become visible; `settled_ms`: time waited.
     """
 
     version: Version | None
@@ -109,17 +110,17 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """One transaction, its newest records, and what surrounds it.
+    """One transaction, its newest records, and the conditions of an act on it.
 
     Shape: `row` is of TRANSACTIONS. `half_copy` is the newest half copy that can still be read, `discard_copy` the
-           newest discard copy; `named` is the one that a decision would name.
+           newest discard copy; `named` is the half copy that a decision would name.
     """
 
     row: Mapping[str, Any]
     half_copy: NamedRecord | None
     discard_copy: NamedRecord | None
     named: NamedRecord | None
-    around: Surroundings
+    around: ActConditions
 
     @property
     def transaction_id(self) -> str:
@@ -128,7 +129,7 @@ class Situation:
 
     @property
     def store(self) -> str:
-        """The store that its row is of."""
+        """The store of its row."""
         return str(self.row["store"])
 
     @property
@@ -148,7 +149,7 @@ class Situation:
         return self.half_copy is not None and self.half_copy.is_prepared
 
     def row_in(self, store: str) -> dict[str, Any]:
-        """Its row with the records of one store alone."""
+        """Its row with only the records of one store."""
         return {
             name: [entry for entry in value if entry["store"] == store] if isinstance(value, list) and name != "flags"
             else value

@@ -66,7 +66,7 @@ _OF_THE_MOMENT = ("discard_at_ms",)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class BundleSource:
     """A store as it is to be read: its configuration and version, if they were given."""
 
     store: Store
@@ -98,7 +98,7 @@ class Bundle:
 
 
 def make_bundle(
-    source: Source, identities: Iterable[str], codes: Iterable[str], target: Path, *, is_archive: bool,
+    source: BundleSource, identities: Iterable[str], codes: Iterable[str], target: Path, *, is_archive: bool,
     key: bytes | None = None, scan: bool = True,
 ) -> Bundle:
     """Write a bundle of the transactions that some ids name and of the findings of some codes.
@@ -157,7 +157,7 @@ def _name(draft: _Draft, target: Path, *, is_archive: bool) -> None:
 class _Draft:
     """A bundle in a directory without a name, read back and compared."""
 
-    def __init__(self, source: Source, selection: Selection, redactor: Redactor | None, root: Path) -> None:
+    def __init__(self, source: BundleSource, selection: Selection, redactor: Redactor | None, root: Path) -> None:
         self.source, self.selection, self.redactor, self.root = source, selection, redactor, root
         self._facts_of_store: StoreFacts = store_facts(source.store, source.settings_of)
         self._conf = self._configuration()
@@ -215,7 +215,7 @@ class _Draft:
     # -- comparing -----------------------------------------------------------------------------------------------------
 
     def _differences(self) -> Iterator[str]:
-        copy = Source(open_store(self.root / STORE_DIRECTORY), self._conf, self.source.version)
+        copy = BundleSource(open_store(self.root / STORE_DIRECTORY), self._conf, self.source.version)
         found = {row["transaction_id"]: row for row in audit([copy.store], copy.settings_of).table().to_pylist()}
         for row in (*self.selection.rows, *self.selection.brought):
             name = self._renamed_id(row)

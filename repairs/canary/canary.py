@@ -24,7 +24,7 @@ from remoting.producer.unique_keys import UniqueKeys
 from remoting.protocol.codes import COMMIT, ROLLBACK, ResponseCode
 from remoting.protocol.errors import NoAnswer, Refused, RemotingError
 from repairs.acts.proof import Seen, proof_of
-from repairs.canary.probe_steps import SCENARIOS, Flight, Step, allowed_times_ms
+from repairs.canary.probe_steps import SCENARIOS, Flight, ProbeStep, allowed_times_ms
 
 #: Keys of its messages begin so: a later run knows by it what an earlier one left.
 KEY_PREFIX = "rmqtx-probe-"
@@ -247,7 +247,7 @@ class Canary:
         Raises: _Missing if it was not seen to happen.
         """
         self.flight.steps.append(
-            Step(
+            ProbeStep(
                 self._broker.root, transaction.scenario, step, proof is not None, begun.elapsed_ms,
                 self._allowed.get(step, 0), transaction.key, missing if proof is None else proof, begun.time_ms,
             )

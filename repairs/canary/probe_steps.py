@@ -42,7 +42,7 @@ PROBE_STEPS = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProbeStep:
     """One step; see PROBE_STEPS."""
 
     store: str
@@ -69,7 +69,7 @@ class Flight:
     """
 
     store: str
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ProbeStep] = field(default_factory=list)
     left_open: list[str] = field(default_factory=list)
     swept: list[str] = field(default_factory=list)
     failure: str | None = None

@@ -29,7 +29,7 @@ BEFORE_BYTES, BEHIND_BYTES = 1 << 16, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FilePrint:
     """A file that is not changed, or the surroundings of what is changed in one.
 
     Shape: `modified_ns` is None where a part of the file is changed; `digest` None where the content is not compared.
@@ -41,7 +41,7 @@ class Entry:
     digest: str | None
 
 
-def fingerprint(root: Path, edits: Sequence[Edit]) -> list[Entry]:
+def fingerprint(root: Path, edits: Sequence[Edit]) -> list[FilePrint]:
     """All that is in a store but what the edits change.
 
     Order: by path.
@@ -56,15 +56,15 @@ def fingerprint(root: Path, edits: Sequence[Edit]) -> list[Entry]:
     for path, file, status in files_below(root):
         if path in partly:
             around = _surroundings(file, partly[path], status.st_size)
-            entries.append(Entry(path, status.st_size, None, _digest(around)))
+            entries.append(FilePrint(path, status.st_size, None, _digest(around)))
         elif path not in whole:
             is_small = status.st_size <= SMALL_BYTES
             digest = _digest([FileImage(file, 0, status.st_size)]) if is_small else None
-            entries.append(Entry(path, status.st_size, status.st_mtime_ns, digest))
+            entries.append(FilePrint(path, status.st_size, status.st_mtime_ns, digest))
     return sorted(entries, key=lambda entry: entry.path)
 
 
-def differences(then: Iterable[Entry], now: Iterable[Entry], *, times: bool = True) -> list[str]:
+def differences(then: Iterable[FilePrint], now: Iterable[FilePrint], *, times: bool = True) -> list[str]:
     """What is not as it was, in a few words each; `times` says whether those count."""
     before = {entry.path: entry for entry in then}
     after = {entry.path: entry for entry in now}

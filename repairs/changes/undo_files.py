@@ -28,7 +28,7 @@ from readers.log.store_identity import first_record_of
 from readers.model.errors import FormatError, RmqtxError, UnreadableFile, UnwritableFile
 from repairs.changes.edits import Edit, Image, chunks, is_zero
 from repairs.changes.file_operations import Attributes, FileOperations, told
-from repairs.changes.fingerprints import Entry
+from repairs.changes.fingerprints import FilePrint
 from repairs.changes.undo_forms import END_FORM, STATE_FORM, edit_of, head_of, print_of
 from repairs.changes.undo_frames import (
     AFTER,
@@ -105,7 +105,7 @@ class UndoFile:
     who: str
     made_time_ms: int
     edits: list[Edit]
-    fingerprint: list[Entry]
+    fingerprint: list[FilePrint]
     state: str = APPLYING
     state_time_ms: int = 0
     times: dict[str, int] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class UndoFile:
 
 
 def write_undo_file(
-    path: Path, root: Path, edits: Sequence[Edit], prints: Sequence[Entry], files: FileOperations,
+    path: Path, root: Path, edits: Sequence[Edit], prints: Sequence[FilePrint], files: FileOperations,
     about: Sequence[str] = (),
 ) -> None:
     """Write the plan part; the file has its name only when all of it is on the disk.
@@ -173,7 +173,8 @@ def _directory_locked(directory: Path) -> Iterator[None]:
 
 
 def _write_plan(
-    path: Path, root: Path, edits: Sequence[Edit], prints: Sequence[Entry], files: FileOperations, about: Sequence[str]
+    path: Path, root: Path, edits: Sequence[Edit], prints: Sequence[FilePrint], files: FileOperations,
+    about: Sequence[str],
 ) -> None:
     files.create(path, 0)
     writer = FrameWriter(path, files)

@@ -17,7 +17,7 @@ from readers.model.declared_json import JsonForm, list_of, needed, shown
 from readers.model.errors import BadRequest, BadText
 from repairs.changes.change_sets import check_path
 from repairs.changes.edits import CREATE, KINDS, REMOVE, REPLACE, WRITE
-from repairs.changes.fingerprints import Entry
+from repairs.changes.fingerprints import FilePrint
 
 _NAME = "undo file that can be followed"
 _TEXT, _WHOLE, _PATH = pa.string(), pa.int64(), pa.binary()
@@ -88,7 +88,7 @@ def head_of(content: bytes, path: Path) -> dict[str, Any]:
     return values
 
 
-def print_of(content: bytes, path: Path) -> list[Entry]:
+def print_of(content: bytes, path: Path) -> list[FilePrint]:
     """The fingerprint in an undo file.
 
     Raises: BadText; zlib.error for what is not whole.
@@ -97,7 +97,7 @@ def print_of(content: bytes, path: Path) -> list[Entry]:
     text = inflater.decompress(content, _PRINT_BYTES_MAX)
     if inflater.unconsumed_tail or not inflater.eof:
         raise BadText(f"{path} is no {_NAME}: its list of files is not whole, or far too long", file=path)
-    return [Entry(**values) for values in _PRINT_FORM.read(text, str(path))]
+    return [FilePrint(**values) for values in _PRINT_FORM.read(text, str(path))]
 
 
 def edit_of(content: bytes, path: Path) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from repairs.acts.carry_out import prepared
 from repairs.acts.medium import Medium
-from repairs.acts.orders import Conduct, Deed, Order
-from repairs.acts.request import Wish
+from repairs.acts.orders import ActOrder, Conduct, PreparedAct
+from repairs.acts.request import ActRequest
 from repairs.acts.situation import NamedRecord, Situation
 from repairs.plans.plan_steps import is_live_store, staleness
 from repairs.receipts.plan_file import Plan
@@ -26,13 +26,13 @@ _DISPUTED = ("contradicted", "reopened")
 class Application:
     """A plan on its way.
 
-    Shape: `deeds` are what is left to do, with what the guards say; `done` are receipts of what an earlier run of the
+    Shape: `acts` are what is left to do, with what the guards say; `done` are receipts of what an earlier run of the
            same plan did; `settled` those of them whose outcome was not known and whose effect is there, and what shows
            it; `disputed` those where something else happened too, or that the broker asks for again; `stale` are
            transactions that are not as the plan relied on, and why; `notes` what else is to be said.
     """
 
-    deeds: list[Deed] = field(default_factory=list)
+    acts: list[PreparedAct] = field(default_factory=list)
     done: list[Receipt] = field(default_factory=list)
     settled: list[tuple[Receipt, Standing]] = field(default_factory=list)
     disputed: list[tuple[Receipt, Standing]] = field(default_factory=list)
@@ -75,20 +75,20 @@ def application(
     if any(store["store"] not in live for store in plan.stores):
         result.notes.append("the plan was made from files: what it relies on is compared by offsets")
     orders = [_order(step, known_as, reason, is_exact=is_exact) for step in left]
-    found = {deed.order.transaction_id: deed for deed in prepared(orders, medium, conduct)}
+    found = {act.order.transaction_id: act for act in prepared(orders, medium, conduct)}
     for step in left:
         name = step["transaction_id"]
         receipt = earlier.get((name, step["action"]))
-        deed = found.get(name)
+        act = found.get(name)
         is_open = receipt is not None and (receipt.is_of_files or receipt.outcome in _NOT_SURE)
-        if receipt is not None and is_open and _was_settled(result, receipt, deed):
+        if receipt is not None and is_open and _was_settled(result, receipt, act):
             continue
-        why = _why_stale(step, deed, medium, is_exact=is_exact, is_same_store=_stores_are(step, live))
-        if why is not None or deed is None:
+        why = _why_stale(step, act, medium, is_exact=is_exact, is_same_store=_stores_are(step, live))
+        if why is not None or act is None:
             result.stale.append((name, why or "its records are not there any more"))
             continue
-        result.deeds.append(deed)
-        _note_newer(result, step, deed)
+        result.acts.append(act)
+        _note_newer(result, step, act)
     return result
 
 
@@ -112,15 +112,16 @@ def _earlier(receipts: Sequence[Receipt], digest: str) -> dict[tuple[str, str], 
     return found
 
 
-def _order(step: Step, known_as: Mapping[str, Any], reason: str | None, *, is_exact: bool) -> Order:
+def _order(step: Step, known_as: Mapping[str, Any], reason: str | None, *, is_exact: bool) -> ActOrder:
     named = step["half_copy"]["queue_offset"] if is_exact and step["action"] != "resume" else None
     why = step["reason"] if reason is None else f"{step['reason']}; {reason}"
-    return Order(step["transaction_id"], Wish(step["action"], step["producer_group"], named), why, dict(known_as))
+    request = ActRequest(step["action"], step["producer_group"], named)
+    return ActOrder(step["transaction_id"], request, why, dict(known_as))
 
 
-def _was_settled(result: Application, receipt: Receipt, deed: Deed | None) -> bool:
+def _was_settled(result: Application, receipt: Receipt, act: PreparedAct | None) -> bool:
     """Whether an earlier act of unknown outcome, or one that can have been undone, is in effect."""
-    standing = standing_of(receipt, None if deed is None else deed.situation.row)
+    standing = standing_of(receipt, None if act is None else act.situation.row)
     if standing.word in _DISPUTED:
         result.disputed.append((receipt, standing))
     elif standing.word == "stands":
@@ -135,11 +136,11 @@ def _stores_are(step: Step, live: set[str]) -> bool:
 
 
 def _why_stale(
-    step: Step, deed: Deed | None, medium: Medium, *, is_exact: bool, is_same_store: bool
+    step: Step, act: PreparedAct | None, medium: Medium, *, is_exact: bool, is_same_store: bool
 ) -> str | None:
-    if deed is None:
+    if act is None:
         return staleness(step, None, lambda _: None)
-    situation = deed.situation
+    situation = act.situation
 
     def read(place: Mapping[str, Any]) -> NamedRecord | None:
         return _record(situation, place, medium, is_discard=step["action"] == "resume")
@@ -158,11 +159,11 @@ def _record(
     return None if is_discard else medium.record(situation, place["queue_offset"])
 
 
-def _note_newer(result: Application, step: Step, deed: Deed) -> None:
+def _note_newer(result: Application, step: Step, act: PreparedAct) -> None:
     """The check puts copies back all the time: the newest one is named, not the plan's."""
     planned = step["half_copy"]
-    if deed.order.wish.decides and planned and deed.named and deed.named.queue_offset != planned["queue_offset"]:
+    if act.order.request.decides and planned and act.named and act.named.queue_offset != planned["queue_offset"]:
         result.notes.append(
-            f"{deed.order.transaction_id}: the check put back half copy {deed.named.queue_offset} since: that one is "
+            f"{act.order.transaction_id}: the check put back half copy {act.named.queue_offset} since: that one is "
             f"named, not {planned['queue_offset']}"
         )

@@ -16,7 +16,7 @@ from readers.log.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC, TAGS
 from readers.log.record_layout import BLANK, FILLER, NAME_END, ROLLBACK, VALUE_END
 from readers.queues.slot_files import topic_text
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
-from repairs.records.record_writer import Draft, WritingRules
+from repairs.records.record_writer import RecordDraft, WritingRules
 
 BLANK_BYTES = BLANK.size_bytes
 #: Brokers read a record as a whole when they recover: not more than the largest message that they take by default.
@@ -33,7 +33,7 @@ _BODY = b" "
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class FillerModel:
     """What fillers take from the record before them, or else after them.
 
     Units: ms. `store_address`, `store_port`: the broker's, an IPv4 address.
@@ -59,11 +59,11 @@ class Lost:
 
 
 def _record(
-    offset: int, near: Surroundings, topic: bytes, *, body: bytes, properties: bytes,
+    offset: int, near: FillerModel, topic: bytes, *, body: bytes, properties: bytes,
     sys_flag: int = 0, queue_id: int = 0, queue_offset: int = 0,
 ) -> bytes:
     host = near.store_address + near.store_port.to_bytes(4, "big")
-    draft = Draft(
+    draft = RecordDraft(
         topic=topic_text(topic), queue_id=queue_id, body=body, properties=properties, sys_flag=sys_flag,
         born_time_ms=near.store_time_ms, born_host=host, store_host=host,
     )  # fmt: skip
@@ -77,10 +77,10 @@ def _properties(pairs: dict[str, str]) -> bytes:
 
 
 #: The shortest filler.
-FILLER_BYTES_MIN = len(_record(0, Surroundings(0), FILLER.encode(), body=b"", properties=b""))
+FILLER_BYTES_MIN = len(_record(0, FillerModel(0), FILLER.encode(), body=b"", properties=b""))
 
 
-def filler(offset: int, length_bytes: int, near: Surroundings) -> bytes:
+def filler(offset: int, length_bytes: int, near: FillerModel) -> bytes:
     """A record of a length that brokers walk over and nobody gets.
 
     Units: commit-log offset; `length_bytes` at least FILLER_BYTES_MIN.
@@ -89,7 +89,7 @@ def filler(offset: int, length_bytes: int, near: Surroundings) -> bytes:
     return _record(offset, near, FILLER.encode(), body=body, properties=b"", sys_flag=ROLLBACK)
 
 
-def stand_in(offset: int, lost: Lost, near: Surroundings, padding_bytes: int = 0) -> bytes:
+def stand_in(offset: int, lost: Lost, near: FillerModel, padding_bytes: int = 0) -> bytes:
     """A record with a lost one's number: an op that ends no half, a half given up at once, else one that says nothing.
 
     An op of the number −1 is less than any half and counts as done in every version; without a number some stop there.
@@ -105,7 +105,7 @@ def stand_in(offset: int, lost: Lost, near: Surroundings, padding_bytes: int = 0
     )
 
 
-def filled(begin: int, end: int, wanted: list[Lost], near: Surroundings) -> Iterator[tuple[int, bytes, Lost | None]]:
+def filled(begin: int, end: int, wanted: list[Lost], near: FillerModel) -> Iterator[tuple[int, bytes, Lost | None]]:
     """Records that fill a hole of the log exactly: stand-ins for as many of `wanted` as it has room for, then fillers.
 
     Shape: (commit-log offset, record, the number it bears). The hole is at least FILLER_BYTES_MIN long.

@@ -16,12 +16,12 @@ from dataclasses import replace
 
 from readers.log.record_layout import AT, COMMIT, ROLLBACK, TRANSACTION_MASK
 from readers.model.releases import PREPARED_NEVER_ASKED, Version
-from repairs.records.record_writer import Draft, draft_of
+from repairs.records.record_writer import RecordDraft, draft_of
 
 __all__ = ["commit_record_of", "rollback_record_of"]
 
 
-def commit_record_of(prepared: bytes) -> Draft:
+def commit_record_of(prepared: bytes) -> RecordDraft:
     """The COMMIT record of a prepared record: its copy, in its own topic and queue.
 
     Raises: FormatError where its body is damaged.
@@ -31,7 +31,7 @@ def commit_record_of(prepared: bytes) -> Draft:
     return _end_of(prepared, COMMIT)
 
 
-def rollback_record_of(prepared: bytes, version: Version) -> Draft:
+def rollback_record_of(prepared: bytes, version: Version) -> RecordDraft:
     """The ROLLBACK record of a prepared record: the same without a body, and in no queue.
 
     `version`: of the broker. Before 3.2 its queue offset is the number of the slot of the state table, later 0.
@@ -42,7 +42,7 @@ def rollback_record_of(prepared: bytes, version: Version) -> Draft:
     return replace(_end_of(prepared, ROLLBACK), body=b"", queue_offset=number)
 
 
-def _end_of(prepared: bytes, kind: int) -> Draft:
+def _end_of(prepared: bytes, kind: int) -> RecordDraft:
     draft = draft_of(prepared)
     return replace(
         draft, sys_flag=draft.sys_flag & ~TRANSACTION_MASK | kind,

@@ -89,7 +89,7 @@ def writing_rules(settings: BrokerSettings, *, has_property_crc: bool) -> Writin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class RecordDraft:
     """A record before it has its place.
 
     Shape: the fields of RECORD by their names. Hosts are address and port as stored, 8 bytes, or 20 of IPv6.
@@ -152,7 +152,7 @@ class Draft:
         return _with_property_crc(record) if rules.has_property_crc else record
 
 
-def draft_of(record: bytes) -> Draft:
+def draft_of(record: bytes) -> RecordDraft:
     """The draft that a sound record was made of.
 
     Shape: the CRC of the whole record is left out of the properties.
@@ -174,7 +174,7 @@ def draft_of(record: bytes) -> Draft:
     width = 2 if fields["magic"] == signed(MAGIC_V2) else 1
     topic_at = body_at + body_length + width
     topic_end = topic_at + int.from_bytes(record[topic_at - width : topic_at], "big", signed=True)
-    return Draft(
+    return RecordDraft(
         topic=record[topic_at:topic_end].decode(), queue_id=fields["queue_id"], body=body,
         properties=_without(record[topic_end + 2 :], PROPERTY_CRC), born_time_ms=fields["born_time_ms"],
         born_host=record[AT["born_address"] : AT["born_address"] + born_bytes],
@@ -192,7 +192,7 @@ def is_whole(record: bytes) -> bool:
     return inflate(draft.body, draft.sys_flag) is not None
 
 
-def final_of(half: bytes, rules: WritingRules) -> Draft:
+def final_of(half: bytes, rules: WritingRules) -> RecordDraft:
     """The final (COMMIT record) of a half copy.
 
     Raises: FormatError where the half copy does not say where it is to go, or its body is damaged.
@@ -213,7 +213,7 @@ def final_of(half: bytes, rules: WritingRules) -> Draft:
     )  # fmt: skip
 
 
-def op_of(numbers: list[int], rules: WritingRules, *, queue_id: int, broker_host: bytes, now_ms: int) -> Draft:
+def op_of(numbers: list[int], rules: WritingRules, *, queue_id: int, broker_host: bytes, now_ms: int) -> RecordDraft:
     """The op message that ends half copies of a queue by their queue offsets.
 
     `broker_host`: the broker's address as its records have it. Before 5.1.0 an op has one number.
@@ -222,13 +222,13 @@ def op_of(numbers: list[int], rules: WritingRules, *, queue_id: int, broker_host
     if not rules.ops_are_lists and len(numbers) != 1:
         raise ValueError(f"{len(numbers)} numbers in one op of a version that takes one")
     body = "".join(f"{number}," for number in numbers) if rules.ops_are_lists else str(numbers[0])
-    return Draft(
+    return RecordDraft(
         topic=OP_TOPIC, queue_id=queue_id, body=body.encode(), properties=_OP_PROPERTIES, born_time_ms=now_ms,
         born_host=broker_host, store_host=broker_host,
     )  # fmt: skip
 
 
-def discard_copy_of(half: bytes) -> Draft:
+def discard_copy_of(half: bytes) -> RecordDraft:
     """The copy in the discard topic of a half copy that is given up on.
 
     Raises: FormatError where its body is damaged.
@@ -237,7 +237,7 @@ def discard_copy_of(half: bytes) -> Draft:
     return replace(draft_of(half), topic=DISCARD_TOPIC, queue_id=0, prepared_transaction_offset=0)
 
 
-def half_copy_of(record: bytes) -> Draft:
+def half_copy_of(record: bytes) -> RecordDraft:
     """The half copy that a resume makes of a discard copy or of a half copy: its checks begin anew.
 
     The body stays as stored; brokers before 5.3.2 inflate it here and leave the flag, so that nobody can read it.

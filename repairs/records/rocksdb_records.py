@@ -18,13 +18,13 @@ from readers.model.errors import FormatError
 from readers.model.java_hashes import java_hash
 from readers.old_tables.beside_log import ROCKSDB
 from readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
-from repairs.records.record_writer import Draft, WritingRules, draft_of, final_of, half_copy_of, property_values
+from repairs.records.record_writer import RecordDraft, WritingRules, draft_of, final_of, half_copy_of, property_values
 
 _OP_BODY = b"\0"
 _HASH_PLACES = 128
 
 
-def rocksdb_op_of(half: bytes, *, unique_key: str, broker_host: bytes, now_ms: int) -> Draft:
+def rocksdb_op_of(half: bytes, *, unique_key: str, broker_host: bytes, now_ms: int) -> RecordDraft:
     """The op message that ends a half.
 
     `unique_key`: its own; `broker_host`: the broker's address as its records have it.
@@ -43,13 +43,13 @@ def rocksdb_op_of(half: bytes, *, unique_key: str, broker_host: bytes, now_ms: i
         (TRANS_OFFSET, str(offset).encode()), ("WAIT", b"false"), (TAGS, b"d"),
     )  # fmt: skip
     area = b"".join(name.encode() + bytes([NAME_END]) + value + bytes([VALUE_END]) for name, value in properties)
-    return Draft(
+    return RecordDraft(
         topic=ROCKSDB_OP_TOPIC, queue_id=0, body=_OP_BODY, properties=area, born_time_ms=now_ms,
         born_host=broker_host, store_host=broker_host,
     )  # fmt: skip
 
 
-def rocksdb_final_of(half: bytes, rules: WritingRules, checks_count: int | None) -> Draft:
+def rocksdb_final_of(half: bytes, rules: WritingRules, checks_count: int | None) -> RecordDraft:
     """The final (COMMIT record) of a half. `checks_count`: what the table says; None where it has no key of it.
 
     Raises: FormatError.
@@ -60,7 +60,7 @@ def rocksdb_final_of(half: bytes, rules: WritingRules, checks_count: int | None)
     return replace(draft, properties=_in_hash_order(draft.properties, CHECK_TIMES, str(checks_count)))
 
 
-def rocksdb_half_of(record: bytes) -> Draft:
+def rocksdb_half_of(record: bytes) -> RecordDraft:
     """The half that a resume makes of another one: with a place, and so a key, of its own.
 
     Raises: FormatError where its body is damaged.

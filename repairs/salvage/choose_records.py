@@ -13,7 +13,7 @@ from readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES
 from readers.model.findings import Finding, as_text
 from readers.storage.open_file import OpenFile
 from repairs.records.fillers import BLANK_BYTES, FILLER_BYTES_MIN
-from repairs.salvage.scan_for_records import Run, Source
+from repairs.salvage.scan_for_records import Run, SalvageSource
 
 #: Two neighbours of the new log are not further apart than this: what lies beyond was damaged, or is of another log.
 SEGMENTS_APART_MAX = 1024
@@ -42,7 +42,7 @@ class Piece:
 class OpenSources:
     """The files that records were found in, open as long as they are used."""
 
-    def __init__(self, sources: list[Source]) -> None:
+    def __init__(self, sources: list[SalvageSource]) -> None:
         self.sources = sources
         self._open: dict[int, OpenFile] = {}
 
@@ -65,7 +65,7 @@ class OpenSources:
 
 
 @dataclass(slots=True)
-class Chosen:
+class ChosenRecords:
     """The pieces of the new log, and what was not taken.
 
     Shape: counts are records. `left_out_count`: their body does not match its CRC, and no other copy was found, or they
@@ -80,7 +80,7 @@ class Chosen:
     findings: list[Finding] = field(default_factory=list)
 
 
-def chosen_pieces(runs: list[Run], files: OpenSources, segment_bytes: int) -> Chosen:
+def chosen_pieces(runs: list[Run], files: OpenSources, segment_bytes: int) -> ChosenRecords:
     """The pieces of the new log.
 
     Damage: copies-contradict, record-left-out.
@@ -99,7 +99,7 @@ def chosen_pieces(runs: list[Run], files: OpenSources, segment_bytes: int) -> Ch
 class _Choice:
     files: OpenSources
     segment_bytes: int
-    chosen: Chosen = field(default_factory=lambda: Chosen([]))
+    chosen: ChosenRecords = field(default_factory=lambda: ChosenRecords([]))
     _begins: list[int] = field(default_factory=list)
     _told: int = 0
 

@@ -26,12 +26,12 @@ from repairs.changes.fingerprints import require_links_inside
 from repairs.changes.new_stores import UNFINISHED_SUFFIX, Progress, new_store, write_at
 from repairs.rebuild.queues import QueueBuilder
 from repairs.rebuild.rebuild import PARTS, DerivedBuilder, Rebuilt
-from repairs.records.fillers import BLANK_BYTES, FILLER_BYTES_MIN, Lost, Surroundings, filled, filler, stand_in
+from repairs.records.fillers import BLANK_BYTES, FILLER_BYTES_MIN, FillerModel, Lost, filled, filler, stand_in
 from repairs.records.record_writer import blank_head
 from repairs.records.store_sizes import StoreSizes, with_log_files_of
-from repairs.salvage.choose_records import Chosen, OpenSources, Piece, chosen_pieces
+from repairs.salvage.choose_records import ChosenRecords, OpenSources, Piece, chosen_pieces
 from repairs.salvage.queue_ends import discards_go_on, known_ends
-from repairs.salvage.scan_for_records import FoundRuns, Run, Source, sources_of
+from repairs.salvage.scan_for_records import FoundRuns, Run, SalvageSource, sources_of
 from verdicts.verify.state_table import has_tables
 
 #: Commit-log offset → a record for that place.
@@ -52,7 +52,7 @@ class Salvaged:
     Units: `segment_bytes` is the length of the new log's files.
     """
 
-    chosen: Chosen
+    chosen: ChosenRecords
     coverage: list[Coverage]
     findings: list[Finding]
     made: Rebuilt = field(default_factory=Rebuilt)
@@ -69,7 +69,7 @@ class Salvaged:
 
 
 @dataclass(frozen=True, slots=True)
-class _Hole:
+class _LogHole:
     """A range of the log without records, within one segment. `ends_segment`: nothing follows it there."""
 
     begin: int
@@ -136,7 +136,7 @@ def salvage(
     return result
 
 
-def _segment_bytes(borders: set[int], sources: list[Source]) -> int | None:
+def _segment_bytes(borders: set[int], sources: list[SalvageSource]) -> int | None:
     """The length of segments that end where blank records say; None where they say nothing that can be.
 
     A whole loose file is as long as a segment: what it says then is no multiple of that.
@@ -196,7 +196,7 @@ def _write_log(
     wanted, behind = _lost_numbers(root, sizes, holes, result, old_store)
     for hole in holes:
         result.stand_ins_count += _fill(log, hole, wanted[hole.begin], size)
-    near = Surroundings(pieces[-1].last_time_ms)
+    near = FillerModel(pieces[-1].last_time_ms)
     makers: list[Maker] = [partial(stand_in, lost=one, near=near) for one in behind]
     if not makers and discards_go_on(old_store, result.end_offset):
         makers = [partial(filler, length_bytes=FILLER_BYTES_MIN, near=near)]  # readers see that something was lost here
@@ -229,27 +229,27 @@ def _copy(log: Path, files: OpenSources, piece: Piece, size: int) -> None:
             file.write(files.read(piece.source, piece.position_bytes + begin, length))
 
 
-def _holes(pieces: list[Piece], size: int) -> list[_Hole]:
+def _holes(pieces: list[Piece], size: int) -> list[_LogHole]:
     """What lies between the pieces, cut at segments; the log begins with the first piece's segment.
 
     Order: commit-log offset ascending.
     """
-    holes: list[_Hole] = []
+    holes: list[_LogHole] = []
     end = pieces[0].offset - pieces[0].offset % size
     time_ms = pieces[0].first_time_ms
     for piece in pieces:
         while end < piece.offset:
             border = end - end % size + size
             if border <= piece.offset:
-                holes.append(_Hole(end, border, time_ms, ends_segment=True))
+                holes.append(_LogHole(end, border, time_ms, ends_segment=True))
             else:
-                holes.append(_Hole(end, piece.offset, time_ms, ends_segment=False))
+                holes.append(_LogHole(end, piece.offset, time_ms, ends_segment=False))
             end = min(border, piece.offset)
         end, time_ms = piece.end_offset, piece.last_time_ms
     return holes
 
 
-def _lost_bytes(holes: list[_Hole], pieces: list[Piece], files: OpenSources) -> int:
+def _lost_bytes(holes: list[_LogHole], pieces: list[Piece], files: OpenSources) -> int:
     """What the holes held, without the blanks that brokers end files with.
 
     A broker ends a file where the next record does not fit, so a rest is a blank if it is too short for the record that
@@ -267,13 +267,13 @@ def _lost_bytes(holes: list[_Hole], pieces: list[Piece], files: OpenSources) -> 
     return lost
 
 
-def _fill(log: Path, hole: _Hole, wanted: list[Lost], size: int) -> int:
+def _fill(log: Path, hole: _LogHole, wanted: list[Lost], size: int) -> int:
     """Write what stands in a hole; gives how many lost numbers it bears.
 
     A segment's rest ends in a blank record; one without any record begins with a filler, for brokers look at the first
     record of a segment to choose where to recover from (docs/formats/recovery.md#crash).
     """
-    near = Surroundings(hole.store_time_ms)
+    near = FillerModel(hole.store_time_ms)
     base = hole.begin - hole.begin % size
     path = log / f"{base:020d}"
     end = hole.end
@@ -299,7 +299,7 @@ def _fill(log: Path, hole: _Hole, wanted: list[Lost], size: int) -> int:
 
 
 def _lost_numbers(
-    root: Path, sizes: StoreSizes, holes: list[_Hole], result: Salvaged, old_store: Store | None
+    root: Path, sizes: StoreSizes, holes: list[_LogHole], result: Salvaged, old_store: Store | None
 ) -> tuple[dict[int, list[Lost]], list[Lost]]:
     """The numbers that stand-ins must bear, by the hole (its begin) that they go into, and those behind all records.
 
@@ -353,12 +353,12 @@ _STAND_INS_MAX = 1 << 20
 _BEHIND_MAX = 1 << 16
 
 
-def _distribute(lost: list[Lost], holes: list[_Hole], wanted: dict[int, list[Lost]], room: dict[int, int]) -> None:
+def _distribute(lost: list[Lost], holes: list[_LogHole], wanted: dict[int, list[Lost]], room: dict[int, int]) -> None:
     """Numbers go into the first holes that have room, in their order."""
     rest = list(reversed(lost))
     for hole in holes:
         while rest:
-            length = len(stand_in(0, rest[-1], Surroundings(0)))
+            length = len(stand_in(0, rest[-1], FillerModel(0)))
             spare = BLANK_BYTES if hole.ends_segment else 0
             if length + spare > room[hole.begin]:
                 break

@@ -60,7 +60,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Source:
+class SalvageSource:
     """A file that records are looked for in. Units: bytes."""
 
     file: str
@@ -74,13 +74,13 @@ class Source:
         return open_file(self.file, self.size_bytes)
 
 
-def sources_of(paths: list[Path]) -> list[Source]:
+def sources_of(paths: list[Path]) -> list[SalvageSource]:
     """The files, devices, and files in directories that were named: of a store only those of its commit log.
 
     Order:  as given; of a directory by name.
     Raises: NotAStore for a path that is not there or holds nothing; UnreadableFile.
     """
-    found: dict[tuple[int, int], Source] = {}
+    found: dict[tuple[int, int], SalvageSource] = {}
     for path in paths:
         files = list(_files_of(path))
         if not files:
@@ -92,7 +92,7 @@ def sources_of(paths: list[Path]) -> list[Source]:
                 size = _device_bytes(file) if stat.S_ISBLK(about.st_mode) else about.st_size
             except OSError as error:
                 raise UnreadableFile(f"cannot read {as_text(file)}: {error.strerror}", file=as_text(file)) from error
-            found.setdefault((about.st_dev, about.st_ino), Source(os.fspath(file), size))
+            found.setdefault((about.st_dev, about.st_ino), SalvageSource(os.fspath(file), size))
     return list(found.values())
 
 
@@ -129,7 +129,7 @@ class FoundRuns:
     """
 
     number: int
-    source: Source
+    source: SalvageSource
     coverage: Coverage = field(init=False)
     findings: list[Finding] = field(default_factory=list)
     borders: set[int] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""What is answered when a broker asks about a transaction: the word of a plan, or that of the business ledger."""
+"""What is answered when a broker asks about a transaction: the answers of a plan, or those of the business ledger."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _KEYS_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class GivenAnswer:
     """What is answered about one transaction: commit, rollback, or nothing; and who says so, or why not."""
 
     action: str | None
     why: str
 
 
-class Words(Protocol):
+class AnswerSource(Protocol):
     """Who knows what became of the local transactions."""
 
     @property
@@ -41,12 +41,12 @@ class Words(Protocol):
     def may_know(self, transaction_id: str) -> bool:
         """Whether it is worth looking at the transaction at all."""
 
-    def of(self, rows: Sequence[Mapping[str, Any]]) -> list[Word]:
-        """The word about some rows of TRANSACTIONS, in their order."""
+    def of(self, rows: Sequence[Mapping[str, Any]]) -> list[GivenAnswer]:
+        """The answers for some rows of TRANSACTIONS, in their order."""
 
 
-class PlanWords:
-    """The word of a plan file: its steps that commit or roll back."""
+class PlanAnswers:
+    """The answers of a plan file: its steps that commit or roll back."""
 
     def __init__(self, plan: Plan, name: str) -> None:
         self.name = name
@@ -66,24 +66,26 @@ class PlanWords:
         """Whether the plan names it."""
         return transaction_id in self._steps
 
-    def of(self, rows: Sequence[Mapping[str, Any]]) -> list[Word]:
+    def of(self, rows: Sequence[Mapping[str, Any]]) -> list[GivenAnswer]:
         """What the plan says of some rows."""
-        return [self._word(row) for row in rows]
+        return [self._answer_of(row) for row in rows]
 
-    def _word(self, row: Mapping[str, Any]) -> Word:
+    def _answer_of(self, row: Mapping[str, Any]) -> GivenAnswer:
         step = self._steps.get(row["transaction_id"])
         if step is None:
-            return Word(None, "the plan does not name it")
+            return GivenAnswer(None, "the plan does not name it")
         for name in ("producer_group", "topic"):
             if step[name] is not None and step[name] != row[name]:
-                return Word(None, f"the plan means one of {name.replace('_', ' ')} {step[name]}")
+                return GivenAnswer(None, f"the plan means one of {name.replace('_', ' ')} {step[name]}")
         if step["action"] not in ANSWERED_ACTIONS:
-            return Word(None, f"the plan says {step['action']}, which is no answer to a check: rmqtx apply does that")
-        return Word(step["action"], f"{step['reason']} ({step['reason_from']})")
+            return GivenAnswer(
+                None, f"the plan has the action {step['action']}, which is not an answer to a check: use rmqtx apply"
+            )
+        return GivenAnswer(step["action"], f"{step['reason']} ({step['reason_from']})")
 
 
-class LedgerWords:
-    """The word of a business ledger, looked up again each time: it may have learnt more since.
+class LedgerAnswers:
+    """The answers of a business ledger, looked up again each time: it may have learnt more since.
 
     `compare`: rows of TRANSACTIONS → rows of RECONCILED, in the same order. A ledger row that several transactions
     match decides nothing: an order that was sent twice may have been delivered by the other one. So everything seen
@@ -106,12 +108,12 @@ class LedgerWords:
         """Whether it can be looked up: only its keys tell."""
         return True
 
-    def of(self, rows: Sequence[Mapping[str, Any]]) -> list[Word]:
+    def of(self, rows: Sequence[Mapping[str, Any]]) -> list[GivenAnswer]:
         """What the ledger says of some rows."""
         self._seen.update((row["transaction_id"], row) for row in rows)
-        words = self._said(rows)
-        settled = [row for row, word in zip(rows, words, strict=True) if word.action is not None]
-        return self._said(rows) if self._see_others(settled) else words
+        answers = self._compared(rows)
+        settled = [row for row, given in zip(rows, answers, strict=True) if given.action is not None]
+        return self._compared(rows) if self._see_others(settled) else answers
 
     def _see_others(self, rows: Sequence[Mapping[str, Any]]) -> bool:
         """Look for other transactions with the keys of some rows; gives whether there are any."""
@@ -122,20 +124,20 @@ class LedgerWords:
                 self._keys[key] = now + _KEYS_SECONDS
         return len(self._seen) > before
 
-    def _said(self, rows: Sequence[Mapping[str, Any]]) -> list[Word]:
+    def _compared(self, rows: Sequence[Mapping[str, Any]]) -> list[GivenAnswer]:
         table = pa.Table.from_pylist(
             [{name: row[name] for name in TRANSACTIONS.names} for row in self._seen.values()], schema=TRANSACTIONS
         )
         said = {
             row["transaction_id"]: row for batch in self._compare(table.to_batches()) for row in batch.to_pylist()
         }
-        return [_ledger_word(said[row["transaction_id"]]) for row in rows]
+        return [_ledger_answer(said[row["transaction_id"]]) for row in rows]
 
 
-def _ledger_word(row: Mapping[str, Any]) -> Word:
+def _ledger_answer(row: Mapping[str, Any]) -> GivenAnswer:
     """Only what the ledger settles and the broker has not decided is answered."""
     is_settled = row["outcome"] == "act" and row["state"] == "PENDING" and row["advice"] in ANSWERED_ACTIONS
     if not is_settled:
-        return Word(None, row["reason"])
+        return GivenAnswer(None, row["reason"])
     found = f" ({row['ledger_row']})" if row["ledger_row"] else ""
-    return Word(row["advice"], f"the ledger says {row['ledger_word'].replace('_', ' ')}{found}")
+    return GivenAnswer(row["advice"], f"the ledger says {row['ledger_word'].replace('_', ' ')}{found}")

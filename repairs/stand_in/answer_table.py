@@ -12,7 +12,7 @@ from readers.model.tables import TRANSACTIONS, column
 from remoting.producer.producer import Check
 from repairs.acts.situation import NamedRecord, Situation
 from repairs.receipts.receipts import OUTCOMES, Receipt
-from repairs.stand_in.answer_source import Word
+from repairs.stand_in.answer_source import GivenAnswer
 
 #: One transaction and what a stand-in answers.
 ANSWERS = pa.schema(
@@ -51,7 +51,7 @@ class Task:
     """
 
     row: Mapping[str, Any]
-    word: Word
+    given: GivenAnswer
     asked_count: int = 0
     check: Check | None = None
     named: NamedRecord | None = None
@@ -83,7 +83,7 @@ class Task:
         """The same as a row of ANSWERS."""
         finals = self.row["final_records"]
         values = {
-            "answer": self.word.action, "answer_reason": self.word.why, "asked_count": self.asked_count,
+            "answer": self.given.action, "answer_reason": self.given.why, "asked_count": self.asked_count,
             "outcome": self.outcome, "outcome_reason": self.outcome_reason,
             "half_queue_offset": None if self.named is None else self.named.queue_offset,
             "commit_log_offset": None if self.named is None else self.named.commit_log_offset,

@@ -21,13 +21,13 @@ from remoting.protocol.errors import RemotingError, Unreachable
 from repairs.acts.group_watch import GroupWatch, Others
 from repairs.acts.guard_rules import members_that_answer, rivals_that_answer
 from repairs.acts.guards import Refusal, refusals
-from repairs.acts.request import Wish
+from repairs.acts.request import ActRequest
 from repairs.acts.situation import NamedRecord, Situation
 from repairs.receipts.journal import Journal
 from repairs.receipts.planner import witnesses_of
 from repairs.receipts.receipts import Receipt
 from repairs.stand_in.answer_effects import CheckCursor, Effects
-from repairs.stand_in.answer_source import Word, Words
+from repairs.stand_in.answer_source import AnswerSource, GivenAnswer
 from repairs.stand_in.answer_table import Task
 
 PRODUCER_CONNECTED, ANOTHER_RMQTX = "producer-connected", "another-rmqtx"
@@ -86,7 +86,8 @@ class StandIn:
     """
 
     def __init__(
-        self, conduct: StandInConduct, medium: AnswerMedium, check_cursor: CheckCursor, words: Words, journal: Journal,
+        self, conduct: StandInConduct, medium: AnswerMedium, check_cursor: CheckCursor, answers: AnswerSource,
+        journal: Journal,
         watch: GroupWatch, tell: Callable[[str], None],
     ) -> None:
         self.conduct = conduct
@@ -94,7 +95,7 @@ class StandIn:
         self.stopped_by: Others | None = None
         self.strangers_count = 0
         self._medium = medium
-        self._words = words
+        self._answers = answers
         self._journal = journal
         self._watch = watch
         self._tell = tell
@@ -110,7 +111,7 @@ class StandIn:
 
     def propose(self, rows: Sequence[Mapping[str, Any]]) -> list[Task]:
         """What would be answered about some transactions; they are what `is_done` waits for."""
-        tasks = [Task(row, word) for row, word in zip(rows, self._words.of(rows), strict=True)]
+        tasks = [Task(row, given) for row, given in zip(rows, self._answers.of(rows), strict=True)]
         self.tasks.update((task.transaction_id, task) for task in tasks)
         return tasks
 
@@ -123,7 +124,7 @@ class StandIn:
         """Whether all that has an answer is answered, looked up and passed by the check, or refused for good."""
         if self._effects.are_awaited(self.tasks.values()):
             return False
-        return all(task.is_settled for task in self.tasks.values() if task.word.action is not None)
+        return all(task.is_settled for task in self.tasks.values() if task.given.action is not None)
 
     # -- while it runs --------------------------------------------------------------------------------------------
 
@@ -180,7 +181,7 @@ class StandIn:
             except queue.Empty:
                 return
             patience = 0.0
-            if check.transaction_id is None or not self._words.may_know(check.transaction_id):
+            if check.transaction_id is None or not self._answers.may_know(check.transaction_id):
                 self.strangers_count += 1
                 continue
             task = self.tasks.get(check.transaction_id)
@@ -210,32 +211,32 @@ class StandIn:
         rows = {row["transaction_id"]: row for row in self._medium.look(names)}
         found = [rows[name] for name in names if name in rows]
         situations = self._medium.situations(found, settled_ms=self._watch.alone_ms) if found else []
-        words = self._words.of(found)
+        answers = self._answers.of(found)
         if not self._is_ending and self._is_stopped(self._watch.look()):
             return
-        for situation, word in zip(situations, words, strict=True):
+        for situation, given in zip(situations, answers, strict=True):
             check = self._held.pop(situation.transaction_id)
-            if not self._take(check, situation, word):
+            if not self._take(check, situation, given):
                 self._held.setdefault(check.transaction_id or "", check)
         for name in set(names) - set(rows):  # a look that does not show what the broker has just written
             self._trouble(name, "its records cannot be found")
             self._held[name] = self._held.pop(name)  # behind the others
 
-    def _take(self, check: Check, situation: Situation, word: Word) -> bool:
+    def _take(self, check: Check, situation: Situation, given: GivenAnswer) -> bool:
         """Answer one question or say why not; False: it has to be looked at again."""
         task = self.tasks.get(situation.transaction_id)
         if task is None and self._is_ending:
             return True
         if task is None:
-            task = self.tasks[situation.transaction_id] = Task(situation.row, word, asked_count=1)
+            task = self.tasks[situation.transaction_id] = Task(situation.row, given, asked_count=1)
         task.row, task.check = situation.row, check
         if task.decided is not None:
             self._close_again(task, check)
             return True
         if self._is_ending:
             return True
-        task.word = word
-        if task.is_open or word.action is None:
+        task.given = given
+        if task.is_open or given.action is None:
             return True
         newest = situation.newest_queue_offset
         if newest is not None and newest > check.queue_offset:
@@ -244,9 +245,9 @@ class StandIn:
         if named is None or named.queue_offset != check.queue_offset:
             self._trouble(situation.transaction_id, "the half copy asked about does not show yet")
             return False
-        refusal = self._refusal(situation, Wish(word.action, self.conduct.group, check.queue_offset))
+        refusal = self._refusal(situation, ActRequest(given.action, self.conduct.group, check.queue_offset))
         if refusal is None:
-            self._answer(task, word.action, named, situation, _NOTE.format(named.queue_offset))
+            self._answer(task, given.action, named, situation, _NOTE.format(named.queue_offset))
             return True
         if refusal.guard in _PASSING:
             self._trouble(situation.transaction_id, f"{refusal.guard}: {refusal.why}")
@@ -254,14 +255,14 @@ class StandIn:
         self._refuse(task, refusal)
         return True
 
-    def _refusal(self, situation: Situation, wish: Wish) -> Refusal | None:
+    def _refusal(self, situation: Situation, request: ActRequest) -> Refusal | None:
         others = self._watch.seen  # the medium does not know that this member of the group is ourselves
         around = replace(
             situation.around, producers=None if others.unknown else others.members, producers_unknown=others.unknown,
             rivals=others.rivals,
         )
         asked = replace(situation, named=situation.half_copy, around=around)
-        return next(iter(refusals(asked, wish, self.conduct.overrides, _NOT_ASKED)), None)
+        return next(iter(refusals(asked, request, self.conduct.overrides, _NOT_ASKED)), None)
 
     def _close_again(self, task: Task, check: Check) -> None:
         """The broker asks about a copy that it put back before it saw our decision: that one is closed, at once.
@@ -333,7 +334,7 @@ class StandIn:
             return
         row = task.row
         task.receipt = Receipt(
-            action=task.word.action or "answer", transaction_id=task.transaction_id, store=row["store"],
+            action=task.given.action or "answer", transaction_id=task.transaction_id, store=row["store"],
             producer_group=row["producer_group"], topic=row["topic"], keys=row["keys"], reason=self.conduct.reason,
             overrides=list(self.conduct.overrides), state_before=row["state"], witnesses_before=witnesses_of(row),
         )  # fmt: skip

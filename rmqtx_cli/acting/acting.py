@@ -22,7 +22,7 @@ from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, escaped, stored_text
 
 if TYPE_CHECKING:
-    from repairs.acts.orders import Conduct, Deed
+    from repairs.acts.orders import Conduct, PreparedAct
     from repairs.receipts.journal import Journal
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
@@ -140,8 +140,8 @@ def acting_command(action: str, text: str) -> Callable[..., Any]:
         live: LiveOptions,
     ) -> int:
         from repairs.acts.carry_out import prepared
-        from repairs.acts.orders import Order
-        from repairs.acts.request import Wish
+        from repairs.acts.orders import ActOrder
+        from repairs.acts.request import ActRequest
         from repairs.receipts.journal import Journal
 
         conduct = act.conduct(override, reason)
@@ -151,8 +151,8 @@ def acting_command(action: str, text: str) -> Callable[..., Any]:
         if copy is not None and len(set(ids)) > 1:
             raise BadRequest("--copy names one half copy, and several transactions are given")
         with acted_on(live, offline, act.live_only, voice) as found:
-            wish = Wish(action, found.group_of(group), copy)
-            orders = [Order(name, wish, reason) for name in found.resolved(ids)]
+            request = ActRequest(action, found.group_of(group), copy)
+            orders = [ActOrder(name, request, reason) for name in found.resolved(ids)]
             journal = Journal()
             listing = receipts_listing(output, voice)
             deeds = prepared(orders, found.medium, conduct)
@@ -175,7 +175,7 @@ def receipts_listing(output: OutputOptions, voice: Voice) -> Listing:
 
 
 def carry_out_deeds(
-    deeds: Sequence[Deed], found: ActedOn, journal: Journal, conduct: Conduct, act: ActOptions, listing: Listing
+    deeds: Sequence[PreparedAct], found: ActedOn, journal: Journal, conduct: Conduct, act: ActOptions, listing: Listing
 ) -> int:
     """Ask, do what was prepared and shown, print the receipts; gives the exit status.
 
@@ -201,7 +201,7 @@ def carry_out_deeds(
     return status_of(receipts, is_proof_wanted=conduct.prove)
 
 
-def say_deed(deed: Deed, voice: Voice) -> None:
+def say_deed(deed: PreparedAct, voice: Voice) -> None:
     """What will be done to a transaction, in one line; and why not, in one more for each guard."""
     row, named = deed.situation.row, deed.named
     around, sent_ms = deed.situation.around, row["half_store_time_ms"]
@@ -211,7 +211,7 @@ def say_deed(deed: Deed, voice: Voice) -> None:
         str(row["state"]), f"age {age}", checks, f"topic {row['topic']}",
         f"group {row['producer_group']}", *([f"keys {row['keys']}"] if row["keys"] else []),
     ]  # fmt: skip
-    action = deed.order.wish.action
+    action = deed.order.request.action
     voice.note(f"{action} {row['transaction_id']} ({', '.join(facts)})")
     for refusal in deed.refusals:
         say.error(f"  refused by {refusal}" if not voice.quiet else f"{row['transaction_id']}: refused by {refusal}")
@@ -226,10 +226,10 @@ _DOES = {
 }  # fmt: skip
 
 
-def _agreed(deeds: Sequence[Deed], warning: str) -> bool:
-    actions = ", ".join(dict.fromkeys(deed.order.wish.action for deed in deeds))
+def _agreed(deeds: Sequence[PreparedAct], warning: str) -> bool:
+    actions = ", ".join(dict.fromkeys(deed.order.request.action for deed in deeds))
     doubted = sum(
-        deed.order.wish.action == "commit" and "may_be_decided" in deed.situation.row["flags"] for deed in deeds
+        deed.order.request.action == "commit" and "may_be_decided" in deed.situation.row["flags"] for deed in deeds
     )
     doubt = f" ({doubted} may have been rolled back: op-in-memory)" if doubted else ""
     return agreed(f"{warning}: {actions} {count(len(deeds), 'transaction')}{doubt}")

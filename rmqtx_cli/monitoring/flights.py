@@ -13,7 +13,7 @@ from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
-    from repairs.canary.probe_steps import Flight, Step
+    from repairs.canary.probe_steps import Flight, ProbeStep
 
 
 def judged(flights: Sequence[Flight], thresholds: Thresholds) -> Outcome:
@@ -32,13 +32,13 @@ def judged(flights: Sequence[Flight], thresholds: Thresholds) -> Outcome:
     return outcome
 
 
-def _lateness(step: Step, thresholds: Thresholds) -> int | None:
+def _lateness(step: ProbeStep, thresholds: Thresholds) -> int | None:
     if thresholds.critical_age_ms is not None and step.late_ms >= thresholds.critical_age_ms:
         return CRITICAL
     return WARNING if thresholds.warning_age_ms is not None and step.late_ms >= thresholds.warning_age_ms else None
 
 
-def _step_text(step: Step) -> str:
+def _step_text(step: ProbeStep) -> str:
     more = f", {duration_text(step.late_ms)} more than its settings let it" if step.allowed_ms else ""
     return f"{step.scenario} {step.step} took {duration_text(step.duration_ms)}{more}"
 
@@ -55,13 +55,13 @@ def flights_text(flights: Sequence[Flight], outcome: Outcome) -> str:
 
 def performance(flights: Sequence[Flight], thresholds: Thresholds) -> str:
     """Performance data: the slowest broker's time of each step, in seconds, with the thresholds that hold for it."""
-    slowest: dict[str, Step] = {}
+    slowest: dict[str, ProbeStep] = {}
     for step in (step for flight in flights for step in flight.steps):
         label = f"{step.scenario}_{step.step}"
         if label not in slowest or step.duration_ms > slowest[label].duration_ms:
             slowest[label] = step
 
-    def limit(step: Step, threshold_ms: int | None) -> str:
+    def limit(step: ProbeStep, threshold_ms: int | None) -> str:
         return "" if threshold_ms is None else f"{(step.allowed_ms + threshold_ms) / 1000:g}"
 
     return " ".join(

@@ -14,7 +14,7 @@ from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, stored_text
 
 if TYPE_CHECKING:
-    from repairs.stand_in.answer_source import Words
+    from repairs.stand_in.answer_source import AnswerSource
 
 
 PlanOption = Annotated[
@@ -68,7 +68,7 @@ class AnswerOptions:
     not_done: NotDoneOption = None
     missing_is_not_done: MissingOption = False
 
-    def words(self, voice: Voice) -> tuple[Words, dict[str, str] | None]:
+    def words(self, voice: Voice) -> tuple[AnswerSource, dict[str, str] | None]:
         """What a plan or a ledger says; and how receipts name the plan.
 
         Raises: BadRequest; what reading the plan or the ledger raises.
@@ -82,9 +82,9 @@ class AnswerOptions:
             raise BadRequest(f"--ledger needs {', '.join(missing)}", advice="which row is meant, and what it says")
         return self._ledger_words(), None
 
-    def _ledger_words(self) -> Words:
+    def _ledger_words(self) -> AnswerSource:
         from readers.ledger.ledger import open_ledger
-        from repairs.stand_in.answer_source import LedgerWords
+        from repairs.stand_in.answer_source import LedgerAnswers
         from rmqtx_cli.options.ledgers import Question
         from verdicts.ledger.join import reconcile
 
@@ -107,15 +107,15 @@ class AnswerOptions:
                 missing_is_not_done=self.missing_is_not_done,
             )
 
-        return LedgerWords(compare, question.name)
+        return LedgerAnswers(compare, question.name)
 
 
-def _plan_words(file: Path, voice: Voice) -> tuple[Words, dict[str, str]]:
+def _plan_words(file: Path, voice: Voice) -> tuple[AnswerSource, dict[str, str]]:
     from repairs.plans.draft_plan import digest_of
     from repairs.receipts.plan_file import read_plan
-    from repairs.stand_in.answer_source import PlanWords
+    from repairs.stand_in.answer_source import PlanAnswers
 
-    words = PlanWords(read_plan(file), str(file))
+    words = PlanAnswers(read_plan(file), str(file))
     if words.others_count:
         voice.note(f"{file}: {count(words.others_count, 'step')} of it no answer can carry out: rmqtx apply does that")
     return words, {"file": str(file), "digest": digest_of(file.read_bytes())}

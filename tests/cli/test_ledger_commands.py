@@ -167,7 +167,7 @@ def test_secrets_are_not_written_down(setting: str, kept: str) -> None:
         (("--ledger", "jdbc:sqlserver://db;password=hunter2"), USAGE, "RMQTX_LEDGER_USER"),
         (("--ledger", "jdbc:oracle:thin:me/hunter2@db:1521:x"), USAGE, "RMQTX_LEDGER_USER"),
         (("--ledger", "jdbc:postgresql://db/x"), USAGE, "--ledger-table is needed"),
-        (("--ledger", "jdbc:sqlite:/x", "--ledger-table", "o", "--engine", "local"), USAGE, "is read by Spark"),
+        (("--ledger", "jdbc:sqlite:/x", "--ledger-table", "o", "--engine", "local"), USAGE, "needs Spark"),
         (("--ledger", "LEDGER", "--ledger-driver-jar", "x.jar"), USAGE, "is for jdbc: ledgers"),
         (("--ledger", "LEDGER", "--match", "keys order_id"), USAGE, "stands where = should"),
         (("--ledger", "LEDGER", "--match", "keys = order_id or topic = x"), USAGE, "only 'and' can follow"),
@@ -177,7 +177,7 @@ def test_secrets_are_not_written_down(setting: str, kept: str) -> None:
         (("--ledger", "LEDGER", "--match", "keys ~ '[' = order_id"), USAGE, "is no regular expression"),
         (("--ledger", "LEDGER", "--done", "amount = much"), USAGE, "--done: amount is int64"),
         (("--ledger", "LEDGER", "--not-done", "status PAID"), USAGE, "--not-done: 'PAID' is no operator"),
-        (("--ledger", "LEDGER", "--plan", "p.json", "--at", "1"), USAGE, "--plan is about the store"),
+        (("--ledger", "LEDGER", "--plan", "p.json", "--at", "1"), USAGE, "--plan needs the present state"),
         (("--ledger", "LEDGER", "--with-meta", "--format", "csv"), USAGE, "--with-meta: csv has no place for it"),
         (("--ledger", "LEDGER", "--plan", "STORE/plan.json"), USAGE, "lies inside the store"),
     ],
@@ -253,10 +253,10 @@ def test_diff_of_two_stores_that_are_known_in_full(rmqtx: Run, common: Path, fif
 @pytest.mark.parametrize(
     ("sides", "told"),
     [
-        (("STORE",), "one side alone"),
-        (("STORE", "STORE", "STORE"), "3 sides; two are compared"),
+        (("STORE",), "only one side was given"),
+        (("STORE", "STORE", "STORE"), "3 sides given, expected 2"),
         (("STORE", "STORE", "--at", "1"), "are two times of one store"),
-        (("a.parquet", "--at", "1"), "holds one audit"),
+        (("a.parquet", "--at", "1"), "is the result of one audit"),
     ],
 )
 def test_what_diff_refuses(sides: tuple[str, ...], told: str, rmqtx: Run, common: Path) -> None:
@@ -332,9 +332,9 @@ def test_bodies_are_exported_as_they_were_made(rmqtx: Run, common: Path, tmp_pat
     ("options", "told"),
     [
         (("records", "STORE", "--to", "STORE/to"), "lies inside the store"),
-        (("records", "STORE", "--to", "s3://bucket/x"), "is no local directory"),
-        (("records", "STORE", "--to", "to", "--format", "table"), "an export cannot be table"),
-        (("halves", "STORE", "--to", "to", "--body", "raw"), "--body is for records"),
+        (("records", "STORE", "--to", "s3://bucket/x"), "must be a local directory"),
+        (("records", "STORE", "--to", "to", "--format", "table"), "cannot export as table"),
+        (("halves", "STORE", "--to", "to", "--body", "raw"), "--body is for the table records"),
         (("records", "STORE", "--to", "to", "--fields", "colour"), "no column 'colour'"),
         (("colours", "STORE", "--to", "to"), "is not one of"),
     ],

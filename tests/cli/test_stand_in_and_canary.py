@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from repairs.canary.probe_steps import Flight, Step, allowed_times_ms, steps_table
+from repairs.canary.probe_steps import Flight, ProbeStep, allowed_times_ms, steps_table
 from rmqtx_cli.monitoring.flights import as_json, flights_text, judged, performance, prometheus_text
 from rmqtx_cli.monitoring.judge import CRITICAL, OK, UNKNOWN, WARNING, Thresholds
 from tests.cli.conftest import Run
@@ -78,8 +78,8 @@ def test_a_probe_without_a_broker_is_critical_and_its_textfile_says_so(
 # -- flights ----------------------------------------------------------------------------------------------------------
 
 
-def step(name: str = "deliver", duration_ms: int = 40, *, allowed_ms: int = 0, scenario: str = "commit") -> Step:
-    return Step(STORE, scenario, name, True, duration_ms, allowed_ms, "T1", "seen", 1_790_000_000_000)
+def step(name: str = "deliver", duration_ms: int = 40, *, allowed_ms: int = 0, scenario: str = "commit") -> ProbeStep:
+    return ProbeStep(STORE, scenario, name, True, duration_ms, allowed_ms, "T1", "seen", 1_790_000_000_000)
 
 
 def test_a_flight_is_judged_by_what_it_took_beyond_what_it_may() -> None:

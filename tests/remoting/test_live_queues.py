@@ -9,7 +9,7 @@ import pytest
 from readers.model.findings import Finding
 from readers.queues.consume_queue import open_queue
 from readers.store.store import HALF_TOPIC, open_store
-from remoting.connections.batched_reads import Gap, Pace, queries
+from remoting.connections.batched_reads import Pace, UnreadEntries, queries
 from remoting.connections.broker import Broker
 from remoting.connections.client import Client
 from remoting.live.queues import OpsUnreadable, ops, records
@@ -59,9 +59,9 @@ class Queue:
         )
 
 
-def read(answer: Callable[[Frame], Answer], count: int, begin: int = 0) -> tuple[list[int], list[Gap], int]:
+def read(answer: Callable[[Frame], Answer], count: int, begin: int = 0) -> tuple[list[int], list[UnreadEntries], int]:
     """Commit-log offsets of the records in the order they came, the gaps, and how many requests it took."""
-    gaps: list[Gap] = []
+    gaps: list[UnreadEntries] = []
     with FakeServer(answer) as server, Client() as client:
         broker = Broker(client, server.address, "broker-a", "c")
         parts = list(records(broker, HALF_TOPIC, 0, begin, count, Pace(), gaps))
@@ -145,7 +145,7 @@ def test_ops_that_cannot_be_pulled_are_read_one_by_one_or_said_to_be_unreadable(
             request, body=f'{{"queueData":[{slots}],"minQueueIndex":0,"maxQueueIndex":{len(places)}}}'.encode()
         )
 
-    gaps: list[Gap] = []
+    gaps: list[UnreadEntries] = []
     with FakeServer(answer) as server, Client() as client:
         broker = Broker(client, server.address, "broker-a", "c")
         assert list(ops(broker, 5, 60, Pace(), gaps)) == bodies[5:60]

@@ -9,8 +9,8 @@ from readers.store.broker_settings import broker_settings
 from readers.store.store import Store, open_store
 from repairs.acts.carry_out import carry_out, prepared
 from repairs.acts.file_medium import FileMedium
-from repairs.acts.orders import Conduct, Order
-from repairs.acts.request import Wish
+from repairs.acts.orders import ActOrder, Conduct
+from repairs.acts.request import ActRequest
 from repairs.changes.destinations import Destination
 from repairs.receipts.journal import Journal
 from repairs.receipts.receipts import Receipt
@@ -43,10 +43,10 @@ def _anywhere(value: Any) -> Any:
 def act(medium: FileMedium, journal: Journal, orders: dict[str, str], conduct: Conduct | None = None) -> list[Receipt]:
     """What came of some actions, by transaction id."""
     conduct = conduct or Conduct()
-    deeds = prepared([Order(name, Wish(action), "because") for name, action in orders.items()], medium, conduct)
-    carry_out(deeds, medium, journal, conduct, lambda _: None)
-    assert len(deeds) == len(orders)
-    return [deed.begun() for deed in deeds]
+    acts = prepared([ActOrder(name, ActRequest(action), "because") for name, action in orders.items()], medium, conduct)
+    carry_out(acts, medium, journal, conduct, lambda _: None)
+    assert len(acts) == len(orders)
+    return [one.begun() for one in acts]
 
 
 def content(root: Path) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ from typing import Any
 from remoting.protocol.answers import Answer
 from remoting.protocol.codes import COMMIT, ROLLBACK
 from repairs.acts.medium import Tail
-from repairs.acts.situation import NamedRecord, Situation, Surroundings
+from repairs.acts.situation import ActConditions, NamedRecord, Situation
 from repairs.receipts.receipts import Receipt, answered
 
 STORE = "broker-a@127.0.0.1:10911"
@@ -52,16 +52,16 @@ def record(queue_offset: int = 7, offset: int = 700, sys_flag: int = 0) -> Named
     return NamedRecord(STORE, 0, queue_offset, offset, 400, 1, sys_flag, NOW_MS - 60_000, "7F" * 16)
 
 
-def around(**more: Any) -> Surroundings:
-    """Surroundings in which no guard says no."""
-    quiet = Surroundings(
+def around(**more: Any) -> ActConditions:
+    """ActConditions in which no guard says no."""
+    quiet = ActConditions(
         version=(5, 3, 3), is_slave=False, settle_ms=8_500, settled_ms=8_500,
         file_reserved_time_hours=72, now_ms=NOW_MS, producers=(),
     )
     return replace(quiet, **more)
 
 
-def situation(facts: dict[str, Any] | None = None, surroundings: Surroundings | None = None, **more: Any) -> Situation:
+def situation(facts: dict[str, Any] | None = None, surroundings: ActConditions | None = None, **more: Any) -> Situation:
     """A situation; half copy and discard copy as the row has them unless given."""
     facts = facts or row()
     half = record(facts["half_copies"][-1]["queue_offset"]) if facts["half_copies"] else None
@@ -78,7 +78,7 @@ class FakeMedium:
     """
 
     rows: dict[str, dict[str, Any]]
-    surroundings: Surroundings = field(default_factory=around)
+    surroundings: ActConditions = field(default_factory=around)
     rivals: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     on_look: Any = None
     on_act: Any = None

@@ -8,7 +8,7 @@ from readers.log.commit_log import scan_segments
 from readers.log.record_layout import AT
 from readers.store.broker_settings import broker_settings
 from readers.store.store import Store
-from repairs.records.record_writer import PROPERTY_CRC, Draft, WritingRules, writing_rules
+from repairs.records.record_writer import PROPERTY_CRC, RecordDraft, WritingRules, writing_rules
 
 
 def records(store: Store) -> Iterator[bytes]:
@@ -23,7 +23,7 @@ def number(record: bytes, name: str, size: int) -> int:
     return int.from_bytes(record[AT[name] : AT[name] + size], "big", signed=True)
 
 
-def at_its_place(draft: Draft, rules: WritingRules, record: bytes) -> bytes:
+def at_its_place(draft: RecordDraft, rules: WritingRules, record: bytes) -> bytes:
     """The draft's record where the broker put its own: place, queue offset and time are given."""
     shift = 12 if number(record, "sys_flag", 4) & 0x10 else 0
     at = AT["store_time_ms"] + shift

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from repairs.acts.orders import Conduct
-from repairs.acts.request import Wish
+from repairs.acts.request import ActRequest
 from repairs.plans.apply_plan import Application, application, missing_stores
 from repairs.plans.draft_plan import drafted, plan_of
 from repairs.receipts.plan_file import Plan
@@ -20,7 +20,7 @@ NAMES = ("T1", "T2", "T3")
 def plan(action: str = "commit") -> Plan:
     """A plan of three transactions."""
     situations = [situation(row(transaction_id=name)) for name in NAMES]
-    return plan_of(drafted(situations, Wish(action), "why", "me"), [live_store()], {}, 1)
+    return plan_of(drafted(situations, ActRequest(action), "why", "me"), [live_store()], {}, 1)
 
 
 def now(**changed: dict[str, Any]) -> FakeMedium:
@@ -49,14 +49,14 @@ def found(medium: FakeMedium, receipts: list[Receipt] | None = None, **how: Any)
 
 
 def ids(application: Application) -> list[str]:
-    return [deed.order.transaction_id for deed in application.deeds]
+    return [one.order.transaction_id for one in application.acts]
 
 
 def test_everything_is_left_of_a_new_plan() -> None:
     result = found(now())
     assert ids(result) == list(NAMES)
-    order = result.deeds[0].order
-    assert (order.wish, order.reason, order.plan) == (Wish("commit", "shop"), "why", KNOWN_AS)
+    order = result.acts[0].order
+    assert (order.request, order.reason, order.plan) == (ActRequest("commit", "shop"), "why", KNOWN_AS)
     assert not result.stale
     assert not result.notes
 
@@ -115,12 +115,12 @@ def test_the_newest_copy_is_named_and_that_is_said() -> None:
     put_back = row(transaction_id="T1", half_copies=[place(7, 700), place(9, 900)])
     result = found(now(T1=put_back))
     assert ids(result) == list(NAMES)
-    assert result.deeds[0].named is not None
-    assert result.deeds[0].named.queue_offset == 9
+    assert result.acts[0].named is not None
+    assert result.acts[0].named.queue_offset == 9
     assert result.notes == ["T1: the check put back half copy 9 since: that one is named, not 7"]
     exact = found(now(T1=put_back), is_exact=True)
     assert [name for name, _ in exact.stale] == ["T1"]
-    assert exact.deeds[0].order.wish.queue_offset == 7
+    assert exact.acts[0].order.request.queue_offset == 7
 
 
 def test_a_broker_that_is_not_asked_is_missing() -> None:
@@ -132,4 +132,4 @@ def test_a_broker_that_is_not_asked_is_missing() -> None:
 
 
 def test_the_reason_of_an_override_is_added() -> None:
-    assert found(now(), reason="and more").deeds[0].order.reason == "why; and more"
+    assert found(now(), reason="and more").acts[0].order.reason == "why; and more"

@@ -10,8 +10,8 @@ from remoting.protocol.errors import Unreachable
 from repairs.acts import carry_out as path
 from repairs.acts import wait_for_effect
 from repairs.acts.carry_out import carry_out, prepared
-from repairs.acts.orders import Conduct, Deed, Order
-from repairs.acts.request import Wish
+from repairs.acts.orders import ActOrder, Conduct, PreparedAct
+from repairs.acts.request import ActRequest
 from repairs.receipts.journal import Journal
 from rmqtx_cli.acting.acting import status_of
 from rmqtx_cli.words.exit_status import SOME_REFUSED, UNKNOWN_OUTCOME
@@ -39,7 +39,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait_for_effect, "_PAUSES_SECONDS", (0.001,))
 
 
-def play(tmp_path: Path, lost_from: int, lost_to: int) -> tuple[list[Deed], Losing, Journal]:
+def play(tmp_path: Path, lost_from: int, lost_to: int) -> tuple[list[PreparedAct], Losing, Journal]:
     def decided(medium: FakeMedium, word: str, queue_offset: int) -> None:
         name = NAMES[len(medium.acts) - 1]
         medium.rows[name] |= {"state": "COMMITTED", "final_records": [final()], "op_marks": [mark(queue_offset)]}
@@ -47,26 +47,26 @@ def play(tmp_path: Path, lost_from: int, lost_to: int) -> tuple[list[Deed], Losi
     medium = Losing({name: row(transaction_id=name) for name in NAMES}, on_act=decided)
     medium.lost_from, medium.lost_to = lost_from, lost_to
     journal = Journal(tmp_path / "r.jsonl")
-    deeds = prepared([Order(name, Wish("commit")) for name in NAMES], medium, CONDUCT)
-    carry_out(deeds, medium, journal, CONDUCT, lambda _: None)
-    return deeds, medium, journal
+    acts = prepared([ActOrder(name, ActRequest("commit")) for name in NAMES], medium, CONDUCT)
+    carry_out(acts, medium, journal, CONDUCT, lambda _: None)
+    return acts, medium, journal
 
 
 def test_what_was_sent_is_proved_though_the_rest_cannot_be_looked_at(tmp_path: Path) -> None:
-    deeds, medium, journal = play(tmp_path, 3, 4)  # looks: 1 prepares, 2 and 3 precede the two chunks
+    acts, medium, journal = play(tmp_path, 3, 4)  # looks: 1 prepares, 2 and 3 precede the two chunks
     assert len(medium.acts) == 2
     outcomes = [receipt.outcome for receipt in journal.read().receipts]
     assert outcomes == ["proved", "proved", "not_sent", "not_sent"]
-    assert all(deed.receipt is not None for deed in deeds)
-    assert status_of([deed.receipt for deed in deeds], is_proof_wanted=True) == SOME_REFUSED
+    assert all(one.receipt is not None for one in acts)
+    assert status_of([one.receipt for one in acts], is_proof_wanted=True) == SOME_REFUSED
 
 
 def test_a_broker_that_stays_away_leaves_the_outcome_unknown(tmp_path: Path) -> None:
-    deeds, _, journal = play(tmp_path, 3, 10_000)
+    acts, _, journal = play(tmp_path, 3, 10_000)
     receipts = journal.read().receipts
     assert [receipt.outcome for receipt in receipts] == ["unknown", "unknown", "not_sent", "not_sent"]
     assert all(receipt.has_ended for receipt in receipts)
-    assert status_of([deed.receipt for deed in deeds], is_proof_wanted=True) == UNKNOWN_OUTCOME
+    assert status_of([one.receipt for one in acts], is_proof_wanted=True) == UNKNOWN_OUTCOME
 
 
 def test_nothing_is_begun_where_the_first_look_fails(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from readers.model.errors import BadRequest, NoSuchTransaction, UnwritableFile
 from readers.old_tables.redo_log import redo_entries
 from readers.old_tables.state_table import state_slots
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, open_store
-from repairs.bundles.bundle import BUNDLED, Source, make_bundle
+from repairs.bundles.bundle import BUNDLED, BundleSource, make_bundle
 from repairs.bundles.redaction import Redactor, redaction_key
 from tests.brokers.corpus import corpus_names
 from tests.forge import damage
@@ -47,11 +47,11 @@ OTHERS = [
 ]  # fmt: skip
 
 
-def source(root: Path) -> Source:
-    return Source(open_store(root))
+def source(root: Path) -> BundleSource:
+    return BundleSource(open_store(root))
 
 
-def rows_of(one: Source) -> list[Row]:
+def rows_of(one: BundleSource) -> list[Row]:
     return list(audit([one.store], one.settings_of).table().to_pylist())
 
 
@@ -94,7 +94,7 @@ def test_transactions_in_rocksdb_come_without_their_table_in_one_line(is_redacte
     assert [line for line in made.differences if not line.startswith("rocksdbstore left out")] == []
     assert made.differences[0].endswith("2 of the transactions read by the log alone there")
     assert not (tmp_path / "b" / "store" / "rocksdbstore" / "CURRENT").exists()
-    found = {row["state"] for row in rows_of(Source(open_store(tmp_path / "b" / "store")))}
+    found = {row["state"] for row in rows_of(BundleSource(open_store(tmp_path / "b" / "store")))}
     assert found == {"COMMITTED", "ROLLED_BACK", "PENDING", "UNDECIDABLE"}  # PENDING: its immunity time is not over
 
 
@@ -109,7 +109,7 @@ def test_tables_of_3_1_have_what_the_verdict_needs_and_no_more(name: str, key: b
     for number, row in enumerate(chosen.values()):
         place = tmp_path / f"b{number}"
         made = make_bundle(original, [row["transaction_id"]], (), place, is_archive=False, key=key)
-        is_remade = original.store.aborted and "asks for slot" in row["reason"]
+        is_remade = original.store.aborted and "checks slot" in row["reason"]
         assert [line for line in made.differences if not line.startswith("of transaction/redolog only")] == []
         assert is_remade or made.differences == []
         reader = reader_of(place)
@@ -126,11 +126,11 @@ def test_tables_of_3_1_have_what_the_verdict_needs_and_no_more(name: str, key: b
         assert not {row["code"] for row in findings} & {"table-entry-invalid", "table-gap", "log-missing"}
 
 
-def reader_of(bundle: Path) -> Source:
+def reader_of(bundle: Path) -> BundleSource:
     """A bundle as its manifest says that it is to be read."""
     conf = bundle / "broker.conf"
     lines = conf.read_text(encoding="utf-8").splitlines() if conf.exists() else []
-    return Source(open_store(bundle / "store"), dict(line.split("=", 1) for line in lines if line))
+    return BundleSource(open_store(bundle / "store"), dict(line.split("=", 1) for line in lines if line))
 
 
 @pytest.mark.parametrize("name", each_store([*corpus_names(), *OTHERS]))

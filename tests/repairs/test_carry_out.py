@@ -12,8 +12,8 @@ from remoting.protocol.answers import Answer
 from remoting.protocol.errors import NoAnswer, Unreachable
 from repairs.acts import wait_for_effect
 from repairs.acts.carry_out import carry_out, prepared
-from repairs.acts.orders import Conduct, Order
-from repairs.acts.request import Wish
+from repairs.acts.orders import ActOrder, Conduct
+from repairs.acts.request import ActRequest
 from repairs.receipts.journal import Journal
 from repairs.receipts.receipts import Receipt
 from tests.repairs.forge import FakeMedium, around, as_a_broker, final, mark, place, record, row
@@ -28,11 +28,11 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def act(
-    medium: FakeMedium, journal: Journal, action: str = "commit", conduct: Conduct = QUICK, **wish: Any
+    medium: FakeMedium, journal: Journal, action: str = "commit", conduct: Conduct = QUICK, **request: Any
 ) -> Receipt:
-    deeds = prepared([Order("T1", Wish(action, **wish), "because")], medium, conduct)
-    carry_out(deeds, medium, journal, conduct, lambda _: None)
-    receipt = deeds[0].receipt
+    acts = prepared([ActOrder("T1", ActRequest(action, **request), "because")], medium, conduct)
+    carry_out(acts, medium, journal, conduct, lambda _: None)
+    receipt = acts[0].receipt
     assert receipt is not None
     assert journal.read().receipts[-1].outcome == receipt.outcome
     return receipt
@@ -55,7 +55,7 @@ def test_what_is_decided_during_the_wait_is_not_decided_again(journal: Journal) 
     receipt = act(medium, journal)
     assert medium.acts == []
     assert receipt.outcome == "refused_by_guard"
-    assert receipt.notes[0].startswith("already-decided: it was rolled back before")
+    assert receipt.notes[0].startswith("already-decided: it is already rolled back")
 
 
 def test_the_newest_copy_is_named_though_the_check_came_in_between(journal: Journal) -> None:
@@ -104,7 +104,7 @@ def test_older_copies_that_the_check_has_before_it_are_closed_too(journal: Journ
     receipt = act(medium, journal)
     assert medium.acts == [("commit", 7), ("rollback", 5)]
     assert receipt.outcome == "proved"
-    assert receipt.notes == ["the check had the older half copy 5 before it too: it was closed"]
+    assert receipt.notes == ["the check would have reached the older half copy 5 too: it was closed"]
 
 
 def test_a_close_names_the_copy_that_has_no_op(journal: Journal) -> None:
@@ -134,7 +134,7 @@ def test_an_op_that_shows_is_not_the_end_while_a_pass_of_the_check_goes_on(
     receipt = act(medium, journal, conduct=Conduct(prove_ms=3_000))
     assert medium.acts == [("commit", 7), ("rollback", 9)]
     assert receipt.outcome == "proved"
-    assert receipt.notes == ["the check had put back half copy 9 meanwhile: it was closed too"]
+    assert receipt.notes == ["the check put back half copy 9 meanwhile: it was closed too"]
 
 
 def test_nothing_is_closed_before_our_commit_is_seen(journal: Journal) -> None:
@@ -200,7 +200,7 @@ def test_a_rollback_after_our_commit_contradicts_it(journal: Journal) -> None:
 def test_what_was_accepted_and_is_not_seen_is_unknown(journal: Journal) -> None:
     receipt = act(FakeMedium({"T1": row()}), journal, conduct=BRIEF)
     assert receipt.outcome == "unknown"
-    assert receipt.notes[0].startswith("the broker accepted it")
+    assert receipt.notes[0].startswith("the broker accepted the request")
 
 
 def test_a_rival_is_refused_without_any_wait(journal: Journal) -> None:
@@ -251,7 +251,7 @@ def test_a_short_wait_is_refused_unless_overridden(journal: Journal) -> None:
 def test_nothing_is_sent_where_no_receipt_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "receipts.jsonl").mkdir()
     medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
-    deeds = prepared([Order("T1", Wish("commit"))], medium, QUICK)
+    acts = prepared([ActOrder("T1", ActRequest("commit"))], medium, QUICK)
     with pytest.raises(UnwritableFile):
-        carry_out(deeds, medium, Journal(tmp_path / "receipts.jsonl"), QUICK, lambda _: None)
+        carry_out(acts, medium, Journal(tmp_path / "receipts.jsonl"), QUICK, lambda _: None)
     assert medium.acts == []

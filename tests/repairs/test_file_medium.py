@@ -17,8 +17,8 @@ from remoting.protocol.codes import COMMIT
 from repairs.acts.carry_out import prepared
 from repairs.acts.file_medium import FileMedium
 from repairs.acts.log_tail import log_end
-from repairs.acts.orders import Conduct, Order
-from repairs.acts.request import Wish
+from repairs.acts.orders import ActOrder, Conduct
+from repairs.acts.request import ActRequest
 from repairs.changes.destinations import Destination
 from repairs.changes.execution import undo
 from repairs.receipts.journal import Journal
@@ -192,7 +192,7 @@ def test_a_copy_that_nobody_can_inflate_is_committed_by_an_older_one(
     receipts = act(medium_of(root, version, Destination(copy=target)), journal, orders)
     assert [receipt.outcome for receipt in receipts] == ["proved"] * len(spoiled)
     for receipt in receipts:
-        assert "cannot be inflated" in receipt.notes[0]
+        assert "cannot be decompressed" in receipt.notes[0]
     rows = rows_of(target, version)
     assert {rows[one]["state"] for one in spoiled} == {"COMMITTED"}
     assert not any("open_after_decision" in rows[one]["flags"] for one in spoiled)
@@ -297,7 +297,7 @@ def test_queues_that_are_not_numbered_as_their_records_are_refused(store: Path, 
     data[used * 20 : used * 20 + 20] = data[(used - 1) * 20 : used * 20]
     queue.write_bytes(data)
     name = next(name for name, row in rows_of(store, "5.3.3").items() if row["state"] == "PENDING")
-    with pytest.raises(UnsafeStore, match="slots"):
+    with pytest.raises(UnsafeStore, match="ends at queue offset"):
         act(medium_of(store, "5.3.3", Destination(copy=store.parent / "x")), journal, {name: "rollback"},
             Conduct(overrides=("evidence-incomplete", "immunity")))
     assert not (store.parent / "x").exists()
@@ -310,8 +310,8 @@ def test_what_the_broker_would_put_off_is_refused(tmp_path: Path, journal: Journ
     delayed = [name for name, row in rows_of(root, version).items() if "delayed_half" in row["flags"]]
     assert delayed
     medium = medium_of(root, version, Destination(copy=tmp_path / "x"))
-    deeds = prepared([Order(name, Wish("commit"), None) for name in delayed], medium, Conduct())
-    assert all("cannot-be-written" in {refusal.guard for refusal in deed.refusals} for deed in deeds)
+    found = prepared([ActOrder(name, ActRequest("commit"), None) for name in delayed], medium, Conduct())
+    assert all("cannot-be-written" in {refusal.guard for refusal in each.refusals} for each in found)
 
 
 def test_what_nobody_could_consume_is_refused(store: Path, journal: Journal) -> None:
@@ -332,9 +332,9 @@ def test_a_roll_over_survives_a_crash_at_any_instant(tmp_path: Path) -> None:
     root = unpack("multipath-5.1.4", tmp_path / "source")
     waiting = [name for name, row in rows_of(root, "5.1.4").items() if row["state"] == "PENDING"]
     medium, conduct = medium_of(root, "5.1.4", Destination(copy=tmp_path / "x")), Conduct(overrides=("immunity",))
-    for deed in prepared([Order(name, Wish("commit"), None) for name in waiting], medium, conduct):
-        assert deed.named is not None
-        medium.decide(deed.named, deed.situation, COMMIT, deed.begin(conduct))
+    for each in prepared([ActOrder(name, ActRequest("commit"), None) for name in waiting], medium, conduct):
+        assert each.named is not None
+        medium.decide(each.named, each.situation, COMMIT, each.begin(conduct))
     changes = medium.change_set()
     steps = [[type(change).__name__ for change in group] for group in changes.groups()]
     assert steps == [["ReplaceFile"], ["CreateFile"], ["WriteAt"], ["WriteAt"]]

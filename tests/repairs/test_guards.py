@@ -10,7 +10,7 @@ import pytest
 from readers.log.record_layout import COMPRESSED
 from readers.store.store import ROCKSDB_HALF_TOPIC
 from repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES, GUARDS, refusals
-from repairs.acts.request import Wish
+from repairs.acts.request import ActRequest
 from repairs.acts.situation import Situation
 from repairs.receipts.plan_file import ACTIONS
 from tests.repairs.forge import NOW_MS, around, final, mark, place, record, row, situation
@@ -23,72 +23,77 @@ IN_ROCKSDB = situation(
 #: The op message of another half of it.
 OTHER_HALF = {**mark(0), "half_queue_offset": None}
 PREPARED = replace(record(0, 700), topic="orders")
-CASES: dict[str, list[tuple[Situation, Wish]]] = {
-    "slave": [(situation(surroundings=around(is_slave=True)), Wish("commit"))],
-    "rocksdb-transactions": [(IN_ROCKSDB, Wish("resume"))],
+CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
+    "slave": [(situation(surroundings=around(is_slave=True)), ActRequest("commit"))],
+    "rocksdb-transactions": [(IN_ROCKSDB, ActRequest("resume"))],
     "prepared-record": [
-        (situation(surroundings=around(version=version), half_copy=PREPARED), Wish(action))
+        (situation(surroundings=around(version=version), half_copy=PREPARED), ActRequest(action))
         for version, actions in (((4, 3, 0), ACTIONS), ((5, 3, 3), ACTIONS), ((4, 2, 0), ("resume", "close")))
         for action in actions
     ],
     "wrong-group": [
-        (situation(), Wish("commit", group="other")),
-        (situation(row(producer_group=None)), Wish("commit")),
+        (situation(), ActRequest("commit", group="other")),
+        (situation(row(producer_group=None)), ActRequest("commit")),
     ],
     "evidence-incomplete": [
-        (situation(row("UNDECIDABLE")), Wish("commit")),
-        (situation(surroundings=around(producers=None, producers_unknown="code 16")), Wish("commit")),
-        (situation(surroundings=around(unread=("entries-unread",))), Wish("rollback")),
+        (situation(row("UNDECIDABLE")), ActRequest("commit")),
+        (situation(surroundings=around(producers=None, producers_unknown="code 16")), ActRequest("commit")),
+        (situation(surroundings=around(unread=("entries-unread",))), ActRequest("rollback")),
     ],
     "already-delivered": [
-        (situation(row("COMMITTED", final_records=[final()], op_marks=[mark(7)])), Wish(action))
+        (situation(row("COMMITTED", final_records=[final()], op_marks=[mark(7)])), ActRequest(action))
         for action in ("commit", "rollback", "discard", "resume")
     ],
     "already-decided": [
-        (situation(row("ROLLED_BACK", op_marks=[mark(7)])), Wish(action))
+        (situation(row("ROLLED_BACK", op_marks=[mark(7)])), ActRequest(action))
         for action in ("commit", "rollback", "discard", "resume")
     ] + [
-        (replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "state": state, "op_marks": [OTHER_HALF]}), Wish("commit"))
+        (replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "state": state, "op_marks": [OTHER_HALF]}), ActRequest("commit"))
         for state in ("PENDING", "UNDECIDABLE")
     ],
     "op-in-memory": [
-        (situation(row(flags=["may_be_decided"])), Wish("commit")),
-        (situation({**DISCARDED, "flags": ["may_be_decided"]}), Wish("commit")),
+        (situation(row(flags=["may_be_decided"])), ActRequest("commit")),
+        (situation({**DISCARDED, "flags": ["may_be_decided"]}), ActRequest("commit")),
     ],
     "not-open": [
-        (situation(), Wish("close")),
-        (IN_ROCKSDB, Wish("close")),
-        (situation(row("COMMITTED", final_records=[final()], advice="none")), Wish("close")),
-        (situation(DISCARDED), Wish("discard")),
+        (situation(), ActRequest("close")),
+        (IN_ROCKSDB, ActRequest("close")),
+        (situation(row("COMMITTED", final_records=[final()], advice="none")), ActRequest("close")),
+        (situation(DISCARDED), ActRequest("discard")),
     ],
     "still-open": [
-        (situation(), Wish("resume")),
-        (situation({**DISCARDED, "advice": "wait", "flags": ["open_after_decision"]}), Wish("resume")),
+        (situation(), ActRequest("resume")),
+        (situation({**DISCARDED, "advice": "wait", "flags": ["open_after_decision"]}), ActRequest("resume")),
     ],
-    "not-a-half": [(situation({**DISCARDED, "half_copies": []}), Wish("rollback"))],
-    "cannot-be-written": [(situation(surroundings=around(unwritable={"commit": "it is put off"})), Wish("commit"))],
+    "not-a-half": [(situation({**DISCARDED, "half_copies": []}), ActRequest("rollback"))],
+    "cannot-be-written": [
+        (situation(surroundings=around(unwritable={"commit": "it is put off"})), ActRequest("commit")),
+    ],
     "younger-copy": [
-        (situation(row(half_copies=[place(7, 700), place(9, 900)])), Wish("commit", queue_offset=7)),
+        (situation(row(half_copies=[place(7, 700), place(9, 900)])), ActRequest("commit", queue_offset=7)),
     ],
-    "immunity": [(situation(row(flags=["immune"])), Wish("rollback"))],
-    "producer-connected": [(situation(surroundings=around(producers=("p at 10.0.0.1:4",))), Wish("commit"))],
+    "immunity": [(situation(row(flags=["immune"])), ActRequest("rollback"))],
+    "producer-connected": [(situation(surroundings=around(producers=("p at 10.0.0.1:4",))), ActRequest("commit"))],
     "another-rmqtx": [
-        (situation(surroundings=around(rivals=("rmqtx@host@1@0",))), Wish("commit")),
-        (situation(surroundings=around(rivals_unknown="code 16")), Wish("commit")),
+        (situation(surroundings=around(rivals=("rmqtx@host@1@0",))), ActRequest("commit")),
+        (situation(surroundings=around(rivals_unknown="code 16")), ActRequest("commit")),
     ],
-    "decision-in-flight": [(situation(surroundings=around(settled_ms=1_000)), Wish("commit"))],
-    "resume-unanswered": [(situation(DISCARDED, around(version=(4, 5, 1))), Wish("resume"))],
+    "decision-in-flight": [(situation(surroundings=around(settled_ms=1_000)), ActRequest("commit"))],
+    "resume-unanswered": [(situation(DISCARDED, around(version=(4, 5, 1))), ActRequest("resume"))],
     "resume-compressed": [
         (
             situation(
                 DISCARDED, around(version=(4, 5, 2), is_stopped=True), discard_copy=record(0, 999, COMPRESSED)
             ),
-            Wish("resume"),
+            ActRequest("resume"),
         ),
-        (situation(DISCARDED, around(version=(5, 1, 4)), discard_copy=record(0, 999, COMPRESSED)), Wish("resume")),
+        (
+            situation(DISCARDED, around(version=(5, 1, 4)), discard_copy=record(0, 999, COMPRESSED)),
+            ActRequest("resume"),
+        ),
     ],
     "resume-too-old": [
-        (situation({**DISCARDED, "born_time_ms": NOW_MS - 73 * 3_600_000}), Wish("resume")),
+        (situation({**DISCARDED, "born_time_ms": NOW_MS - 73 * 3_600_000}), ActRequest("resume")),
     ],
 }  # fmt: skip
 
@@ -99,16 +104,16 @@ def test_every_guard_has_a_case() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "case", "wish"), [(name, case, wish) for name, cases in CASES.items() for case, wish in cases]
+    ("name", "case", "asked"), [(name, case, asked) for name, cases in CASES.items() for case, asked in cases]
 )
-def test_it_refuses_and_is_overridden_by_its_own_name_alone(name: str, case: Situation, wish: Wish) -> None:
-    found = {refusal.guard: refusal for refusal in refusals(case, wish)}
+def test_it_refuses_and_is_overridden_by_its_own_name_alone(name: str, case: Situation, asked: ActRequest) -> None:
+    found = {refusal.guard: refusal for refusal in refusals(case, asked)}
     assert name in found
     assert found[name].why
     assert found[name].advice
-    assert (name in {refusal.guard for refusal in refusals(case, wish, [name])}) == (name in ABSOLUTE_GUARDS)
+    assert (name in {refusal.guard for refusal in refusals(case, asked, [name])}) == (name in ABSOLUTE_GUARDS)
     others = [guard for guard in GUARD_NAMES if guard != name]
-    assert name in {refusal.guard for refusal in refusals(case, wish, others)}
+    assert name in {refusal.guard for refusal in refusals(case, asked, others)}
 
 
 OPEN_AGAIN = row("COMMITTED", final_records=[final()], advice="close")
@@ -146,21 +151,21 @@ ALLOWED: list[tuple[Situation, str]] = [
 
 @pytest.mark.parametrize(("case", "action"), ALLOWED)
 def test_it_lets_pass_what_is_safe(case: Situation, action: str) -> None:
-    assert list(refusals(case, Wish(action))) == []
+    assert list(refusals(case, ActRequest(action))) == []
 
 
 def test_closing_needs_no_silence() -> None:
     """It delivers nothing, so neither a producer nor a decision under way makes it wrong."""
     noisy = around(producers=("p at 10.0.0.1:4",), settled_ms=0)
-    assert list(refusals(situation(OPEN_AGAIN, noisy), Wish("close"))) == []
+    assert list(refusals(situation(OPEN_AGAIN, noisy), ActRequest("close"))) == []
 
 
 def test_the_advice_names_what_is_left_to_do() -> None:
     def advice(facts: dict[str, Any]) -> str:
-        return next(refusals(situation(facts), Wish("commit"))).advice
+        return next(refusals(situation(facts), ActRequest("commit"))).advice
 
     assert "rmqtx close T1" in advice(OPEN_AGAIN)
-    assert advice(row("COMMITTED", final_records=[final()])) == "nothing is left to do"
+    assert advice(row("COMMITTED", final_records=[final()])) == "nothing to do"
 
 
 def test_actions_and_guards_are_explained() -> None:

@@ -20,7 +20,7 @@ from repairs.acts import file_medium
 from repairs.acts.guards import refusals
 from repairs.acts.log_tail import log_end
 from repairs.acts.old_table_entries import why_not_entered
-from repairs.acts.request import Wish
+from repairs.acts.request import ActRequest
 from repairs.changes.brokers_without_lock import require_not_mapped
 from repairs.changes.destinations import Destination
 from repairs.changes.execution import undo
@@ -237,14 +237,14 @@ def test_what_means_nothing_for_a_prepared_record_is_refused_once(action: str, t
     medium = medium_of(root, "4.2.0", Destination(copy=tmp_path / "copy"))
     row = next(row for row in medium.look(prepared_rows(rows_of(root, "4.2.0"))[:1]))
     (situation,) = medium.situations([row], settled_ms=0)
-    (refusal,) = refusals(situation, Wish(action))
+    (refusal,) = refusals(situation, ActRequest(action))
     assert refusal.guard == "prepared-record"
 
 
 def test_a_version_that_is_not_known_is_asked_for(tmp_path: Path) -> None:
     root = unpack("prepared-3.2.6", tmp_path / "store")
     store = open_store(root)
-    with pytest.raises(UnsafeStore, match="not known"):
+    with pytest.raises(UnsafeStore, match="version is unknown"):
         file_medium.FileMedium(store, broker_settings, {}, Destination(copy=tmp_path / "copy"), open_store)
 
 

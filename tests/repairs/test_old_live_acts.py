@@ -15,8 +15,8 @@ from remoting.protocol.frames import Frame
 from repairs.acts.carry_out import carry_out, prepared
 from repairs.acts.live_medium import LiveMedium
 from repairs.acts.log_tail import LogTail, log_end
-from repairs.acts.orders import Conduct, Deed, Order
-from repairs.acts.request import Wish
+from repairs.acts.orders import ActOrder, Conduct, PreparedAct
+from repairs.acts.request import ActRequest
 from repairs.receipts.journal import Journal
 from repairs.records.prepared_records import commit_record_of, rollback_record_of
 from tests.remoting.fake import response
@@ -63,11 +63,11 @@ def client() -> Iterator[Client]:
         yield opened
 
 
-def acted(one: Acting, action: str, transaction_id: str, journal: Journal) -> Deed:
+def acted(one: Acting, action: str, transaction_id: str, journal: Journal) -> PreparedAct:
     medium = LiveMedium([one.broker], [BrokerAddresses("c", "broker-a", {0: one.broker.address})])
-    (deed,) = prepared([Order(transaction_id, Wish(action))], medium, QUICK)
-    carry_out([deed], medium, journal, QUICK, lambda _: None)
-    return deed
+    (taken,) = prepared([ActOrder(transaction_id, ActRequest(action))], medium, QUICK)
+    carry_out([taken], medium, journal, QUICK, lambda _: None)
+    return taken
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -77,8 +77,8 @@ def test_the_records_own_handle_is_sent_and_the_effect_is_proved(name: str, tmp_
     pending = [row for row in one.in_files() if row["state"] == "PENDING"]
     with one.server:
         for action, row in zip(("commit", "rollback", "discard"), pending[1:], strict=False):
-            deed = acted(one, action, row["transaction_id"], journal)
-            assert deed.begun().outcome == "proved", deed.begun().notes
+            taken = acted(one, action, row["transaction_id"], journal)
+            assert taken.begun().outcome == "proved", taken.begun().notes
             copy = row["half_copies"][0]
             assert bool(copy["queue_offset"]) == NAMES[name]
             sent = one.ends[-1]
@@ -102,9 +102,9 @@ def test_a_later_broker_is_not_told_to_decide_what_it_cannot(tmp_path: Path, cli
     one.answers.version = "4.9.7"
     row = next(row for row in one.in_files() if row["state"] == "PENDING")
     with one.server:
-        deed = acted(one, "rollback", row["transaction_id"], Journal(tmp_path / "state" / "receipts.jsonl"))
-    assert deed.begun().outcome == "refused_by_guard"
-    assert "NumberFormatException" in deed.begun().notes[0]
+        taken = acted(one, "rollback", row["transaction_id"], Journal(tmp_path / "state" / "receipts.jsonl"))
+    assert taken.begun().outcome == "refused_by_guard"
+    assert "NumberFormatException" in taken.begun().notes[0]
     assert one.ends == []
 
 

@@ -14,7 +14,7 @@ from readers.model.releases import parse_version
 from readers.store.broker_settings import broker_settings
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, WAITING_TOPICS, open_store
 from repairs.records.record_writer import (
-    Draft,
+    RecordDraft,
     WritingRules,
     blank_head,
     discard_copy_of,
@@ -41,7 +41,7 @@ FIFTEEN = {f"fifteen-{version}" for version in ("4.3.0", "4.4.0", "4.9.7", "5.1.
 WITHOUT_FINALS, WITHOUT_OPS = {*FIFTEEN, "timer-5.3.0"}, {*FIFTEEN, "opslost-5.3.3"}
 
 
-def is_final(draft: Draft) -> bool:
+def is_final(draft: RecordDraft) -> bool:
     """Whether a COMMIT record was made of a half copy: not put off by a delay, not sent back by a consumer."""
     delays = (b"DELAY", b"TIMER_OUT_MS", b"RETRY_TOPIC")
     return not (
@@ -50,7 +50,7 @@ def is_final(draft: Draft) -> bool:
     )
 
 
-def is_resumed(draft: Draft) -> bool:
+def is_resumed(draft: RecordDraft) -> bool:
     """Whether it is the half copy that a resume made."""
     return draft.topic == HALF_TOPIC and property_values(draft.properties).get(CHECK_TIMES.encode()) == b"0"
 

@@ -13,10 +13,10 @@ from readers.queues.consume_queue import open_queue
 from readers.storage.open_file import OpenFile
 from readers.store.broker_settings import broker_settings
 from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, open_store
-from repairs.records.fillers import FILLER_BYTES_MAX, FILLER_BYTES_MIN, Lost, Surroundings, filled
+from repairs.records.fillers import FILLER_BYTES_MAX, FILLER_BYTES_MIN, FillerModel, Lost, filled
 from repairs.records.store_sizes import store_sizes
 from repairs.salvage.salvage import Salvaged, salvage
-from repairs.salvage.scan_for_records import FoundRuns, Source
+from repairs.salvage.scan_for_records import FoundRuns, SalvageSource
 from rmqtx_cli.main import status_of
 from tests.brokers import corpus
 from tests.forge import damage
@@ -330,7 +330,7 @@ def test_a_record_from_far_away_does_not_make_a_log_of_many_files(tmp_path: Path
 def test_a_hole_is_filled_to_the_byte(length: int, lost_count: int) -> None:
     lost = [Lost(b"RMQ_SYS_TRANS_HALF_TOPIC", 0, number) for number in range(lost_count)]
     place, borne = 1000, []
-    for offset, record, number in filled(1000, 1000 + length, lost, Surroundings(1)):
+    for offset, record, number in filled(1000, 1000 + length, lost, FillerModel(1)):
         assert offset == place
         assert int.from_bytes(record[:4], "big") == len(record) <= FILLER_BYTES_MAX
         place += len(record)
@@ -350,7 +350,7 @@ def test_sectors_that_cannot_be_read_are_unread(tmp_path: Path, monkeypatch: pyt
         return read(self, position, length)
 
     monkeypatch.setattr(OpenFile, "read", failing)
-    scan = FoundRuns(0, Source(str(log), log.stat().st_size))
+    scan = FoundRuns(0, SalvageSource(str(log), log.stat().st_size))
     runs = list(scan)
     assert sum(run.records_count for run in runs) > 350
     assert scan.coverage.unread_bytes == 4096

@@ -18,7 +18,7 @@ from remoting.protocol.errors import NoAnswer, Unreachable
 from repairs.acts.group_watch import Others
 from repairs.receipts.journal import Journal
 from repairs.receipts.plan_file import Plan
-from repairs.stand_in.answer_source import LedgerWords, PlanWords, Word
+from repairs.stand_in.answer_source import GivenAnswer, LedgerAnswers, PlanAnswers
 from repairs.stand_in.answer_table import ANSWERS, answers_table
 from repairs.stand_in.stand_in import StandIn, StandInConduct
 from rmqtx_cli.options.ledgers import Question
@@ -42,7 +42,7 @@ class FakeWatch:
         return self.seen
 
 
-class FixedWords:
+class FixedAnswers:
     """Says the same of everything."""
 
     name = "the test"
@@ -54,8 +54,8 @@ class FixedWords:
     def may_know(self, transaction_id: str) -> bool:
         return transaction_id != "stranger"
 
-    def of(self, rows: Sequence[Mapping[str, Any]]) -> list[Word]:
-        return [Word(self.action, "the test says so") for _ in rows]
+    def of(self, rows: Sequence[Mapping[str, Any]]) -> list[GivenAnswer]:
+        return [GivenAnswer(self.action, "the test says so") for _ in rows]
 
 
 def check(queue_offset: int = 7, name: str | None = "T1") -> Check:
@@ -74,7 +74,7 @@ class Played:
         self.journal = Journal(tmp_path / "receipts.jsonl")
         conduct = StandInConduct("shop", "a test", overrides, prove_ms=1_000)
         self.stand_in = StandIn(
-            conduct, medium, lambda _: 1_000, FixedWords(action), self.journal, watch or FakeWatch(), self.said.append  # type: ignore[arg-type]
+            conduct, medium, lambda _: 1_000, FixedAnswers(action), self.journal, watch or FakeWatch(), self.said.append  # type: ignore[arg-type]
         )
         for one in checks:
             self.stand_in.hear(one)
@@ -168,7 +168,7 @@ def test_copies_put_back_after_the_answer_are_closed_and_never_committed_again(t
     medium.on_act = slow_broker
     conduct = StandInConduct("shop", prove_ms=1_000)
     journal = Journal(tmp_path / "receipts.jsonl")
-    words, cursor = FixedWords("commit"), lambda _: 1_000
+    words, cursor = FixedAnswers("commit"), lambda _: 1_000
     played_in = StandIn(conduct, medium, cursor, words, journal, FakeWatch(), lambda _: None)  # type: ignore[arg-type]
     played_in.hear(check(7))
     end = time.monotonic() + 1.5
@@ -193,7 +193,7 @@ def test_what_the_check_has_not_passed_is_watched_and_closed(tmp_path: Path) -> 
         return cursor
 
     conduct, journal = StandInConduct("shop", prove_ms=4_000), Journal(tmp_path / "receipts.jsonl")
-    words, watch = FixedWords("commit"), FakeWatch()
+    words, watch = FixedAnswers("commit"), FakeWatch()
     stand_in = StandIn(conduct, medium, check_cursor, words, journal, watch, lambda _: None)  # type: ignore[arg-type]
     stand_in.hear(check(7))
     stand_in.propose([row()])
@@ -280,7 +280,7 @@ def step(name: str, action: str, **more: Any) -> dict[str, Any]:
 
 
 def test_a_plan_is_about_transactions_of_its_group_and_topic() -> None:
-    words = PlanWords(
+    words = PlanAnswers(
         Plan("me", 0, [], [step("T1", "commit"), step("T2", "rollback"), step("T3", "resume"), step("T4", "commit")]),
         "plan.json",
     )
@@ -310,7 +310,7 @@ def test_a_ledger_decides_only_what_the_broker_has_not() -> None:
                 rows.append({name: values.get(name, facts.get(name)) for name in RECONCILED.names})
             yield from pa.Table.from_pylist(rows, schema=RECONCILED).to_batches()
 
-    words = LedgerWords(compare, "orders.csv")
+    words = LedgerAnswers(compare, "orders.csv")
     found = words.of([row(transaction_id=name) for name in said])
     assert [word.action for word in found] == ["commit", "rollback", None, None]
     assert found[0].why == "the ledger says done"
@@ -327,7 +327,7 @@ def test_an_order_that_was_sent_twice_is_not_settled_by_its_one_ledger_row(tmp_p
     def compare(batches: Any) -> Any:
         return reconcile(batches, ledger, asked.match, asked.done.mask, asked.not_done.mask, asked.columns)
 
-    words = LedgerWords(compare, question.name)
+    words = LedgerAnswers(compare, question.name)
     pending = [row(transaction_id="T1", keys="order-1"), row(transaction_id="T2", keys="order-2")]
     assert [word.action for word in words.of(pending)] == ["commit", "commit"]
     asked_for: list[str] = []
@@ -336,7 +336,7 @@ def test_an_order_that_was_sent_twice_is_not_settled_by_its_one_ledger_row(tmp_p
         asked_for.append(key)
         return [row("COMMITTED", transaction_id="T0", keys="order-1", final_records=[final()])] * (key == "order-1")
 
-    words = LedgerWords(compare, question.name)
+    words = LedgerAnswers(compare, question.name)
     words.bearing = bearing
     found = words.of(pending)
     assert [word.action for word in found] == [None, "commit"]

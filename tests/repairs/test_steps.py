@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from repairs.acts.request import Wish
+from repairs.acts.request import ActRequest
 from repairs.acts.situation import NamedRecord
 from repairs.plans.draft_plan import drafted, plan_of
 from repairs.plans.plan_steps import is_live_store, staleness, step_of_situation
@@ -130,7 +130,7 @@ def test_a_draft_holds_what_the_guards_let_pass() -> None:
         transaction_id="T2", state="COMMITTED", final_records=[final()], op_marks=[mark(7)], advice="none"
     )
     other = row(transaction_id="T3", producer_group="bank")
-    draft = drafted([situation(one) for one in (free, done, other)], Wish("commit", "shop"), "why", "me")
+    draft = drafted([situation(one) for one in (free, done, other)], ActRequest("commit", "shop"), "why", "me")
     assert [step["transaction_id"] for step in draft.steps] == ["T1"]
     assert [(name, refusal.guard) for name, refusal in draft.refused] == [
         ("T2", "already-delivered"), ("T3", "wrong-group"),
@@ -139,18 +139,18 @@ def test_a_draft_holds_what_the_guards_let_pass() -> None:
 
 def test_guards_of_the_moment_are_not_asked_when_a_plan_is_made() -> None:
     busy = around(producers=("a client",), settled_ms=0, rivals=("another",))
-    assert len(drafted([situation(row(), busy)], Wish("commit"), "why", "me").steps) == 1
+    assert len(drafted([situation(row(), busy)], ActRequest("commit"), "why", "me").steps) == 1
 
 
 def test_what_names_nothing_is_not_planned() -> None:
     gone = situation(row(), half_copy=None, named=None)
-    draft = drafted([gone], Wish("commit"), "why", "me")
+    draft = drafted([gone], ActRequest("commit"), "why", "me")
     assert draft.steps == []
     assert [refusal.guard for _, refusal in draft.refused] == ["evidence-incomplete"]
 
 
 def test_a_plan_comes_back_from_its_file() -> None:
-    draft = drafted([situation(row())], Wish("commit"), "why", "me")
+    draft = drafted([situation(row())], ActRequest("commit"), "why", "me")
     plan = plan_of(draft, [live_store()], {"command": "plan"}, 1)
     back = parse_plan(plan.text(), "p.json")
     assert isinstance(back, Plan)

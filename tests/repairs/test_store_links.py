@@ -13,7 +13,7 @@ from readers.model.errors import UnsafeStore
 from readers.storage.segments import Segment
 from readers.store.links import is_own_directory, is_own_path, leads_out
 from readers.store.store import Store, open_store
-from repairs.bundles.bundle import Source, make_bundle
+from repairs.bundles.bundle import BundleSource, make_bundle
 from repairs.changes.clones import cloned
 from repairs.rebuild.rebuild import PARTS, rebuild
 from repairs.records.store_sizes import StoreSizes, store_sizes
@@ -37,7 +37,7 @@ def salvaged(store: Path, target: Path) -> None:
 
 
 def bundled(store: Path, target: Path) -> None:
-    make_bundle(Source(open_store(store), version="5.3.3"), [], ["slot-invalid"], target, is_archive=False)
+    make_bundle(BundleSource(open_store(store), version="5.3.3"), [], ["slot-invalid"], target, is_archive=False)
 
 
 def sizes_of(store: Store) -> StoreSizes:

@@ -1,4 +1,4 @@
-"""`rmqtx explain`: what a word means."""
+"""`rmqtx explain`: explain a word of the output."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from rmqtx_cli.options import completion
 from rmqtx_cli.output.pager import NoPagerOption
 
 NAME = "explain"
-SHORT = "what a word in the results means"
+SHORT = "explain a state, flag, finding, column or exit status"
 EXAMPLES = (
-    Example("rmqtx explain", "every word there is"),
+    Example("rmqtx explain", "list all words, by kind"),
     Example("rmqtx explain LOST", "a state"),
     Example("rmqtx explain open_after_decision", "a flag"),
     Example("rmqtx explain record-damaged", "a finding"),
-    Example("rmqtx explain state table", "a term"),
     Example("rmqtx explain 16", "an exit status"),
 )
 
@@ -26,7 +25,8 @@ WordArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="WORD", autocompletion=completion.words,
-        help="A state, flag, advice, finding, term, table, column, structure, response code or exit status.",
+        help="State, flag, advice, reason, finding, guard, term, table, column, structure, response code or exit "
+        "status",
     ),
 ]
 

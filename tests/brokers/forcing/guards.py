@@ -62,17 +62,18 @@ def cases(stage: Stage) -> list[Case]:
     return [
         Case("already-delivered", "commit", delivered, r"COMMIT record in orders queue \d", 2,
              outcomes=("contradicted", "proved")),
-        Case("already-decided", "commit", rolled_back, r"rolled back before: op message at queue offset \d", 1,
+        Case("already-decided", "commit", rolled_back, r"rolled back: the op message at queue offset \d", 1,
              outcomes=("contradicted", "proved")),
-        Case("younger-copy", "commit", older, r"half copy \d+ is younger than", 1,
+        Case("younger-copy", "commit", older, r"half copy \d+ is newer than", 1,
              words=("--copy", str(older.original[0]))),
         Case("producer-connected", "commit", connected, r"a producer of group g-alive is connected \(.*g-alive", 1),
-        Case("decision-in-flight", "commit", in_flight, r"only 0 s were waited", 1, words=("--settle", "0s")),
-        Case("wrong-group", "commit", group, r"it is of producer group g-group, not somebody", 1,
+        Case("decision-in-flight", "commit", in_flight, r"the wait was only 0 s", 1, words=("--settle", "0s")),
+        Case("wrong-group", "commit", group, r"its producer group is g-group, not somebody", 1,
              words=("--group", "somebody")),
         Case("immunity", "commit", immune, r"CHECK_IMMUNITY_TIME_IN_SECONDS", 1),
-        Case("still-open", "resume", still_open, r"half copy \d+ is still before the check", 0, outcomes=("accepted",)),
-        Case("not-open", "close", closed, r"it is COMMITTED and no copy of it is before the check", 1),
+        Case("still-open", "resume", still_open, r"the check will still reach half copy \d+", 0,
+             outcomes=("accepted",)),
+        Case("not-open", "close", closed, r"it is COMMITTED, and the check will not reach a copy", 1),
     ]  # fmt: skip
 
 

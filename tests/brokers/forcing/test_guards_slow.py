@@ -91,7 +91,7 @@ def test_slave(stage: Stage, tmp_path: Path) -> None:
             time.sleep(1)
         words = ("commit", one.id, "--broker", slave.address, "--yes", "--format", "jsonl")
         sentence = refused_by(tool.run(*words, live=False), "slave")
-        assert "name its master" in sentence
+        assert "select its master" in sentence
         ran = tool.run(*words, *override("slave"), live=False)
         assert ran.status == REFUSED_BY_BROKER, str(ran)
         assert outcome(ran) == "refused_by_broker"
@@ -222,7 +222,7 @@ def test_resume_unanswered(tmp_path: Path) -> None:
             time.sleep(6)
         tool = stage.tool()
         sentence = refused_by(tool.act("resume", one.id), "resume-unanswered")
-        assert "commit or rollback" in sentence
+        assert "can be decided instead" in sentence
         ran = tool.act("resume", one.id, *override("resume-unanswered"), "--timeout", "2s")
         assert ran.status == 18, str(ran)
         assert outcome(ran) == "unknown"
