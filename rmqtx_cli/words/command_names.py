@@ -6,7 +6,7 @@ from __future__ import annotations
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Look": ("pending", "show", "audit", "stores", "search", "simulate", "explain"),
     "Verify and repair": ("verify", "salvage", "rebuild", "cursor", "undo"),
-    "Settle transactions": (
+    "Settle": (
         "commit", "rollback", "discard", "resume", "close", "plan", "apply", "answer", "receipts",
     ),
     "Watch": ("check", "probe"),
