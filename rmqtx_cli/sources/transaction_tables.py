@@ -53,13 +53,13 @@ class DatabaseOptions:
 
         Raises: BadRequest for a user or password in it, and for options that have nothing to be about.
         """
-        from readers.old_tables.transaction_table import OFFSET, PRODUCER_GROUP, TABLE, TableAddress
-
         named = {"--table": self.table, "--offset-column": self.offset_column, "--group-column": self.group_column}
         if self.transaction_table is None:
             if given := [name for name, value in named.items() if value is not None]:
                 raise BadRequest(f"{given[0]} is about a table, and none is named", advice="--transaction-table URL")
             return None
+        from readers.old_tables.transaction_table import OFFSET, PRODUCER_GROUP, TABLE, TableAddress
+
         if holds_login(self.transaction_table):
             raise BadRequest(
                 "--transaction-table holds a user or a password, which others could read",
@@ -100,14 +100,14 @@ class DatabaseOptions:
 
         Raises: BadRequest, UnreadableFile.
         """
-        from readers.old_tables.transaction_table import read_transaction_table
-
         address = self.address
         if address is None:
             return None
         if len(stores) != 1:
             raise BadRequest("--transaction-table is of one broker, and several stores are given")
         if not self.is_jdbc:
+            from readers.old_tables.transaction_table import read_transaction_table
+
             return read_transaction_table(address, stores[0].root, login=login())
         from rmqtx_cli.sources.engines import SparkEngine
 
@@ -122,7 +122,10 @@ class DatabaseOptions:
 
 def with_entries(batches: Iterable[pa.RecordBatch], table: TransactionTable | None) -> Iterator[pa.RecordBatch]:
     """The same transactions, with what the table says of them; the batches themselves where there is none."""
+    if table is None:
+        yield from batches
+        return
     from readers.old_tables.transaction_table import with_database_entries
 
     for batch in batches:
-        yield batch if table is None else with_database_entries(batch, table)
+        yield with_database_entries(batch, table)

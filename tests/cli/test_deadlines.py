@@ -55,7 +55,7 @@ def test_a_deadline_is_no_question_about_the_past(rmqtx: Run, corpus_store: Stor
     for words in (["--sort", "deadline"], ["--deadline-within", "10m"]):
         result = rmqtx("pending", store, "--at", "-1h", *words)
         assert result.status == 2
-        assert "foretold from now on" in result.err
+        assert "predicted from now on" in result.err
 
 
 def test_show_says_when_and_why_not(rmqtx: Run, corpus_store: Stores, conf: Path) -> None:
@@ -70,7 +70,7 @@ def test_show_says_when_and_why_not(rmqtx: Run, corpus_store: Stores, conf: Path
     old = corpus_store("statetable-3.1.4")
     found = json.loads(rmqtx("pending", old, "--format", "jsonl").out.splitlines()[0])
     page = rmqtx("show", found["transaction_id"], old).out
-    assert "\ndiscard never: the timer of 3.0 and 3.1 asks for it again and again, without a limit\n" in page
+    assert "\ndiscard never: the timer of 3.0 and 3.1 checks it again and again, without a limit\n" in page
     [shown] = json.loads(rmqtx("show", found["transaction_id"], old, "--format", "json").out)
     assert (shown["discard_at_ms"], shown["discard_at"]) == (None, None)
     assert shown["discard_reason"].startswith("the timer of 3.0 and 3.1")

@@ -216,7 +216,7 @@ def test_an_open_slot_that_leads_to_another_record(rmqtx: Run, tmp_path: Path, n
     file.write_bytes(data[: places[0]] + bytes(8) + data[places[0] + 8 :])
     result = rmqtx("simulate", store)
     assert result.status == exit_status.INCOMPLETE
-    assert "a slot of the state table that says other things than its record" in result.err
+    assert "a slot of the state table that contradicts its record" in result.err
 
 
 def test_a_port_that_none_is_of_an_open_record(rmqtx: Run, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def comparable(rows: list[Row], root: str) -> list[Row]:
         # A broker that runs says nothing of how it ended before.
         kept["flags"] = [flag for flag in kept["flags"] if flag != "may_be_decided"]
         kept["reason"] = re.sub(r"; it may have been rolled back: ops of the last [^;]*", "", kept["reason"])
-        kept["reason"] = kept["reason"].replace("; it nears fileReservedTime", "")
+        kept["reason"] = kept["reason"].replace("; it is close to fileReservedTime", "")
         plain.append(json.loads(json.dumps(kept).replace(json.dumps(root)[1:-1], "ROOT")))
     return plain
 

@@ -1,8 +1,8 @@
-"""Where the broker's check comes no further, and what brings it past: the one place that says whether it is alive.
+"""Where the broker's check is stopped, and which commands let it continue. No other module decides this.
 
-What no broker can read stays so however often it looks, and what stands behind it is never asked for. How old
-everything is makes no difference to that: the round is played long after all times are over. Where nothing hinders a
-check of a running broker, and it stands still all the same, or never starts, nothing is asked for either.
+A message that a broker cannot read stays unreadable in every round, and messages behind it are never checked. Ages play
+no part: the round is played at a time at which all waiting is over. A running broker's check may also stand still, or
+never start, although no message stops it: then nothing is checked either.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from verdicts.check.steps import Action, Stop
 from verdicts.check.window import CheckWindow, CheckWindows, StoredHalves, StoredOps
 from verdicts.model.check_stop import CheckStop
 
-#: Nothing is too young, immune, spent or expired: a century later, with limits that nothing reaches.
+#: A century later, with limits that nothing reaches: no half is too young, immune, spent or expired.
 _LATE_MS = 100 * 365 * 86_400_000
 _ENDLESS = CheckSettings(0, 1 << 40, 1, 1 << 60)
-#: How much of a log is looked through for records that stand for those that were left out.
+#: How much of a log is searched for records that replace those that were left out of a bundle.
 _LOOKED_THROUGH_BYTES = 4 << 20
 #: What the check may add to the properties of a copy.
 _GROWTH_BYTES = 128
 
 
-#: Where a bundle says what stops the check of its store: what a slice leaves out does not show that.
+#: The file of a bundle with the stops of its store's check, which the slice itself does not show.
 SLICE_FILE = "rmqtxCheckStops.json"
 
 
 def check_stops(
     store: Store, settings: BrokerSettings, cursors: CheckCursors | None = None, windows: CheckWindows | None = None
 ) -> list[CheckStop]:
-    """Where the check of each half queue of a store comes no further; nothing for a queue whose check goes on.
+    """Return where the check of each half queue of a store is stopped; nothing for a queue whose check continues.
 
-    `cursors`: where the check stands, if not where the store says. `windows`: where those of the store are kept.
-    Damage: where cursors or queues cannot be read, nothing is said; whatever reads them reports it.
+    `cursors`: those of the check, if not the store's own. `windows`: the kept windows of the store.
+    Damage: no result where cursors or queues cannot be read; the code that reads them reports it.
     """
     if store.has_rocksdb_queues:
         return []
@@ -73,7 +73,7 @@ def check_stops(
 
 
 def words_of_slice(stops: Sequence[CheckStop]) -> dict[str, Any]:
-    """What a bundle says of them, without any name out of the store."""
+    """Return the stops as a bundle stores them, without any name from the store."""
     kept = ("queue_id", "queue_offset", "is_op", "reach_end", "why", "since_ms", "is_readable")
     return {"checkStops": [{name: getattr(stop, name) for name in kept} for stop in stops]}
 
@@ -83,7 +83,7 @@ def _of_slice(store: Store) -> list[CheckStop]:
     entries = value.get("checkStops") if isinstance(value, dict) else None
     try:
         return [_stop_of_words(store.root, entry) for entry in entries or ()]
-    except (KeyError, TypeError, ValueError):  # it is none of ours
+    except (KeyError, TypeError, ValueError):  # not written by rmqtx
         return []
 
 
@@ -91,7 +91,7 @@ def _stop_of_words(root: str, words: Mapping[str, Any]) -> CheckStop:
     numbers = [int(words[name]) for name in ("queue_id", "queue_offset", "reach_end")]
     since_ms = None if words["since_ms"] is None else int(words["since_ms"])
     if not all(0 <= number < 1 << 62 for number in (*numbers, since_ms or 0)):
-        raise ValueError("it is no queue offset")
+        raise ValueError("not a queue offset")
     return CheckStop(
         root, numbers[0], numbers[1], bool(words["is_op"]), numbers[2], str(words["why"]), since_ms,
         is_readable=bool(words["is_readable"]),
@@ -101,7 +101,7 @@ def _stop_of_words(root: str, words: Mapping[str, Any]) -> CheckStop:
 def stop_findings(
     store: Store, settings: BrokerSettings, cursors: CheckCursors | None = None
 ) -> Iterator[Finding]:
-    """The same as findings. `cursors`: where the check stands, if not where the store says."""
+    """The stops as findings. `cursors`: those of the check, if not the store's own."""
     for stop in check_stops(store, settings, cursors):
         whose = "" if stop.is_op or stop.is_readable else ", of an unknown transaction"
         whose = f" of transaction {stop.transaction_id}" if stop.transaction_id else whose
@@ -137,7 +137,7 @@ def _stop_of_queue(
 
 
 def _candidates(settings: BrokerSettings) -> list[Version]:
-    """Versions that the broker can be of, one of each way to stop."""
+    """Versions that the broker may have: one for each way to stop."""
     low, high = settings.version_low or HALF_TOPIC_DESIGN.since, settings.version_high or NEWEST_READ
     if low == high:
         return [low]
@@ -146,14 +146,14 @@ def _candidates(settings: BrokerSettings) -> list[Version]:
 
 
 def blamed(stop: CheckStop, settings: BrokerSettings, version: Version) -> CheckStop:
-    """The same with who stops there: a broker that goes by the rules of a version."""
+    """Return the stop with the broker named: the version whose rules were applied."""
     if settings.version_low == settings.version_high is not None:
         return replace(stop, why=f"broker {dotted(version)} {stop.why}")
-    return replace(stop, why=f"a broker of {dotted(version)} {stop.why}, and this may be one: --broker-version")
+    return replace(stop, why=f"a broker of {dotted(version)} {stop.why} (version uncertain: add --broker-version)")
 
 
 def where_it_stops(root: str, window: CheckWindow, rules: CheckRules) -> CheckStop | None:
-    """The message that every round of a check ends at; None where none does. `why` lacks who stops there."""
+    """Return the message at which every round of a check ends, or None. `why` does not name the broker yet."""
     state = window.state
     if not may_stop(window):
         return None
@@ -161,7 +161,7 @@ def where_it_stops(root: str, window: CheckWindow, rules: CheckRules) -> CheckSt
     played = play_round(state, rules, _ENDLESS, newest + _LATE_MS)
     last = played.steps[-1] if played.steps else None
     if played.stop is Stop.ABORTED and last is not None and last.action is Action.UNREADABLE:
-        if last.queue_offset < state.half_end:  # else a copy that is not there yet
+        if last.queue_offset < state.half_end:  # else a copy that is not written yet
             place = last.queue_offset
             return CheckStop(root, state.queue_id, place, False, place, "cannot read it")
         return None
@@ -178,9 +178,9 @@ def where_it_stops(root: str, window: CheckWindow, rules: CheckRules) -> CheckSt
 def where_it_stands(
     root: str, window: CheckWindow, settings: BrokerSettings, running_since_ms: int, now_ms: int
 ) -> CheckStop | None:
-    """The half that a running broker's check should have come to long ago; None where it may still come.
+    """Return the half that a running broker's check is overdue to reach, or None.
 
-    Two intervals and a whole round have passed since it was due, all of them while the broker ran.
+    Two intervals and a whole round have passed since the check was due, all of them while the broker ran.
     """
     state = window.state
     half = state.copy_at(state.half_cursor) if state.half_begin <= state.half_cursor < state.half_end else None
@@ -194,13 +194,13 @@ def where_it_stands(
     words = window.words.slice(half.row, 1).to_pylist()[0]
     return CheckStop(
         root, state.queue_id, state.half_cursor, False, state.half_cursor,
-        "the check stands still there, and nothing that can be read hinders it", due_ms,
+        "the check stands still there, although the message can be read", due_ms,
         words["transaction_id"], words["commit_log_offset"], is_readable=True,
     )
 
 
 def _running_since_ms(store: Store) -> int | None:
-    """When the broker that runs on a store started: it writes its lock file then. None where none runs.
+    """Return when the running broker of a store started, by the time of its lock file; None if none runs.
 
     Source: DefaultMessageStore.start (4.3.0 to 5.5.0).
     """
@@ -213,7 +213,7 @@ def _running_since_ms(store: Store) -> int | None:
 
 
 def may_stop(window: CheckWindow) -> bool:
-    """Whether anything is there that a check can stop at; to play a round takes longer."""
+    """Whether the window has anything that can stop a check; faster than playing a round."""
     halves, ops = window.state.halves, window.state.ops
     assert isinstance(halves, StoredHalves)
     assert isinstance(ops, StoredOps)
@@ -233,8 +233,8 @@ def _times(window: CheckWindow) -> Iterator[np.ndarray]:
 
 
 def _of_record(store: Store, stop: CheckStop) -> CheckStop | None:
-    """The same with what the record there says. None for what a running broker has only just written, its queues are
-    read later than its log; and in a bundle.
+    """Return the stop with the values of its record. None for a record that a running broker has just written (queues
+    are read later than the log), and in a bundle.
     """
     log = store.log()
     try:
@@ -252,7 +252,7 @@ def _of_record(store: Store, stop: CheckStop) -> CheckStop | None:
 
 
 def with_record(stop: CheckStop, block: Block) -> CheckStop:
-    """The same with what the record at which it stops says: the first one of a block."""
+    """Return the stop with the values of its record, the first one of a block."""
     name = None
     if not stop.is_op:
         name = block.properties.text(UNIQ_KEY)[0].as_py() or block.message_ids()[0].as_py()
@@ -262,23 +262,24 @@ def with_record(stop: CheckStop, block: Block) -> CheckStop:
 
 
 def _is_a_slice(store: Store) -> bool:
-    """Whether it is a bundle, whose queues lack what was left out; that stands between all that was chosen."""
+    """Whether a store is a bundle; its log has filler records for what was left out."""
     with store.commit_log[0].open() as file:
         return LEFT_OUT_TOPIC.encode() in file.read(0, _LOOKED_THROUGH_BYTES)
 
 
 def remedy(stop: CheckStop, arguments: str, acting: str | None) -> str:
-    """The next commands: settling the transaction is the better one, for nothing is abandoned.
+    """Return the commands to type next: first settle the transaction, because that loses nothing; else skip it.
 
-    `arguments` lead to the same store or broker; `acting`: those with which its files are changed, None for a broker.
+    `arguments` select the same store or broker; `acting`: arguments that change its files, None for a broker.
     """
     if stop.is_readable:
-        return f"rmqtx show {stop.transaction_id} {arguments}; restart the broker, and look again"
+        return f"rmqtx show {stop.transaction_id} {arguments}; restart the broker, then run this command again"
     over = None
     if acting is not None:
-        over = f"rmqtx cursor set {'--op' if stop.is_op else '--half'} {stop.queue_offset + 1}{acting} steps over it"
+        over = f"rmqtx cursor set {'--op' if stop.is_op else '--half'} {stop.queue_offset + 1}{acting} skips it"
     if stop.transaction_id is None:
-        return f"{over}; say --dry-run first" if over else "stop the broker, and rmqtx verify its store"
-    by = f", with{acting}," if acting else ""
-    settled = f"rmqtx show {stop.transaction_id} {arguments}; commit, rollback or discard of it{by} lets the check pass"
-    return f"{settled}; {over}" if over else settled
+        return f"{over}; try it with --dry-run first" if over else "stop the broker, then run rmqtx verify on its store"
+    by = f" (with{acting})" if acting else ""
+    named = f"rmqtx show {stop.transaction_id} {arguments}"
+    settled = f"{named}; commit, rollback or discard it{by} and the check continues"
+    return f"{settled}; or {over}" if over else settled

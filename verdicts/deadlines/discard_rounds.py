@@ -1,7 +1,7 @@
-"""When the check gives up on each open half of a queue, for all of them at once: rounds over columns, not over halves.
+"""When the check discards each open half of a queue, calculated for all halves at once: rounds over columns.
 
-Round for round the same as `half_queue_check.py` where nothing is in the loop's way: every half can be read, every copy
-fits into the store, no op comes any more. `verdicts/deadlines/predicting.py` plays what is not so step by step.
+Each round has the same result as in `half_queue_check.py` if nothing hinders the loop: every half can be read, every
+copy fits into the store, and no op arrives. Other cases are played step by step (`predicting.py`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ NEVER = -1
 
 @dataclass(frozen=True, slots=True)
 class OpenHalves:
-    """The half copies that the check has before it and that no op ends, in the order of their queue.
+    """The half copies that the check has still to reach and that no op ends, in the order of their queue.
 
-    Shape: `is_fresh`: it bears no count of checks yet, and `checks` is 0. `has_immunity`: it has one of its own, so
-           that the check puts it back while it is young, which counts as a check, instead of waiting for it.
+    Shape: `is_fresh`: the copy has no count of checks yet, and `checks` is 0. `has_immunity`: it has its own immunity
+           time; while it is young, the check puts it back, which counts as a check, instead of waiting for it.
     Units: epoch milliseconds.
     """
 
@@ -40,11 +40,11 @@ class OpenHalves:
 
 @dataclass(frozen=True, slots=True)
 class Discards:
-    """What becomes of each of some open halves.
+    """When each of some open halves is discarded.
 
-    Shape: `time_ms` is NEVER where no round gave up on it; `checks_to_come` counts the rounds that put it back until
-           then; `is_expired`: because of its age, not because its checks are spent. `may_be_later`: its last check
-           comes in the same round, so that it may also be a round later, where the queue lags behind.
+    Shape: `time_ms` is NEVER where no round discards it; `checks_to_come` counts the rounds that put it back until
+           then; `is_expired`: because of its age, not because its checks are used up. `may_be_later`: its last check
+           is in the same round, so it may happen one round later if the queue lags behind.
     """
 
     time_ms: Int64s
@@ -56,9 +56,10 @@ class Discards:
 def discards_by_round(
     halves: OpenHalves, rules: CheckRules, settings: CheckSettings, begin_ms: int, wait_ms: int = 0
 ) -> Discards:
-    """What becomes of open halves if a round begins at a time, and each further one an interval after its end.
+    """Return when open halves are discarded, if a round begins at `begin_ms`.
 
-    `wait_ms`: how long the first round waits for ops, where it has some before it.
+    Each later round begins one interval after the end of the one before. `wait_ms`: how long the first round waits for
+    ops, if it has still to read some.
     """
     count = len(halves)
     ends = np.full(count, NEVER, np.int64)
@@ -84,7 +85,7 @@ def discards_by_round(
         last[put_back] = counted
         wait_ms, waited_ms = (0, wait_ms) if len(put_back) else (wait_ms, 0)
         now_ms += waited_ms
-        if stop == len(rows):  # the loop goes on with the round's own copies, up to the first with checks to come
+        if stop == len(rows):  # the loop continues with the round's own copies, up to the first one with checks left
             own = np.flatnonzero(~is_spent(counted, settings))
             done = int(own[0]) if len(own) else len(counted)
             ends[put_back[:done]] = now_ms
@@ -101,7 +102,7 @@ def discards_by_round(
 
 
 def _quiet_rounds(age_ms: Int64s, checks: Int64s, settings: CheckSettings) -> int:
-    """How many rounds after this one only put all halves back once more."""
+    """Return how many of the next rounds only put all halves back once more."""
     to_spend = settings.check_max - int(checks.max()) - 1
     to_expire = (settings.reserved_ms - int(age_ms.max())) // max(1, settings.interval_ms) - 1
     return max(0, min(to_spend, to_expire)) if int(age_ms.min()) >= settings.time_out_ms else 0

@@ -1,4 +1,4 @@
-"""The deadline of each transaction: what is foretold of a store's half copies, put to the rows that they are of."""
+"""The deadline of each transaction: the predictions for a store's half copies, joined to the rows of TRANSACTIONS."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from readers.model.columns import Bools
 from verdicts.deadlines.discard_rounds import NEVER
 from verdicts.model.predicted import ASKED_FOR_EVER, NEVER_ASKED, NO_SLOT, NOT_BEFORE, OUT_OF_REACH, Prediction, Why
 
-#: The flag of what the check never comes to (`check_reach.py`).
+#: The flag of transactions that the check never reaches (`check_reach.py`).
 NEVER_ASKED_FLAG = "never_asked"
 
 
 def with_discard_times(rows: pa.Table, predicted: Mapping[str, Prediction]) -> pa.Table:
-    """Rows of TRANSACTIONS with `discard_at_ms`: when the last of their copies is given up on that the check has left.
+    """Return rows of TRANSACTIONS with `discard_at_ms`: when the check discards the last of the open copies.
 
-    Shape: null for what nothing gives up on, and where nothing is foretold of a store.
+    Shape: null for transactions that are never discarded, and for stores without a prediction.
     """
     times = np.full(rows.num_rows, NEVER, np.int64)
     lists = rows["half_copies"].combine_chunks()
@@ -45,29 +45,29 @@ def with_discard_times(rows: pa.Table, predicted: Mapping[str, Prediction]) -> p
 
 
 def _are_never_asked(rows: pa.Table) -> Bools:
-    """Rows that the check never comes to, because it is stopped before."""
+    """Rows that the check never reaches, because it is stopped before them."""
     flags = rows["flags"].combine_chunks()
     found = np.zeros(rows.num_rows, np.bool_)
     found[np.asarray(pc.list_parent_indices(flags))[np.asarray(pc.equal(flags.flatten(), NEVER_ASKED_FLAG))]] = True
     return found
 
 
-#: What is advised for what the broker asks for again, decided or discarded.
+#: The advice for decided or discarded transactions that the broker checks again.
 _ASKED_ADVICE = ("close", "wait")
 
 
 def is_open_row(rows: pa.Table) -> pa.Array:
-    """Which rows the broker still has before it: PENDING, and decided or discarded ones that it will ask again."""
+    """Which rows the check will still reach: PENDING, and decided or discarded ones that are checked again."""
     is_asked = pc.is_in(rows["advice"], value_set=pa.array(_ASKED_ADVICE))
     return pc.or_(pc.equal(rows["state"], "PENDING"), is_asked)
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """What is foretold of one transaction; `why` says why nothing is, and then the rest is empty.
+    """The prediction for one transaction; if there is none, only `why` is set.
 
-    Shape: `checks_to_come`: how often the producer is still asked, or the half put back for its immunity.
-           `may_be_later`: it may also be a round later.
+    Shape: `checks_to_come`: how many times the broker still asks the producer, or puts the half back during its
+           immunity. `may_be_later`: it may happen one round later.
     """
 
     discard_at_ms: int | None
@@ -79,7 +79,7 @@ class Deadline:
 
 
 def deadline_of(transaction: Mapping[str, Any], predicted: Mapping[str, Prediction]) -> Deadline | None:
-    """What is foretold of a row of TRANSACTIONS; None where the broker has not it before it any more."""
+    """Return the deadline of a row of TRANSACTIONS; None if the check will not reach it again."""
     if transaction["state"] != "PENDING" and transaction["advice"] not in _ASKED_ADVICE:
         return None
     known = predicted.get(transaction["store"])

@@ -1,10 +1,10 @@
-"""When the broker will give up on the transactions that it still has before it: the deadline of each, foretold.
+"""The deadline of each open transaction: a prediction of when the broker will discard it.
 
-By the rules of the simulation (`half_queue_check.py`, `timers_without_copies.py`): no producer answers, none sends, and
-the settings stay as they are. Rounds begin where the broker's own do: a running one makes the next an interval after
-the last copy that it put back; a stopped one is taken to start at the moment of reading, and makes its first round an
-interval later (its check of RocksDB begins at once). So the deadline of a stopped broker's store moves on with the
-clock until it starts.
+By the rules of the simulation (`half_queue_check.py`, `timers_without_copies.py`): no producer answers or sends, and
+the settings do not change. Rounds begin when the broker's own do: a running broker begins the next round one interval
+after the last copy that it put back; a stopped broker is assumed to start at the moment of reading, and begins its
+first round one interval later (its check of RocksDB begins at once). So the deadline in a stopped broker's store moves
+with the clock until the broker starts.
 
 Source: broker/transaction/TransactionalMessageCheckService.java run, onWaitEnd; docs/formats/half_and_op.md#check,
 docs/formats/rocksdb_transactions.md#check.
@@ -51,7 +51,7 @@ from verdicts.simulation.simulation_without_queue import BesideSimulated, beside
 
 #: What the check may add to the properties of a copy.
 _GROWTH_BYTES = 128
-#: A round that is due may come so much later than an interval after the last one. Units: milliseconds.
+#: How much later than one interval after the last round the next one may begin. Units: milliseconds.
 _LATE_MS_MAX = 1_000
 
 
@@ -59,12 +59,12 @@ def predict_from_files(
     store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int, at_ms: int | None = None,
     windows: CheckWindows | None = None,
 ) -> Prediction:
-    """What the next rounds of a store's broker give up on.
+    """Predict what the next rounds of a store's broker discard.
 
-    It costs what the halves and ops behind the cursors cost. `now_ms`: when a stopped broker is taken to start, and
-    behind which a running one makes its next round. `at_ms`: the past time that is asked about, if any.
-    `windows`: where those of the store are kept.
-    Damage: where the check cannot be played, nothing is foretold, and `why` says so.
+    Reads the halves and ops behind the cursors. `now_ms`: when a stopped broker is assumed to start, and after which a
+    running one begins its next round. `at_ms`: the past time given by the user, if any. `windows`: the kept windows of
+    the store.
+    Damage: if the check cannot be played, nothing is predicted, and `why` has the cause.
     """
     if at_ms is not None:
         return Prediction(why=PAST)
@@ -111,7 +111,7 @@ def predict_window(
     root: str, window: CheckWindow, rules: CheckRules, settings: BrokerSettings, now_ms: int, *, is_running: bool,
     booted_time_ms: int | None = None,
 ) -> Prediction:
-    """What the check of one half queue gives up on.
+    """Predict what the check of one half queue discards.
 
     `booted_time_ms`: when a running broker started, if that is known.
     """
@@ -131,7 +131,7 @@ def predict_window(
             return Prediction(is_running, begin_ms, why=TOO_MANY)
         return _without(played(Simulated(root, "as is", window, rules, how, begin_ms), is_running),
                         offsets[halves.are_diverted])
-    # A running broker's files have old cursors: what they have before them says nothing of its next round.
+    # A running broker's files have old cursors: ops behind them need not be new to its next round.
     has_ops = state.op_begin <= state.op_cursor < state.op_end and (not is_running or booted_time_ms is not None)
     wait_ms = wait_for_ops_ms(rules) if has_ops else 0
     ends = discards_by_round(_halves_of(halves, rows), rules, how, begin_ms, wait_ms)
@@ -146,9 +146,9 @@ def _stored(window: CheckWindow) -> StoredHalves:
 
 
 def _come_so_far(window: CheckWindow) -> CheckWindow:
-    """The window from where a running check stands: cursors are kept only now and then, and after a round.
+    """Return the window from the real place of a running check: cursors are stored only at times, and after a round.
 
-    What it has put back lies behind it, and so does all that stands before.
+    The check has passed every half that it has put back, and all halves before them.
     """
     halves = _stored(window)
     slots = np.flatnonzero(halves.rows >= 0)
@@ -166,13 +166,13 @@ def _come_so_far(window: CheckWindow) -> CheckWindow:
 
 
 def _last_round_ms(halves: StoredHalves) -> int | None:
-    """When the newest copy was put back that the check made."""
+    """Return when the newest copy of the check was put back."""
     made = halves.numbers["checks_count"] != ABSENT
     return int(halves.numbers["store_time_ms"][made].max()) if made.any() else None
 
 
 def _next_round_ms(last_ms: int | None, interval_ms: int, now_ms: int) -> int:
-    """When a running broker makes its next round; at once, where no earlier one tells.
+    """Return when a running broker begins its next round; at once if no earlier round is known.
 
     A round may have put its copies back since `now_ms`, the moment at which the store was opened.
     """
@@ -185,7 +185,7 @@ def _next_round_ms(last_ms: int | None, interval_ms: int, now_ms: int) -> int:
 
 
 def _open_slots(window: CheckWindow, rules: CheckRules) -> tuple[Bools, bool]:
-    """Which slots hold halves that no op ends; and whether the check has nothing in its way among them."""
+    """Return which slots hold halves that no op ends, and whether nothing among them hinders the check."""
     state = window.state
     halves, ops = _stored(window), state.ops
     assert isinstance(ops, StoredOps)
@@ -232,7 +232,7 @@ def _of_ends(is_running: bool, begin_ms: int, offsets: Int64s, ends: Discards) -
 
 
 def played(simulated: SimulatedCheck, is_running: bool) -> Prediction:
-    """The same, step by step."""
+    """Predict by playing the check step by step."""
     if isinstance(simulated, BesideSimulated) and len(simulated.records) > PLAYED_HALVES_MAX:
         return Prediction(is_running, simulated.begin_ms, why=TOO_MANY)
     rows = transaction_rows(simulated).to_pylist()
@@ -241,7 +241,7 @@ def played(simulated: SimulatedCheck, is_running: bool) -> Prediction:
     last = simulated.last if isinstance(simulated, Simulated) else None
     if last is not None and last.stop in (Stop.ABORTED, Stop.REFUSED):
         place = last.steps[-1].queue_offset if last.steps else last.before.half_cursor
-        why = Why(f"the check ends at half queue offset {place} in every round, and never comes to it")
+        why = Why(f"every round of the check ends at half queue offset {place} and never reaches it")
     return Prediction(
         is_running, simulated.begin_ms,
         np.array([row["commit_log_offset"] for row in done], np.int64),
@@ -254,7 +254,7 @@ def played(simulated: SimulatedCheck, is_running: bool) -> Prediction:
 
 
 def _without(predicted: Prediction, diverted: Int64s) -> Prediction:
-    """What is foretold of halves whose copies take no other way."""
+    """Return the prediction without diverted halves, whose copies go through another topic."""
     if not len(diverted):
         return predicted
     kept = ~np.isin(predicted.offsets, diverted)
@@ -267,7 +267,7 @@ def _without(predicted: Prediction, diverted: Int64s) -> Prediction:
 
 
 def _together(parts: list[Prediction], is_running: bool, why: Why) -> Prediction:
-    """What is foretold of several queues and tables as one."""
+    """Combine the predictions of several queues and tables."""
     if not parts:
         return Prediction(is_running, why=why)
     offsets = np.concatenate([part.offsets for part in parts])

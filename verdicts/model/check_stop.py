@@ -1,4 +1,4 @@
-"""Why the check of a half queue comes no further, as a value: `check_stops.py` finds it."""
+"""The place at which the check of a half queue is stopped, as a value: `check_stops.py` finds it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CheckStop:
-    """Why the check of one half queue comes no further, however often it runs.
+    """A message at which every round of the check of one half queue ends.
 
-    Shape: `place` is where, in words: "half 140". A half copy is asked for only if its queue offset is less than
-           `reach_end`. `why` says who stops there: "broker 4.5.0 cannot read it". `since_ms` is when the message there
-           was stored: no round has come past it since; None where that is not known. `transaction_id` and
-           `commit_log_offset` are those of that message, as far as they are known; `queue_offset` its place in the half
-           queue, or in the op queue (`is_op`). `is_readable`: the message is no hindrance, the check does not run.
+    Shape: `place` is the place as text: "half 140". The check reaches only half copies with a queue offset below
+           `reach_end`. `why` names the broker and the cause: "broker 4.5.0 cannot read it". `since_ms` is the store
+           time of the message: no round has passed it since; None if unknown. `transaction_id` and `commit_log_offset`
+           are those of the message, if known; `queue_offset` its place in the half queue, or in the op queue (`is_op`).
+           `is_readable`: the message can be read, but the check does not run.
     Units: queue offsets; epoch milliseconds.
     """
 
@@ -30,5 +30,5 @@ class CheckStop:
 
     @property
     def place(self) -> str:
-        """Where it is."""
+        """Return the place as text."""
         return f"{'op' if self.is_op else 'half'} {self.queue_offset}"

@@ -1,4 +1,4 @@
-"""What is foretold of a broker's check: when it gives up on each half copy, or why it does not."""
+"""The prediction of a broker's check: when it discards each half copy, or why it does not."""
 
 from __future__ import annotations
 
@@ -12,45 +12,46 @@ from readers.model.columns import Bools, Int64s
 
 #: The default file reservation of 72 hours, at a round every 30 seconds, ends every half before this.
 ROUNDS_MAX = 10_000
-#: So many halves are played one by one where the check has something in its way; more would take too long.
+#: The most halves that are played one by one, which is necessary if a record hinders the check.
 PLAYED_HALVES_MAX = 5_000
 
 
 class Why(NamedTuple):
-    """Why nothing will discard a transaction; not `is_known`: why nothing is foretold of it, though something may."""
+    """Why nothing will discard a transaction; without `is_known`: why there is no prediction, though it may happen."""
 
     text: str
     is_known: bool = True
 
 
-NOT_BEFORE = Why("the check has no copy of it before it that it can read")
-OUT_OF_REACH = Why("the check is stopped before it, and never comes to it")
-ASKED_FOR_EVER = Why("the timer of 3.0 and 3.1 asks for it again and again, without a limit")
-NO_SLOT = Why("no slot of the state table is its own: nothing ever asks for it, or gives up on it")
-NEVER_ASKED = Why("brokers from 3.2 on have no check for prepared records: nothing ever asks for it, or gives up on it")
-SLAVE = Why("this broker is a slave, whose check does nothing; its master may discard it", is_known=False)
+NOT_BEFORE = Why("the check will reach no copy of it that it can read")
+OUT_OF_REACH = Why("the check is stopped before it and never reaches it")
+ASKED_FOR_EVER = Why("the timer of 3.0 and 3.1 checks it again and again, without a limit")
+NO_SLOT = Why("it has no slot of its own in the state table: the broker neither checks nor discards it")
+NEVER_ASKED = Why("brokers from 3.2 on have no check for prepared records: they neither check nor discard it")
+SLAVE = Why("this broker is a slave and checks nothing; its master may discard it", is_known=False)
 NO_HALF_QUEUE = Why("its half queue is missing, so the check reads nothing")
-ENDLESS = Why(f"the check would put it back {ROUNDS_MAX} times and more")
-PAST = Why("as of a past time nothing is foretold", is_known=False)
-NO_CURSOR = Why("where the check stands is not known", is_known=False)
-ROCKSDB_QUEUES = Why("its half queue is in RocksDB, and the check of such a queue is not simulated", is_known=False)
+ENDLESS = Why(f"the check would put it back at least {ROUNDS_MAX} times")
+PAST = Why("deadlines are not predicted for a past time", is_known=False)
+NO_CURSOR = Why("the check cursor is unknown", is_known=False)
+ROCKSDB_QUEUES = Why("its half queue is in RocksDB, and the check of these queues is not simulated", is_known=False)
 DIVERTED = Why(
-    "it carries a delay or a timer: each copy of it waits in another topic first, which is not simulated",
+    "it has a delay or timer property: each copy of it waits in another topic first, which is not simulated",
     is_known=False,
 )
 TOO_MANY = Why(
-    f"the check has something in its way, and more than {PLAYED_HALVES_MAX} halves are open: rmqtx simulate STORE "
-    "--show transactions takes the time", is_known=False,
+    f"a record hinders the check and more than {PLAYED_HALVES_MAX} halves are open, which takes long to predict: run "
+    "rmqtx simulate STORE --show transactions", is_known=False,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the check of one broker will do with the half copies that it has before it.
+    """What the check of one broker will do with the half copies that it has still to reach.
 
-    Shape: `offsets` are commit-log offsets of those that it gives up on, ascending; at the same places stand the time,
-           the number of times that it puts each back before, whether its age is what ends it, and whether it may also
-           come a round later. `whys`: why it does not, by commit-log offset of others; `why` of all the rest.
+    Shape: `offsets` are the commit-log offsets of the copies that it will discard, ascending; the other arrays have the
+           same order: the time, how many times the copy is put back before, whether its age is the cause, and whether
+           it may happen one round later. `whys`: by commit-log offset, why a copy is not discarded; `why`: the same for
+           all other copies.
     """
 
     is_running: bool = False

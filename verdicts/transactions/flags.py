@@ -1,4 +1,4 @@
-"""What is remarkable about a transaction beside its state: the flags, a part of the rules in `judge.py`."""
+"""The flags of a transaction: what an operator should notice beside its state. Part of the rules in `judge.py`."""
 
 from __future__ import annotations
 
@@ -20,43 +20,45 @@ CLOCK_BEHIND_MS = 600_000
 CHECK_PASS_MS_MAX = 60_000
 
 FLAGS: dict[str, str] = {
-    "duplicate_commit": "more than one COMMIT record names one of its copies: consumers get the message as often",
-    "commit_without_op": "a COMMIT record and no op mark: while the check has a copy before it, it will be asked again "
-    "and may be delivered again",
+    "duplicate_commit": "more than one COMMIT record names one of its copies: consumers receive the message once for "
+    "each record",
+    "commit_without_op": "a COMMIT record and no op mark: if the check has still to reach a copy, the broker checks it "
+    "again and may deliver it again",
     "commit_after_rollback": "a COMMIT record was written after an op message, or a ROLLBACK record, had ended it",
-    "commit_after_discard": "a COMMIT record was written after the broker had given up on it",
+    "commit_after_discard": "a COMMIT record was written after the broker had discarded it",
     "discarded_though_decided": "the broker discarded a copy although a commit or rollback was already recorded",
-    "open_after_decision": "it is decided or discarded, but a copy without a valid op is still before the check (or "
-    "again, where the cursor was set back), or its slot of the state table is still open (3.1): it is asked again",
+    "open_after_decision": "it is decided or discarded, but the check will still reach a copy without a valid op (or "
+    "will reach it again, where the cursor was set back), or its slot of the state table is still open (3.1): the "
+    "broker checks it again",
     "conflict": "it was both committed and rolled back: a committed copy has more op marks than COMMIT records, or "
-    "(designs before 4.3) both records exist; consumers got it",
-    "unanswerable": "the table's number is not the record's, or will not be when a start after a crash has made the "
-    "table anew: every answer is refused (3.1)",
-    "never_asked": "open, and the broker never asks for it: its check is stopped and does not come to it; or no table "
-    "entry, or none in the table that a start after a crash rebuilds (3.1)",
+    "(designs before 4.3) both records exist; consumers received the message",
+    "unanswerable": "its number in the state table differs from the record's, or will differ after a start that "
+    "follows a crash and rebuilds the table: every answer is refused (3.1)",
+    "never_asked": "open, and the broker never checks it: its check is stopped before it; or it has no entry in the "
+    "state table, or none in the table that a start after a crash rebuilds (3.1)",
     "stalled": "pending, and while its broker ran its newest copy waited longer than two check intervals, the timeout "
-    f"and one pass of {CHECK_PASS_MS_MAX // 1000} s without being checked; the time since a broker stopped does not "
-    "count, for no check ran then",
-    "never_checked": "pending, and no copy shows a check, though its broker ran for longer than the timeout and one "
+    f"and one pass of {CHECK_PASS_MS_MAX // 1000} s without a check; the time since a broker stopped does not count, "
+    "because no check ran then",
+    "never_checked": "pending, and no copy shows a check, although its broker ran longer than the timeout and one "
     "check interval after it was stored; the time since a broker stopped does not count",
-    "immune": "pending, and the immunity time its producer asked for is not over",
-    "resumed": "a half copy was made by RESUME_CHECK_HALF_MESSAGE (its checks set back to 0): an operator had it "
-    "checked again",
-    "escaped": "half copies were stored by different brokers (a slave acting as master handed it on, 5.1.0+)",
+    "immune": "pending, and the immunity time that its producer requested is not over",
+    "resumed": "a half copy was written by RESUME_CHECK_HALF_MESSAGE (number of checks set back to 0): an operator had "
+    "it checked again",
+    "escaped": "half copies were stored by different brokers (a slave acting as master passed it on, 5.1.0+)",
     "expires_soon": f"pending, and less than {EXPIRES_SOON_MS // 3_600_000} h of fileReservedTime are left by the "
-    "clock of now, of a stopped broker too: then the check discards it unasked",
+    "current clock, even if its broker is stopped: after that time the check discards it without asking",
     "orphan_op": "an op message names it, but the half record itself cannot be read",
-    "poison": "pending, and the check loop cannot ask for it: its body, group or real topic is unusable",
-    "masked": "an op number that belongs to another record hides it from the check: it will not be asked",
+    "poison": "pending, and the check cannot ask its producer: its body, group or real topic is unusable",
+    "masked": "an op mark that belongs to another record hides it from the check: it will not be checked",
     "delayed_half": "a delay or timer property diverted the half message itself; its real topic is lost",
-    "bad_body": "a copy says compressed and is not (put back by a broker before 4.6.0, resumed before 5.3.2): "
+    "bad_body": "a copy is marked as compressed and is not (put back by a broker before 4.6.0, resumed before 5.3.2): "
     "consumers cannot read it",
     "clock_skew": f"born more than {CLOCK_AHEAD_MS // 1000} s after or {CLOCK_BEHIND_MS // 60_000} min before it was "
-    "stored: ages are not what they seem, and checks come at once or too late",
-    "checked_again_after_restart": "a half copy is later than a discard copy, and no resume made it: the check began "
-    "again at an older cursor (a kill, a failover, a cursor set back), so it is asked for and given up on once more",
+    "stored: its age is wrong, and checks come at once or too late",
+    "checked_again_after_restart": "a half copy is later than a discard copy, and no resume wrote it: the check began "
+    "again at an older cursor (a kill, a failover, a cursor set back), so it is checked and discarded once more",
     "may_be_decided": "pending or discarded, and its producer may have rolled it back: brokers from 5.1.0 on keep ops "
-    "in memory for transactionOpBatchInterval, and those are lost when one is killed",
+    "in memory for transactionOpBatchInterval, and lose them when they are killed",
     "without_copy": "discarded by a version or design that writes no copy of what it discards (4.3.0 to 4.5.1, "
     "transactions in RocksDB)",
 }
@@ -65,7 +67,7 @@ _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 def flags_of(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
-    """Which transactions have which flag.
+    """Return the transactions that have each flag.
 
     Shape: by flag, one value per transaction.
     Order: that of FLAGS, in which rows name them.
@@ -76,13 +78,13 @@ def flags_of(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
 
 
 def _of_decisions(judged: Judgement) -> dict[str, Bools]:
-    """What is odd about how it was decided or given up."""
+    """Flags for unusual decisions and discards."""
     halves, has_discard = judged.halves, judged.discards.has
     is_committed, is_decided = judged.state == "COMMITTED", np.isin(judged.state, ["COMMITTED", "ROLLED_BACK"])
     is_discarded, has_mark = judged.state == "DISCARDED", judged.marks_count > 0
     is_prepared, is_delayed = judged.newest_is(judged.others.is_prepared), halves.any_of(judged.chains.is_diverted)
     first_decision = np.minimum(judged.first_final_rank, judged.first_mark_rank)
-    # What rests on the absence of a record is not claimed where that record may have stood in missing bytes.
+    # A flag that depends on the absence of a record is not set where missing bytes may contain that record.
     has_no_op, has_no_other_final = ~has_mark & ~judged.may_lack_op, ~judged.may_lack_final
     is_late = is_committed & has_no_other_final
     is_open = judged.is_asked_again & (~judged.may_lack_op | is_prepared)
@@ -100,10 +102,10 @@ def _of_decisions(judged: Judgement) -> dict[str, Bools]:
 
 
 def _of_waiting(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
-    """What is odd about how a pending one waits."""
+    """Flags for the way in which a pending transaction waits."""
     halves, others = judged.halves, judged.others
     settings = {name: view.settings for name, view in judged.views.items()}
-    # A check that did not come is held against the time in which its broker ran.
+    # Missing checks count only for the time in which the broker ran.
     ran_until = judged.per_transaction({name: view.reference_time_ms for name, view in judged.views.items()})
     timeout = judged.per_transaction({name: one.transaction_time_out_ms for name, one in settings.items()})
     interval = judged.per_transaction({name: one.transaction_check_interval_ms for name, one in settings.items()})
@@ -115,7 +117,7 @@ def _of_waiting(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
     waited = ran_until - newest_stored
     is_pending = judged.state == "PENDING"
     in_half_topic = is_pending & ~judged.newest_is(others.is_other)
-    # Immunity and fileReservedTime end while a broker is stopped too: the one that starts now takes its own clock.
+    # Immunity and fileReservedTime also end while a broker is stopped: a broker that starts uses the current clock.
     now = judged.per_transaction({
         name: view.reference_time_ms if view.now_ms is None else view.now_ms for name, view in judged.views.items()
     })
@@ -140,13 +142,13 @@ def _of_waiting(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
 
 
 def _of_copies(judged: Judgement) -> dict[str, Bools]:
-    """What is odd about its copies, whatever its state."""
+    """Flags for unusual copies, in any state."""
     halves, discards, others = judged.halves, judged.discards, judged.others
     born, stored = int64s(judged.born_time_ms), int64s(judged.half_store_time_ms)
-    # The check counts from 1 on, and what a client sends has no count; what is put into RocksDB again has one.
+    # The check counts from 1, and a message from a client has no count; a half put into RocksDB again has one.
     has_count = np.asarray(pc.is_valid(halves.table["checks_count"]))
     is_resumed = halves.any_of(has_count & (others.is_rocksdb | (halves.integers("checks_count") == 0)))
-    is_delayed = halves.any_of(judged.chains.is_diverted)  # its timer brings the half back, whatever became of copies
+    is_delayed = halves.any_of(judged.chains.is_diverted)  # its timer returns the half, in any state of its copies
     has_later_half = discards.has & (judged.newest_half_rank > judged.first_discard_rank)
     host = halves.integers("store_host_number")
     return {
@@ -162,7 +164,7 @@ def _of_copies(judged: Judgement) -> dict[str, Bools]:
 
 
 def _are_damaged(judged: Judgement) -> Bools:
-    """Half copies whose own record lies in bytes that cannot be read, and were known by what is left of it."""
+    """Half copies whose record lies in bytes that cannot be read; they are known by the readable rest of the record."""
     halves = judged.halves
     offsets, stores = halves.integers("commit_log_offset"), halves.table["store"]
     found = np.zeros(len(halves), np.bool_)
@@ -175,7 +177,7 @@ def _are_damaged(judged: Judgement) -> Bools:
 
 
 def _are_readable(copies: pa.Table) -> Bools:
-    """Copies whose body consumers can read, as far as is known."""
+    """Copies with a body that consumers can read, as far as is known."""
     readable: Bools = np.asarray(pc.fill_null(copies["body_is_readable"], True))
     return readable
 
@@ -183,9 +185,10 @@ def _are_readable(copies: pa.Table) -> Bools:
 def _is_rolled_back_too(judged: Judgement) -> Bools:
     """Whether a ROLLBACK record names it, or a committed copy has more op marks than decisions on record.
 
-    Every decision that a broker accepts marks the copy it names, and a commit writes a COMMIT record besides. Which
-    came first need not show: from 5.1.0 on ops are written in batches, so a rollback's may lie after a later
-    COMMIT record. The same shows where a committed copy was closed after the op cursor was set back by hand.
+    Every decision that a broker accepts marks the copy that it names, and a commit also writes a COMMIT record. The
+    order of the records need not be the order of the decisions: from 5.1.0 on ops are written in batches, so the op of
+    a rollback may lie after a later COMMIT record. The records are the same where a committed copy was closed after
+    the op cursor was set back by hand.
     """
     halves, finals = judged.halves, judged.finals
     marks = np.bincount(judged.copies_of(~judged.is_foreign_mark), minlength=len(halves))

@@ -1,7 +1,6 @@
-"""The third step of a judgement: what could have said otherwise is missing, and which copies are open after all.
+"""The third step of a judgement: which states missing evidence could change, and which copies are still open.
 
-UNDECIDABLE replaces a state where bytes that could have said otherwise are missing; the first reason that is found
-stands.
+UNDECIDABLE replaces a state if missing bytes could contain a record that changes it; the first reason found is kept.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from verdicts.transactions.reason_codes import NO_CODE, NUMBERS
 
 
 class Judgement(FoundStates):
-    """The state of each transaction, or why it cannot be known.
+    """The state of each transaction, or why it is undecidable.
 
     Shape: every attribute has one value per transaction, or one per half copy where its name says so.
     """
@@ -41,7 +40,7 @@ class Judgement(FoundStates):
         cursor_known = np.ones(count, np.bool_)
         cursor_known[halves.number[~self.cursor_is_known_per_copy]] = False
         self.undecidable_codes = np.full(count, NO_CODE, np.int8)
-        #: What an UNDECIDABLE one lacks, where the sentence of its code says it.
+        #: The missing evidence of an UNDECIDABLE transaction, for codes with `{what}` in their sentence.
         self.undecidable_what: npt.NDArray[np.object_] = np.full(count, "", np.object_)
 
         newest_after_discard = halves.has & (self.newest_half_rank > self.last_discard_rank)
@@ -61,7 +60,7 @@ class Judgement(FoundStates):
             only_cursor & ~self.is_waiting & halves.any_of(others.is_slaves_drop),
             "rocksdb_of_slave",
         )
-        # Cursors only move forward in a running broker: what is still before the check now was so then.
+        # Cursors only move forward in a running broker: what the check has still to reach now, it had to reach then.
         self._undecide(only_cursor & past & ~self.is_waiting, "cursor_in_the_past")
         self._undecide_where_log_begins_later(states)
         doubtful = self.marks.any_of(self.is_doubtful_mark) & ~is_committed & ~is_marked
@@ -70,7 +69,7 @@ class Judgement(FoundStates):
         self._undecide_where_ends_name_nothing(states)
         self._undecide_where_the_index_knows_other_ids(states)
         self._undecide(halves.any_of(others.is_ended_beside) & (states == "PENDING"), "ended_beside_log")
-        # Last, so that nothing else is missing where this is the reason: then it is known that nobody decided it.
+        # Last, so that nothing else is missing if this is the reason: then it is certain that it is not decided.
         self._undecide(self.is_unread & ~is_committed & ~self.is_reopened & ~self.is_waiting, "rocksdb_table_unread")
         self.state = np.where(self.undecidable_codes == NO_CODE, states, "UNDECIDABLE")
 
@@ -84,7 +83,7 @@ class Judgement(FoundStates):
         halves = self.halves
         is_copy = (halves.integers("checks_count", 0) > 0) | (halves.integers("prepared_queue_offset") >= 0)
         first_is_copy = np.where(halves.has, is_copy[halves.first] if len(halves) else False, True)
-        # A ROLLBACK record alone is a decision that its own prepared record came before; that one has no copies.
+        # Before a lone ROLLBACK record there was its prepared record, and a prepared record has no copies.
         first_is_copy &= ~self.has_rollback_record
         self.may_begin_earlier = (begin > 0) & first_is_copy
         rows = self.may_begin_earlier & (states != "COMMITTED")
@@ -101,7 +100,7 @@ class Judgement(FoundStates):
             self.may_lack_final |= rule.may_lack_final(one)
 
     def _undecide_where_the_index_knows_other_ids(self, states: npt.NDArray[np.str_]) -> None:
-        """What only records with a damaged id are of; and what such a record, by the index, may be of."""
+        """Doubt ids that occur only in records with a damaged id, and ids that these records have in the index."""
         bearers = (self.halves, self.finals, self.discards)
         for view in self.views.values():
             if not view.doubtful_ids:
@@ -116,14 +115,14 @@ class Judgement(FoundStates):
             names = self.identity().to_pylist()
             for one in view.doubtful_ids:
                 mine = np.logical_or.reduce([group.any_of(rows == one.commit_log_offset) for group, rows in pairs])
-                what = f"the record at commit-log offset {one.commit_log_offset}, which the index knows by another id"
+                what = f"the record at commit-log offset {one.commit_log_offset}, which has another id in the index"
                 self._undecide(mine & ~has_other, "id_damaged", what)
                 keys = key_hashes([f"{one.topic}#{name}".encode() for name in names]).astype(np.int64)
-                meant = np.isin(keys, np.array(one.key_hashes, np.int64)) & (states != "COMMITTED")
-                self._undecide(meant & has_other, "id_perhaps_damaged", what)
+                may_own = np.isin(keys, np.array(one.key_hashes, np.int64)) & (states != "COMMITTED")
+                self._undecide(may_own & has_other, "id_perhaps_damaged", what)
 
     def _undecide_where_ends_name_nothing(self, states: npt.NDArray[np.str_]) -> None:
-        """What an end with a damaged name may have ended: only a COMMIT takes back a rollback, and nothing a COMMIT."""
+        """Doubt what an end with a damaged reference may have ended. A COMMIT overrides a rollback, not the reverse."""
         halves = self.halves
         for view in self.views.values():
             for end in view.doubtful_ends:
@@ -143,12 +142,12 @@ class Judgement(FoundStates):
         halves, others = self.halves, self.others
         self.born_time_ms = self.first_of("born_time_ms")
         self.half_store_time_ms = halves.at("store_time_ms", halves.first)
-        # A decision on what the state table still asks for writes one more record, and closes nothing.
+        # A decision on a prepared record with an open slot writes one more record, and closes nothing.
         closable = halves.any_of(self.is_open_per_copy & ~others.is_prepared)
-        # Where the RocksDB table was not read, a half without op may still be in it, or not: closing it does no harm.
+        # If the RocksDB table was not read, it may still contain a half without op: closing the half does no harm.
         perhaps = halves.any_of(others.is_unknown & ~self.is_hidden_per_copy)
         is_decided = np.isin(self.state, ["COMMITTED", "ROLLED_BACK"])
-        # Of what was given up on the check asks again where an open copy has checks left; else it gives up once more.
+        # The check asks again for a discarded one if an open copy has checks left; else it discards it once more.
         left = halves.integers("checks_count", 0) < self.checks_count[halves.number]
         is_asked = (self.state == "DISCARDED") & halves.any_of(self.is_open_per_copy & ~others.is_prepared & left)
         self.is_closable = is_decided & (closable | perhaps)

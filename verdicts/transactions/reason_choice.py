@@ -1,6 +1,6 @@
-"""Which reason each state has: the code, chosen by what the judgement rests on.
+"""Choose the reason code of each transaction from the evidence of its judgement.
 
-For prepared records and halves in RocksDB it is about the half copy that the verdict is about (`reason_copy`).
+For prepared records and halves in RocksDB the reason is about one half copy, the `reason_copy`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from verdicts.transactions.judgement import Judgement
 from verdicts.transactions.reason_codes import NUMBERS
 
 Codes = npt.NDArray[np.int8]
-#: Some transactions, and the code of those of them that no one before it is of.
+#: Masks of transactions with their codes: the first mask that holds gives the code.
 Choices = list[tuple[Bools, str]]
 
 
 def chosen_codes(judged: Judgement) -> Codes:
-    """The code of each transaction's reason, as its number in REASONS."""
+    """Return the code of each transaction's reason, as its number in REASONS."""
     codes = judged.undecidable_codes.copy()
     for state, choose in _CHOOSERS.items():
         rows = np.flatnonzero(judged.state == state)
@@ -36,7 +36,7 @@ def _first_that_holds(choices: Choices) -> Codes:
 
 
 def _is_about(judged: Judgement, rows: Int64s, copies: Bools) -> Bools:
-    """Whether the verdict is about one of some half copies."""
+    """Whether the reason is about one of the given half copies."""
     if not copies.any():
         return np.zeros(len(rows), np.bool_)
     found: Bools = judged.halves.has[rows] & copies[judged.reason_copy[rows]]

@@ -1,4 +1,4 @@
-"""The sentence that says why a verdict is what it is, made of its code with the offsets that prove it."""
+"""The sentence that gives the reason for a verdict: that of the reason code, with the offsets that prove it."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from verdicts.transactions.reason_choice import Codes
 from verdicts.transactions.reason_codes import NUMBERS, REASONS
 from verdicts.transactions.undecided_ops import lost_ops_words
 
-#: What is said of a flag behind the sentence, in this order.
+#: The clause for a flag behind the sentence, in this order.
 _OF_FLAGS = {
-    "duplicate_commit": "; committed {commits_count} times, so delivered as often",
+    "duplicate_commit": "; committed {commits_count} times and delivered each time",
     "commit_without_op": "; no op message",
     "commit_after_rollback": "; {rollback_before}",
     "conflict": "; {rollback_besides}",
     "commit_after_discard": "; committed after it was discarded",
     "discarded_though_decided": "; discarded although it was decided",
-    "resumed": "; a resume had it checked again",
-    "checked_again_after_restart": "; after it was discarded the check came to another copy of it: it began again at "
-    "an older cursor",
-    "masked": "; an op number of another record hides it from the check",
-    "poison": "; the check cannot ask for it",
-    "expires_soon": "; it nears fileReservedTime",
+    "resumed": "; a resume restarted its checks",
+    "checked_again_after_restart": "; after the discard the check reached another copy of it: it began again at an "
+    "older cursor",
+    "masked": "; an op mark of another record hides it from the check",
+    "poison": "; the check cannot ask its producer",
+    "expires_soon": "; it is close to fileReservedTime",
     "may_be_decided": "{lost_ops}",
 }
 _STOPPED = "; the check is stopped at {stop}"
-_ASKED_AGAIN = "; a copy is still before the check: it will be asked again"
+_ASKED_AGAIN = "; the check will still reach a copy of it: the broker checks it again"
 
 
 def sentences(judged: Judgement, codes: Codes, flags: Mapping[str, Bools], reach: CheckReach) -> pa.Array:
-    """One sentence per transaction: that of its code, and what is odd about it."""
-    oddities = pa.repeat(pa.scalar(""), judged.chains.count)
+    """Return one sentence per transaction: the sentence of its code, with clauses for its flags."""
+    found = pa.repeat(pa.scalar(""), judged.chains.count)
     for chosen, clause in _clauses(judged, codes, flags, reach):
         if chosen.any():
             rows = np.flatnonzero(chosen)
-            said = joined(oddities.take(pa.array(rows)), _rendered(clause, Values(judged, reach, rows)))
-            oddities = pc.replace_with_mask(oddities, pa.array(chosen), said)
+            longer = joined(found.take(pa.array(rows)), _rendered(clause, Values(judged, reach, rows)))
+            found = pc.replace_with_mask(found, pa.array(chosen), longer)
 
     def sentence(code: str, rows: Int64s) -> pa.Array:
         template = REASONS[code].sentence
-        whole = template if "{oddities}" in template else template + "{oddities}"
-        return _rendered(whole, Values(judged, reach, rows, oddities))
+        whole = template if "{clauses}" in template else template + "{clauses}"
+        return _rendered(whole, Values(judged, reach, rows, found))
 
     names = list(REASONS)
     return scatter(
@@ -60,25 +60,25 @@ def sentences(judged: Judgement, codes: Codes, flags: Mapping[str, Bools], reach
 def _clauses(
     judged: Judgement, codes: Codes, flags: Mapping[str, Bools], reach: CheckReach
 ) -> Iterator[tuple[Bools, str]]:
-    """What is odd about transactions, and what the check does about them: clauses behind their sentences."""
+    """Clauses for flags and for what the check will do, and the transactions that each clause applies to."""
     for flag, clause in _OF_FLAGS.items():
         yield flags[flag], clause
     is_pending, is_never_asked = judged.state == "PENDING", reach.is_never_asked
-    yield is_pending & (judged.marks_count > 0), "; another half message of it was rolled back"
-    yield reach.is_spent, "; it had all its {checks_count} checks: the next round gives it up without asking"
-    yield is_pending & is_never_asked, f"{_STOPPED} and never comes to it"
+    yield is_pending & (judged.marks_count > 0), "; another of its half messages was rolled back"
+    yield reach.is_spent, "; it had all its {checks_count} checks: the next round discards it without asking"
+    yield is_pending & is_never_asked, f"{_STOPPED} and never reaches it"
     is_asked = judged.is_asked_still & (codes != NUMBERS["commit_record_table_unread"])
     yield (
         is_asked & is_never_asked,
-        f"{_STOPPED} before a copy of it: it is asked again only once that is out of the way",
+        f"{_STOPPED} before a copy of it: the broker checks it again only after the check has passed that message",
     )
     is_asked &= ~is_never_asked
-    yield is_asked & judged.may_lack_op, f"{_ASKED_AGAIN}, unless its op message is missing"
+    yield is_asked & judged.may_lack_op, f"{_ASKED_AGAIN}, unless the missing bytes contain its op message"
     yield is_asked & ~judged.may_lack_op, _ASKED_AGAIN
 
 
 def _rendered(template: str, values: Values) -> pa.Array | str:
-    """A sentence or clause with its values."""
+    """Return a sentence or clause with its values filled in."""
     parts: list[pa.Array | str] = []
     for words, name, _, _ in string.Formatter().parse(template):
         parts += [words] if name is None else [words, getattr(values, name)]
@@ -86,38 +86,38 @@ def _rendered(template: str, values: Values) -> pa.Array | str:
 
 
 def joined(*parts: pa.Array | str) -> pa.Array:
-    """Texts one behind the other, for each row."""
+    """Concatenate texts row by row."""
     return pc.binary_join_element_wise(*parts, "")
 
 
 def text(values: Int64s) -> pa.Array:
-    """Numbers as text."""
+    """Return numbers as text."""
     return pa.array(values).cast(pa.string())
 
 
 class Values:
-    """What stands in braces in the sentences of REASONS, for some transactions: one text each.
+    """The values for the braces in the sentences of REASONS: one text for each of some transactions.
 
     Units: offsets in bytes of the commit log, or in entries of a queue, as the names say.
     """
 
     def __init__(
-        self, judged: Judgement, reach: CheckReach, rows: Int64s, oddities: pa.Array | None = None
+        self, judged: Judgement, reach: CheckReach, rows: Int64s, clauses: pa.Array | None = None
     ) -> None:
         self._judged = judged
         self._reach = reach
         self._rows = rows
-        self._oddities = oddities
+        self._clauses = clauses
 
     @property
-    def oddities(self) -> pa.Array:
-        """What is odd about it, each behind a semicolon."""
-        assert self._oddities is not None
-        return self._oddities.take(pa.array(self._rows))
+    def clauses(self) -> pa.Array:
+        """The clauses for its flags, each behind a semicolon."""
+        assert self._clauses is not None
+        return self._clauses.take(pa.array(self._rows))
 
     @property
     def what(self) -> pa.Array:
-        """What an UNDECIDABLE one lacks, or rests on."""
+        """What is missing or in doubt for an UNDECIDABLE transaction."""
         return pa.array(self._judged.undecidable_what[self._rows].tolist(), pa.string())
 
     # -- the half copy that the verdict is about ----------------------------------------------------------------------
@@ -128,12 +128,12 @@ class Values:
 
     @property
     def half_offset(self) -> pa.Array:
-        """Where it stands in the log."""
+        """Its commit-log offset."""
         return text(self._judged.halves.integers("commit_log_offset")[self._copies])
 
     @property
     def half_number(self) -> pa.Array:
-        """The number in a prepared record, which says its slot of the state table."""
+        """The number in a prepared record, which is that of its slot in the state table."""
         return text(self._judged.halves.integers("queue_offset")[self._copies])
 
     @property
@@ -148,13 +148,13 @@ class Values:
 
     @property
     def checks_made(self) -> pa.Array:
-        """How often it was asked for, by the RocksDB table."""
+        """Its number of checks in the RocksDB table."""
         numbers = self._judged.others.checks[self._copies]
         return pc.if_else(pa.array(numbers == 1), "1 check", joined(text(numbers), " checks"))
 
     @property
     def last_half_of_table(self) -> pa.Array:
-        """The last half that the RocksDB table has taken in."""
+        """The last half that the broker has written into the RocksDB table."""
         return text(self._judged.others.last_offset[self._copies])
 
     # -- the newest half copy -----------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class Values:
 
     @property
     def newest_queue_offset(self) -> pa.Array:
-        """Its number in the half queue."""
+        """Its half queue offset."""
         return text(self._judged.halves.integers("queue_offset")[self._newest])
 
     @property
@@ -175,19 +175,19 @@ class Values:
 
     @property
     def newest_checks_count(self) -> pa.Array:
-        """The checks that it had behind it."""
+        """The number of its checks so far."""
         return text(self._judged.newest_checks[self._rows])
 
     # -- what ended it ------------------------------------------------------------------------------------------------
 
     @property
     def checks_count(self) -> pa.Array:
-        """The most checks that any copy had."""
+        """The highest number of checks of its copies."""
         return text(self._judged.checks_count[self._rows])
 
     @property
     def discard_offset(self) -> pa.Array:
-        """Where its last discard copy stands."""
+        """Commit-log offset of its last discard copy."""
         discards = self._judged.discards
         return text(discards.integers("commit_log_offset")[discards.last[self._rows]])
 
@@ -197,19 +197,19 @@ class Values:
 
     @property
     def final_offset(self) -> pa.Array:
-        """Where its first COMMIT record stands."""
+        """Commit-log offset of its first COMMIT record."""
         return text(self._judged.finals.integers("commit_log_offset")[self._final])
 
     @property
     def half_of_final(self) -> pa.Array:
-        """What became of the half that the COMMIT record names, where it is not there."""
+        """Why the half that the COMMIT record names is not in the log; empty if it is."""
         judged = self._judged
         is_gone = ~(judged.halves.has | judged.discards.has)[self._rows]
         return self._where_half_was(judged.finals.integers("prepared_transaction_offset")[self._final], is_gone)
 
     @property
     def commits_count(self) -> pa.Array:
-        """How many COMMIT records it has."""
+        """The number of its COMMIT records."""
         return text(self._judged.commits_count[self._rows])
 
     def _by_rollback(self, of_record: str, of_op: str) -> pa.Array:
@@ -222,20 +222,20 @@ class Values:
 
     @property
     def rollback_besides(self) -> pa.Array:
-        """What shows that it was rolled back too."""
+        """The evidence that it was also rolled back."""
         return self._by_rollback(
-            "a ROLLBACK record names it too: consumers got it all the same",
-            "the committed copy has more op marks than COMMIT records: it was rolled back too",
+            "a ROLLBACK record names it too; consumers received it nevertheless",
+            "the committed copy has more op marks than COMMIT records: it was also rolled back",
         )
 
     @property
     def lost_ops(self) -> pa.Array:
-        """The ops that its broker had in memory, one of which may be its own."""
+        """The ops that were only in its broker's memory; one of them may be its own."""
         return lost_ops_words(self._judged).take(pa.array(self._rows))
 
     @property
     def stop(self) -> pa.Array:
-        """Where the check of its store is stopped."""
+        """The place at which the check of its store is stopped."""
         return pa.array(self._reach.places[self._rows].tolist(), pa.string())
 
     @cached_property
@@ -247,7 +247,7 @@ class Values:
 
     @property
     def mark_offset(self) -> pa.Array:
-        """Where the first op message or ROLLBACK record that ended it stands."""
+        """Commit-log offset of the first op message or ROLLBACK record that ended it."""
         return text(self._of_mark("commit_log_offset"))
 
     @property
@@ -262,15 +262,16 @@ class Values:
 
     @property
     def half_of_mark(self) -> pa.Array:
-        """What became of the record that it names, where that is not there."""
+        """Why the record that it names is not in the log; empty if it is."""
         is_gone = self._judged.chains.half_of_mark[self._mark] < 0
         return self._where_half_was(self._of_mark("half_commit_log_offset"), is_gone)
 
     def _where_half_was(self, named: Int64s, is_gone: Bools) -> pa.Array:
-        """What became of the half that a decision names: it left the log, or was never there."""
+        """Why the half that a decision names is not there: it left the log, never existed, or its bytes are missing."""
         words = pa.array([
-            "", ", its half message is no longer in the log", ", and no half message begins where it says",
-            ", and what stood where it says is missing",
+            "", ", its half message is no longer in the log",
+            ", and no half message begins at the offset that it names",
+            ", and the bytes at the offset that it names are missing",
         ])  # fmt: skip
         kinds = np.where(named < self._judged.log_begin[self._rows], 1, 2)
         for view in self._judged.views.values():
@@ -280,13 +281,14 @@ class Values:
 
     @property
     def asked_by_slot(self) -> pa.Array | str:
-        """That the state table still asks for what is decided; nothing where it does not."""
+        """A clause if the state table still has an open slot for a decided transaction; else empty."""
         others, newest = self._judged.others, self._newest
         if not others.is_asked.any():
             return ""
         is_refused = pa.array(others.is_unanswerable[newest])
         words = joined(
-            "; slot ", text(others.open_slot[newest]), " of the state table is still open: it is asked again, and ",
+            "; slot ", text(others.open_slot[newest]),
+            " of the state table is still open: the broker checks it again, and ",
             pc.if_else(is_refused, "every answer is refused", "every answer writes one more record"),
         )
         return pc.if_else(pa.array(others.is_asked[newest] & self._judged.halves.has[self._rows]), words, "")

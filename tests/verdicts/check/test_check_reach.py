@@ -91,7 +91,7 @@ def test_what_had_all_its_checks_is_given_up_and_not_asked() -> None:
     store, conf = opened("common-4.9.7"), {"transactionCheckMax": "1"}
     reading = pending([store], lambda one: broker_settings(one, conf=conf, version="4.9.7"))
     rows = [row for row in reading.table().to_pylist() if row["state"] == "PENDING"]
-    spent = [row for row in rows if "gives it up without asking" in row["reason"]]
+    spent = [row for row in rows if "discards it without asking" in row["reason"]]
     assert {row["advice"] for row in spent} == {"decide"}
     assert {row["advice"] for row in rows if row not in spent} == {"wait"}
     assert [row["checks_count"] for row in spent] == [row["checks_count"] for row in rows if row["checks_count"] >= 1]

@@ -136,7 +136,7 @@ def test_what_a_slot_says_now_is_not_what_it_said_then(tmp_path: Path) -> None:
     assert decided
     for row in decided:
         slot = row["state_entries"][0]["key"]
-        assert row["reason"].endswith(f"the broker asked for it: slot {slot} of the state table was open")
+        assert row["reason"].endswith(f"the broker checked it: slot {slot} of the state table was open")
 
 
 def test_a_decided_slot_without_its_record_is_told(tmp_path: Path) -> None:

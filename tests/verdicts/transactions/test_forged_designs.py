@@ -232,7 +232,7 @@ def test_transactions_in_rocksdb_step_by_step(tmp_path: Path, monkeypatch: pytes
     # Of a past time only what the table still has is known to have been open.
     rows = verdicts(open_store(root), "5.5.0", at_ms=FIRST_MS + 10_000_000)
     assert (rows["T3"]["state"], rows["T4"]["state"]) == ("PENDING", "UNDECIDABLE")
-    assert "RocksDB table has no history" in rows["T4"]["reason"]
+    assert "RocksDB table of that time could decide it" in rows["T4"]["reason"]
 
 
 def test_of_several_halves_in_rocksdb_the_most_open_one_counts(
@@ -260,7 +260,7 @@ def test_of_several_halves_in_rocksdb_the_most_open_one_counts(
     }
     for name, place in (("T0", second[0]), ("T5", first[5])):
         assert f"half message at commit-log offset {place} is in the RocksDB table" in rows[name]["reason"]
-        assert rows[name]["reason"].endswith("another half message of it was rolled back")
+        assert rows[name]["reason"].endswith("another of its half messages was rolled back")
     assert "open_after_decision" in rows["T4"]["flags"]
     assert [rows[name]["advice"] for name in ("T0", "T3", "T4", "T6")] == ["wait", "none", "close", "resume"]
     # Without the table, what an op does not end may be open or dropped: a decision on another half tells nothing.
@@ -270,7 +270,7 @@ def test_of_several_halves_in_rocksdb_the_most_open_one_counts(
         *("UNDECIDABLE",) * 3, "COMMITTED", "COMMITTED", *("UNDECIDABLE",) * 3
     ]
     assert (rows["T4"]["advice"], rows["T0"]["advice"]) == ("close", "none")
-    assert "only the RocksDB table tells whether it will be asked again" in rows["T4"]["reason"]
+    assert "only the RocksDB table shows whether it will be checked again" in rows["T4"]["reason"]
 
 
 def test_without_the_rocksdb_table_files_prove_nothing_to_be_open(tmp_path: Path) -> None:

@@ -138,6 +138,6 @@ def test_what_was_given_up_on_is_waited_for_where_a_chain_of_it_has_checks_left(
         if row["state"] == "DISCARDED":
             assert wanted["open"]
             assert row["advice"] == "wait"
-            assert row["reason"].endswith("; a copy is still before the check: it will be asked again")
+            assert row["reason"].endswith("; the check will still reach a copy of it: the broker checks it again")
             seen += 1
     assert seen
