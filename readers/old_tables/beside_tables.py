@@ -24,7 +24,7 @@ from readers.old_tables.beside_log import (
 )
 from readers.old_tables.redo_log import redo_entries, redo_log_entries
 from readers.old_tables.state_table import state_table_entries
-from readers.old_tables.state_table_rebuilt import remade_offsets
+from readers.old_tables.state_table_rebuilt import rebuilt_offsets
 from readers.store.store import ROCKSDB_HALF_TOPIC, Store
 
 #: What is asked of a store with prepared records, by kind.
@@ -55,7 +55,7 @@ def _remade(store: Store) -> Int64s | None:
         return None
     try:
         entries = redo_entries(store, [])
-        return None if entries is None or not entries.is_whole else remade_offsets(store, entries, [])
+        return None if entries is None or not entries.is_whole else rebuilt_offsets(store, entries, [])
     except SourceError:
         return None  # what reads the log reports it
 

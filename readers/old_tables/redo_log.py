@@ -19,7 +19,7 @@ from readers.model.layout import Field, Layout
 from readers.model.reading import Note, NoteKind, Reading
 from readers.model.tables import REDO_LOG
 from readers.old_tables.beside_log import END_ENTRY
-from readers.old_tables.table_files import AllUnits, TableFiles, Units, place_columns, said_of_halves
+from readers.old_tables.table_files import AllUnits, TableFiles, Units, place_columns, state_entries
 from readers.queues.consume_queue import are_left_out
 from readers.queues.unit_files import Slots
 from readers.store.store import Store
@@ -114,7 +114,7 @@ def redo_log_entries(store: Store, findings: list[Finding]) -> pa.Table | None:
     found = redo_entries(store, findings)
     if found is None:
         return None
-    return said_of_halves(store, KIND, found, found.prepared_offsets, _kinds(found.tags))
+    return state_entries(store, KIND, found, found.prepared_offsets, _kinds(found.tags))
 
 
 # --- how 3.1 makes its state table anew -------------------------------------------------------------------------------

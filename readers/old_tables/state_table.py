@@ -20,7 +20,7 @@ from readers.model.findings import Finding
 from readers.model.layout import Field, Layout
 from readers.model.reading import Note, NoteKind, Reading
 from readers.model.tables import STATE_TABLE
-from readers.old_tables.table_files import AllUnits, TableFiles, Units, place_columns, said_of_halves
+from readers.old_tables.table_files import AllUnits, TableFiles, Units, place_columns, state_entries
 from readers.queues.consume_queue import PRE_BLANK_LENGTH
 from readers.queues.unit_files import Slots
 from readers.store.store import Store
@@ -104,7 +104,7 @@ def state_table_entries(store: Store, findings: list[Finding]) -> pa.Table | Non
     Damage: as `scan_state_table`.
     """
     found = state_slots(store, findings)
-    return None if found is None else said_of_halves(store, KIND, found, found.offsets, state_texts(found.states))
+    return None if found is None else state_entries(store, KIND, found, found.offsets, state_texts(found.states))
 
 
 def state_texts(states: Int64s) -> pa.Array:

@@ -15,7 +15,7 @@ from readers.old_tables.redo_log import PREPARED_TAGS, RedoEntries, entries_per_
 from readers.store.store import Store
 
 
-def remade_offsets(store: Store, entries: RedoEntries, findings: list[Finding]) -> Int64s:
+def rebuilt_offsets(store: Store, entries: RedoEntries, findings: list[Finding]) -> Int64s:
     """The prepared records in that table: of its redo log, and of what the log has behind its last entry.
 
     Order:  slot number, from 0 on.

@@ -153,7 +153,7 @@ def place_columns(store: Store, layout: Layout, units: Units) -> list[pa.Array]:
     ]
 
 
-def said_of_halves(store: Store, kind: str, units: AllUnits, half_offsets: Int64s, values: pa.Array) -> pa.Table:
+def state_entries(store: Store, kind: str, units: AllUnits, half_offsets: Int64s, values: pa.Array) -> pa.Table:
     """What units say of prepared records, as rows of STATE_ENTRIES; `key` is a unit's number.
 
     Order: number.
