@@ -163,7 +163,7 @@ def test_a_row_is_shown_with_its_transaction() -> None:
         (TableAddress("t.xlsx"), "neither .parquet nor .csv"),
         (TableAddress("nothing.csv"), "does not exist"),
         (TableAddress("sqlite:///nothing.db"), "does not exist"),
-        (TableAddress("nosuch://host/db"), "nosuch|SQLAlchemy, which is not installed"),
+        (TableAddress("nosuch://host/db"), "nosuch|SQLAlchemy is not installed"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(address: TableAddress, words: str) -> None:
@@ -233,5 +233,5 @@ def test_any_value_of_sqlite_is_a_row_or_a_finding(tmp_path: Path) -> None:
 
 def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
     address = as_csv([(1, "shop")], tmp_path)
-    with pytest.raises(BadRequest, match=r"no column phy - --offset-column names it; there are: OFFSET, PRODUCERGROUP"):
+    with pytest.raises(BadRequest, match=r"no column phy - give the column with --offset-column; available: OFFSET, PRODUCERGROUP"):
         read_transaction_table(TableAddress(address.location, offset_column="phy"), "here")
