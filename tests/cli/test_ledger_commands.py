@@ -174,7 +174,7 @@ def test_secrets_are_not_written_down(setting: str, kept: str) -> None:
         (("--ledger", "LEDGER", "--match", "key = order_id"), USAGE, "did you mean keys?"),
         (("--ledger", "LEDGER", "--match", "flags = order_id"), USAGE, "transactions have no column 'flags'"),
         (("--ledger", "LEDGER", "--match", "keys = id"), USAGE, "the ledger has no column 'id'"),
-        (("--ledger", "LEDGER", "--match", "keys ~ '[' = order_id"), USAGE, "is no regular expression"),
+        (("--ledger", "LEDGER", "--match", "keys ~ '[' = order_id"), USAGE, "is not a valid regular expression"),
         (("--ledger", "LEDGER", "--done", "amount = much"), USAGE, "--done: amount is int64"),
         (("--ledger", "LEDGER", "--not-done", "status PAID"), USAGE, "--not-done: 'PAID' is no operator"),
         (("--ledger", "LEDGER", "--plan", "p.json", "--at", "1"), USAGE, "--plan is about the store"),
