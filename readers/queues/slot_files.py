@@ -1,4 +1,4 @@
-"""Slots of a queue by their number, simple or batch, and what a process remembers of a store's derived files."""
+"""Read slots of a queue, simple or batch, by their number, and cache a store's derived files in the process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from readers.model.columns import Int64s, strings
-from readers.model.layout import Layout
-from readers.queues.consume_queue import BATCH_SLOT, SLOT, Slots
-from readers.queues.queue_files import is_well_named
-from readers.storage.segments import SegmentedLog
+from readers.queues.consume_queue import BATCH_SLOT, SLOT
+from readers.queues.unit_files import Slots, UnitLog
 from readers.store.fastjson import read_config
 from readers.store.store import Store
 
@@ -21,81 +19,44 @@ LAYOUTS = {SIMPLE: SLOT, BATCH: BATCH_SLOT}
 #: (kind, topic as bytes, queue number)
 QueueName = tuple[str, bytes, int]
 
-#: Numbers of records further apart than this are read apart: one of them may be damaged.
+#: Slots with a larger distance are read separately: one of their numbers may be damaged.
 _APART_SLOTS = 4096
 _STORES_KEPT = 4
-#: Neighbours that are asked together in a search by halves.
+#: Number of adjacent slots that a binary search compares at once.
 _PROBED = 9
 
 
 def topic_text(topic: bytes) -> str:
-    """A topic as directories are named."""
+    """Return a topic as the name of a directory."""
     return topic.decode("utf-8", "surrogateescape")
 
 
 def topic_bytes(text: str) -> bytes:
-    """A topic as records have it, of the name of its directory."""
+    """Return a topic as in records, from the name of its directory."""
     return text.encode("utf-8", "surrogateescape")
 
 
-class SlotFiles:
-    """The files of one queue, simple or batch, read by slot number; numbers that no file holds give zeros.
-
-    Raises: UnreadableFile, FileChanged when slots are read.
-    """
+class SlotFiles(UnitLog):
+    """The files of one queue, simple or batch, read by slot number."""
 
     def __init__(self, store: Store, name: QueueName) -> None:
         kind, topic, queue_id = name
-        self.layout: Layout = LAYOUTS[kind]
         found = store.queue_segments(topic_text(topic), queue_id, kind)[0] if queue_id >= 0 and _is_name(topic) else ()
-        size = self.layout.size_bytes
-        self.segments = tuple(s for s in found if is_well_named(s, self.layout))
-        self.bases = np.array([segment.base_offset // size for segment in self.segments], np.int64)
-        self._log = SegmentedLog(self.segments)
-
-    @property
-    def exists(self) -> bool:
-        """Whether the queue has a file."""
-        return bool(self.segments)
-
-    @property
-    def first(self) -> int:
-        """Number of the first slot that a file holds."""
-        return self.segments[0].base_offset // self.layout.size_bytes if self.segments else 0
-
-    @property
-    def end(self) -> int:
-        """Number past the last slot that a file has room for."""
-        return self.segments[-1].end_offset // self.layout.size_bytes if self.segments else 0
-
-    def read(self, first: int, end: int) -> Slots:
-        """Slots [first, end)."""
-        size = self.layout.size_bytes
-        slots = np.zeros(end - first, self.layout.dtype)
-        for segment in self.segments:
-            low = max(first, segment.base_offset // size)
-            high = min(end, segment.end_offset // size)
-            if low < high:
-                data = self._log.read(low * size, (high - low) * size)
-                slots[low - first : low - first + len(data) // size] = np.frombuffer(data, slots.dtype)
-        return slots
-
-    def close(self) -> None:
-        """Give all descriptors back."""
-        self._log.close()
+        super().__init__(found, LAYOUTS[kind])
+        self.bases = np.array([part.base_offset // self.layout.size_bytes for part in self.segments], np.int64)
 
 
 def _is_name(topic: bytes) -> bool:
-    """Whether a directory can have this name: a damaged topic may be anything."""
+    """Whether a directory can have this name: a damaged topic may be any bytes."""
     return bool(topic) and b"/" not in topic and b"\0" not in topic and topic not in (b".", b"..")
 
 
-#: What this process has listed of the last few stores: files of queues are looked up once, not once for each split.
+#: The listed files of the last few stores in this process: a queue is listed once, not once for each split.
 _listed: OrderedDict[tuple[str, int], dict[object, object]] = OrderedDict()
 
 
 def cache_of(store: Store) -> dict[object, object]:
-    """What this process remembers of a store, by whatever name is asked for."""
+    """Return the cache of this process for a store, by any key."""
     key = (store.root, store.taken_time_ms)
     if key not in _listed:
         _listed[key] = {}
@@ -105,7 +66,7 @@ def cache_of(store: Store) -> dict[object, object]:
 
 
 def close_slot_files(store: Store) -> None:
-    """Give back the descriptors of all queues of a store in this process; what is read later is opened again."""
+    """Close the files of all queues of a store in this process; a later read opens them again."""
     _close(cache_of(store))
 
 
@@ -116,7 +77,7 @@ def _close(cache: dict[object, object]) -> None:
 
 
 def slot_files(store: Store, name: QueueName) -> SlotFiles:
-    """The files of a queue; listed once in each process."""
+    """Return the files of a queue; listed once in each process."""
     cache = cache_of(store)
     files = cache.get(name)
     if not isinstance(files, SlotFiles):
@@ -125,7 +86,7 @@ def slot_files(store: Store, name: QueueName) -> SlotFiles:
 
 
 def batch_queues(store: Store) -> frozenset[tuple[str, int]]:
-    """The batch queues of a store, by their files and its topics' configuration; listed once in each process."""
+    """Return the batch queues of a store, by files and by topic configuration; listed once in each process."""
     cache = cache_of(store)
     found = cache.get(BATCH)
     if not isinstance(found, frozenset):
@@ -134,7 +95,7 @@ def batch_queues(store: Store) -> frozenset[tuple[str, int]]:
 
 
 def _configured_as_batch(store: Store) -> Iterator[tuple[str, int]]:
-    """The queues of topics with `queue.type=BatchCQ` (5.0.0+); none where the configuration cannot be read."""
+    """Yield the queues of topics with `queue.type=BatchCQ` (5.0.0+); none if the configuration cannot be read."""
     config = read_config(store, "topics.json").value
     table = config.get("topicConfigTable") if isinstance(config, dict) else None
     for topic, about in table.items() if isinstance(table, dict) else ():
@@ -145,7 +106,7 @@ def _configured_as_batch(store: Store) -> Iterator[tuple[str, int]]:
 
 
 def slots_of(files: SlotFiles, numbers: Int64s) -> Iterator[tuple[Int64s, Slots]]:
-    """The slots of some numbers, near ones read together: rows of `numbers`, and each one's slot."""
+    """Yield the slots with given numbers, close ones read together: rows of `numbers`, and the slot of each."""
     held = np.flatnonzero((numbers >= files.first) & (numbers < files.end))
     if not len(held):
         return
@@ -159,7 +120,7 @@ def slots_of(files: SlotFiles, numbers: Int64s) -> Iterator[tuple[Int64s, Slots]
 
 
 def places_by_offset(files: SlotFiles, offsets: Int64s) -> Int64s:
-    """Numbers of the slots that point at records, for queues whose slots carry their queue offset; −1: none."""
+    """Return the numbers of the slots that point at records, for queues with queue offsets in slots; −1 for none."""
     places = np.full(len(offsets), -1, np.int64)
     if not len(offsets) or not files.segments:
         return places
@@ -175,12 +136,12 @@ def places_by_offset(files: SlotFiles, offsets: Int64s) -> Int64s:
 
 
 def pointed_boundary(files: SlotFiles, offset: int) -> tuple[int, int]:
-    """Numbers of a few slots among which the first is that points at or behind a place of the log."""
+    """Return a short range of slot numbers that contains the first slot at or behind a place of the log."""
     return boundary(lambda low, high: _pointed(files, low, high), files.first, files.end, offset)
 
 
 def _pointed(files: SlotFiles, first: int, end: int) -> Int64s:
-    """Where slots point; those that are not used point behind all."""
+    """Return the places that slots point at; unused slots point behind all others."""
     slots = files.read(first, end)
     offsets = slots["commit_log_offset"].astype(np.int64)
     offsets[slots["record_length_bytes"] <= 0] = np.iinfo(np.int64).max
@@ -188,9 +149,9 @@ def _pointed(files: SlotFiles, first: int, end: int) -> Int64s:
 
 
 def boundary(offsets_of: Callable[[int, int], Int64s], low: int, high: int, wanted: int) -> tuple[int, int]:
-    """A few neighbours among which the first of some ascending numbers is that is not below `wanted`.
+    """Return a short range of indexes that contains the first of some ascending numbers that is not below `wanted`.
 
-    Searches by halves, and asks the middle of several neighbours each time: one that is damaged misleads nothing.
+    Binary search that compares the median of several adjacent numbers, so that a damaged one has no effect.
     """
     while high - low > 4 * _PROBED:
         middle = (low + high) // 2
@@ -202,5 +163,5 @@ def boundary(offsets_of: Callable[[int, int], Int64s], low: int, high: int, want
 
 
 def queue_text(name: QueueName) -> str:
-    """A queue in words."""
+    """Return a queue as text."""
     return f"queue {name[2]} of {strings(pa.array([name[1]], pa.binary()))[0].as_py()}"

@@ -141,12 +141,20 @@ class Comparison:
             self.undecidable_count += int(pc.sum(pc.equal(batch["state"], "UNDECIDABLE")).as_py() or 0)
             yield batch
 
+    def answer(self) -> str:
+        """The number of transactions of each outcome, in one line."""
+        from verdicts.ledger.reconcile import OUTCOMES
+
+        outcomes = ", ".join(f"{self.outcomes[outcome]} {outcome}" for outcome in OUTCOMES if self.outcomes[outcome])
+        return f"{count(self.outcomes.total(), 'transaction')}{': ' + outcomes if outcomes else ''}"
+
     def lines(self) -> Iterator[str]:
-        """What there is to say beside the rows."""
+        """Lines below the rows: what the ledger has, what each outcome is, ledger rows of no transaction."""
         from verdicts.ledger.reconcile import OUTCOMES, WORDS
 
         words = ", ".join(f"{self.words[word]} {word}" for word in WORDS if self.words[word])
-        yield f"{count(self.outcomes.total(), 'transaction')}{'; the ledger says: ' + words if words else ''}"
+        if words:
+            yield f"in the ledger: {words}"
         for outcome, meaning in OUTCOMES.items():
             if self.outcomes[outcome]:
                 advised = sorted((advice, number) for (of, advice), number in self.advice.items() if of == outcome)

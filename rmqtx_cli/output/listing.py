@@ -197,6 +197,11 @@ class Listing:
         found = [self._where.apply(with_derived(one, self._derived.values(), self.now_ms)) for one in rows.to_batches()]
         return pa.Table.from_batches([one.select(rows.schema.names) for one in found], rows.schema)
 
+    def rows_line(self, noun: str) -> str:
+        """The number of rows in one line, and whether reading stopped at the limit."""
+        stopped = f" (stopped at --limit {self.limit})" if self.rows_count == self.limit else ""
+        return f"{count(self.rows_count, noun)}{stopped}"
+
     def say_limit(self, noun: str) -> None:
         """Say how many rows were written, of how many that were found, where these are not all."""
         if self.rows_count < self.found_count:

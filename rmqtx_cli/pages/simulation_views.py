@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
@@ -71,6 +73,43 @@ def fates_view(*, with_store: bool, with_configuration: bool) -> View:
     )  # fmt: skip
 
 
+#: What columns of a round count, in words.
+_ROUND_COUNTS = {
+    "checked_count": "checked", "immune_count": "immune", "discarded_count": "discarded", "expired_count": "expired",
+    "unreadable_count": "unreadable",
+}
+
+
+class SimulationCounts:
+    """Counts of the rows of SIMULATED_CHECKS or SIMULATED_ROUNDS as they pass, by configuration."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[str]] = {}
+        self._rounds = 0
+
+    def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted as they pass."""
+        for batch in batches:
+            for row in batch.to_pylist():
+                self._rounds = max(self._rounds, row.get("round") or 0)
+                counts = self._counts.setdefault(row["configuration"], Counter())
+                if "action" in row:
+                    counts[row["action"]] += 1
+                else:
+                    counts.update({word: row[name] or 0 for name, word in _ROUND_COUNTS.items()})
+            yield batch
+
+    def lines(self) -> Iterator[str]:
+        """What happens in all rounds, one line for each configuration."""
+        rounds = f"{count(self._rounds, 'round')}: " if self._rounds else ""
+        if not self._counts:
+            yield "no open half is ahead of the check"
+        for name, counts in self._counts.items():
+            prefix = f"{name}: " if len(self._counts) > 1 else ""
+            done = ", ".join(f"{number} {word}" for word, number in counts.items() if number) or "nothing done"
+            yield f"{prefix}{rounds}{done}"
+
+
 def round_line(number: int, played: Round) -> str:
     """One round in one line."""
     from verdicts.check.steps import Action
@@ -123,8 +162,6 @@ def table_name(simulated: BesideSimulated) -> str:
 
 def asking_line(number: int, played: AskingRound) -> str:
     """One run of a check that puts nothing back, in one line."""
-    from collections import Counter
-
     counts = Counter(str(step.action) for step in played.steps)
     parts = [f"{number} {action}" for action, number in counts.items()]
     parts += [f"{played.immune_count} still immune"] if played.immune_count else []

@@ -90,4 +90,4 @@ def test_check_names_the_oldest_of_several_stores(rmqtx: Run, corpus_store: Stor
 
 def test_diff_says_what_its_statuses_are(rmqtx: Run) -> None:
     text = " ".join(rmqtx("diff", "--help").out.split())
-    assert "--exit-code Exit with 1 if a difference is listed, with 0 if none is; 3 " in text
+    assert "--exit-code Exit with status 1 if a difference is listed, 0 if none. Status 3 " in text

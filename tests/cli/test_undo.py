@@ -43,15 +43,15 @@ def test_it_takes_back_and_makes_again(rmqtx: Run, common: Path, store: Path, un
     assert [(row["path"], row["change"], row["position_bytes"]) for row in json.loads(looked.out)] == [
         (SEGMENT, "write", 260000), ("config/consumerOffset.json", "replace", None), ("abort", "create", None)
     ]  # fmt: skip
-    assert "3 changes would be taken back" in looked.err
+    assert "3 changes would be undone" in looked.err
     assert "commit 7F \\x1b[31m" in looked.err
     assert fingerprint(store) == untouched
     done = rmqtx("undo", undo_file, "--yes")
     assert done.status == exit_status.DONE
-    assert "is as it was before" in done.err
+    assert "restored; to redo the changes" in done.err
     assert snapshot(store) == snapshot(common)
     again = rmqtx("undo", undo_file, "--yes")
-    assert (again.status, "nothing was left to do" in again.err) == (exit_status.DONE, True)
+    assert (again.status, "nothing left to do" in again.err) == (exit_status.DONE, True)
     assert rmqtx("undo", undo_file, "--resume", "-y").status == exit_status.DONE
     assert snapshot(store) == changed
 
@@ -79,7 +79,7 @@ def test_it_asks(
     monkeypatch.setattr("sys.stdin", Terminal())
     result = rmqtx("undo", undo_file)
     assert result.status == status
-    assert f"take back 3 changes in {store}? [y/N]" in result.err
+    assert f"undo 3 changes in {store}? [y/N]" in result.err
     assert (snapshot(store) == snapshot(common)) == (status == exit_status.DONE)
 
 
@@ -89,7 +89,7 @@ def test_a_store_that_was_used_since_is_stale(rmqtx: Run, store: Path, undo_file
     for more in (["--yes"], ["--dry-run"], ["--resume", "--yes"], ["--ignore-times", "--yes"]):
         result = rmqtx("undo", undo_file, *more)
         assert result.status == exit_status.STALE_PLAN
-        assert "abort is not there any more" in result.err
+        assert "abort is missing" in result.err
     assert snapshot(store) == changed
 
 
@@ -112,8 +112,8 @@ def test_a_moved_store_is_named(rmqtx: Run, common: Path, store: Path, undo_file
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (lambda data: b"{}", "is no undo file"), (lambda data: data[: len(data) // 2], "is torn or was changed"),
-        (lambda data: data.replace(b"undo file 2", b"undo file 1"), "of another version"), (None, "is not there"),
+        (lambda data: b"{}", "is not an undo file"), (lambda data: data[: len(data) // 2], "is damaged or was changed"),
+        (lambda data: data.replace(b"undo file 2", b"undo file 1"), "of another version"), (None, "does not exist"),
     ],
 )  # fmt: skip
 def test_what_is_no_undo_file_is_one_line(

@@ -93,7 +93,7 @@ def plain_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 def named_pattern(pattern: str) -> str:
     """Return the expression with a fixed name for its first group, or for all of it.
 
-    Raises: BadRequest for an invalid regular expression.
+    Raises: BadRequest for what is not a regular expression.
     """
     text, place, has_group, in_class = "", 0, False, False
     while place < len(pattern):
@@ -113,5 +113,5 @@ def named_pattern(pattern: str) -> str:
     try:
         pc.extract_regex(pa.array(["x"]), named)
     except pa.ArrowInvalid as error:
-        raise BadRequest(f"--match: {pattern!r} is not a valid regular expression: {error}") from error
+        raise BadRequest(f"--match: {pattern!r} is not a regular expression: {error}") from error
     return named

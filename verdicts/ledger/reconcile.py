@@ -28,7 +28,7 @@ WORDS: dict[str, str] = {
 }
 OUTCOMES: dict[str, str] = {
     "act": "the ledger decides it, and the advice can be carried out",
-    "contradiction": "broker and ledger have opposite decisions, or it was delivered twice or more: nothing can undo it",
+    "contradiction": "broker and ledger contradict each other, or it was delivered more than once: nothing can undo it",
     "open": "the ledger does not decide it, or what the broker did is unknown",
     "agrees": "broker and ledger have the same decision: nothing to do",
 }

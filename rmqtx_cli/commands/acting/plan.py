@@ -1,4 +1,4 @@
-"""`rmqtx plan`: what shall be done to which transactions, as a file that somebody can review."""
+"""`rmqtx plan`: write a plan of actions on many transactions, as a file for review."""
 
 from __future__ import annotations
 
@@ -40,58 +40,66 @@ if TYPE_CHECKING:
     from repairs.plans.draft_plan import PlanDraft
     from repairs.receipts.plan_file import Plan
     from rmqtx_cli.acting.plan_inputs import PlanInputs
+    from rmqtx_cli.output.listing import Listing
 
 NAME = "plan"
 SHOW = "show"
-SHORT = "what shall be done to which transactions, as a file to be reviewed"
 EXAMPLES = (
-    Example("rmqtx plan commit ID ID -n 10.0.0.1:9876 --reason OPS-4711 -o plan.json", "these, from live brokers"),
+    Example(
+        "rmqtx plan commit ID ID -n 10.0.0.1:9876 --reason OPS-4711 -o plan.json",
+        "two transactions of live brokers",
+    ),
     Example(
         "rmqtx plan rollback -n 10.0.0.1:9876 --group shop --older-than 2h --reason OPS-4711 -o plan.json",
-        "what hangs and fulfils this",
+        "all pending ones of a group that are older than 2 hours",
     ),
     Example("rmqtx plan close --all --store STORE --reason OPS-4712 -o plan.json", "from files, without a network"),
-    Example("rmqtx plan show plan.json", "what is in it"),
-    Example("rmqtx apply plan.json -n 10.0.0.1:9876", "then, when somebody has read it"),
+    Example("rmqtx plan show plan.json", "print the plan"),
+    Example("rmqtx apply plan.json -n 10.0.0.1:9876", "after the review: carry it out"),
 )
-#: Refused transactions that are told of one by one, unless --verbose.
-_TOLD_MAX = 10
+#: Refused transactions printed one by one without --verbose.
+_REFUSED_SHOWN_MAX = 10
 
 ActionArgument = Annotated[
     str,
     typer.Argument(
         metavar="ACTION", autocompletion=completion.actions,
-        help="commit, rollback, discard, resume or close; or show, and a plan's file.",
+        help="commit, rollback, discard, resume or close; or show, with a plan file",
     ),
 ]
 IdArguments = Annotated[
     list[str] | None,
     typer.Argument(
-        parser=stored_text, metavar="ID...", autocompletion=completion.transaction_ids,
-        help="Transaction ids, message ids of their records, or business keys that only one has. None: by conditions.",
+        parser=stored_text, metavar="ID", autocompletion=completion.transaction_ids,
+        help="Transaction ids, message ids of their records, or unambiguous business keys; without any, select by "
+        "options",
     ),
 ]
 FileOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="The plan's file; needed but for show.")
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Plan file to write; required except for show")
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file")]
 ReasonOption = Annotated[
     str | None,
-    typer.Option("--reason", metavar="TEXT", help="Why; it goes into plan and receipts. Needed but for show."),
+    typer.Option("--reason", metavar="TEXT", help="Reason, kept in plan and receipts; required except for show"),
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="Everything that the action fits, without a condition.")]
+AllOption = Annotated[bool, typer.Option("--all", help="All transactions that the action applies to")]
 OlderThanOption = Annotated[
-    str | None, typer.Option("--older-than", metavar="DURATION", help="Only those whose first copy is older: 10m, 2h.")
+    str | None,
+    typer.Option(
+        "--older-than", metavar="DURATION",
+        help="Only transactions whose first half copy is older, like 10m or 2h",
+    ),
 ]
 StoreOption = Annotated[
     list[str] | None,
-    typer.Option("--store", metavar="STORE", help="Root of a store, read instead of a live broker; repeatable."),
+    typer.Option("--store", metavar="STORE", help="Root of a store, read instead of live brokers; repeatable"),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class AskedOptions:
-    """Which transactions a plan is to be about."""
+    """Which transactions to plan for."""
 
     ids: IdArguments = None
     group: GroupOption = None
@@ -118,24 +126,19 @@ def command(
     voice: VoiceOptions,
     live: LiveOptions,
 ) -> int:
-    """Write a plan: for each transaction the record to name, the proof relied on, and while what it holds.
+    """Write a plan file: the action, its transactions, the record to name for each, the evidence, the preconditions.
 
-    Nothing is changed. Only what the guards would let pass by its state is planned; the rest is told with the reason.
-    Without IDs the conditions choose: of what hangs for commit, rollback and discard, of what is decided and still
-    asked for with close, of what the broker gave up with resume.
+    Nothing is changed in stores or brokers. Transactions that a guard refuses are not planned, and are listed with the
+    reason. Without IDs the options select among: pending transactions (commit, rollback, discard), decided ones that
+    will be checked again (close), discarded ones (resume).
     """
-    from repairs.acts.request import ActRequest
-    from repairs.plans.draft_plan import drafted
     from repairs.receipts.plan_file import PLAN_STEPS
-    from repairs.receipts.receipts import whoever
     from rmqtx_cli.acting.plan_inputs import plan_inputs
     from rmqtx_cli.output.listing import Listing
 
     shown = OutputOptions(fields, output_format)
     if action == SHOW:
-        if output is not None or reason is not None:
-            raise BadRequest("plan show writes no plan", advice="leave -o and --reason out")
-        return _shown(asked.ids or [], shown, voice)
+        return _shown(asked.ids or [], shown, voice, is_written=output is not None or reason is not None)
     output, reason = _needed(action, output, reason)
     _refuse_file(output, force=force)
     wanted = _Asked(action, asked)
@@ -143,26 +146,20 @@ def command(
     with plan_inputs(store or [], files, live, f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE") as source:
         source.refuse_inside(output)
         reading, situations = wanted.found(source, voice)
-        draft = drafted(situations, ActRequest(action, asked.group), reason, whoever())
-        _tell_refused(draft, voice)
+        draft = _draft(wanted, situations, reason, voice)
         if not draft.steps:
-            say.error(f"no plan is written: {_why_empty(situations, draft)}")
+            say.error(f"no plan written: {_why_empty(situations, draft)}")
             return exit_status.REFUSED_BY_GUARD if draft.refused else exit_status.NO_SUCH_TRANSACTION
         plan = _plan(context, draft, source)
-    _write(plan.text(), output)
-    listing.write(iter(plan.table().to_batches()))
-    _tell_producers(situations, voice)
-    voice.note(f"{output}: a plan of {count(len(plan.steps), 'step')}; rmqtx apply {output} carries it out")
+    _write(plan, output, listing, situations)
     status = listing.conclude(reading)
-    if status == exit_status.DONE and draft.refused and asked.ids:
-        return exit_status.SOME_REFUSED
-    return status
+    return exit_status.SOME_REFUSED if status == exit_status.DONE and draft.refused and asked.ids else status
 
 
 def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path, str]:
-    """File and reason of a plan.
+    """Return file and reason of a plan.
 
-    Raises: BadRequest where one is not given, or where there is no such action.
+    Raises: BadRequest if one of them is not given, or for an unknown action.
     """
     from repairs.receipts.plan_file import ACTIONS
     from rmqtx_cli.words.near import did_you_mean
@@ -171,27 +168,40 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
         raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, [*ACTIONS, SHOW]))
     for option, value in (("--output", output), ("--reason", reason)):
         if value is None:
-            raise BadRequest(f"{option} is needed", advice="rmqtx plan --help")
+            raise BadRequest(f"{option} is required", advice="rmqtx plan --help")
     assert output is not None
     assert reason is not None
     return output, reason
 
 
+def _draft(wanted: _Asked, situations: list[Situation], reason: str, voice: Voice) -> PlanDraft:
+    """The steps that the guards allow; the refused transactions are printed."""
+    from repairs.acts.request import ActRequest
+    from repairs.plans.draft_plan import drafted
+    from repairs.receipts.receipts import whoever
+
+    draft = drafted(situations, ActRequest(wanted.action, wanted.options.group), reason, whoever())
+    _say_refused(draft, voice)
+    return draft
+
+
 def _plan(context: typer.Context, draft: PlanDraft, source: PlanInputs) -> Plan:
-    """The plan of a draft, with what is known of the stores that it names."""
+    """Return the plan of a draft, with the facts about its stores."""
     from repairs.plans.draft_plan import plan_of
 
     stores, made_from = source.facts(context, {root for step in draft.steps for root in step["stores"]})
     return plan_of(draft, stores, made_from, time.time_ns() // 1_000_000)
 
 
-def _shown(files: list[str], shown: OutputOptions, voice: Voice) -> int:
-    """Print a plan for people to read, or its steps as rows."""
+def _shown(files: list[str], shown: OutputOptions, voice: Voice, *, is_written: bool) -> int:
+    """Print a plan as a page, or its steps as rows."""
     from repairs.receipts.plan_file import PLAN_STEPS, read_plan
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.streams import open_stream
     from rmqtx_cli.pages.plan_page import plan_lines
 
+    if is_written:
+        raise BadRequest("plan show writes no plan", advice="leave out -o and --reason")
     if len(files) != 1:
         raise BadRequest("plan show takes one file", advice="rmqtx plan show plan.json")
     file = Path(files[0])
@@ -209,9 +219,9 @@ def _shown(files: list[str], shown: OutputOptions, voice: Voice) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Which transactions a plan is to be about, for which action.
+    """The action of a plan, and which transactions it selects.
 
-    Raises: BadRequest where neither ids nor conditions say so.
+    Raises: BadRequest if neither ids nor conditions are given.
     """
 
     action: str
@@ -222,13 +232,13 @@ class _Asked:
         has_condition = any(one is not None for one in (asked.group, asked.topic, asked.older_than, asked.where))
         if not (asked.ids or has_condition or asked.every):
             raise BadRequest(
-                "which transactions?", advice="give ids, --group, --topic, --older-than or --where; or --all"
+                "no transactions selected", advice="add ids, --group, --topic, --older-than or --where; or --all"
             )
         if asked.every and (asked.ids or has_condition):
-            raise BadRequest("--all and ids or conditions contradict each other", advice="leave --all out")
+            raise BadRequest("--all excludes ids and conditions", advice="leave out --all")
 
     def found(self, source: PlanInputs, voice: Voice) -> tuple[Reading, list[Situation]]:
-        """The reading that they are in, and what is known of each."""
+        """Return the reading of the selected transactions, and the situation of each."""
         from rmqtx_cli.words.unknown_names import say_unknown_names
 
         asked = self.options
@@ -239,17 +249,17 @@ class _Asked:
             named = {"--topic": ("topic", asked.topic), "--group": ("producer_group", asked.group)}
             say_unknown_names(read, named, voice)
         if asked.limit is not None and asked.limit < found.num_rows:
-            voice.note(f"{asked.limit} of {count(found.num_rows, 'transaction')} looked at (--limit)")
+            voice.note(f"{asked.limit} of {count(found.num_rows, 'transaction')} selected (--limit)")
         return reading, source.situations(found.slice(0, asked.limit).to_pylist())
 
     def _reading(self, source: PlanInputs) -> Reading:
-        """The rows that can be among them."""
+        """Return the rows to select from."""
         if self.options.ids:
             return source.named(self.options.ids)
         return source.everything() if self.action == "resume" else source.pending()
 
     def _chosen(self, rows: pa.Table) -> pa.Table:
-        """The rows that are."""
+        """Return the selected rows."""
         import pyarrow.compute as pc
 
         asked = self.options
@@ -258,7 +268,7 @@ class _Asked:
                 self.action, ("state", "PENDING")
             )
             rows = rows.filter(pc.equal(rows[column], value))
-        # Of named ones a wrong group is refused by its guard, with a sentence.
+        # With ids, the guard wrong-group refuses a wrong group, with its sentence.
         if asked.group is not None and not asked.ids:
             rows = rows.filter(pc.equal(rows["producer_group"], asked.group))
         if asked.topic is not None:
@@ -270,7 +280,7 @@ class _Asked:
 
 
 def _fulfilling(rows: pa.Table, where: str) -> pa.Table:
-    """The rows that fulfil a condition, which may name what a table shows of them."""
+    """Return the rows that meet a condition, which may use the columns of the printed table."""
     import pyarrow as pa
 
     from rmqtx_cli.options.filters import parse_filter
@@ -291,21 +301,25 @@ def _fulfilling(rows: pa.Table, where: str) -> pa.Table:
 
 def _refuse_file(output: Path, *, force: bool) -> None:
     if str(output) == "-":
-        raise BadRequest("a plan goes into a file, stdout shows what is in it", advice="-o plan.json")
+        raise BadRequest("cannot write a plan to stdout, which lists its steps", advice="-o plan.json")
     if output.exists() and not force:
-        raise BadRequest(f"{output} is there already", advice="name another file, or say --force to write over it")
+        raise BadRequest(f"{output} already exists", advice="give another file, or --force to overwrite it")
 
 
-def _write(text: str, output: Path) -> None:
+def _write(plan: Plan, output: Path, listing: Listing, situations: list[Situation]) -> None:
+    """Write the plan's file, then list its steps, and name the producers that would make `apply` refuse them."""
     from rmqtx_cli.output.streams import open_stream
 
     with open_stream(output) as stream:
-        stream.write(text.encode())
+        stream.write(plan.text().encode())
+    listing.write(iter(plan.table().to_batches()))
+    _say_producers(situations, listing.voice)
+    listing.voice.note(f"{output}: plan of {count(len(plan.steps), 'step')}; next: rmqtx apply {output}")
 
 
-def _tell_refused(draft: PlanDraft, voice: Voice) -> None:
-    told = draft.refused if voice.verbose else draft.refused[:_TOLD_MAX]
-    for transaction_id, refusal in told:
+def _say_refused(draft: PlanDraft, voice: Voice) -> None:
+    shown = draft.refused if voice.verbose else draft.refused[:_REFUSED_SHOWN_MAX]
+    for transaction_id, refusal in shown:
         say.line(f"rmqtx: {transaction_id}: not planned, refused by {refusal}")
     if draft.refused:
         by_guard = [refusal.guard for _, refusal in draft.refused]
@@ -315,18 +329,18 @@ def _tell_refused(draft: PlanDraft, voice: Voice) -> None:
 
 def _why_empty(rows: Sequence[Situation], draft: PlanDraft) -> str:
     if draft.refused:
-        return f"a guard refuses {'it' if len(rows) == 1 else f'all {len(rows)}'}"
-    return "no transaction fulfils the conditions - rmqtx pending lists what hangs"
+        return "a guard refuses the transaction" if len(rows) == 1 else f"a guard refuses all {len(rows)} transactions"
+    return "no transaction meets the conditions - list the pending ones: rmqtx pending"
 
 
-def _tell_producers(situations: Sequence[Situation], voice: Voice) -> None:
+def _say_producers(situations: Sequence[Situation], voice: Voice) -> None:
     groups = dict.fromkeys(str(one.group) for one in situations if one.around.producers)
     for group in groups:
-        voice.note(f"a producer of group {group} is connected now: apply refuses (producer-connected) while it is")
+        voice.note(f"a producer of group {group} is connected: apply refuses (producer-connected) until it disconnects")
 
 
 def steps_view() -> Any:
-    """How steps are listed."""
+    """Return the view of plan steps."""
     from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 
     def named(row: dict[str, Any]) -> str:

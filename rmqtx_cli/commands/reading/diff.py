@@ -1,9 +1,9 @@
-"""`rmqtx diff`: what two audits do not say the same of."""
+"""`rmqtx diff`: transactions that differ between two audits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,41 +33,41 @@ from rmqtx_cli.words.times import asked_time_ms
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.jobs.workers import Progress
     from readers.model.reading import Reading
     from readers.store.store import Store
-    from rmqtx_cli.sources.engines import StoreEngine
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.pages.differing import Differing
+    from rmqtx_cli.sources.engine_run import EngineRun
     from rmqtx_cli.sources.opening import Opened
 
 NAME = "diff"
-SHORT = "what changed between two stores, or two times"
 EXAMPLES = (
-    Example("rmqtx diff BEFORE AFTER", "a copy and the store as it is now, or a master and its slave"),
+    Example("rmqtx diff BEFORE AFTER", "an older copy and the store, or a master and its slave"),
     Example("rmqtx diff STORE --at 2026-01-02T03:00:00Z --and-at 2026-01-02T04:00:00Z", "one store at two times"),
     Example("rmqtx diff yesterday.parquet today.parquet", "two results of rmqtx audit -o"),
-    Example("rmqtx diff BEFORE AFTER --exit-code --quiet", "for a script: status 1 if anything differs"),
+    Example("rmqtx diff BEFORE AFTER --exit-code --quiet", "for a script: exit status 1 if there is a difference"),
 )
 
 SidesArgument = Annotated[
     list[str],
-    typer.Argument(metavar="SIDE", help="Two sides, each a store or a file that audit wrote; or one store, with --at."),
+    typer.Argument(metavar="SIDE", help="Two sides, each a store or a file written by audit; or one store, with --at"),
 ]
 AndAtOption = Annotated[
-    str | None, typer.Option("--and-at", metavar="TIME", help="The later of two times; without it, now.")
+    str | None, typer.Option("--and-at", metavar="TIME", help="The later of two times; default: now")
 ]
 ExitCodeOption = Annotated[
     bool,
     typer.Option(
         "--exit-code",
-        help="Exit with 1 if a difference is listed, with 0 if none is; 3 (a side is damaged or UNDECIDABLE) and 10 "
-        "(one cannot be read) say as always that not all was compared.",
+        help="Exit with status 1 if a difference is listed, 0 if none. Status 3 (damage or UNDECIDABLE transactions) "
+        "and 10 (a side cannot be read) take precedence: not everything was compared",
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One of the two: a store as of a time, or a file of verdicts."""
+    """One side of the comparison: a store as of a time, or a file written by audit."""
 
     place: str
     at_ms: int | None = None
@@ -83,7 +83,7 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class SidesOptions:
-    """What is compared with what."""
+    """The two sides to compare."""
 
     sides: SidesArgument
     at: AtOption = None
@@ -98,17 +98,17 @@ class SidesOptions:
         if len(places) == 1:
             if self.at is None:
                 raise BadRequest(
-                    "one side alone", advice="give a second one, or --at TIME, and --and-at TIME if not now"
+                    "only one side was given", advice="give a second one, or --at TIME and, if not now, --and-at TIME"
                 )
             times = asked_time_ms("--at", self.at, voice), asked_time_ms("--and-at", self.and_at, voice)
             sides = _Side(places[0], times[0]), _Side(places[0], times[1])
             if sides[0].file is not None:
-                raise BadRequest(f"{places[0]} holds one audit: --at needs its store")
+                raise BadRequest(f"{places[0]} is the result of one audit: --at needs a store")
             return sides
         if len(places) != 2:
-            raise BadRequest(f"{len(places)} sides; two are compared")
+            raise BadRequest(f"{len(places)} sides given, expected 2")
         if self.at is not None or self.and_at is not None:
-            raise BadRequest("--at and --and-at are two times of one store, and two sides are given")
+            raise BadRequest("--at and --and-at compare two times of one store, and two sides are given")
         return _Side(places[0]), _Side(places[1])
 
 
@@ -128,14 +128,13 @@ def command(
     broker_version: BrokerVersionOption = None,
     voice: VoiceOptions,
 ) -> int:
-    """List the transactions that two audits do not say the same of: what appeared, vanished, or changed its state.
+    """List the transactions that appeared, vanished or changed between two stores, two audits or two times.
 
-    Transactions are the same where id, producer group and topic are. State, flags and the number of witnesses are
-    compared; offsets are not, for a copy made by a restore or a slave may have others.
+    Transactions are matched by id, producer group and topic. State, flags and the number of records are compared;
+    offsets are not, because a restored copy or a slave can have other ones.
     """
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import DIFFERENCES_VIEW
-    from rmqtx_cli.pages.differing import Differing
     from rmqtx_cli.sources.engine_run import engine_run
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
     from verdicts.transactions.diff import DIFFERENCES
@@ -147,21 +146,10 @@ def command(
     files = tuple(side.file for side in named if side.file is not None)
     refuse_inside(output.output, opened.stores)
     say_header(opened, voice)
-    counted = Differing()
-    is_chosen = any((output.output, where, fail_on, output.fields, limit))
-    is_whole_table = listing.format is OutputFormat.TABLE and not is_chosen
     with engine_run(context, "comparing", opened.stores, listing, engine, provenance, inputs=files) as run:
-        reading = _DiffRun(run.engine, opened, named, run.progress, counted.sizes).reading()
-        rows = counted.begun(reading)
-        is_withheld = is_whole_table and counted.is_unrelated
-        if counted.is_unrelated:
-            _say_unrelated(named, is_withheld=is_withheld, voice=voice)
-        if is_withheld:
-            voice.note(counted.line())
-        else:
-            listing.write(rows, to_the_end=True, answer=counted.lines)
-            listing.say_limit("difference")
-    status = listing.conclude(reading, has_undecidable=counted.undecidable_count > 0)
+        comparison = _DiffRun(run, opened, named, listing)
+        reading, is_withheld = comparison.written()
+    status = listing.conclude(reading, has_undecidable=comparison.counted.undecidable_count > 0)
     has_some = is_withheld or listing.rows_count > 0
     return exit_status.FINDINGS if exit_code and has_some and status == exit_status.DONE else status
 
@@ -180,19 +168,45 @@ def _say_unrelated(sides: tuple[_Side, _Side], *, is_withheld: bool, voice: Voic
         voice.note("so every transaction of both is a difference, and none is listed here; --format csv lists them")
 
 
+def _differing() -> Differing:
+    from rmqtx_cli.pages.differing import Differing
+
+    return Differing()
+
+
 @dataclass(frozen=True, slots=True)
 class _DiffRun:
     """One comparison, by whichever engine."""
 
-    engine: StoreEngine
+    run: EngineRun
     opened: Opened
     sides: tuple[_Side, _Side]
-    progress: Progress | None
-    sizes: list[int]
+    listing: Listing
+    counted: Differing = field(default_factory=_differing)
+
+    def written(self) -> tuple[Reading, bool]:
+        """Write the differences; returns their reading, and whether rows were withheld.
+
+        A table without any choice of rows is withheld where the sides have no transaction in common.
+        """
+        listing, counted = self.listing, self.counted
+        asked = listing.asked
+        is_chosen = any((asked.output, listing.where, listing.fail_on, asked.fields, listing.limit))
+        reading = self.reading()
+        rows = counted.begun(reading)
+        is_withheld = counted.is_unrelated and listing.format is OutputFormat.TABLE and not is_chosen
+        if counted.is_unrelated:
+            _say_unrelated(self.sides, is_withheld=is_withheld, voice=listing.voice)
+        if is_withheld:
+            listing.voice.note(counted.line())
+        else:
+            listing.write(rows, to_the_end=True, answer=counted.lines)
+            listing.say_limit("difference")
+        return reading, is_withheld
 
     def reading(self) -> Reading:
         """The rows of DIFFERENCES, and what was said about reading both sides."""
-        if self.engine.name == "spark" and all(side.file is None for side in self.sides):
+        if self.run.engine.name == "spark" and all(side.file is None for side in self.sides):
             return self._by_spark()
         return self._here()
 
@@ -202,12 +216,12 @@ class _DiffRun:
 
         whole = Reading(DIFFERENCES, [])
         before, after = (self._verdicts(number, whole) for number in range(2))
-        whole.batches = differences(before, after, temporary_directory=self.engine.options.temporary_directory)
+        whole.batches = differences(before, after, temporary_directory=self.run.engine.options.temporary_directory)
         return whole
 
     def _verdicts(self, number: int, whole: Reading) -> Iterator[pa.RecordBatch]:
         for batch in self._verdicts_of(self.sides[number], whole):
-            self.sizes[number] += batch.num_rows
+            self.counted.sizes[number] += batch.num_rows
             yield batch
 
     def _verdicts_of(self, side: _Side, whole: Reading) -> Iterator[pa.RecordBatch]:
@@ -216,8 +230,8 @@ class _DiffRun:
         if side.file is not None:
             yield from read_verdicts(side.file)
             return
-        reading = self.engine.audit(
-            [self._store(side)], self.opened.settings_of, at_ms=side.at_ms, progress=self.progress
+        reading = self.run.engine.audit(
+            [self._store(side)], self.opened.settings_of, at_ms=side.at_ms, progress=self.run.progress
         )
         yield from reading
         whole.findings.extend(finding for finding in reading.findings if finding not in whole.findings)
@@ -235,12 +249,12 @@ class _DiffRun:
         from spark_tasks.jobs.diff import differences
         from spark_tasks.session.errors import translated
 
-        assert isinstance(self.engine, SparkEngine)
+        assert isinstance(self.run.engine, SparkEngine)
         before, after = (([self._store(side)], side.at_ms) for side in self.sides)
         with translated():
             reading = differences(
-                self.engine.spark, before, after, self.opened.settings_of,
-                split_bytes=self.engine.split_bytes_for(self.opened.stores), sizes=self.sizes,
+                self.run.engine.spark, before, after, self.opened.settings_of,
+                split_bytes=self.run.engine.split_bytes_for(self.opened.stores), sizes=self.counted.sizes,
             )
-        reading.batches = self.engine.watched(reading.batches)
+        reading.batches = self.run.engine.watched(reading.batches)
         return reading

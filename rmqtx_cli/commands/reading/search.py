@@ -1,9 +1,10 @@
-"""`rmqtx search`: the records that fulfil some conditions."""
+"""`rmqtx search`: find records in the commit log."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,7 +29,7 @@ from rmqtx_cli.options.options import (
 )
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import count, stored_text
+from rmqtx_cli.words.text import stored_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,56 +41,62 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.views import View
 
 NAME = "search"
-SHORT = "the records that fulfil some conditions"
 EXAMPLES = (
-    Example("rmqtx search STORE --key order-21020", "every record with a business key, half copies included"),
+    Example("rmqtx search STORE --key order-21020", "all records with a business key, half copies included"),
     Example("rmqtx search STORE --id 7F00000100002A9F000000000003FC21", "one record, by its message id"),
-    Example("rmqtx search STORE --topic orders --body-contains 'order 17' --body text", "what was said, and by whom"),
-    Example("rmqtx search STORE --property 'case=late*' --from 2026-01-02T03:00:00Z", "a property, from a time on"),
-    Example("rmqtx search STORE --body-regex '\"amount\": ?9{4,}' --limit 10", "an expression, the first ten"),
-    Example("rmqtx search STORE --body-contains 0x0801120f", "bytes that are no text"),
+    Example("rmqtx search STORE --topic orders --body-contains 'order 17' --body text", "text in bodies of a topic"),
+    Example("rmqtx search STORE --property 'case=late*' --from 2026-01-02T03:00:00Z", "by a property, from a time on"),
+    Example("rmqtx search STORE --body-regex '\"amount\": ?9{4,}' --limit 10", "by a regular expression, the first 10"),
 )
 
 KeyOption = Annotated[
-    str | None, typer.Option("--key", parser=stored_text, metavar="KEY", help="A word of the property KEYS.")
+    str | None,
+    typer.Option(
+        "--key", parser=stored_text, metavar="KEY",
+        help="Records with this business key (a word of the property KEYS)",
+    ),
 ]
 IdOption = Annotated[
     str | None,
-    typer.Option("--id", parser=stored_text, metavar="ID", help="UNIQ_KEY, transaction id, or offset message id."),
+    typer.Option(
+        "--id", parser=stored_text, metavar="ID",
+        help="Records with this UNIQ_KEY, transaction id or offset message id",
+    ),
 ]
 TopicOption = Annotated[
     str | None,
     typer.Option(
         "--topic", parser=stored_text, metavar="TOPIC",
-        help="Records of this topic, and those on their way to it: half copies, discard copies, delayed ones.",
+        help="Records of this topic, and records meant for it: half copies, discard copies, delayed messages",
     ),
 ]
 PropertyOption = Annotated[
     list[str] | None,
     typer.Option(
         "--property", parser=stored_text, metavar="NAME=VALUE",
-        help="A property's value, with * ? [] as in file names; several must all hold.",
+        help="Records with this property; VALUE can contain * ? [] as in file names; repeatable, all must match",
     ),
 ]
 BodyContainsOption = Annotated[
     str | None,
     typer.Option(
         "--body-contains", parser=stored_text, metavar="TEXT|0xHEX",
-        help="Text or bytes in the body, inflated where the producer compressed it.",
+        help="Records with this text or these bytes in the body, decompressed if necessary",
     ),
 ]
 BodyRegexOption = Annotated[
     str | None,
     typer.Option(
         "--body-regex", parser=stored_text, metavar="RE",
-        help="A regular expression of Python over the body's bytes; one that backtracks without end takes as long.",
+        help="Records whose body matches this Python regular expression; an expression that backtracks without limit "
+        "takes as long",
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """What is searched for; all that is given must hold."""
+    """Conditions on records; all that are given must hold."""
 
     key: KeyOption = None
     identity: IdOption = None
@@ -100,7 +107,7 @@ class SearchOptions:
     within: RangeOptions = field(default_factory=RangeOptions)
 
     def conditions(self, bounds: Bounds) -> SearchConditions:
-        """The same, understood.
+        """Return the parsed conditions.
 
         Raises: BadRequest.
         """
@@ -135,51 +142,62 @@ def command(
     commit_log: CommitLogOption = None,
     voice: VoiceOptions,
 ) -> int:
-    """Search the whole log for records; all conditions that are given must hold.
+    """Find the records of the commit log that meet all given conditions.
 
-    With --body text bodies are inflated, with --body raw they are as stored.
+    Reads the whole log. --body text prints decompressed bodies, --body raw prints them as stored.
     """
     from readers.jobs.search import Search
     from readers.storage.file_systems import expand
     from rmqtx_cli.sources.engine_run import engine_run
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
 
     bounds = asked.within.bounds(voice)
     conditions = asked.conditions(bounds)
     if conditions.is_empty and where is None and asked.within == RangeOptions():
-        raise BadRequest("nothing is searched for", advice="give --key, --id, --topic, --property or another condition")
-    places = expand(store)
-    found = _Found(body, output.fields, with_store=len(places) > 1)
+        raise BadRequest("no search condition given", advice="add --key, --id, --topic or another condition")
+    found = _Found(body, output.fields, with_store=len(places := expand(store)) > 1)
     listing = Listing(found.schema, found.view, output, where, fail_on, limit, voice, provenance.with_meta)
-    opened = open_stores(places, StoreOptions(commit_log))
-    refuse_inside(output.output, opened.stores)
-    say_consistency(opened.stores, voice)
-    with engine_run(context, "searching", opened.stores, listing, engine, provenance) as run:
+    stores = _opened(places, commit_log, output.output, voice)
+    with engine_run(context, "searching", stores, listing, engine, provenance) as run:
         reading = run.engine.run_job(
-            Search(conditions, found.columns(listing), inflates=found.is_text), opened.stores,
+            Search(conditions, found.columns(listing), inflates=found.is_text), stores,
             from_offset=bounds.from_offset, to_offset=bounds.to_offset, progress=run.progress,
         )
-        batches = unread_batches(reading, is_text=found.is_text)
-        listing.write(batches)
-        batches.close()  # at a limit the rest stays unread
-    _say(listing, reading, asked.topic, opened.stores, voice)
+        _write(reading, listing, is_text=found.is_text)
+    _say(listing, reading, asked.topic, stores, voice)
     return listing.conclude(reading)
 
 
+def _opened(paths: list[str], commit_log: list[str] | None, output: Path | None, voice: Voice) -> list[Store]:
+    """The stores, with a line about each."""
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
+
+    stores = open_stores(paths, StoreOptions(commit_log)).stores
+    refuse_inside(output, stores)
+    say_consistency(stores, voice)
+    return stores
+
+
+def _write(reading: Reading, listing: Listing, *, is_text: bool) -> None:
+    """Write the records that were found, with their number above."""
+    batches = unread_batches(reading, is_text=is_text)
+    listing.write(batches, answer=lambda: [listing.rows_line("record")])
+    batches.close()  # at a limit the rest stays unread
+
+
 def _say(listing: Listing, reading: Reading, topic: str | None, stores: list[Store], voice: Voice) -> None:
-    """How much was found, and whether a topic that was named is any."""
+    """Print how much was found, and a note if no queue has the topic that was given."""
     from rmqtx_cli.output.accounting import accounting
     from rmqtx_cli.words.unknown_names import say_unknown_name
 
     if not listing.found_count:
         topics = [name for one in stores for name in one.topics()]
-        say_unknown_name("--topic", topic, topics, "no queue here is of this topic", voice)
-    amounts = accounting(reading)
-    voice.note(f"{count(listing.rows_count, 'record')}" + (f"; {amounts}" if amounts else ""))
+        say_unknown_name("--topic", topic, topics, "no queue here has this topic", voice)
+    if (amounts := accounting(reading)) is not None:
+        voice.note(amounts)
 
 
 class _Found:
-    """How records that were found are listed."""
+    """How the records found are listed."""
 
     def __init__(self, body: BodyForm, fields: str | None, *, with_store: bool) -> None:
         from readers.model.tables import RECORDS
@@ -191,7 +209,7 @@ class _Found:
         self.view = _view(with_body=self._with_body, with_store=with_store)
 
     def columns(self, listing: Listing) -> tuple[str, ...]:
-        """What is read of each: bodies only where they are shown."""
+        """Return the columns to read; bodies only if they are printed."""
         return tuple(name for name in listing.needed if name != "body" or self._with_body)
 
 
@@ -204,7 +222,7 @@ def _view(*, with_body: bool, with_store: bool) -> View:
 
 
 def unread_batches(reading: Reading, *, is_text: bool) -> Generator[pa.RecordBatch, None, None]:
-    """The reading's batches, bodies as text where that is asked; to close it closes the reading."""
+    """Yield the batches of a reading, with bodies as text if wanted; closing the generator closes the reading."""
     from rmqtx_cli.options.bodies import with_text_bodies
 
     batches = iter(reading)
@@ -212,15 +230,15 @@ def unread_batches(reading: Reading, *, is_text: bool) -> Generator[pa.RecordBat
         for batch in batches:
             yield with_text_bodies(batch) if is_text else batch
     finally:
-        if isinstance(batches, Generator):  # here, not when it is collected: the engine ends before that
+        if isinstance(batches, Generator):  # here, not at garbage collection: the engine ends before that
             batches.close()
 
 
 def _bytes(text: str) -> bytes:
-    """Bytes as they were given: in hexadecimal after 0x, else as UTF-8."""
+    """Return the bytes of an argument: hexadecimal after 0x, else UTF-8."""
     if not text.startswith("0x"):
         return text.encode()
     try:
         return bytes.fromhex(text.removeprefix("0x"))
     except ValueError as error:
-        raise BadRequest(f"--body-contains {text!r} is no hexadecimal") from error
+        raise BadRequest(f"--body-contains {text!r} is not hexadecimal") from error

@@ -1,4 +1,4 @@
-"""`rmqtx stores`: what is here."""
+"""`rmqtx stores`: list stores and their properties."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
     from readers.store.store import Store
+    from rmqtx_cli.output.listing import Listing
 
 NAME = "stores"
-SHORT = "what is here, and what can be trusted"
 EXAMPLES = (
     Example("rmqtx stores /data/rocketmq/store", "one store"),
-    Example("rmqtx stores /evidence", "every store below a directory"),
-    Example("rmqtx stores 's3://evidence/*/store'", "stores that were copied to object storage, read in place"),
-    Example("rmqtx stores", "the stores that ~/.config/rmqtx/config.toml names"),
-    Example("rmqtx stores STORE --format json --fields store,half_lag", "one number, for a script"),
+    Example("rmqtx stores /evidence", "all stores below a directory"),
+    Example("rmqtx stores 's3://evidence/*/store'", "stores in object storage, read in place"),
+    Example("rmqtx stores", "the stores of the configuration file"),
+    Example("rmqtx stores STORE --format json --fields store,half_lag", "one value, for a script"),
 )
 
 PathArguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="PATH",
-        help="Roots of stores, or directories that stores lie below: paths, URIs, patterns; those that the "
-        "configuration file names, where none is given.",
+        help="Roots of stores, or directories above them: paths, URIs, patterns; default: the stores of the "
+        "configuration file",
     ),
 ]
 
@@ -44,39 +44,29 @@ def command(
     files: StoreOptions,
     voice: VoiceOptions,
 ) -> int:
-    """Say what is here: design, broker versions, files, ranges, cursors, in use or not, and what can be trusted.
+    """List stores: design, broker version, settings, files, offsets, cursors, whether in use, what can be trusted.
 
-    Reads directory entries and small files only, whatever the size of the logs.
+    Reads only directory entries and small files, however large the logs are.
     """
     from readers.model.errors import BadRequest
-    from readers.model.findings import Finding
     from readers.store.broker_conf import read_broker_conf
     from readers.store.broker_settings import broker_settings
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.streams import open_stream
-    from rmqtx_cli.pages.stores_table import STORES, STORES_VIEW, draw_stores, store_row, stores_table
+    from rmqtx_cli.pages.stores_table import STORES, STORES_VIEW, store_row
     from rmqtx_cli.sources.opening import refuse_inside
 
     paths = paths or _configured(voice)
     if files.commit_log and len(paths) > 1:
-        raise BadRequest("--commitlog says where one store's log is, and several paths are given")
+        raise BadRequest("--commitlog is for one store, and several paths are given")
     listing = Listing(STORES, STORES_VIEW, output, where, voice=voice)
     conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
     stores, failed = _found(paths, files)
     if not stores:
         return exit_status.UNREADABLE
     refuse_inside(output.output, stores)
-    rows: list[dict[str, Any]] = []
-    findings: list[Finding] = []
-    for store in stores:
-        row, found = store_row(store, broker_settings(store, conf=conf, version=files.broker_version))
-        rows.append(row)
-        findings += found
-    if listing.format is OutputFormat.TABLE and output.fields is None and where is None:
-        with open_stream(output.output) as stream:
-            draw_stores(rows, stream)
-    else:
-        listing.write(iter(stores_table(rows).to_batches()))
+    pairs = [store_row(store, broker_settings(store, conf=conf, version=files.broker_version)) for store in stores]
+    _write([row for row, _ in pairs], listing)
+    findings = [finding for _, found in pairs for finding in found]
     voice.findings(findings)
     if failed:
         return exit_status.UNREADABLE
@@ -85,8 +75,20 @@ def command(
     return exit_status.DONE
 
 
+def _write(rows: list[dict[str, Any]], listing: Listing) -> None:
+    """Draw the stores for people, unless a format, columns or a condition is asked for."""
+    from rmqtx_cli.output.streams import open_stream
+    from rmqtx_cli.pages.stores_table import draw_stores, stores_table
+
+    if listing.format is OutputFormat.TABLE and listing.asked.fields is None and listing.where is None:
+        with open_stream(listing.asked.output) as stream:
+            draw_stores(rows, stream)
+    else:
+        listing.write(iter(stores_table(rows).to_batches()))
+
+
 def _found(paths: list[str], files: StoreOptions) -> tuple[list[Store], bool]:
-    """The stores at and below some paths, and whether any of these could not be read, which is said."""
+    """Return the stores at and below some paths, and whether one of the paths could not be read; print those."""
     from readers.model.errors import SourceError
     from readers.storage.file_systems import expand
     from rmqtx_cli.sources.finding_stores import stores_below
@@ -104,16 +106,16 @@ def _found(paths: list[str], files: StoreOptions) -> tuple[list[Store], bool]:
 
 
 def _configured(voice: Voice) -> list[str]:
-    """The places of the stores that the configuration file names.
+    """Return the places of the stores in the configuration file.
 
-    Raises: BadRequest where it names none.
+    Raises: BadRequest if it contains none.
     """
     from readers.model.errors import BadRequest
     from rmqtx_cli.options.configuration import configuration
 
     known = configuration()
     if not known.stores:
-        raise BadRequest("no store is named", advice="rmqtx stores PATH; or name stores in ~/.config/rmqtx/config.toml")
+        raise BadRequest("no store given", advice="rmqtx stores PATH; or name stores in ~/.config/rmqtx/config.toml")
     for name, place in known.stores.items():
         voice.note(f"{name}: {place}")
     return list(known.stores.values())

@@ -1,4 +1,4 @@
-"""`rmqtx verify`: whether a store is whole."""
+"""`rmqtx verify`: find damage and contradictions in a store."""
 
 from __future__ import annotations
 
@@ -27,57 +27,58 @@ from rmqtx_cli.options.options import (
 )
 from rmqtx_cli.sources.transaction_tables import DatabaseOptions
 from rmqtx_cli.words import exit_status
-from rmqtx_cli.words.say import SEVERITIES
+from rmqtx_cli.words.say import SEVERITIES, Voice
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from readers.model.reading import Reading
     from readers.old_tables.transaction_table import TransactionTable
     from readers.store.store import Store
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.sources.engine_run import EngineRun
     from verdicts.verify.verify import Verify
 
 NAME = "verify"
-SHORT = "whether a store is whole: log, queues, index, checkpoint, cursors"
 EXAMPLES = (
-    Example("rmqtx verify STORE", "every record, slot and index entry against each other"),
-    Example("rmqtx verify STORE --quick", "headers and the ends of the derived files only"),
-    Example("rmqtx verify STORE --where 'code ~ start-' --broker-version 5.3.3", "what a start would destroy"),
-    Example("rmqtx verify STORE --where 'severity = error' --format jsonl", "what is lost, for a script"),
-    Example("rmqtx verify STORE --max-duration 10m", "nightly from cron: all of a large store in some nights"),
-    Example("rmqtx verify STORE --fail-on 'code = record-body-crc'", "only this is a failure"),
-    Example("rmqtx verify s3://evidence/broker-a/store --engine spark", "many cores, nothing downloaded"),
+    Example("rmqtx verify STORE", "compare all records, queue slots and index entries"),
+    Example("rmqtx verify STORE --quick", "only headers, and the ends of queues and index"),
+    Example("rmqtx verify STORE --where 'code ~ start-' --broker-version 5.3.3", "what the next start would destroy"),
+    Example("rmqtx verify STORE --max-duration 10m", "nightly from cron: a part of a large store each night"),
+    Example("rmqtx verify s3://evidence/broker-a/store --engine spark", "a store in object storage, with Spark"),
 )
 
 QuickOption = Annotated[
     bool, typer.Option(
         "--quick",
-        help="Headers and the ends of the derived files only: no cross-check and no body CRC (which may end a start).",
+        help="Read only headers and the ends of queues and index: no comparison of the files, no body CRC (which can "
+        "stop a start)",
     ),
 ]
 FullOption = Annotated[
-    bool, typer.Option("--full", help="Also inflate compressed bodies and read every property.")
+    bool, typer.Option("--full", help="Also decompress bodies and decode all properties")
 ]
 MaxDurationOption = Annotated[
     str | None,
     typer.Option(
         "--max-duration", metavar="DURATION",
-        help="Begin no file of the log that would not be read within this time; those checked longest ago come first.",
+        help="Read only as many log files as fit into this time, least recently verified first",
     ),
 ]
 StateOption = Annotated[
     Path | None,
     typer.Option(
         "--state", metavar="FILE",
-        help="Where a run with --max-duration keeps which file was checked when; else in $RMQTX_STATE_DIR or "
-        "$XDG_STATE_HOME/rmqtx.",
+        help="With --max-duration: file that keeps when each log file was verified; default: in $RMQTX_STATE_DIR or "
+        "$XDG_STATE_HOME/rmqtx",
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class DepthOptions:
-    """How much of a store is looked at."""
+    """How much of a store is read."""
 
     quick: QuickOption = False
     full: FullOption = False
@@ -85,14 +86,14 @@ class DepthOptions:
     state: StateOption = None
 
     def check(self) -> None:
-        """Refuse what contradicts itself.
+        """Refuse options that exclude each other.
 
         Raises: BadRequest.
         """
         if self.quick and self.full:
-            raise BadRequest("--quick and --full are two depths: ask for one")
+            raise BadRequest("--quick and --full exclude each other")
         if self.state is not None and self.max_duration is None:
-            raise BadRequest("--state is for runs that end in time: give --max-duration too")
+            raise BadRequest("--state needs --max-duration")
 
     @property
     def level(self) -> str:
@@ -118,50 +119,75 @@ def command(
     voice: VoiceOptions,
     database: DatabaseOptions,
 ) -> int:
-    """Verify the stores: the chain of records, CRCs, and log, queues, index, checkpoint and cursors against each other.
+    """Find damage in stores: chain of records and CRCs, and contradictions of log, queues, index, checkpoint, cursors.
 
-    Each row is something wrong, where, and what it means for transactions; also what the broker's next start would
-    truncate, skip or delete, by the rules of its version (--broker-version, else what the store tells of it). Exits
-    with 1 where any of it is an error or a warning, or with --fail-on where a row fulfils that; notes are no failure.
+    Each row is one finding: what is wrong, where, and the consequence for transactions. Findings start-... are what the
+    broker's next start would truncate, skip or delete, by the rules of its version. The exit status is 1 if there is an
+    error or a warning, or with --fail-on if a row meets that condition.
     """
-    from readers.model.tables import FINDINGS
-    from rmqtx_cli.monitoring.verify_state import within_budget
-    from rmqtx_cli.output.accounting import accounting
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.views import VIEWS, View
     from rmqtx_cli.sources.engine_run import engine_run
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
-    from verdicts.verify.verify import NOT_LOOKED_AT
 
     depth.check()
     _refuse_unfit(depth, files, database)
-    engine = database.engine_of(engine)
-    view = View(VIEWS["findings"].columns, "" if where is None else "no finding fulfils the condition")
-    listing = Listing(FINDINGS, view, output, where, fail_on, limit, voice, provenance.with_meta)
+    listing = _listing(output, where, fail_on, limit, voice, with_meta=provenance.with_meta)
     opened = open_stores(store, StoreOptions(files.commit_log))
     refuse_inside(output.output, opened.stores)
     state = _state_file(depth, opened.stores)
     say_consistency(opened.stores, voice)
-    counted = _FindingCounts()
-    with engine_run(context, "verifying", opened.stores, listing, engine, provenance) as run:
+    with engine_run(context, "verifying", opened.stores, listing, database.engine_of(engine), provenance) as run:
         job = _job(depth, files, database.read(opened.stores, run.engine))
-        if depth.max_duration is None or state is None:
-            reading = run.engine.run_job(job, opened.stores, progress=run.progress)
-        else:
-            reading = within_budget(job, opened.stores, run.engine, depth.max_duration, state, voice, run.progress)
-        listing.write(
-            counted.watching(reading), to_the_end=True,
-            answer=lambda: counted.lines(NOT_LOOKED_AT[depth.level], is_partial=depth.max_duration is not None),
-        )
-    listing.say_limit("finding")
-    if (amounts := accounting(reading)) is not None:
-        voice.note(amounts)
+        reading = _reading(job, opened.stores, run, depth, state, voice)
+        counted = _written(reading, listing, depth)
+    _say_amounts(reading, listing)
     is_failure = listing.has_failed if fail_on is not None else counted.is_failure
     return exit_status.FINDINGS if is_failure else exit_status.DONE
 
 
+def _listing(
+    output: OutputOptions, where: str | None, fail_on: str | None, limit: int | None, voice: Voice, *, with_meta: bool
+) -> Listing:
+    from readers.model.tables import FINDINGS
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.output.views import VIEWS, View
+
+    view = View(VIEWS["findings"].columns, "" if where is None else "no finding meets the condition")
+    return Listing(FINDINGS, view, output, where, fail_on, limit, voice, with_meta)
+
+
+def _reading(
+    job: Verify, stores: list[Store], run: EngineRun, depth: DepthOptions, state: Path | None, voice: Voice
+) -> Reading:
+    """The findings of all files, or of those that can be read within --max-duration."""
+    from rmqtx_cli.monitoring.verify_state import within_budget
+
+    if depth.max_duration is None or state is None:
+        return run.engine.run_job(job, stores, progress=run.progress)
+    return within_budget(job, stores, run.engine, depth.max_duration, state, voice, run.progress)
+
+
+def _written(reading: Reading, listing: Listing, depth: DepthOptions) -> _FindingCounts:
+    """Write the findings, with their numbers above; returns the counts."""
+    from verdicts.verify.verify import NOT_LOOKED_AT
+
+    counted = _FindingCounts()
+    listing.write(
+        counted.watching(reading), to_the_end=True,
+        answer=lambda: counted.lines(NOT_LOOKED_AT[depth.level], is_partial=depth.max_duration is not None),
+    )
+    return counted
+
+
+def _say_amounts(reading: Reading, listing: Listing) -> None:
+    from rmqtx_cli.output.accounting import accounting
+
+    listing.say_limit("finding")
+    if (amounts := accounting(reading)) is not None:
+        listing.voice.note(amounts)
+
+
 def _refuse_unfit(depth: DepthOptions, files: StoreOptions, database: DatabaseOptions) -> None:
-    """Refuse, before hours of reading, what cannot be.
+    """Refuse impossible options before hours of reading.
 
     Raises: BadRequest.
     """
@@ -175,9 +201,9 @@ def _refuse_unfit(depth: DepthOptions, files: StoreOptions, database: DatabaseOp
 
 
 def _state_file(depth: DepthOptions, stores: list[Store]) -> Path | None:
-    """Where a run that ends in time keeps what it has read; None for one that does not.
+    """Return the state file of a run with --max-duration; None without.
 
-    Raises: BadRequest for a place inside a store.
+    Raises: BadRequest for a file inside a store.
     """
     from rmqtx_cli.monitoring.verify_state import state_file
     from rmqtx_cli.sources.opening import refuse_inside
@@ -202,11 +228,11 @@ class _FindingCounts:
     """Findings seen so far, by severity and code."""
 
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
-    #: What findings say of themselves, beyond what their kind says, by code.
+    #: Advice of single findings that differs from the advice of their kind, by code.
     commands: dict[str, str] = field(default_factory=dict)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, counted as they pass."""
+        """Yield the same batches and count them."""
         for batch in batches:
             codes = batch["code"].to_pylist()
             self.kinds.update(zip(batch["severity"].to_pylist(), codes, strict=True))
@@ -217,20 +243,20 @@ class _FindingCounts:
 
     @property
     def is_failure(self) -> bool:
-        """Whether anything was more than a note."""
+        """Whether there is an error or a warning."""
         return any(severity != "note" for severity, _ in self.kinds)
 
     def lines(self, not_looked_at: str, *, is_partial: bool) -> Iterator[str]:
-        """What was found, worst first; of what was not looked at nothing is claimed."""
+        """Return the result lines, worst first, with what was not examined."""
         if not self.is_failure and (not_looked_at or is_partial):
             where = " in the files of the log that were read" if is_partial else ""
-            left = f"; not looked at: {not_looked_at} (--full)" if not_looked_at else ""
+            left = f"; not examined: {not_looked_at} (--full)" if not_looked_at else ""
             yield f"{'no error' if self.kinds else 'nothing'} found{where}{left}"
         elif not self.kinds:
-            yield "nothing is wrong"
+            yield "no damage found"
         for wanted in SEVERITIES:
             codes = {code: number for (severity, code), number in sorted(self.kinds.items()) if severity == wanted}
             if codes:
-                said = ", ".join(f"{number} {code}" for code, number in codes.items())
-                yield f"{count(sum(codes.values()), wanted)}: {said}"
+                counts = ", ".join(f"{number} {code}" for code, number in codes.items())
+                yield f"{count(sum(codes.values()), wanted)}: {counts}"
         yield from (f"next: {command}   # {code}" for code, command in self.commands.items())

@@ -1,4 +1,4 @@
-"""`rmqtx bundle`: the smallest slice of a store that shows some transactions or findings, for a bug report."""
+"""`rmqtx bundle`: the smallest part of a store that shows some transactions or findings."""
 
 from __future__ import annotations
 
@@ -16,59 +16,58 @@ from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, size, stored_text
 
 if TYPE_CHECKING:
-    from repairs.bundles.bundle import Bundle
+    from repairs.bundles.bundle import Bundle, BundleSource
     from rmqtx_cli.output.views import View
 
 NAME = "bundle"
-SHORT = "the smallest slice of a store that shows some transactions, for a bug report"
 EXAMPLES = (
-    Example("rmqtx bundle STORE --transaction ORDER-4711 -o case.tar.xz", "one transaction, with all its records"),
+    Example("rmqtx bundle STORE --transaction ORDER-4711 -o case.tar.xz", "one transaction with all its records"),
     Example("rmqtx bundle STORE --transaction ORDER-4711 --redact -o case.tar.xz", "without bodies and names"),
-    Example("rmqtx bundle STORE --finding slot-mismatch --to case", "what shows a finding of verify, as a directory"),
+    Example("rmqtx bundle STORE --finding slot-mismatch --to case", "the records behind a finding of verify"),
     Example(
         "rmqtx bundle STORE --transaction ID --redact --redact-key-file key -o two.tar.xz",
-        "with the pseudonyms of an earlier one",
+        "with the pseudonyms of an earlier bundle",
     ),
 )
 
 StoreArgument = Annotated[
-    str, typer.Argument(metavar="STORE", help="Root of a broker's store, the directory that holds commitlog/.")
+    str, typer.Argument(metavar="STORE", help="Root of a broker's store, the directory that contains commitlog/")
 ]
 TransactionOption = Annotated[
     list[str] | None,
     typer.Option(
         "--transaction", "-t", parser=stored_text, metavar="ID",
-        help="A transaction id, the message id of any of its records, or a business key; repeat it for several.",
+        help="Transaction id, message id of any of its records, or business key; repeatable",
     ),
 ]
 FindingOption = Annotated[
     list[str] | None,
-    typer.Option("--finding", metavar="CODE", help="A finding of rmqtx verify; repeat it for several."),
+    typer.Option("--finding", metavar="CODE", help="Code of a finding of rmqtx verify; repeatable"),
 ]
 ArchiveOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE.tar.xz", help="The archive to write; it must not exist.")
+    Path | None, typer.Option("--output", "-o", metavar="FILE.tar.xz", help="Archive to write; it must not exist yet")
 ]
 DirectoryOption = Annotated[
-    Path | None, typer.Option("--to", metavar="DIR", help="Write a directory instead; it must not exist.")
+    Path | None, typer.Option("--to", metavar="DIR", help="Write a directory instead; it must not exist yet")
 ]
 RedactOption = Annotated[
     bool,
     typer.Option(
         "--redact",
-        help="Replace bodies by their length and keyed hash, and names, ids, keys and hosts by stable pseudonyms.",
+        help="Replace bodies by length and keyed hash; names, ids, keys and hosts by stable pseudonyms",
     ),
 ]
 KeyOption = Annotated[
     Path | None,
     typer.Option(
         "--redact-key-file", metavar="FILE",
-        help="The key of the pseudonyms, made if FILE does not exist; without it nobody ever knows the key.",
+        help="Key of the pseudonyms, created if FILE does not exist; default: a random key that is not kept",
     ),
 ]
 NoScanOption = Annotated[
     bool,
     typer.Option(
-        "--no-scan", help="Follow queues and index instead of reading the whole log: quick, and blind to damage in it."
+        "--no-scan", help="Read queues and index instead of the whole log: fast, but damage in the log is not seen"
     ),
 ]
 
@@ -88,60 +87,68 @@ def command(
     files: StoreOptions,
     voice: VoiceOptions,
 ) -> int:
-    """Cut the smallest slice out of a store that still shows some transactions, or some findings of verify.
+    """Write the smallest part of a store that still shows some transactions, or some findings of verify.
 
-    The slice is a store of its own, at the same offsets, that every reading command takes; nothing but the records
-    that were chosen is in it. It is read back and compared before it gets its name. Lists what each transaction is
-    called in it.
+    The bundle is a store with the same offsets that every reading command takes; it contains only the selected records.
+    It is read back and compared before it gets its name. The rows list the id of each transaction in the bundle.
     """
-    from readers.store.broker_conf import read_broker_conf
-    from repairs.bundles.bundle import BUNDLED, BundleSource, make_bundle, refuse_target
+    from repairs.bundles.bundle import BUNDLED, make_bundle, refuse_target
     from repairs.bundles.redaction import redaction_key
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside
+
     if not transaction and not finding:
-        raise BadRequest("nothing to bundle", advice="give --transaction ID, or --finding CODE")
+        raise BadRequest("no transaction or finding given", advice="add --transaction ID or --finding CODE")
     if (output is None) == (to is None):
-        raise BadRequest("one place for the bundle", advice="give -o FILE.tar.xz, or --to DIR")
+        raise BadRequest("give exactly one place for the bundle", advice="-o FILE.tar.xz or --to DIR")
     if redact_key_file is not None and not redact:
-        raise BadRequest("--redact-key-file belongs to --redact")
+        raise BadRequest("--redact-key-file needs --redact")
     listing = Listing(BUNDLED, view(), OutputOptions(output_format=output_format), voice=voice)
-    opened = open_stores([store], files)
-    if len(opened.stores) != 1:
-        raise BadRequest(f"{store} names {len(opened.stores)} stores", advice="bundle one at a time")
     target = output if output is not None else to
     assert target is not None
-    refuse_inside(target, opened.stores)
-    refuse_inside(redact_key_file, opened.stores)
+    source = _source(store, files, (target, redact_key_file))
     refuse_target(target, is_archive=output is not None)
     key = redaction_key(redact_key_file) if redact else None
-    source = BundleSource(
-        opened.stores[0], None if files.broker_conf is None else read_broker_conf(files.broker_conf),
-        files.broker_version,
-    )
     made = make_bundle(
         source, transaction or (), finding or (), target, is_archive=output is not None, key=key, scan=not no_scan
     )
     listing.write(iter(made.transactions.to_batches()))
-    return _told(made, voice)
+    return _say_made(made, voice)
 
 
-def _told(made: Bundle, voice: Voice) -> int:
-    """What was written, and what reads otherwise in it."""
+def _source(path: str, files: StoreOptions, written: tuple[Path | None, ...]) -> BundleSource:
+    """The store that is cut. `written`: files that must not lie inside it.
+
+    Raises: BadRequest.
+    """
+    from readers.store.broker_conf import read_broker_conf
+    from repairs.bundles.bundle import BundleSource
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside
+
+    stores = open_stores([path], files).stores
+    if len(stores) != 1:
+        raise BadRequest(f"{path} names {len(stores)} stores", advice="bundle one at a time")
+    for file in written:
+        refuse_inside(file, stores)
+    conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
+    return BundleSource(stores[0], conf, files.broker_version)
+
+
+def _say_made(made: Bundle, voice: Voice) -> int:
+    """Print what was written, and differences from the store; return the exit status."""
     findings = f", {count(made.findings_count, 'finding')}" if made.findings_count else ""
     voice.note(
         f"{made.place}: {count(made.records_count, 'record')} of {size(made.records_bytes)}{findings}, "
-        f"{size(made.size_bytes)} in all; manifest.json says what is in it"
+        f"{size(made.size_bytes)} in all; contents: manifest.json"
     )
     if made.options:
-        voice.note(f"read its store with {' '.join(made.options)}")
+        voice.note(f"to read the bundle, add: {' '.join(made.options)}")
     for line in made.differences:
-        voice.note(f"not as in the store: {line}")
+        voice.note(f"differs from the store: {line}")
     return exit_status.INCOMPLETE if made.differences else exit_status.DONE
 
 
 def view() -> View:
-    """How the transactions of a bundle are listed."""
+    """Return the view of a bundle's transactions."""
     from rmqtx_cli.output.views import ALWAYS, View, plain
 
     return View(
