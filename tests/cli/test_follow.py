@@ -51,7 +51,7 @@ def test_conditions_and_columns_apply_to_what_is_told(rmqtx: Run, common: Path) 
     whole = rmqtx("audit", common, *choice)
     assert sorted(followed.out.splitlines()) == sorted(whole.out.splitlines())
     assert len(followed.out.splitlines()) > 1
-    assert "without --checkpoint FILE the next start begins anew" in followed.err
+    assert "without --checkpoint FILE the next start reads everything again" in followed.err
 
 
 def test_fail_on_and_missing_evidence_decide_the_status(rmqtx: Run, common: Path, tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_fail_on_and_missing_evidence_decide_the_status(rmqtx: Run, common: Path
     ("arguments", "said"),
     [
         (["--follow", "--engine", "spark"], 'in Spark use spark.readStream.format("rmqtx")'),
-        (["--follow", "--master", "local[2]"], "--follow reads on this machine, without Spark"),
-        (["--follow", "--format", "parquet"], "--follow never ends a file, as parquet would need"),
+        (["--follow", "--master", "local[2]"], "--follow does not run on Spark"),
+        (["--follow", "--format", "parquet"], "--follow cannot write parquet, which needs an end"),
         (["--follow", "--format", "json"], "use table, jsonl, csv"),
         (["--follow", "-o", "verdicts.jsonl"], "--output is for one audit"),
         (["--follow", "--limit", "0"], "--limit is for one audit"),
